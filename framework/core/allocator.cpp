@@ -1,0 +1,114 @@
+#include "framework/core/allocator.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <string>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t small_alignment = 64;
+constexpr std::size_t large_block = std::size_t{4} << 20;
+constexpr std::size_t large_alignment = std::size_t{2} << 20;
+
+void* from_system(std::size_t bytes) {
+  const bool large = bytes >= large_block;
+  void* block = std::aligned_alloc(large ? large_alignment : small_alignment, bytes);
+  if (block != nullptr && large) madvise(block, bytes, MADV_HUGEPAGE);
+  return block;
+}
+
+void count(MemoryCount& count, std::int64_t bytes) {
+  count.live += bytes;
+  count.peak = std::max(count.peak, count.live);
+}
+
+}  // namespace
+
+std::string_view name_of(MemoryTag tag) {
+  constexpr std::string_view names[memory_tags] = {
+      "weights", "gradients", "optimizer", "activations", "memory", "workspace"};
+  return names[static_cast<std::size_t>(tag)];
+}
+
+Allocator::~Allocator() { trim(); }
+
+// Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
+// huge pages.
+std::size_t Allocator::size_class(std::size_t bytes) {
+  bytes = std::max(bytes, small_alignment);
+  const std::size_t step = std::max(std::bit_floor(bytes) / 8, small_alignment);
+  const std::size_t rounded = (bytes + step - 1) / step * step;
+  return rounded < large_block
+             ? rounded
+             : (rounded + large_alignment - 1) / large_alignment * large_alignment;
+}
+
+void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
+  const std::size_t size = size_class(bytes);
+  const std::lock_guard lock(mutex_);
+  void* block = nullptr;
+  if (auto& free_blocks = cached_[size]; !free_blocks.empty()) {
+    block = free_blocks.back();
+    free_blocks.pop_back();
+  } else {
+    block = from_system(size);
+    if (block == nullptr) {
+      trim_locked();
+      block = from_system(size);
+    }
+    if (block == nullptr) {
+      std::string table;
+      for (std::size_t i = 0; i < memory_tags; ++i)
+        table += fmt::format(
+            "{}{} {}", i ? ", " : "", name_of(static_cast<MemoryTag>(i)), report_.by_tag[i].live);
+      throw Failure("out of memory: {} bytes asked for {}, live bytes by tag: {}",
+                    bytes,
+                    name_of(tag),
+                    table);
+    }
+    report_.reserved += static_cast<std::int64_t>(size);
+  }
+  count(report_.by_tag[static_cast<std::size_t>(tag)], static_cast<std::int64_t>(size));
+  count(report_.total, static_cast<std::int64_t>(size));
+  return block;
+}
+
+void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
+  const std::size_t size = size_class(bytes);
+  const std::lock_guard lock(mutex_);
+  cached_[size].push_back(block);
+  count(report_.by_tag[static_cast<std::size_t>(tag)], -static_cast<std::int64_t>(size));
+  count(report_.total, -static_cast<std::int64_t>(size));
+}
+
+void Allocator::trim() noexcept {
+  const std::lock_guard lock(mutex_);
+  trim_locked();
+}
+
+void Allocator::trim_locked() noexcept {
+  for (auto& [size, blocks] : cached_) {
+    for (void* block : blocks) std::free(block);
+    report_.reserved -= static_cast<std::int64_t>(size * blocks.size());
+  }
+  cached_.clear();
+}
+
+MemoryReport Allocator::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+void Allocator::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  for (auto& tag : report_.by_tag) tag.peak = tag.live;
+  report_.total.peak = report_.total.live;
+}
+
+}  // namespace longspan

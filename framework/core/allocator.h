@@ -1,0 +1,64 @@
+// A caching allocator that counts bytes by tag.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+// What memory is used for. Bytes are counted by tag.
+enum class MemoryTag : std::uint8_t {
+  weights,
+  gradients,
+  optimizer,
+  activations,
+  memory,     // what a model carries from one segment to the next
+  workspace,  // scratch of a kernel, a collective or the loader
+};
+inline constexpr std::size_t memory_tags = 6;
+std::string_view name_of(MemoryTag tag);
+
+struct MemoryCount {
+  std::int64_t live = 0;
+  std::int64_t peak = 0;
+};
+
+struct MemoryReport {
+  std::array<MemoryCount, memory_tags> by_tag;
+  MemoryCount total;          // the peak of the sum, not the sum of the peaks
+  std::int64_t reserved = 0;  // live and cached: what the allocator holds from the system
+};
+
+// Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
+// asked for. A freed block is kept for the next request of its size class.
+class Allocator {
+ public:
+  Allocator() = default;
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+  ~Allocator();
+
+  // Throws Failure with the table of bytes by tag when the system has no memory left.
+  void* allocate(std::size_t bytes, MemoryTag tag);
+  void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
+  // Gives cached blocks back to the system.
+  void trim() noexcept;
+  MemoryReport report() const;
+  // Sets every peak to what is live now.
+  void reset_peak();
+
+ private:
+  static std::size_t size_class(std::size_t bytes);
+  void trim_locked() noexcept;
+
+  mutable std::mutex mutex_;
+  std::map<std::size_t, std::vector<void*>> cached_;
+  MemoryReport report_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,136 @@
+// The element types of a tensor.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, u8 };
+
+// bfloat16: the upper half of a float32. Rounds to nearest, ties to even; NaN stays NaN.
+struct BFloat16 {
+  std::uint16_t bits = 0;
+
+  BFloat16() = default;
+  explicit BFloat16(float value) {
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    bits = (word & 0x7fffffffu) > 0x7f800000u
+               ? static_cast<std::uint16_t>((word >> 16) | 0x0040u)
+               : static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+  }
+  explicit operator float() const {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+  }
+};
+
+// IEEE 754 binary16. GCC's _Float16 converts in hardware where there is F16C and in software
+// elsewhere.
+struct Float16 {
+  _Float16 value = 0;
+
+  Float16() = default;
+  explicit Float16(float number) : value(static_cast<_Float16>(number)) {}
+  explicit operator float() const { return static_cast<float>(value); }
+};
+
+static_assert(sizeof(BFloat16) == 2 && sizeof(Float16) == 2);
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+    case DType::i64:
+      return 8;
+    case DType::f32:
+      return 4;
+    case DType::bf16:
+    case DType::f16:
+      return 2;
+    case DType::u8:
+      return 1;
+  }
+  return 0;
+}
+
+constexpr bool is_floating(DType dtype) { return dtype != DType::i64 && dtype != DType::u8; }
+
+constexpr std::string_view name_of(DType dtype) {
+  constexpr std::string_view names[] = {"f64", "f32", "bf16", "f16", "i64", "u8"};
+  return names[static_cast<std::size_t>(dtype)];
+}
+
+// The dtype with that name; throws DataError.
+DType dtype_named(std::string_view name);
+
+// The type in which sums over elements of `T` are kept: double for double, float for the narrower
+// ones.
+template <typename T>
+struct AccumulatorOf {
+  using type = float;
+};
+template <>
+struct AccumulatorOf<double> {
+  using type = double;
+};
+template <typename T>
+using Accumulator = typename AccumulatorOf<T>::type;
+
+// The dtype of `Accumulator`.
+constexpr DType accumulator_of(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
+
+template <typename T>
+struct TypeTag {
+  using type = T;
+};
+
+// Calls f(TypeTag<T>{}) with the C++ type of a floating dtype: one switch for every kernel.
+template <typename F>
+decltype(auto) with_floating_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::f64:
+      return f(TypeTag<double>{});
+    case DType::f32:
+      return f(TypeTag<float>{});
+    case DType::bf16:
+      return f(TypeTag<BFloat16>{});
+    case DType::f16:
+      return f(TypeTag<Float16>{});
+    default:
+      throw Failure("a floating dtype is needed, found {}", name_of(dtype));
+  }
+}
+
+}  // namespace longspan

@@ -1,0 +1,88 @@
+// Counter-based random numbers: each is a function of (seed, place, element index) and of nothing
+// else, so it does not know how the work is divided. Philox4x32-10 (Salmon et al. 2011) from
+// Random123.
+#pragma once
+
+#include <Random123/philox.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string_view>
+
+namespace longspan {
+
+// A place in a program: the seed and the hash of a path of names and numbers. A value; children are
+// other places.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : seed_(seed) {}
+
+  Random child(std::uint64_t index) const { return Random(seed_, mix(place_ ^ mix(index + 1))); }
+  Random child(std::string_view name) const {
+    std::uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a
+    for (const char letter : name)
+      hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3u;
+    return Random(seed_, mix(place_ ^ mix(hash ^ 0x9e3779b97f4a7c15u)));
+  }
+
+  // The four words of block `index`: elements 4*index .. 4*index+3.
+  std::array<std::uint32_t, 4> block(std::uint64_t index) const {
+    const r123::Philox4x32::ctr_type counter = {
+        {low(index), high(index), low(place_), high(place_)}};
+    const r123::Philox4x32::key_type key = {{low(seed_), high(seed_)}};
+    const auto words = r123::Philox4x32()(counter, key);
+    return {words[0], words[1], words[2], words[3]};
+  }
+  std::uint32_t word(std::uint64_t element) const { return block(element / 4)[element % 4]; }
+
+  // Uniform in [0, 1) with 24 bits.
+  static float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+  float uniform_at(std::uint64_t element) const { return uniform(word(element)); }
+
+  // Standard normal by Box-Muller; elements 2i and 2i+1 share a pair of words.
+  double normal_at(std::uint64_t element) const {
+    const auto words = block(element / 4);
+    const auto pair = (element % 4) & ~std::uint64_t{1};
+    const double radius =
+        std::sqrt(-2.0 * std::log((static_cast<double>(words[pair]) + 1) * 0x1p-32));
+    const double angle = 2 * std::numbers::pi * static_cast<double>(words[pair + 1]) * 0x1p-32;
+    return radius * (element % 2 == 0 ? std::cos(angle) : std::sin(angle));
+  }
+
+  std::uint64_t seed() const { return seed_; }
+
+ private:
+  Random(std::uint64_t seed, std::uint64_t place) : seed_(seed), place_(place) {}
+
+  static std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+  }
+  static std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
+  static std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+
+  std::uint64_t seed_;
+  std::uint64_t place_ = 0;
+};
+
+// Where a local block [outer, middle, inner] lies in the undivided array [.., middle_total,
+// inner_total]: gives each element the index that it has on one process. Outer is the batch, middle
+// time, inner features or heads.
+struct Placement {
+  std::int64_t outer_begin = 0;
+  std::int64_t middle_begin = 0;
+  std::int64_t middle_total = 1;
+  std::int64_t inner_begin = 0;
+  std::int64_t inner_total = 1;
+
+  std::uint64_t index(std::int64_t outer, std::int64_t middle, std::int64_t inner) const {
+    return static_cast<std::uint64_t>(
+        ((outer_begin + outer) * middle_total + middle_begin + middle) * inner_total + inner_begin +
+        inner);
+  }
+};
+
+}  // namespace longspan

@@ -1,0 +1,60 @@
+#include "framework/core/shape.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+Shape::Shape(std::initializer_list<std::int64_t> extents)
+    : Shape(std::span<const std::int64_t>(extents.begin(), extents.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> extents) {
+  require(extents.size() <= most_dimensions,
+          "a shape has at most {} dimensions, found {}",
+          most_dimensions,
+          extents.size());
+  for (const auto extent : extents) {
+    require(extent >= 0, "an extent is at least 0, found {}", extent);
+    extents_[static_cast<std::size_t>(dimensions_++)] = extent;
+  }
+}
+
+int Shape::index(int axis) const {
+  const int found = axis < 0 ? axis + dimensions_ : axis;
+  require(found >= 0 && found < dimensions_, "shape {} has no axis {}", to_string(), axis);
+  return found;
+}
+
+std::int64_t Shape::operator[](int axis) const {
+  return extents_[static_cast<std::size_t>(index(axis))];
+}
+
+std::int64_t Shape::elements() const {
+  std::int64_t product = 1;
+  for (const auto extent : extents()) product *= extent;
+  return product;
+}
+
+std::int64_t Shape::rows() const {
+  std::int64_t product = 1;
+  for (const auto extent : extents().first(static_cast<std::size_t>(std::max(dimensions_ - 1, 0))))
+    product *= extent;
+  return product;
+}
+
+Shape Shape::with(int axis, std::int64_t extent) const {
+  Shape result = *this;
+  result.extents_[static_cast<std::size_t>(index(axis))] = extent;
+  return result;
+}
+
+std::string Shape::to_string() const { return fmt::format("[{}]", fmt::join(extents(), ", ")); }
+
+bool operator==(const Shape& a, const Shape& b) {
+  return std::ranges::equal(a.extents(), b.extents());
+}
+
+}  // namespace longspan

@@ -1,0 +1,44 @@
+// The extents of a dense row-major tensor.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+namespace longspan {
+
+class Shape {
+ public:
+  static constexpr int most_dimensions = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents);
+  explicit Shape(std::span<const std::int64_t> extents);
+
+  int dimensions() const { return dimensions_; }
+  // The extent of an axis; a negative axis counts from the end. Throws Failure when there is no
+  // such axis.
+  std::int64_t operator[](int axis) const;
+  std::int64_t elements() const;
+  // The product of the extents of all axes but the last: the rows of a matrix view.
+  std::int64_t rows() const;
+  std::int64_t width() const { return (*this)[-1]; }
+  std::span<const std::int64_t> extents() const {
+    return {extents_.data(), static_cast<std::size_t>(dimensions_)};
+  }
+  // The same shape with one extent replaced.
+  Shape with(int axis, std::int64_t extent) const;
+  std::string to_string() const;
+
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  int index(int axis) const;
+
+  std::array<std::int64_t, most_dimensions> extents_{};
+  int dimensions_ = 0;
+};
+
+}  // namespace longspan

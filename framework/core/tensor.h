@@ -1,0 +1,95 @@
+// A dense, row-major block of elements on a device.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/core/device.h"
+#include "framework/core/dtype.h"
+#include "framework/core/error.h"
+#include "framework/core/shape.h"
+
+namespace longspan {
+
+// A handle: copies share the elements. Views are made only by `reshape` and by slicing the leading
+// axis, so a tensor is always contiguous. An undefined tensor (default constructed) has no elements
+// and no device.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  // Elements are not initialised.
+  static Tensor empty(const Shape& shape,
+                      DType dtype,
+                      const Device& device,
+                      MemoryTag tag = MemoryTag::activations);
+  static Tensor zeros(const Shape& shape,
+                      DType dtype,
+                      const Device& device,
+                      MemoryTag tag = MemoryTag::activations);
+  // Copies host values into a new tensor.
+  template <typename T>
+  static Tensor from(std::span<const T> values,
+                     const Shape& shape,
+                     const Device& device,
+                     MemoryTag tag = MemoryTag::activations) {
+    require(static_cast<std::int64_t>(values.size()) == shape.elements(),
+            "{} values do not fill shape {}",
+            values.size(),
+            shape.to_string());
+    Tensor result = empty(shape, DTypeOf<T>::value, device, tag);
+    if (!values.empty()) std::memcpy(result.bytes(), values.data(), values.size_bytes());
+    return result;
+  }
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  const Device& device() const;
+  std::int64_t elements() const { return elements_; }
+  std::size_t byte_size() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
+
+  // The elements; throws Failure when T is not the dtype.
+  template <typename T>
+  T* data() const {
+    require(defined() && DTypeOf<T>::value == dtype_,
+            "a tensor of {} was read as {}",
+            defined() ? name_of(dtype_) : "nothing",
+            name_of(DTypeOf<T>::value));
+    return reinterpret_cast<T*>(data_);
+  }
+  template <typename T>
+  std::span<T> span() const {
+    return {data<T>(), static_cast<std::size_t>(elements_)};
+  }
+  std::byte* bytes() const { return data_; }
+
+  // The same elements under another shape of as many elements.
+  Tensor reshape(const Shape& shape) const;
+  // Rows [begin, end) of the leading axis; shares the elements.
+  Tensor slice(std::int64_t begin, std::int64_t end) const;
+  // True when no other handle or view shares the elements.
+  bool unshared() const { return storage_.use_count() == 1; }
+
+  // A new tensor of the same shape, dtype and device, not initialised.
+  Tensor like(MemoryTag tag = MemoryTag::activations) const {
+    return empty(shape_, dtype_, device(), tag);
+  }
+  Tensor clone(MemoryTag tag = MemoryTag::activations) const;
+  // Copies the elements of a tensor of the same dtype and number of elements.
+  void copy_from(const Tensor& source) const;
+  void zero() const;
+
+ private:
+  struct Storage;
+
+  std::shared_ptr<Storage> storage_;
+  std::byte* data_ = nullptr;
+  std::int64_t elements_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::f32;
+};
+
+}  // namespace longspan

@@ -1,0 +1,22 @@
+// Activations of feed-forward layers.
+#pragma once
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  gelu,       // x Phi(x), the exact form with erf
+  gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+};
+
+// y = activation(x). x, y: any shape, same dtype; y is written and may be x.
+void activate(Cpu, Activation, const Tensor& x, const Tensor& y);
+
+// dx = dy * activation'(x). `kept` is x, or for relu either x or y (both have the same sign). dx is
+// written and may be dy.
+void activate_backward(Cpu, Activation, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+
+}  // namespace longspan

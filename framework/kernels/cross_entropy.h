@@ -1,0 +1,47 @@
+// Softmax cross-entropy over a vocabulary that may be split over ranks; no second copy of the
+// logits.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// Local statistics of one rank's part of the logits, to be combined over ranks:
+//   maximum = max_v l_v; sum = sum_v exp(l_v - maximum); target = l_y when y lies in
+//   [vocabulary_begin, vocabulary_begin + width), else 0; total = sum_v l_v (for label smoothing).
+// logits: [rows, width], any floating dtype. targets: [rows] i64, global ids; a negative one is
+// ignored (target 0). The statistics are [rows] in the accumulator dtype and written; `total` may
+// be undefined. Only the first `valid_width` columns count (a vocabulary that does not divide by
+// the ranks is padded). A rank may own no valid column: maximum is then -inf and sum 0.
+struct CrossEntropyStatistics {
+  Tensor logits;
+  Tensor targets;
+  std::int64_t vocabulary_begin = 0;
+  std::int64_t valid_width = 0;
+  Tensor maximum;
+  Tensor sum;
+  Tensor target;
+  Tensor total = {};
+};
+void cross_entropy_statistics(Cpu, const CrossEntropyStatistics&);
+
+// Overwrites the logits by their gradient:
+//   scale[row] * (softmax_v - on_target * [v == y] - off_target), softmax_v = exp(l_v -
+//   log_sum_exp[row]).
+// Rows with a negative target and columns from valid_width on become 0. log_sum_exp, scale: [rows],
+// accumulator dtype. Plain cross-entropy has on_target 1 and off_target 0.
+struct CrossEntropyGradient {
+  Tensor logits;
+  Tensor targets;
+  std::int64_t vocabulary_begin = 0;
+  std::int64_t valid_width = 0;
+  Tensor log_sum_exp;
+  Tensor scale;
+  double on_target = 1;
+  double off_target = 0;
+};
+void cross_entropy_backward(Cpu, const CrossEntropyGradient&);
+
+}  // namespace longspan

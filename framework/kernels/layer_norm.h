@@ -1,0 +1,37 @@
+// Layer normalisation over the last axis (Ba et al. 2016), statistics in the accumulator dtype.
+#pragma once
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias.
+// x, y: [rows, width] (leading axes flattened). weight, bias: [width], of x's dtype or its
+// accumulator's. mean, inverse_deviation: [rows] in the accumulator dtype, written, kept for the
+// backward pass.
+struct LayerNorm {
+  Tensor x;
+  Tensor weight;
+  Tensor bias;
+  Tensor y;
+  Tensor mean;
+  Tensor inverse_deviation;
+  double epsilon = 1e-5;
+};
+void layer_norm(Cpu, const LayerNorm&);
+
+// dx is written (dy's dtype); dweight and dbias (accumulator dtype, [width]) are added to.
+// Deterministic for a given number of threads.
+struct LayerNormGradient {
+  Tensor x;
+  Tensor weight;
+  Tensor mean;
+  Tensor inverse_deviation;
+  Tensor dy;
+  Tensor dx;
+  Tensor dweight;
+  Tensor dbias;
+};
+void layer_norm_backward(Cpu, const LayerNormGradient&);
+
+}  // namespace longspan

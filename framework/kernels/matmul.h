@@ -1,0 +1,27 @@
+// Matrix products.
+#pragma once
+
+#include "framework/core/tensor.h"
+#include "framework/kernels/activation.h"
+
+namespace longspan {
+
+// c = a b, with a: [m, k] (or [k, m] transposed), b: [k, n] (or [n, k] transposed), c: [m, n].
+// Leading axes of a, b and c beyond the last are flattened into rows.
+// a and b have the same dtype; c has that dtype or its accumulator's (bf16 in, f32 out). Sums are
+// kept in f32 (f64 for f64). A bias [n], of a's dtype or its accumulator's, and an activation are
+// applied to the product before it is written. With `accumulate` the product is added to c (then
+// there is neither bias nor activation).
+struct Matmul {
+  Tensor a;
+  Tensor b;
+  Tensor c;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  Tensor bias = {};
+  Activation activation = Activation::none;
+};
+void matmul(Cpu, const Matmul&);
+
+}  // namespace longspan

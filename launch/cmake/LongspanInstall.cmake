@@ -1,0 +1,2 @@
+# cmake --install: libraries, headers, the program, and a package for find_package(longspan).
+include(CMakePackageConfigHelpers)
