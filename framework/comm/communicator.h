@@ -1,0 +1,111 @@
+// Collectives between the processes of one axis of the mesh, or of all of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <source_location>
+#include <string>
+#include <vector>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+enum class Reduction : std::uint8_t { sum, maximum, minimum };
+
+// A collective under way. The tensors it was started with must not be touched until `wait` returns;
+// they are kept alive by the request. A default-constructed request is complete. Destroying an
+// unfinished request waits for it.
+class Request {
+ public:
+  struct State;
+
+  Request() = default;
+  explicit Request(std::shared_ptr<State> state);
+
+  // Returns when the collective is complete. Throws RankError past the time limit or on a mismatch.
+  void wait();
+  // Moves the collective on; true when it is complete.
+  bool test();
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// A value: copies name the same group. A communicator of size 1 does nothing. Every collective is
+// entered in the ledger with the place it was called from; one that is not complete within the
+// session's time limit, or that differs between ranks, throws RankError on every rank that still
+// runs, naming the rank, the first collective that differs and its place. All ranks of a group must
+// call the same collectives in the same order.
+class Communicator {
+ public:
+  struct Group;
+  using Place = std::source_location;
+
+  Communicator() = default;  // size 1
+  explicit Communicator(std::shared_ptr<Group> group);
+
+  int rank() const;
+  int size() const;
+  // "world", "data", "tensor", ...: for messages.
+  const std::string& name() const;
+
+  // In place, element by element. Identical on all ranks, bit for bit. Sums of bf16 and f16 are
+  // rounded at each addition: reduce in f32 where that matters.
+  void all_reduce(const Tensor& tensor, Reduction reduction, Place place = Place::current()) const;
+  // all = the ranks' tensors one after another; all has size() times the elements of mine.
+  void all_gather(const Tensor& mine, const Tensor& all, Place place = Place::current()) const;
+  // mine = part rank() of the sum of the ranks' `all`.
+  void reduce_scatter(const Tensor& all, const Tensor& mine, Place place = Place::current()) const;
+  // Part i of `send` goes to rank i; part i of `receive` comes from rank i.
+  void all_to_all(const Tensor& send, const Tensor& receive, Place place = Place::current()) const;
+  void broadcast(const Tensor& tensor, int root, Place place = Place::current()) const;
+  // Sends to one rank while receiving from another (a ring step).
+  void exchange(const Tensor& send,
+                int to,
+                const Tensor& receive,
+                int from,
+                Place place = Place::current()) const;
+  void barrier(Place place = Place::current()) const;
+
+  [[nodiscard]] Request start_all_reduce(const Tensor& tensor,
+                                         Reduction reduction,
+                                         Place place = Place::current()) const;
+  [[nodiscard]] Request start_all_gather(const Tensor& mine,
+                                         const Tensor& all,
+                                         Place place = Place::current()) const;
+  [[nodiscard]] Request start_reduce_scatter(const Tensor& all,
+                                             const Tensor& mine,
+                                             Place place = Place::current()) const;
+  [[nodiscard]] Request start_exchange(const Tensor& send,
+                                       int to,
+                                       const Tensor& receive,
+                                       int from,
+                                       Place place = Place::current()) const;
+
+  // Host values, for small control data.
+  double all_reduce(double value, Reduction reduction, Place place = Place::current()) const;
+  std::int64_t all_reduce(std::int64_t value,
+                          Reduction reduction,
+                          Place place = Place::current()) const;
+  // The root's bytes on every rank.
+  std::string broadcast(std::string bytes, int root, Place place = Place::current()) const;
+  // Every rank's bytes, in rank order, on every rank.
+  std::vector<std::string> all_gather(const std::string& bytes,
+                                      Place place = Place::current()) const;
+
+  // Groups of the ranks with the same colour, ordered by key.
+  Communicator split(int colour,
+                     int key,
+                     const std::string& name,
+                     Place place = Place::current()) const;
+
+  // Throws RankError, naming the first difference, unless all ranks have entered the same
+  // collectives so far.
+  void check_ledger(Place place = Place::current()) const;
+
+ private:
+  std::shared_ptr<Group> group_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,39 @@
+// The processes as a grid with named axes.
+#pragma once
+
+#include "framework/comm/communicator.h"
+
+namespace longspan {
+
+// Sizes of the axes. Rank = (data * context_size + context) * tensor_size + tensor: tensor ranks
+// are neighbours.
+struct MeshShape {
+  int data = 1;
+  int context = 1;
+  int tensor = 1;
+
+  int size() const { return data * context * tensor; }
+  friend bool operator==(const MeshShape&, const MeshShape&) = default;
+};
+
+// A value. Axis communicators join the ranks that differ in that coordinate only.
+struct ProcessMesh {
+  MeshShape shape;
+  Communicator world;
+  Communicator data;
+  Communicator context;
+  Communicator tensor;
+  // The ranks that hold the same weights (data x context): gradients are summed over it.
+  Communicator replicas;
+
+  // A mesh of one process.
+  ProcessMesh() = default;
+  // Throws ConfigurationError when the world's size is not shape.size().
+  ProcessMesh(const Communicator& all, const MeshShape& axes);
+
+  int data_coordinate() const { return data.rank(); }
+  int context_coordinate() const { return context.rank(); }
+  int tensor_coordinate() const { return tensor.rank(); }
+};
+
+}  // namespace longspan
