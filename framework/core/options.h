@@ -1,0 +1,259 @@
+// Typed options: the one table from which values, error messages, help and the reference page come.
+//
+// A component has a struct of values with their defaults and a function that binds each to a key:
+//
+//   struct TrainingOptions { std::int64_t steps = 1000; double clip = 1.0; };
+//   void declare(OptionTable& table, TrainingOptions& options) {
+//     table.add("training.steps", options.steps, "number of optimizer steps", at_least(1));
+//     table.add("training.clip", options.clip, "largest norm of the gradient", more_than(0.0));
+//   }
+//
+// Where assignments come from (a file, the command line) is the caller's affair.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+// The place in a file, counted from 1; without a file it stands for the command line.
+struct Mark {
+  std::string file;
+  int line = 0;
+  int column = 0;
+
+  // "file:line:column", or "--set".
+  std::string to_string() const;
+};
+
+// One word as it was written. A quoted one is text, whatever it looks like.
+struct Scalar {
+  std::string text;
+  bool quoted = false;
+};
+
+// One key and what was written for it, not yet understood.
+struct Assignment {
+  // `nothing`: "key:" with no value. `section`: an empty mapping.
+  enum class Kind : std::uint8_t { scalar, list, nothing, section };
+
+  std::string key;  // the whole path: "training.steps"
+  Kind kind = Kind::scalar;
+  std::vector<Scalar> scalars;  // one for `scalar`
+  Mark mark;                    // of the key
+};
+
+// Something wrong at a place.
+struct Complaint {
+  Mark mark;
+  std::string sentence;
+};
+
+// What a value may be: built by the functions below, combined by `add`. For a list it holds for
+// each element.
+struct Rule {
+  std::optional<double> lower = std::nullopt;
+  std::optional<double> upper = std::nullopt;
+  bool lower_open = false;
+  bool upper_open = false;
+  std::optional<std::int64_t> multiple = std::nullopt;
+  std::vector<std::string> choices = {};
+  bool required = false;
+  bool not_empty = false;
+  bool fixes_weights = false;
+
+  void merge(const Rule& other);
+};
+
+template <typename T>
+concept Number = std::integral<T> || std::floating_point<T>;
+
+template <Number T>
+Rule at_least(T bound) {
+  return {.lower = static_cast<double>(bound)};
+}
+template <Number T>
+Rule more_than(T bound) {
+  return {.lower = static_cast<double>(bound), .lower_open = true};
+}
+template <Number T>
+Rule at_most(T bound) {
+  return {.upper = static_cast<double>(bound)};
+}
+template <Number T>
+Rule less_than(T bound) {
+  return {.upper = static_cast<double>(bound), .upper_open = true};
+}
+// Both ends belong to it; for half-open ranges combine two of the above.
+template <Number T, Number U>
+Rule between(T lower, U upper) {
+  return {.lower = static_cast<double>(lower), .upper = static_cast<double>(upper)};
+}
+inline Rule multiple_of(std::int64_t factor) { return {.multiple = factor}; }
+inline Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+// The key must be given: its default means nothing.
+inline Rule required() { return {.required = true}; }
+// For texts and lists.
+inline Rule not_empty() { return {.not_empty = true}; }
+// A checkpoint written under another value of this key does not fit the model.
+inline Rule fixes_weights() { return {.fixes_weights = true}; }
+
+// A key as the reference shows it.
+struct OptionDescription {
+  std::string key;
+  std::string type;      // "integer", "list of text", ...
+  std::string allowed;   // "at least 1"; empty when every value of the type is
+  std::string standard;  // the default as it would be written; empty for a required key
+  std::string documentation;
+};
+
+// A key with its present value.
+struct OptionValue {
+  std::string key;
+  std::string text;   // as it would be written; reads back to the same bits; "none" when absent
+  std::string place;  // "default", "file:line:column" or "--set"
+  bool fixes_weights = false;
+};
+
+// How one variable is read and written.
+class OptionBinding {
+ public:
+  virtual ~OptionBinding() = default;
+  virtual bool is_list() const = 0;
+  // What the reference calls the type, and a message: "integer", "an integer".
+  virtual std::string type() const = 0;
+  virtual std::string type_with_article() const = 0;
+  // The present value, as it would be written.
+  virtual std::string text() const = 0;
+  // Takes the value when every scalar is of the type and the rule holds for it; else changes
+  // nothing and returns false.
+  virtual bool take(const std::vector<Scalar>& scalars, const Rule& rule) = 0;
+};
+
+// Keys bound to variables, which must outlive the table's use. Declare every key, `assign` layer by
+// layer (a file, then the command line: later wins), then `finish`.
+class OptionTable {
+ public:
+  OptionTable();
+  OptionTable(OptionTable&&) noexcept;
+  OptionTable& operator=(OptionTable&&) noexcept;
+  ~OptionTable();
+
+  // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, or a
+  // std::optional of one of the first four ("none" stands for its absence). What `value` holds now
+  // is the default. Throws Failure when the key is there already or the default breaks the rules.
+  template <typename T, std::same_as<Rule>... Rules>
+  void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
+    Rule rule;
+    (rule.merge(rules), ...);
+    insert(key, std::move(documentation), std::move(rule), bind(value));
+  }
+
+  // Binds a key to an enumeration through the names of its values.
+  template <typename E, std::same_as<Rule>... Rules>
+  requires std::is_enum_v<E>
+  void add(const std::string& key,
+           E& value,
+           std::string documentation,
+           std::initializer_list<std::pair<std::string, E>> names,
+           const Rules&... rules) {
+    Rule rule;
+    (rule.merge(rules), ...);
+    const std::vector<std::pair<std::string, E>> pairs(names);
+    for (const auto& [name, unused] : pairs) rule.choices.push_back(name);
+    auto read = [&value, pairs] {
+      for (const auto& [name, candidate] : pairs) {
+        if (candidate == value) return name;
+      }
+      throw Failure("the value of an enumeration has no name");
+    };
+    auto write = [&value, pairs](const std::string& text) {
+      for (const auto& [name, candidate] : pairs) {
+        if (name == text) value = candidate;
+      }
+    };
+    insert(key, std::move(documentation), std::move(rule), bind(std::move(read), std::move(write)));
+  }
+
+  // A condition over several keys, judged by `finish` once each value alone is right: `sentence`
+  // returns what is wrong, or nothing. It is reported at the first of `keys` that was given.
+  void check(std::vector<std::string> keys, std::function<std::string()> sentence);
+
+  // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
+  // key ("is a key of family transformer_xl, not of decoder").
+  void note_elsewhere(const std::string& key, std::string sentence);
+
+  // Parses and judges. A key given twice in files is an error; one from the command line wins over
+  // what was there. What is wrong is kept for `finish`.
+  void assign(std::span<const Assignment> assignments);
+  // Adds to what `finish` reports.
+  void complain(Complaint complaint);
+  // Throws ConfigurationError with a line for each thing that is wrong, in the order of the file.
+  void finish();
+
+  bool has(std::string_view key) const;
+  // "file:line:column", "--set" or "default". Throws Failure for an unknown key.
+  std::string place(std::string_view key) const;
+  bool is_default(std::string_view key) const { return place(key) == "default"; }
+
+  // In the order in which keys were added, sections together.
+  std::vector<OptionDescription> reference() const;
+  std::vector<OptionValue> values() const;
+  // YAML of every value with its place as a comment; reads back to the same bits.
+  std::string resolved() const;
+
+ private:
+  struct Entry;
+  struct Check;
+  struct Elsewhere;
+
+  static std::unique_ptr<OptionBinding> bind(std::int64_t& value);
+  static std::unique_ptr<OptionBinding> bind(double& value);
+  static std::unique_ptr<OptionBinding> bind(bool& value);
+  static std::unique_ptr<OptionBinding> bind(std::string& value);
+  static std::unique_ptr<OptionBinding> bind(std::vector<std::int64_t>& value);
+  static std::unique_ptr<OptionBinding> bind(std::vector<double>& value);
+  static std::unique_ptr<OptionBinding> bind(std::vector<bool>& value);
+  static std::unique_ptr<OptionBinding> bind(std::vector<std::string>& value);
+  static std::unique_ptr<OptionBinding> bind(std::optional<std::int64_t>& value);
+  static std::unique_ptr<OptionBinding> bind(std::optional<double>& value);
+  static std::unique_ptr<OptionBinding> bind(std::optional<bool>& value);
+  static std::unique_ptr<OptionBinding> bind(std::optional<std::string>& value);
+  static std::unique_ptr<OptionBinding> bind(std::function<std::string()> read,
+                                             std::function<void(const std::string&)> write);
+
+  void insert(const std::string& key,
+              std::string documentation,
+              Rule rule,
+              std::unique_ptr<OptionBinding> binding);
+  Entry* find(std::string_view key);
+  const Entry* find(std::string_view key) const;
+  bool is_section(std::string_view key) const;
+  std::vector<const Entry*> by_section() const;
+  void assign(const Assignment& assignment);
+  void refuse_unknown(const Assignment& assignment);
+  std::string suggestion(std::string_view key) const;
+  void run_checks();
+
+  std::vector<Entry> entries_;
+  std::vector<Check> checks_;
+  std::vector<Elsewhere> elsewhere_;
+  std::vector<Complaint> complaints_;
+};
+
+// The reference as aligned text for a terminal, and as a page of Markdown with one table a section.
+std::string help_text(std::span<const OptionDescription> reference);
+std::string markdown(std::span<const OptionDescription> reference);
+
+}  // namespace longspan
