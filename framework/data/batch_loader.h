@@ -1,0 +1,59 @@
+// Reads batches ahead on a thread of its own.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "framework/data/stream_reader.h"
+
+namespace longspan {
+
+// Gives the batches of a StreamReader in their order, up to `ahead` of them read before they are
+// asked for. For one caller at a time.
+class BatchLoader {
+ public:
+  explicit BatchLoader(StreamReader reader, std::size_t ahead = 2);
+  BatchLoader(const BatchLoader&) = delete;
+  BatchLoader& operator=(const BatchLoader&) = delete;
+  // Stops the thread; batches read ahead are dropped.
+  ~BatchLoader();
+
+  // The next batch. What the reader throws is thrown here, in its turn, and again by every later
+  // call.
+  Batch next();
+
+  // As StreamReader's, of the batches taken: what was only read ahead does not count.
+  Tensor cursors() const;
+  void restore(const Tensor& cursors);
+
+  const Corpus& corpus() const { return reader_.corpus(); }
+  const StreamRange& range() const { return reader_.range(); }
+  std::int64_t batches_per_epoch() const { return reader_.batches_per_epoch(); }
+
+ private:
+  struct Ready {
+    Batch batch;
+    Tensor cursors;  // after it
+    std::exception_ptr error;
+  };
+
+  void start();
+  void stop();
+  void run();
+
+  StreamReader reader_;  // belongs to the thread while it runs
+  std::size_t ahead_;
+  Tensor taken_;  // cursors after the last batch taken
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Ready> ready_;
+  bool stopping_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+}  // namespace longspan

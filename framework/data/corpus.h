@@ -1,0 +1,65 @@
+// A text file as a sequence of tokens.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/data/mapped_file.h"
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+// A place in a corpus: before token `token`, which begins at byte `byte`.
+struct CorpusPosition {
+  std::int64_t token = 0;
+  std::int64_t byte = 0;
+
+  friend bool operator==(const CorpusPosition&, const CorpusPosition&) = default;
+};
+
+// A value; copies share the mapping. Nothing is ever held of the text but the piece being read:
+// tokens are made on the fly. For characters, opening reads the file once, so that a bad character
+// is found before training starts and not a day later, and keeps the byte offset of every 65,536th
+// character, so that a read can start anywhere. Reading is thread-safe.
+class Corpus {
+ public:
+  // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
+  // vocabulary.
+  Corpus(const std::string& path, const Tokenizer& tokenizer);
+  Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer);
+
+  const std::string& path() const { return file_->path(); }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
+  std::int64_t tokens() const { return tokens_; }
+  std::int64_t bytes() const { return file_->size(); }
+  // Of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1 MiB).
+  std::uint64_t fingerprint() const;
+
+  // The position of a token, 0 .. tokens().
+  CorpusPosition seek(std::int64_t token) const;
+  // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
+  // when the file has become shorter, Failure past the end.
+  CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
+  // See MappedFile::release.
+  void release(std::int64_t byte_begin, std::int64_t byte_end) const {
+    file_->release(byte_begin, byte_end);
+  }
+
+ private:
+  void index_characters();
+
+  std::shared_ptr<const MappedFile> file_;
+  Tokenizer tokenizer_;
+  std::int64_t tokens_ = 0;
+  std::vector<std::int64_t> index_;  // byte offsets of characters 0, 65536, ...
+};
+
+// Throws DataError on every rank when the ranks do not all see the same corpus (a node with another
+// copy of the file). A collective.
+void require_same_corpus(const Corpus& corpus, const Communicator& all);
+
+}  // namespace longspan

@@ -1,0 +1,33 @@
+// The section `data` of a configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/data/corpus.h"
+#include "framework/data/stream_reader.h"
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+class OptionTable;
+
+struct DataOptions {
+  std::string train;       // data.train: the text to learn
+  std::string validation;  // data.validation: the text that `train` measures itself on
+  std::string test;        // data.test: the text for the last measurement
+  TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
+  bool unknown = false;         // data.unknown: characters that the training text lacks have an id
+  std::int64_t batch = 8;       // data.batch: global streams
+  std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
+  std::int64_t read_ahead = 2;  // data.read_ahead: batches
+
+  StreamLayout layout() const { return {batch, segment}; }
+};
+
+void declare(OptionTable& table, DataOptions& options);
+
+// The tokenizer that the options ask for; characters are those of data.train. Throws DataError.
+Tokenizer make_tokenizer(const DataOptions& options);
+
+}  // namespace longspan

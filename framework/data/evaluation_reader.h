@@ -1,0 +1,44 @@
+// Evaluation data: every token once.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/data/batch.h"
+#include "framework/data/stream_reader.h"
+
+namespace longspan {
+
+// One pass over a corpus of N tokens in which each of the N - 1 tokens that have a token before
+// them is a target exactly once, whatever the number of streams, segment and ranks. The N - 1 pairs
+// (token, next token) are cut into `streams` runs whose lengths differ by at most 1; a row that has
+// come to its end is padded with ignored_target.
+class EvaluationReader {
+ public:
+  // Throws DataError when there are fewer than two tokens, ConfigurationError when `ranks` does not
+  // divide the streams. Tensors are made on `device`, a CPU.
+  EvaluationReader(
+      Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
+
+  // Equal on all ranks.
+  std::int64_t batches() const;
+  // True when all batches were read.
+  bool done() const { return next_ == batches(); }
+  // The next batch; the first one has epoch_start. Throws Failure when done.
+  Batch next();
+  // Back to the first batch.
+  void rewind();
+
+ private:
+  // The pairs of a stream begin at this token.
+  std::int64_t stream_begin(std::int64_t stream) const;
+
+  Corpus corpus_;
+  StreamLayout layout_;
+  StreamRange range_;
+  Device device_;
+  std::int64_t next_ = 0;
+  std::vector<CorpusPosition> at_;
+};
+
+}  // namespace longspan

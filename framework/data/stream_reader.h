@@ -1,0 +1,67 @@
+// Training data: a corpus as parallel streams.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/core/device.h"
+#include "framework/data/batch.h"
+#include "framework/data/corpus.h"
+
+namespace longspan {
+
+// How a corpus is divided. Global: the same on every rank and every layout.
+struct StreamLayout {
+  std::int64_t streams = 1;  // data.batch
+  std::int64_t segment = 1;  // tokens of a stream in one batch
+};
+
+// Cuts a corpus of N tokens into B streams of floor(N / B) (Transformer-XL, Dai et al. 2019): row b
+// of batch k+1 follows row b of batch k. An epoch is floor((N / B - 1) / segment) batches; what is
+// left of a stream after the last whole segment, less than a segment, is not read. This rank reads
+// the streams [s * ranks / B == rank].
+class StreamReader {
+ public:
+  // Throws DataError when a stream is shorter than a segment and its last target,
+  // ConfigurationError when `ranks` does not divide the streams. Tensors are made on `device`, a
+  // CPU.
+  StreamReader(
+      Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
+
+  Batch next();
+
+  const Corpus& corpus() const { return corpus_; }
+  const StreamLayout& layout() const { return layout_; }
+  const StreamRange& range() const { return range_; }
+  std::int64_t batches_per_epoch() const;
+
+  // The state: [streams of this rank, 2] i64, row = (the position in its stream of the next token
+  // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of
+  // all ranks one after another are a [B, 2] array that does not know the number of ranks.
+  Tensor cursors() const;
+  // Goes on from there, exactly. Throws DataError for positions outside of the streams.
+  void restore(const Tensor& cursors);
+
+ private:
+  struct Cursor {
+    std::int64_t position = 0;  // in the stream, in tokens
+    std::int64_t epoch = 0;
+    CorpusPosition at;               // where that is
+    std::int64_t released_byte = 0;  // pages below are given back
+  };
+
+  void start_again(std::int64_t stream, Cursor& cursor) const;
+  void read_row(Cursor& cursor,
+                std::span<std::int64_t> tokens,
+                std::span<std::int64_t> targets,
+                Batch& batch) const;
+
+  Corpus corpus_;
+  StreamLayout layout_;
+  StreamRange range_;
+  std::int64_t stream_tokens_ = 0;
+  Device device_;
+  std::vector<Cursor> cursors_;
+};
+
+}  // namespace longspan

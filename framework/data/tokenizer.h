@@ -1,0 +1,62 @@
+// Text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+class MappedFile;
+
+enum class TokenizerKind : std::uint8_t { bytes, characters };
+std::string_view name_of(TokenizerKind kind);
+
+// A value; copies share the vocabulary.
+//
+// bytes: id = byte, 256 ids, any file. characters: a token is a Unicode code point; ids are the
+// code points of a text in ascending order, after id 0 = `<unknown>` where there is one.
+class Tokenizer {
+ public:
+  static constexpr std::string_view unknown_name = "<unknown>";
+
+  // The byte tokenizer.
+  Tokenizer() = default;
+  // Of these code points, in any order, repeated or not. Throws DataError when there are none.
+  static Tokenizer characters(std::span<const char32_t> code_points, bool with_unknown);
+  // Of the characters of a file, read once from its beginning to its end in small pieces. Throws
+  // DataError with the byte offset when it is not UTF-8.
+  static Tokenizer characters_of(const MappedFile& file, bool with_unknown);
+  // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
+  static Tokenizer from_json(std::string_view json, std::string_view place);
+
+  TokenizerKind kind() const;
+  // The number of ids.
+  std::int64_t vocabulary() const;
+  bool has_unknown() const;
+  // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
+  // `<unknown>`.
+  std::int64_t id_of(char32_t code_point) const;
+
+  // Throws DataError naming `place`, the byte offset and the character for what has no id.
+  std::vector<std::int64_t> encode(std::string_view text, std::string_view place) const;
+  // The inverse; `<unknown>` gives U+FFFD. The result of single tokens of `bytes` need not be valid
+  // UTF-8. Throws DataError for an id outside of the vocabulary.
+  std::string decode(std::span<const std::int64_t> ids) const;
+
+  // Deterministic, readable, and enough to make the same tokenizer again.
+  std::string to_json() const;
+  // Equal for equal tokenizers on every machine.
+  std::uint64_t fingerprint() const;
+
+  friend bool operator==(const Tokenizer& a, const Tokenizer& b);
+
+ private:
+  struct Vocabulary;
+  std::shared_ptr<const Vocabulary> vocabulary_;  // none: bytes
+};
+
+}  // namespace longspan
