@@ -70,8 +70,10 @@ class Tensor {
   Tensor reshape(const Shape& shape) const;
   // Rows [begin, end) of the leading axis; shares the elements.
   Tensor slice(std::int64_t begin, std::int64_t end) const;
+  // True when exactly `handles` handles and views share the elements.
+  bool held_by(long handles) const { return storage_.use_count() == handles; }
   // True when no other handle or view shares the elements.
-  bool unshared() const { return storage_.use_count() == 1; }
+  bool unshared() const { return held_by(1); }
 
   // A new tensor of the same shape, dtype and device, not initialised.
   Tensor like(MemoryTag tag = MemoryTag::activations) const {

@@ -1,0 +1,34 @@
+// Operations that join the ranks of an axis, with their gradients.
+#pragma once
+
+#include "framework/autograd/variable.h"
+#include "framework/comm/communicator.h"
+
+namespace longspan {
+
+// Entering a split region: identity forward, sum over the ranks backward (Shoeybi et al. 2019, f).
+Variable enter_split(const Variable& x, const Communicator& communicator);
+
+// Leaving it: sum over the ranks forward, identity backward (g). Writes over x's value where nobody
+// else holds it.
+Variable leave_split(Variable&& x, const Communicator& communicator);
+
+// How label smoothing spreads its share: over the wrong classes (fairseq) or over all (PyTorch).
+enum class Smoothing : std::uint8_t { wrong_classes, all_classes };
+
+struct CrossEntropyOptions {
+  std::int64_t vocabulary = 0;        // the whole vocabulary
+  std::int64_t vocabulary_begin = 0;  // the first id of this rank's logits
+  double smoothing = 0;
+  Smoothing kind = Smoothing::all_classes;
+};
+
+// The loss of each row, [rows] in the accumulator dtype; 0 where the target is negative. logits:
+// [..., width], this rank's part of the vocabulary; targets: [rows] i64. Takes the logits: the
+// backward pass writes their gradient over them, so that they are never held twice.
+Variable cross_entropy(Variable&& logits,
+                       const Tensor& targets,
+                       const CrossEntropyOptions& options,
+                       const Communicator& communicator);
+
+}  // namespace longspan

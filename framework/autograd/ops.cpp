@@ -1,0 +1,279 @@
+#include "framework/autograd/ops.h"
+
+#include "framework/kernels/dropout.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/embedding.h"
+#include "framework/kernels/layer_norm.h"
+#include "framework/kernels/matmul.h"
+
+namespace longspan {
+namespace {
+
+Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
+
+Tensor statistics_like(const Tensor& x, const Shape& shape) {
+  return Tensor::empty(shape, accumulator_of(x.dtype()), x.device());
+}
+
+void linear_gradients(
+    Gradients& gradients, const Tensor& x, const Tensor& weight, const Tensor& dy, bool has_bias) {
+  on(dy.device(), [&](auto backend) {
+    if (gradients.wanted(1)) {
+      const auto [dweight, add] = gradients.target(1);
+      matmul(
+          backend,
+          {.a = matrix(dy), .b = matrix(x), .c = dweight, .transpose_a = true, .accumulate = add});
+    }
+    if (has_bias && gradients.wanted(2))
+      add_column_sums(backend, matrix(dy), gradients.target_to_add(2));
+    if (gradients.wanted(0)) {
+      const auto [dx, add] = gradients.target(0);
+      matmul(backend, {.a = matrix(dy), .b = weight, .c = matrix(dx), .accumulate = add});
+    }
+  });
+}
+
+}  // namespace
+
+Variable linear(const Variable& x,
+                const Variable& weight,
+                const Variable& bias,
+                Activation activation) {
+  require(activation == Activation::none || activation == Activation::relu,
+          "only relu can be fused into a linear layer");
+  require(x.shape().width() == weight.shape()[1],
+          "input has {} features, weight expects {}",
+          x.shape().width(),
+          weight.shape()[1]);
+  const std::int64_t out = weight.shape()[0];
+  Tensor y = Tensor::empty(x.shape().with(-1, out), x.value().dtype(), x.value().device());
+  on(y.device(), [&](auto backend) {
+    matmul(backend,
+           {.a = matrix(x.value()),
+            .b = weight.value(),
+            .c = matrix(y),
+            .transpose_b = true,
+            .bias = bias.value(),
+            .activation = activation});
+  });
+  const Tensor kept = activation == Activation::none ? Tensor() : y;
+  std::vector<Variable> inputs = {x, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  return record(
+      std::move(y),
+      inputs,
+      [x = x.value(), weight = weight.value(), kept, activation, has_bias = bias.defined()](
+          Gradients& gradients) {
+        Tensor dy = kept.defined() ? gradients.take_output() : gradients.output();
+        if (kept.defined())
+          on(dy.device(),
+             [&](auto backend) { activate_backward(backend, activation, kept, dy, dy); });
+        linear_gradients(gradients, x, weight, dy, has_bias);
+      });
+}
+
+Variable add(const Variable& a, const Variable& b) {
+  require(a.shape() == b.shape(),
+          "shapes {} and {} cannot be added",
+          a.shape().to_string(),
+          b.shape().to_string());
+  Tensor out = a.value().like();
+  on(out.device(), [&](auto backend) { add(backend, a.value(), b.value(), out); });
+  return record(std::move(out), {a, b}, [](Gradients& gradients) {
+    for (const std::size_t input : {0u, 1u})
+      if (gradients.wanted(input)) gradients.give(input, gradients.output());
+  });
+}
+
+Variable activate(Activation activation, const Variable& x) {
+  if (activation == Activation::none) return x;
+  Tensor y = x.value().like();
+  on(y.device(), [&](auto backend) { activate(backend, activation, x.value(), y); });
+  return record(std::move(y), {x}, [activation, x = x.value()](Gradients& gradients) {
+    const Tensor dx = gradients.take_output();
+    on(dx.device(), [&](auto backend) { activate_backward(backend, activation, x, dx, dx); });
+    gradients.give(0, dx);
+  });
+}
+
+Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement) {
+  if (rate == 0) return x;
+  require(x.shape().dimensions() == 3,
+          "dropout needs three axes, found shape {}",
+          x.shape().to_string());
+  const auto apply = [rate, random, placement](const Tensor& from, const Tensor& to) {
+    on(from.device(), [&](auto backend) {
+      dropout(backend,
+              {.x = from, .y = to, .rate = rate, .random = random, .placement = placement});
+    });
+  };
+  Tensor y = x.value().like();
+  apply(x.value(), y);
+  return record(std::move(y), {x}, [apply](Gradients& gradients) {
+    const Tensor dx = gradients.take_output();
+    apply(dx, dx);
+    gradients.give(0, dx);
+  });
+}
+
+Variable layer_norm(const Variable& x,
+                    const Variable& weight,
+                    const Variable& bias,
+                    double epsilon) {
+  const Shape rows = {x.shape().rows()};
+  Tensor y = x.value().like();
+  const Tensor mean = statistics_like(y, rows);
+  const Tensor inverse_deviation = statistics_like(y, rows);
+  on(y.device(), [&](auto backend) {
+    layer_norm(backend,
+               {.x = matrix(x.value()),
+                .weight = weight.value(),
+                .bias = bias.value(),
+                .y = matrix(y),
+                .mean = mean,
+                .inverse_deviation = inverse_deviation,
+                .epsilon = epsilon});
+  });
+  return record(
+      std::move(y),
+      {x, weight, bias},
+      [x = x.value(), weight = weight.value(), mean, inverse_deviation](Gradients& gradients) {
+        const Tensor& dy = gradients.output();
+        const Tensor dx = x.like();
+        const auto sums = [&](std::size_t input) {
+          return gradients.wanted(input)
+                     ? gradients.target_to_add(input)
+                     : Tensor::zeros(weight.shape(), accumulator_of(x.dtype()), x.device());
+        };
+        on(dy.device(), [&](auto backend) {
+          layer_norm_backward(backend,
+                              {.x = matrix(x),
+                               .weight = weight,
+                               .mean = mean,
+                               .inverse_deviation = inverse_deviation,
+                               .dy = matrix(dy),
+                               .dx = matrix(dx),
+                               .dweight = sums(1),
+                               .dbias = sums(2)});
+        });
+        if (gradients.wanted(0)) gradients.give(0, dx);
+      });
+}
+
+Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin, double scale) {
+  const std::int64_t width = table.shape()[1];
+  Tensor out = Tensor::empty(
+      {ids.shape()[0], ids.shape()[1], width}, table.value().dtype(), table.value().device());
+  const Tensor flat_ids = ids.reshape({ids.elements()});
+  on(out.device(), [&](auto backend) {
+    embedding_gather(backend,
+                     {.table = table.value(),
+                      .ids = flat_ids,
+                      .begin = begin,
+                      .scale = scale,
+                      .out = matrix(out)});
+  });
+  return record(std::move(out), {table}, [flat_ids, begin, scale](Gradients& gradients) {
+    const Tensor& dout = gradients.output();
+    on(dout.device(), [&](auto backend) {
+      embedding_scatter(backend,
+                        {.dout = matrix(dout),
+                         .ids = flat_ids,
+                         .begin = begin,
+                         .scale = scale,
+                         .dtable = gradients.target_to_add(0)});
+    });
+  });
+}
+
+Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table) {
+  const std::int64_t time = x.shape()[1];
+  require(table.shape()[0] >= time && table.shape()[1] == x.shape()[2],
+          "positions {} do not cover a segment of shape {}",
+          table.shape().to_string(),
+          x.shape().to_string());
+  Tensor y = x.value().like();
+  on(y.device(), [&](auto backend) {
+    scale_and_add_rows(backend, factor, x.value(), table.value().slice(0, time), y);
+  });
+  return record(std::move(y), {x, table}, [factor, time](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    on(dy.device(), [&](auto backend) {
+      if (gradients.wanted(1)) {
+        const Tensor dtable = gradients.target_to_add(1).slice(0, time);
+        const std::int64_t row = time * dy.shape()[2];
+        add_column_sums(backend, dy.reshape({dy.shape()[0], row}), dtable.reshape({row}));
+      }
+      if (gradients.wanted(0)) {
+        const Tensor dx = dy.like();
+        scale(backend, factor, dy, dx);
+        gradients.give(0, dx);
+      }
+    });
+  });
+}
+
+Variable concat_time(const Tensor& before, const Variable& x) {
+  if (!before.defined() || before.shape()[1] == 0) return x;
+  const std::int64_t memory = before.shape()[1];
+  const std::int64_t time = x.shape()[1];
+  Tensor out =
+      Tensor::empty(x.shape().with(1, memory + time), x.value().dtype(), x.value().device());
+  on(out.device(), [&](auto backend) {
+    copy_rows(backend, before, 0, out, 0, memory, false);
+    copy_rows(backend, x.value(), 0, out, memory, time, false);
+  });
+  return record(std::move(out), {x}, [memory, time](Gradients& gradients) {
+    const auto [dx, add] = gradients.target(0);
+    on(dx.device(), [&, dx = dx, add = add](auto backend) {
+      copy_rows(backend, gradients.output(), memory, dx, 0, time, add);
+    });
+  });
+}
+
+Variable sum(const Variable& x, double factor) {
+  const Tensor& value = x.value();
+  Tensor total = Tensor::empty({1}, accumulator_of(value.dtype()), value.device());
+  on(value.device(), [&](auto backend) {
+    const double result = factor * sum(backend, value);
+    with_floating_type(total.dtype(), [&]<typename T>(TypeTag<T>) {
+      *total.data<T>() = static_cast<T>(static_cast<Accumulator<T>>(result));
+    });
+  });
+  return record(
+      std::move(total),
+      {x},
+      [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {
+        const Tensor& dtotal = gradients.output();
+        const Tensor dx = Tensor::empty(x, dtype, dtotal.device());
+        with_floating_type(dtotal.dtype(), [&]<typename S>(TypeTag<S>) {
+          const auto each =
+              static_cast<Accumulator<S>>(factor) * static_cast<Accumulator<S>>(*dtotal.data<S>());
+          with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+            std::ranges::fill(dx.span<T>(), static_cast<T>(static_cast<Accumulator<T>>(each)));
+          });
+        });
+        gradients.give(0, dx);
+      });
+}
+
+Variable reshape(const Variable& x, const Shape& shape) {
+  return record(x.value().reshape(shape), {x}, [](Gradients& gradients) {
+    gradients.give(0, gradients.take_output());
+  });
+}
+
+Variable cast(const Variable& x, DType dtype) {
+  if (x.value().dtype() == dtype) return x;
+  const auto convert = [](const Tensor& from, DType to) {
+    Tensor result = Tensor::empty(from.shape(), to, from.device());
+    on(from.device(), [&](auto backend) { scale(backend, 1.0, from, result); });
+    return result;
+  };
+  return record(
+      convert(x.value(), dtype), {x}, [convert, from = x.value().dtype()](Gradients& gradients) {
+        gradients.give(0, convert(gradients.output(), from));
+      });
+}
+
+}  // namespace longspan

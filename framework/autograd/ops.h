@@ -1,0 +1,67 @@
+// The recorded operations. Each computes at once and records its gradient.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/variable.h"
+#include "framework/core/random.h"
+#include "framework/kernels/activation.h"
+#include "framework/kernels/attention.h"
+
+namespace longspan {
+
+// y = activation(x weight^T + bias). x: [..., in]; weight: [out, in]; bias: [out] or undefined.
+// Only `none` and `relu` may be fused: their gradients need nothing but the output.
+Variable linear(const Variable& x,
+                const Variable& weight,
+                const Variable& bias,
+                Activation activation = Activation::none);
+
+// a + b, of one shape.
+Variable add(const Variable& a, const Variable& b);
+
+Variable activate(Activation activation, const Variable& x);
+
+// y = x / (1 - rate) where the mask keeps, else 0. x is seen as [outer, middle, inner]: [batch,
+// time, width] or [1, time, width]. A rate of 0 returns x.
+Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement);
+
+Variable layer_norm(const Variable& x,
+                    const Variable& weight,
+                    const Variable& bias,
+                    double epsilon);
+
+// scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64; table:
+// [rows, width]; result: [batch, time, width].
+Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin, double scale);
+
+// factor * x + table[t, :] for each batch row. x: [batch, time, width]; table: [time, width] at
+// least.
+Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table);
+
+// The rows of `before` (a constant; may be undefined) and then those of x, along time: [batch, n +
+// time, width].
+Variable concat_time(const Tensor& before, const Variable& x);
+
+// As kernels/attention.h; heads are the local ones.
+struct RelativeVariables {
+  Variable position_key;
+  Variable content_bias;
+  Variable position_bias;
+};
+Variable attention(const Variable& query,
+                   const Variable& key,
+                   const Variable& value,
+                   const AttentionMask& mask,
+                   const std::optional<RelativeVariables>& relative = {},
+                   const std::optional<AttentionDropout>& dropout = {});
+
+// The sum of the elements times a factor, as one element.
+Variable sum(const Variable& x, double factor = 1);
+
+Variable reshape(const Variable& x, const Shape& shape);
+
+// The same values in another floating dtype.
+Variable cast(const Variable& x, DType dtype);
+
+}  // namespace longspan

@@ -1,0 +1,301 @@
+#include "framework/autograd/variable.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+struct Node;
+
+// Per thread: whether ops are recorded, and the order in which they were.
+thread_local bool recording = true;
+thread_local std::uint64_t recorded_ops = 0;
+
+}  // namespace
+
+struct Edge {
+  Edge(const Tensor& value, DType gradient_dtype)
+      : shape(value.shape()), dtype(gradient_dtype), device(value.device()) {}
+
+  Shape shape;
+  DType dtype;
+  Device device;
+  Tensor gradient;                 // the buffer, where there is one
+  bool started = false;            // the gradient holds something
+  bool keeps_buffer = false;       // the buffer was given and stays
+  std::shared_ptr<Node> producer;  // empty for a leaf
+  std::function<void()> ready;
+};
+
+namespace {
+
+struct Node {
+  std::uint64_t order = 0;
+  std::vector<std::shared_ptr<Edge>> inputs;
+  std::vector<std::weak_ptr<Edge>> outputs;
+  BackwardFunction backward;
+
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  // Takes the chain of producers apart in a loop: a tape can be longer than the stack is deep.
+  ~Node() {
+    std::vector<std::shared_ptr<Edge>> pending = std::move(inputs);
+    while (!pending.empty()) {
+      const std::shared_ptr<Edge> edge = std::move(pending.back());
+      pending.pop_back();
+      if (!edge || edge.use_count() != 1 || !edge->producer || edge->producer.use_count() != 1)
+        continue;
+      for (auto& input : edge->producer->inputs) pending.push_back(std::move(input));
+      edge->producer->inputs.clear();
+    }
+  }
+};
+
+void add_to(Edge& edge, const Tensor& gradient) {
+  on(edge.device, [&](auto backend) { accumulate(backend, 1.0, gradient, edge.gradient); });
+}
+
+}  // namespace
+
+class Tape {
+ public:
+  static Variable leaf(Tensor value, DType gradient_dtype, Tensor gradient) {
+    Variable result(std::move(value));
+    result.edge_ = std::make_shared<Edge>(result.value_, gradient_dtype);
+    if (gradient.defined()) {
+      require(gradient.dtype() == gradient_dtype && gradient.elements() == result.value_.elements(),
+              "a gradient buffer of {} {} does not fit a leaf of {} {}",
+              name_of(gradient.dtype()),
+              gradient.shape().to_string(),
+              name_of(gradient_dtype),
+              result.shape().to_string());
+      result.edge_->gradient = std::move(gradient);
+      result.edge_->keeps_buffer = true;
+    }
+    return result;
+  }
+
+  static std::vector<Variable> record(std::vector<Tensor> values,
+                                      const std::vector<Variable>& inputs,
+                                      BackwardFunction backward) {
+    std::vector<Variable> outputs;
+    for (auto& value : values) outputs.emplace_back(std::move(value));
+    const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_gradient);
+    if (!wanted) return outputs;
+    const auto node = std::make_shared<Node>();
+    node->order = ++recorded_ops;
+    node->backward = std::move(backward);
+    for (const auto& input : inputs) node->inputs.push_back(input.edge_);
+    for (auto& output : outputs) {
+      output.edge_ = std::make_shared<Edge>(output.value_, output.value_.dtype());
+      output.edge_->producer = node;
+      node->outputs.push_back(output.edge_);
+    }
+    return outputs;
+  }
+
+  static Edge& leaf_edge(const Variable& variable) {
+    require(variable.edge_ && !variable.edge_->producer, "only a leaf has a gradient to read");
+    return *variable.edge_;
+  }
+
+  static void seed(const Variable& root, Tensor gradient) {
+    if (root.edge_) give(*root.edge_, std::move(gradient));
+  }
+
+  static void give(Edge& edge, Tensor gradient) {
+    require(gradient.elements() == edge.shape.elements(),
+            "a gradient of shape {} was given to a variable of shape {}",
+            gradient.shape().to_string(),
+            edge.shape.to_string());
+    if (edge.started) {
+      make_own(edge);
+      add_to(edge, gradient);
+    } else if (!edge.keeps_buffer && gradient.dtype() == edge.dtype) {
+      edge.gradient = gradient.reshape(edge.shape);
+    } else {
+      if (!edge.gradient.defined())
+        edge.gradient = Tensor::empty(edge.shape, edge.dtype, edge.device);
+      on(edge.device, [&](auto backend) { scale(backend, 1.0, gradient, edge.gradient); });
+    }
+    edge.started = true;
+  }
+
+  // A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
+  // one).
+  static void make_own(Edge& edge) {
+    if (!edge.keeps_buffer && !edge.gradient.unshared()) edge.gradient = edge.gradient.clone();
+  }
+
+  static GradientTarget target(Edge& edge) {
+    const bool add = edge.started;
+    if (add) make_own(edge);
+    if (!edge.gradient.defined())
+      edge.gradient = Tensor::empty(edge.shape, edge.dtype, edge.device);
+    edge.started = true;
+    return {edge.gradient, add};
+  }
+
+  static void walk(const std::vector<Variable>& roots,
+                   std::vector<Tensor> seeds,
+                   const BackwardOptions& options);
+
+ private:
+  struct Plan {
+    std::vector<std::shared_ptr<Node>> nodes;  // newest first
+    std::unordered_map<Edge*, int> leaf_uses;
+  };
+  static Plan plan(const std::vector<Variable>& roots);
+  static void run(Node& node);
+};
+
+Tape::Plan Tape::plan(const std::vector<Variable>& roots) {
+  Plan result;
+  std::unordered_set<Node*> seen;
+  std::vector<std::shared_ptr<Node>> pending;
+  const auto visit = [&](const std::shared_ptr<Node>& node) {
+    if (node && seen.insert(node.get()).second) pending.push_back(node);
+  };
+  for (const auto& root : roots)
+    if (root.edge_) visit(root.edge_->producer);
+  while (!pending.empty()) {
+    const std::shared_ptr<Node> node = std::move(pending.back());
+    pending.pop_back();
+    for (const auto& input : node->inputs) {
+      if (!input) continue;
+      if (input->producer)
+        visit(input->producer);
+      else
+        ++result.leaf_uses[input.get()];
+    }
+    result.nodes.push_back(node);
+  }
+  std::ranges::sort(result.nodes, std::greater<>(), [](const auto& node) { return node->order; });
+  return result;
+}
+
+void Tape::run(Node& node) {
+  require(static_cast<bool>(node.backward), "a tape can be walked back only once");
+  std::vector<Tensor> outputs;
+  bool any = false;
+  for (const auto& weak : node.outputs) {
+    const auto edge = weak.lock();
+    outputs.push_back(edge && edge->started ? std::move(edge->gradient) : Tensor());
+    any = any || outputs.back().defined();
+    if (edge) {
+      edge->gradient = Tensor();
+      edge->started = false;
+    }
+  }
+  const BackwardFunction backward = std::move(node.backward);
+  node.backward = nullptr;
+  if (!any) return;
+  Gradients gradients(node.inputs, std::move(outputs));
+  backward(gradients);
+}
+
+void Tape::walk(const std::vector<Variable>& roots,
+                std::vector<Tensor> seeds,
+                const BackwardOptions& options) {
+  require(roots.size() == seeds.size(), "{} roots were given {} seeds", roots.size(), seeds.size());
+  Plan order = plan(roots);
+  for (std::size_t i = 0; i < roots.size(); ++i)
+    if (seeds[i].defined()) seed(roots[i], std::move(seeds[i]));
+  const NoGradient no_gradient;
+  for (auto& node : order.nodes) {
+    run(*node);
+    for (const auto& input : node->inputs) {
+      if (!input || input->producer || --order.leaf_uses[input.get()] > 0) continue;
+      if (options.announce_leaves && input->ready) input->ready();
+    }
+    if (options.between) options.between();
+  }
+}
+
+Variable Variable::leaf(Tensor value, DType gradient_dtype, Tensor gradient) {
+  return Tape::leaf(std::move(value), gradient_dtype, std::move(gradient));
+}
+
+Tensor Variable::gradient() const {
+  const Edge& edge = Tape::leaf_edge(*this);
+  return edge.started ? edge.gradient : Tensor();
+}
+
+void Variable::clear_gradient() const {
+  Edge& edge = Tape::leaf_edge(*this);
+  edge.started = false;
+  if (!edge.keeps_buffer) edge.gradient = Tensor();
+}
+
+void Variable::when_gradient_ready(std::function<void()> action) const {
+  Tape::leaf_edge(*this).ready = std::move(action);
+}
+
+Variable record(Tensor value, const std::vector<Variable>& inputs, BackwardFunction backward) {
+  std::vector<Tensor> values;
+  values.push_back(std::move(value));
+  return std::move(Tape::record(std::move(values), inputs, std::move(backward)).front());
+}
+
+std::vector<Variable> record(std::vector<Tensor> values,
+                             const std::vector<Variable>& inputs,
+                             BackwardFunction backward) {
+  return Tape::record(std::move(values), inputs, std::move(backward));
+}
+
+bool Gradients::has_output(std::size_t output) const { return outputs_.at(output).defined(); }
+
+const Tensor& Gradients::output(std::size_t output) const {
+  require(has_output(output), "output {} has no gradient", output);
+  return outputs_[output];
+}
+
+Tensor Gradients::take_output(std::size_t output) {
+  require(has_output(output), "output {} has no gradient", output);
+  Tensor gradient = std::move(outputs_[output]);
+  outputs_[output] = Tensor();
+  return gradient.unshared() ? gradient : gradient.clone();
+}
+
+bool Gradients::wanted(std::size_t input) const { return inputs_[input] != nullptr; }
+
+GradientTarget Gradients::target(std::size_t input) { return Tape::target(*inputs_[input]); }
+
+Tensor Gradients::target_to_add(std::size_t input) {
+  const auto [tensor, add] = target(input);
+  if (!add) tensor.zero();
+  return tensor;
+}
+
+void Gradients::give(std::size_t input, Tensor gradient) {
+  Tape::give(*inputs_[input], std::move(gradient));
+}
+
+void backward(const std::vector<Variable>& roots,
+              std::vector<Tensor> seeds,
+              const BackwardOptions& options) {
+  Tape::walk(roots, std::move(seeds), options);
+}
+
+void backward(const Variable& root, const BackwardOptions& options) {
+  require(root.value().elements() == 1,
+          "the root of a backward pass without a seed has one element, found shape {}",
+          root.shape().to_string());
+  Tensor one = root.value().like();
+  with_floating_type(one.dtype(), [&]<typename T>(TypeTag<T>) { *one.data<T>() = T(1.0f); });
+  std::vector<Tensor> seeds;
+  seeds.push_back(std::move(one));
+  backward({root}, std::move(seeds), options);
+}
+
+NoGradient::NoGradient() : before_(recording) { recording = false; }
+NoGradient::~NoGradient() { recording = before_; }
+WithGradient::WithGradient() : before_(recording) { recording = true; }
+WithGradient::~WithGradient() { recording = before_; }
+
+}  // namespace longspan
