@@ -44,7 +44,11 @@ Variable attention(const Variable& query,
                    const std::optional<RelativeVariables>& relative,
                    const std::optional<AttentionDropout>& dropout) {
   const Tensor& q = query.value();
-  Attention call = {.query = q, .key = key.value(), .value = value.value(), .mask = mask};
+  Attention call;
+  call.query = q;
+  call.key = key.value();
+  call.value = value.value();
+  call.mask = mask;
   std::vector<Variable> inputs = {query, key, value};
   if (relative) {
     call.relative = RelativeTerm{.position_key = relative->position_key.value(),

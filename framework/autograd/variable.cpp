@@ -56,8 +56,21 @@ struct Node {
   }
 };
 
+// A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
+// one).
+bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.unshared(); }
+
 void add_to(Edge& edge, const Tensor& gradient) {
-  on(edge.device, [&](auto backend) { accumulate(backend, 1.0, gradient, edge.gradient); });
+  on(edge.device, [&](auto backend) {
+    if (owns_gradient(edge) || gradient.dtype() != edge.dtype) {
+      if (!owns_gradient(edge)) edge.gradient = edge.gradient.clone();
+      accumulate(backend, 1.0, gradient, edge.gradient);
+    } else {
+      const Tensor sum = edge.gradient.like();
+      add(backend, edge.gradient, gradient, sum);
+      edge.gradient = sum;
+    }
+  });
 }
 
 }  // namespace
@@ -114,7 +127,6 @@ class Tape {
             gradient.shape().to_string(),
             edge.shape.to_string());
     if (edge.started) {
-      make_own(edge);
       add_to(edge, gradient);
     } else if (!edge.keeps_buffer && gradient.dtype() == edge.dtype) {
       edge.gradient = gradient.reshape(edge.shape);
@@ -126,15 +138,9 @@ class Tape {
     edge.started = true;
   }
 
-  // A gradient that was handed over may also be held elsewhere (both inputs of a sum get the same
-  // one).
-  static void make_own(Edge& edge) {
-    if (!edge.keeps_buffer && !edge.gradient.unshared()) edge.gradient = edge.gradient.clone();
-  }
-
   static GradientTarget target(Edge& edge) {
     const bool add = edge.started;
-    if (add) make_own(edge);
+    if (add && !owns_gradient(edge)) edge.gradient = edge.gradient.clone();
     if (!edge.gradient.defined())
       edge.gradient = Tensor::empty(edge.shape, edge.dtype, edge.device);
     edge.started = true;
