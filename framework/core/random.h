@@ -52,6 +52,8 @@ class Random {
   }
 
   std::uint64_t seed() const { return seed_; }
+  // The hash of the path: the upper half of the counter, for kernels that make many blocks at once.
+  std::uint64_t place() const { return place_; }
 
  private:
   Random(std::uint64_t seed, std::uint64_t place) : seed_(seed), place_(place) {}

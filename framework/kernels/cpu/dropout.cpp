@@ -1,0 +1,86 @@
+#include "framework/kernels/dropout.h"
+
+#include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/cpu/philox.h"
+
+namespace longspan {
+namespace {
+
+// The elements of a local run of consecutive global indices, in pieces whose words fit in the
+// first-level cache.
+template <typename T>
+void drop_run(const Random& random,
+              std::uint32_t threshold,
+              Accumulator<T> factor,
+              std::uint64_t index,
+              const T* x,
+              T* y,
+              std::int64_t count) {
+  using A = Accumulator<T>;
+  constexpr std::int64_t blocks = 256;
+  alignas(64) std::uint32_t words[4 * blocks];
+  while (count > 0) {
+    const auto skipped = static_cast<std::int64_t>(index % 4);
+    const std::int64_t here = std::min(count, 4 * blocks - skipped);
+    philox_blocks(random, index / 4, (skipped + here + 3) / 4, words);
+    const std::uint32_t* word = words + skipped;
+#pragma omp simd
+    for (std::int64_t i = 0; i < here; ++i)
+      y[i] = T(word[i] >> 8 >= threshold ? static_cast<A>(x[i]) * factor : A{0});
+    x += here;
+    y += here;
+    index += static_cast<std::uint64_t>(here);
+    count -= here;
+  }
+}
+
+template <typename T>
+void drop(const Dropout& dropout) {
+  using A = Accumulator<T>;
+  const Shape& shape = dropout.x.shape();
+  const Placement& placement = dropout.placement;
+  // Rows that follow each other in the undivided array too are one run.
+  const bool whole_rows = placement.inner_begin == 0 && shape[2] == placement.inner_total;
+  const std::int64_t run = whole_rows ? shape[1] * shape[2] : shape[2];
+  const std::int64_t runs_in_outer = whole_rows ? 1 : shape[1];
+  const T* x = dropout.x.data<T>();
+  T* y = dropout.y.data<T>();
+  const auto threshold = dropout_threshold(dropout.rate);
+  const A factor = static_cast<A>(1 / (1 - dropout.rate));
+  const Random random = dropout.random;
+  for_elements(shape.elements(), [=, &placement](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t r = begin / run, inside = begin % run;
+      const std::int64_t count = std::min(run - inside, end - begin);
+      const std::uint64_t start = placement.index(r / runs_in_outer, r % runs_in_outer, 0);
+      drop_run(random,
+               threshold,
+               factor,
+               start + static_cast<std::uint64_t>(inside),
+               x + begin,
+               y + begin,
+               count);
+      begin += count;
+    }
+  });
+}
+
+}  // namespace
+
+void dropout(Cpu, const Dropout& dropout) {
+  const Shape& shape = dropout.x.shape();
+  require(shape.dimensions() == 3 && dropout.y.elements() == dropout.x.elements() &&
+              dropout.y.dtype() == dropout.x.dtype(),
+          "dropout: x is {} {} and y {} {}, wanted [outer, middle, inner] and the same",
+          name_of(dropout.x.dtype()),
+          shape.to_string(),
+          name_of(dropout.y.dtype()),
+          dropout.y.shape().to_string());
+  require(dropout.rate >= 0 && dropout.rate < 1,
+          "dropout: the rate is {}, wanted at least 0 and less than 1",
+          dropout.rate);
+  with_floating_type(dropout.x.dtype(),
+                     [&](auto tag) { drop<typename decltype(tag)::type>(dropout); });
+}
+
+}  // namespace longspan

@@ -1,0 +1,111 @@
+#include "framework/kernels/embedding.h"
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+// Checks ids [n], rows of [n, width] and a table [.., width].
+void require_rows(const char* kernel, const Tensor& ids, const Tensor& rows, const Tensor& table) {
+  require(table.shape().dimensions() == 2,
+          "{}: the table has shape {}, wanted [rows, width]",
+          kernel,
+          table.shape().to_string());
+  require(ids.dtype() == DType::i64 && rows.elements() == ids.elements() * table.shape()[1] &&
+              (ids.elements() == 0 || rows.shape().width() == table.shape()[1]),
+          "{}: ids are {} {}, the rows {} {} and the table {} {}, wanted i64 [n], [n, width] and "
+          "[rows, width]",
+          kernel,
+          name_of(ids.dtype()),
+          ids.shape().to_string(),
+          name_of(rows.dtype()),
+          rows.shape().to_string(),
+          name_of(table.dtype()),
+          table.shape().to_string());
+}
+
+template <typename T>
+void gather(const EmbeddingGather& gather) {
+  using A = Accumulator<T>;
+  const std::int64_t rows = gather.table.shape()[0], width = gather.table.shape()[1];
+  const T* table = gather.table.data<T>();
+  const std::int64_t* ids = gather.ids.data<std::int64_t>();
+  T* out = gather.out.data<T>();
+  const A factor = static_cast<A>(gather.scale);
+  const std::int64_t first = gather.begin;
+  for_rows(gather.ids.elements(), width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      T* to = out + i * width;
+      const std::int64_t row = ids[i] - first;
+      if (row < 0 || row >= rows) {
+        std::fill(to, to + width, T(A{0}));
+        continue;
+      }
+      const T* from = table + row * width;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) to[c] = T(factor * static_cast<A>(from[c]));
+    }
+  });
+}
+
+// Each piece owns some columns of some rows of the table and goes through all ids in order, so a
+// row's sum does not depend on who makes it. Columns are cut first: they are balanced however
+// often one id comes.
+template <typename T, typename D>
+void scatter(const EmbeddingScatter& scatter) {
+  using A = Accumulator<T>;
+  constexpr std::int64_t most_columns = 256;
+  const std::int64_t rows = scatter.dtable.shape()[0], width = scatter.dtable.shape()[1];
+  const std::int64_t count = scatter.ids.elements(), first = scatter.begin;
+  const T* from = scatter.dout.data<T>();
+  const std::int64_t* ids = scatter.ids.data<std::int64_t>();
+  D* table = scatter.dtable.data<D>();
+  const A factor = static_cast<A>(scatter.scale);
+  const std::int64_t column_pieces = (width + most_columns - 1) / most_columns;
+  const std::int64_t row_pieces = (omp_get_max_threads() + column_pieces - 1) / column_pieces;
+  const std::int64_t pieces = column_pieces * row_pieces;
+  for_pieces(pieces, count * width / std::max<std::int64_t>(pieces, 1), [=](std::int64_t piece) {
+    const std::int64_t column = piece % column_pieces * most_columns;
+    const std::int64_t columns = std::min(most_columns, width - column);
+    const std::int64_t mine = piece / column_pieces;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t row = ids[i] - first;
+      if (row < 0 || row >= rows || (row_pieces > 1 && row % row_pieces != mine)) continue;
+      D* to = table + row * width + column;
+      const T* add = from + i * width + column;
+#pragma omp simd
+      for (std::int64_t c = 0; c < columns; ++c)
+        to[c] = D(static_cast<A>(to[c]) + factor * static_cast<A>(add[c]));
+    }
+  });
+}
+
+}  // namespace
+
+void embedding_gather(Cpu, const EmbeddingGather& embedding) {
+  require_rows("embedding_gather", embedding.ids, embedding.out, embedding.table);
+  require(embedding.out.dtype() == embedding.table.dtype(),
+          "embedding_gather: out is {}, the table {}",
+          name_of(embedding.out.dtype()),
+          name_of(embedding.table.dtype()));
+  with_floating_type(embedding.table.dtype(),
+                     [&](auto tag) { gather<typename decltype(tag)::type>(embedding); });
+}
+
+void embedding_scatter(Cpu, const EmbeddingScatter& embedding) {
+  require_rows("embedding_scatter", embedding.ids, embedding.dout, embedding.dtable);
+  const DType dtype = embedding.dout.dtype();
+  require(embedding.dtable.dtype() == dtype || embedding.dtable.dtype() == accumulator_of(dtype),
+          "embedding_scatter: dtable is {}, wanted {} or its accumulator",
+          name_of(embedding.dtable.dtype()),
+          name_of(dtype));
+  with_floating_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (embedding.dtable.dtype() == dtype)
+      scatter<T, T>(embedding);
+    else
+      scatter<T, Accumulator<T>>(embedding);
+  });
+}
+
+}  // namespace longspan

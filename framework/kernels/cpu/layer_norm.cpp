@@ -1,0 +1,177 @@
+#include "framework/kernels/layer_norm.h"
+
+#include <cmath>
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+void require_vector(const char* kernel,
+                    const char* name,
+                    const Tensor& vector,
+                    std::int64_t length,
+                    DType dtype,
+                    DType other) {
+  require(vector.elements() == length && (vector.dtype() == dtype || vector.dtype() == other),
+          "{}: {} is {} {}, wanted {} elements of {}",
+          kernel,
+          name,
+          name_of(vector.dtype()),
+          vector.shape().to_string(),
+          length,
+          name_of(dtype));
+}
+
+void require_like(const char* kernel, const char* name, const Tensor& y, const Tensor& x) {
+  require(y.elements() == x.elements() && y.dtype() == x.dtype(),
+          "{}: {} is {} {}, x is {} {}, wanted the same number of elements and dtype",
+          kernel,
+          name,
+          name_of(y.dtype()),
+          y.shape().to_string(),
+          name_of(x.dtype()),
+          x.shape().to_string());
+}
+
+template <typename T, typename A>
+struct Row {
+  A mean;
+  A inverse_deviation;
+};
+
+// Two passes: the squares are of differences from the mean, so a large mean costs no digits.
+template <typename T, typename A>
+Row<T, A> statistics(const T* x, std::int64_t width, A epsilon) {
+  A sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t i = 0; i < width; ++i) sum += static_cast<A>(x[i]);
+  const A mean = sum / static_cast<A>(width);
+  A squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const A difference = static_cast<A>(x[i]) - mean;
+    squares += difference * difference;
+  }
+  return {mean, A{1} / std::sqrt(squares / static_cast<A>(width) + epsilon)};
+}
+
+template <typename T>
+void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
+  using A = Accumulator<T>;
+  const Widened<A> weights(norm.weight), biases(norm.bias);
+  const A *weight = weights.data(), *bias = biases.data();
+  const T* x = norm.x.data<T>();
+  T* y = norm.y.data<T>();
+  A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
+  const A epsilon = static_cast<A>(norm.epsilon);
+  for_rows(rows, width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* from = x + r * width;
+      T* to = y + r * width;
+      const auto [mean, inverse] = statistics<T, A>(from, width, epsilon);
+      means[r] = mean;
+      inverses[r] = inverse;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i)
+        to[i] = T((static_cast<A>(from[i]) - mean) * inverse * weight[i] + bias[i]);
+    }
+  });
+}
+
+// With g = weight dy and h = (x - mean) / deviation:
+//   dx = (g - mean(g) - h mean(g h)) / deviation; dweight += dy h; dbias += dy.
+template <typename T, typename A>
+void backward_row(const T* x,
+                  const T* dy,
+                  const A* weight,
+                  A mean,
+                  A inverse,
+                  std::int64_t width,
+                  T* dx,
+                  A* dweight,
+                  A* dbias) {
+  A sum = 0, product = 0;
+#pragma omp simd reduction(+ : sum, product)
+  for (std::int64_t i = 0; i < width; ++i) {
+    const A above = static_cast<A>(dy[i]);
+    const A normal = (static_cast<A>(x[i]) - mean) * inverse;
+    sum += above * weight[i];
+    product += above * weight[i] * normal;
+    dweight[i] += above * normal;
+    dbias[i] += above;
+  }
+  sum /= static_cast<A>(width);
+  product /= static_cast<A>(width);
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) {
+    const A normal = (static_cast<A>(x[i]) - mean) * inverse;
+    dx[i] = T((static_cast<A>(dy[i]) * weight[i] - sum - normal * product) * inverse);
+  }
+}
+
+template <typename T>
+void backward(const LayerNormGradient& norm, std::int64_t rows, std::int64_t width) {
+  using A = Accumulator<T>;
+  const Widened<A> weights(norm.weight);
+  const A* weight = weights.data();
+  const T *x = norm.x.data<T>(), *dy = norm.dy.data<T>();
+  T* dx = norm.dx.data<T>();
+  const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
+  const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
+  const Tensor partial =
+      Tensor::empty({2, blocks, width}, DTypeOf<A>::value, norm.x.device(), MemoryTag::workspace);
+  A *weight_sums = partial.data<A>(), *bias_sums = weight_sums + blocks * width;
+  for_rows(blocks, block * width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      A *dweight = weight_sums + b * width, *dbias = bias_sums + b * width;
+      std::fill(dweight, dweight + width, A{0});
+      std::fill(dbias, dbias + width, A{0});
+      for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r)
+        backward_row(x + r * width,
+                     dy + r * width,
+                     weight,
+                     means[r],
+                     inverses[r],
+                     width,
+                     dx + r * width,
+                     dweight,
+                     dbias);
+    }
+  });
+  add_rows_in_order(weight_sums, blocks, width, norm.dweight.data<A>());
+  add_rows_in_order(bias_sums, blocks, width, norm.dbias.data<A>());
+}
+
+}  // namespace
+
+void layer_norm(Cpu, const LayerNorm& norm) {
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
+  require(width > 0, "layer_norm: x has shape {}", norm.x.shape().to_string());
+  require_like("layer_norm", "y", norm.y, norm.x);
+  require_vector("layer_norm", "weight", norm.weight, width, dtype, wide);
+  require_vector("layer_norm", "bias", norm.bias, width, dtype, wide);
+  require_vector("layer_norm", "mean", norm.mean, rows, wide, wide);
+  require_vector("layer_norm", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+  with_floating_type(dtype,
+                     [&](auto tag) { forward<typename decltype(tag)::type>(norm, rows, width); });
+}
+
+void layer_norm_backward(Cpu, const LayerNormGradient& norm) {
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
+  require(width > 0, "layer_norm_backward: x has shape {}", norm.x.shape().to_string());
+  require_like("layer_norm_backward", "dy", norm.dy, norm.x);
+  require_like("layer_norm_backward", "dx", norm.dx, norm.x);
+  require_vector("layer_norm_backward", "weight", norm.weight, width, dtype, wide);
+  require_vector("layer_norm_backward", "mean", norm.mean, rows, wide, wide);
+  require_vector(
+      "layer_norm_backward", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+  require_vector("layer_norm_backward", "dweight", norm.dweight, width, wide, wide);
+  require_vector("layer_norm_backward", "dbias", norm.dbias, width, wide, wide);
+  with_floating_type(dtype,
+                     [&](auto tag) { backward<typename decltype(tag)::type>(norm, rows, width); });
+}
+
+}  // namespace longspan

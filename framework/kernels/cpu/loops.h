@@ -1,0 +1,115 @@
+// How CPU kernels divide their work: one parallel region a kernel, none for small sizes, and cuts
+// that lie on cache lines.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// Fewer elements than this are not worth waking another thread.
+inline constexpr std::int64_t serial_elements = 16384;
+
+// Calls f(begin, end) on disjoint ranges that cover [0, count): one a thread. `cost` is the number
+// of elements that one item stands for; cuts are multiples of `step`. f must not throw.
+template <typename F>
+void for_ranges(std::int64_t count, std::int64_t cost, std::int64_t step, const F& f) {
+  if (count <= 0) return;
+  const std::int64_t pieces =
+      std::min<std::int64_t>(count * cost / serial_elements, omp_get_max_threads());
+  if (pieces <= 1) {
+    f(std::int64_t{0}, count);
+    return;
+  }
+#pragma omp parallel num_threads(static_cast <int>(pieces))
+  {
+    const std::int64_t threads = omp_get_num_threads();
+    const std::int64_t units = (count + step - 1) / step;
+    const std::int64_t thread = omp_get_thread_num();
+    const std::int64_t begin = units * thread / threads * step;
+    const std::int64_t end = std::min(units * (thread + 1) / threads * step, count);
+    if (begin < end) f(begin, end);
+  }
+}
+
+// f(begin, end) on ranges of single elements.
+template <typename F>
+void for_elements(std::int64_t count, const F& f) {
+  for_ranges(count, 1, 64, f);
+}
+
+// f(begin, end) on ranges of rows of `width` elements.
+template <typename F>
+void for_rows(std::int64_t rows, std::int64_t width, const F& f) {
+  for_ranges(rows, std::max<std::int64_t>(width, 1), 1, f);
+}
+
+// Calls f(index) for every index below `count`, given out one by one to the threads: for few
+// pieces of unequal cost. `cost` as in `for_ranges`.
+template <typename F>
+void for_pieces(std::int64_t count, std::int64_t cost, const F& f) {
+  if (count * cost < 2 * serial_elements || count < 2) {
+    for (std::int64_t i = 0; i < count; ++i) f(i);
+    return;
+  }
+#pragma omp parallel for schedule(dynamic)
+  for (std::int64_t i = 0; i < count; ++i) f(i);
+}
+
+// The elements of a short tensor as accumulators `A`, whether it holds them or a narrower dtype.
+template <typename A>
+class Widened {
+ public:
+  explicit Widened(const Tensor& tensor) {
+    if (tensor.dtype() == DTypeOf<A>::value) {
+      elements_ = tensor.data<A>();
+      return;
+    }
+    copy_.resize(static_cast<std::size_t>(tensor.elements()));
+    with_floating_type(tensor.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      const T* from = tensor.data<T>();
+      for (A& to : copy_) to = static_cast<A>(static_cast<Accumulator<T>>(*from++));
+    });
+    elements_ = copy_.data();
+  }
+  const A* data() const { return elements_; }
+
+ private:
+  std::vector<A> copy_;
+  const A* elements_ = nullptr;
+};
+
+// Sums over rows are made in blocks of this many rows, whatever the number of threads, so that
+// they do not depend on it.
+inline std::int64_t rows_in_block(std::int64_t rows) {
+  return std::max<std::int64_t>(32, (rows + 255) / 256);
+}
+
+// out[c] += sum over rows of partial[r, c], in the order of r. partial: [rows, width]
+// accumulators, out: [width], T or its accumulator.
+template <typename A, typename T>
+void add_rows_in_order(const A* partial, std::int64_t rows, std::int64_t width, T* out) {
+  for_ranges(width, rows, 64, [=](std::int64_t begin, std::int64_t end) {
+    constexpr std::int64_t most = 64;
+    for (std::int64_t c = begin; c < end; c += most) {
+      const std::int64_t columns = std::min(most, end - c);
+      A sums[most] = {};
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const A* row = partial + r * width + c;
+#pragma omp simd
+        for (std::int64_t i = 0; i < columns; ++i) sums[i] += row[i];
+      }
+#pragma omp simd
+      for (std::int64_t i = 0; i < columns; ++i)
+        out[c + i] = T(static_cast<A>(out[c + i]) + sums[i]);
+    }
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,94 @@
+#include <numeric>
+
+#include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+// partial[c] = sum over `rows` rows of x[r, c]; four rows at a time, so that the sums are read and
+// written once for four.
+template <typename T, typename A>
+void sum_rows(const T* x, std::int64_t rows, std::int64_t width, A* partial) {
+  std::fill(partial, partial + width, A{0});
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const T *a = x + r * width, *b = a + width, *c = b + width, *d = c + width;
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i)
+      partial[i] += (static_cast<A>(a[i]) + static_cast<A>(b[i])) +
+                    (static_cast<A>(c[i]) + static_cast<A>(d[i]));
+  }
+  for (; r < rows; ++r) {
+    const T* a = x + r * width;
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) partial[i] += static_cast<A>(a[i]);
+  }
+}
+
+// The sum of term(x[i]) in double, in blocks of a fixed length: the same for any number of
+// threads.
+template <typename Term>
+double blocked_sum(const Tensor& x, const Term& term) {
+  constexpr std::int64_t block = 8192;
+  const std::int64_t count = x.elements();
+  std::vector<double> sums(static_cast<std::size_t>((count + block - 1) / block));
+  with_floating_type(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* elements = x.data<T>();
+    for_ranges(std::ssize(sums), block, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t last = std::min(count, (b + 1) * block);
+        double total = 0;
+#pragma omp simd reduction(+ : total)
+        for (std::int64_t i = b * block; i < last; ++i)
+          total += term(static_cast<double>(static_cast<Accumulator<T>>(elements[i])));
+        sums[static_cast<std::size_t>(b)] = total;
+      }
+    });
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+}  // namespace
+
+void add_column_sums(Cpu, const Tensor& x, const Tensor& out) {
+  const std::int64_t rows = x.shape().rows(), width = x.shape().width();
+  require(out.elements() == width &&
+              (out.dtype() == x.dtype() || out.dtype() == accumulator_of(x.dtype())),
+          "add_column_sums: x is {} {} and out {} {}, wanted [rows, width] and [width] of its "
+          "dtype or accumulator",
+          name_of(x.dtype()),
+          x.shape().to_string(),
+          name_of(out.dtype()),
+          out.shape().to_string());
+  if (rows == 0 || width == 0) return;
+  const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
+  with_floating_type(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using A = Accumulator<T>;
+    const Tensor partial =
+        Tensor::empty({blocks, width}, DTypeOf<A>::value, x.device(), MemoryTag::workspace);
+    const T* from = x.data<T>();
+    A* sums = partial.data<A>();
+    for_rows(blocks, block * width, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b)
+        sum_rows(
+            from + b * block * width, std::min(block, rows - b * block), width, sums + b * width);
+    });
+    if (out.dtype() == DTypeOf<A>::value)
+      add_rows_in_order(sums, blocks, width, out.data<A>());
+    else
+      add_rows_in_order(sums, blocks, width, out.data<T>());
+  });
+}
+
+double sum(Cpu, const Tensor& x) {
+  return blocked_sum(x, [](double value) { return value; });
+}
+
+double sum_of_squares(Cpu, const Tensor& x) {
+  return blocked_sum(x, [](double value) { return value * value; });
+}
+
+}  // namespace longspan
