@@ -136,23 +136,19 @@ class OptionBinding {
   virtual std::string type_with_article() const = 0;
   // The present value, as it would be written.
   virtual std::string text() const = 0;
-  // Takes the value when every scalar is of the type and the rule holds for it; else changes
-  // nothing and returns false.
-  virtual bool take(const std::vector<Scalar>& scalars, const Rule& rule) = 0;
+  // Takes the value when every scalar is of the type and the rule holds for it, and returns
+  // nothing. Else changes nothing and returns what is wrong in a few words, or "" when what is
+  // allowed says it.
+  virtual std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) = 0;
 };
 
 // Keys bound to variables, which must outlive the table's use. Declare every key, `assign` layer by
 // layer (a file, then the command line: later wins), then `finish`.
 class OptionTable {
  public:
-  OptionTable();
-  OptionTable(OptionTable&&) noexcept;
-  OptionTable& operator=(OptionTable&&) noexcept;
-  ~OptionTable();
-
   // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, or a
   // std::optional of one of the first four ("none" stands for its absence). What `value` holds now
-  // is the default. Throws Failure when the key is there already or the default breaks the rules.
+  // is the default. Throws Failure when the key is there already or is a section's name.
   template <typename T, std::same_as<Rule>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
     Rule rule;
@@ -214,9 +210,19 @@ class OptionTable {
   std::string resolved() const;
 
  private:
-  struct Entry;
-  struct Check;
-  struct Elsewhere;
+  struct Entry {
+    std::string key;
+    std::string documentation;
+    Rule rule;
+    std::unique_ptr<OptionBinding> binding;
+    std::string standard;      // the default's text
+    std::optional<Mark> mark;  // of what was assigned last
+    bool wrong = false;
+  };
+  struct Check {
+    std::vector<std::string> keys;
+    std::function<std::string()> sentence;
+  };
 
   static std::unique_ptr<OptionBinding> bind(std::int64_t& value);
   static std::unique_ptr<OptionBinding> bind(double& value);
@@ -241,15 +247,17 @@ class OptionTable {
   const Entry* find(std::string_view key) const;
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
-  void assign(const Assignment& assignment);
+  void assign_one(const Assignment& assignment);
+  void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;
   void run_checks();
 
   std::vector<Entry> entries_;
   std::vector<Check> checks_;
-  std::vector<Elsewhere> elsewhere_;
+  std::vector<std::pair<std::string, std::string>> elsewhere_;  // key, sentence
   std::vector<Complaint> complaints_;
+  std::string file_;  // the last one an assignment came from
 };
 
 // The reference as aligned text for a terminal, and as a page of Markdown with one table a section.

@@ -1,0 +1,133 @@
+#include "framework/core/option_text.h"
+
+#include <algorithm>
+
+#include "framework/core/option_numbers.h"
+
+namespace longspan {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      result += '\\';
+      result += c;
+    } else if (c == '\n') {
+      result += "\\n";
+    } else if (c == '\t') {
+      result += "\\t";
+    } else if (byte < 0x20 || byte == 0x7f) {
+      result += fmt::format("\\x{:02x}", byte);
+    } else {
+      result += c;
+    }
+  }
+  return result;
+}
+
+bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+
+// Words that YAML readers take for something else than text.
+bool is_reserved(const std::string& text) {
+  std::string lower = text;
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  static constexpr std::string_view words[] = {
+      "null", "true", "false", "yes", "no", "on", "off", "y", "n"};
+  return std::find(std::begin(words), std::end(words), lower) != std::end(words);
+}
+
+}  // namespace
+
+std::string yaml_word(const std::string& text) {
+  const auto is_plain = [](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '.' || c == '/' || c == '-';
+  };
+  const bool starts_well = !text.empty() && (is_letter(text[0]) || text[0] == '/');
+  if (starts_well && std::all_of(text.begin(), text.end(), is_plain) && !is_reserved(text)) {
+    return text;
+  }
+  return fmt::format("\"{}\"", escaped(text));
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t most = 80;
+  if (text.size() <= most) return fmt::format("\"{}\"", escaped(text));
+  std::size_t cut = most;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0u) == 0x80u) --cut;
+  return fmt::format("\"{}...\"", escaped(text.substr(0, cut)));
+}
+
+std::string either(std::span<const std::string> words) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " or " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+std::string allowed_text(const Rule& rule, bool is_list) {
+  std::vector<std::string> parts;
+  if (rule.lower && rule.upper && !rule.lower_open && !rule.upper_open) {
+    parts.push_back(fmt::format("{} to {}", number_text(*rule.lower), number_text(*rule.upper)));
+  } else {
+    if (rule.lower) {
+      const char* word = rule.lower_open ? "above" : "at least";
+      parts.push_back(fmt::format("{} {}", word, number_text(*rule.lower)));
+    }
+    if (rule.upper) {
+      const char* word = rule.upper_open ? "below" : "at most";
+      parts.push_back(fmt::format("{} {}", word, number_text(*rule.upper)));
+    }
+  }
+  if (rule.multiple) parts.push_back(fmt::format("a multiple of {}", *rule.multiple));
+  if (!rule.choices.empty()) parts.push_back(either(rule.choices));
+  std::string text = fmt::format("{}", fmt::join(parts, " and "));
+  if (is_list && !text.empty()) text = "each " + text;
+  if (rule.not_empty) text += text.empty() ? "not empty" : ", not empty";
+  return text;
+}
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Three rows of the table are enough: a swap looks two back.
+  std::vector<std::size_t> before(b.size() + 1);
+  std::vector<std::size_t> above(b.size() + 1);
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) above[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replaced = above[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      row[j] = std::min({replaced, above[j] + 1, row[j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    std::swap(before, above);
+    std::swap(above, row);
+  }
+  return above[b.size()];
+}
+
+std::string nearest(std::string_view text, std::span<const std::string> words) {
+  const auto leaf = [](std::string_view key) { return key.substr(key.rfind('.') + 1); };
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(2, text.size() / 4) + 1;
+  for (const std::string& word : words) {
+    std::size_t distance = edit_distance(text, word);
+    // The right name in the wrong section is near, however long the sections' names are.
+    if (leaf(text) == leaf(word)) distance = std::min<std::size_t>(distance, 2);
+    if (distance < best_distance) {
+      best_distance = distance;
+      best = word;
+    }
+  }
+  // Of a short word more than half would have to change: no help.
+  return best_distance * 2 > text.size() + 1 ? "" : best;
+}
+
+}  // namespace longspan

@@ -1,0 +1,30 @@
+// Texts for configuration messages and files.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "framework/core/options.h"
+
+namespace longspan {
+
+// A text as one YAML word: as it is where that is safe, else in double quotes.
+std::string yaml_word(const std::string& text);
+
+// The text in quotes for a message, control characters escaped, shortened when it is long.
+std::string in_quotes(std::string_view text);
+
+// "a, b or c".
+std::string either(std::span<const std::string> words);
+
+// What the rule allows beyond the type: "at least 1 and below 8"; "" when everything.
+std::string allowed_text(const Rule& rule, bool is_list);
+
+// Insertions, deletions, replacements and swaps of neighbours that turn one text into the other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+// The word nearest to `text`, or "" when none is near.
+std::string nearest(std::string_view text, std::span<const std::string> words);
+
+}  // namespace longspan

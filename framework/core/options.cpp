@@ -1,0 +1,307 @@
+#include "framework/core/options.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <tuple>
+
+#include "framework/core/option_text.h"
+
+namespace longspan {
+namespace {
+
+std::string found_text(const Assignment& assignment) {
+  switch (assignment.kind) {
+    case Assignment::Kind::scalar:
+      return in_quotes(assignment.scalars.front().text);
+    case Assignment::Kind::list: {
+      std::string text;
+      for (const Scalar& scalar : assignment.scalars) {
+        if (!text.empty()) text += ", ";
+        text += scalar.text;
+      }
+      const std::string words = in_quotes(text);
+      return fmt::format("the list [{}]", words.substr(1, words.size() - 2));
+    }
+    case Assignment::Kind::nothing:
+      return "no value";
+    case Assignment::Kind::section:
+      return "a section";
+  }
+  return "";
+}
+
+std::string allowed_sentence(const OptionBinding& binding, const Rule& rule) {
+  if (!rule.choices.empty() && !binding.is_list()) {
+    const bool optional = binding.type_with_article().starts_with("none");
+    std::vector<std::string> words = rule.choices;
+    if (optional) words.insert(words.begin(), "none");
+    return either(words);
+  }
+  const std::string allowed = allowed_text(rule, binding.is_list());
+  return allowed.empty() ? binding.type_with_article()
+                         : fmt::format("{}, {}", binding.type_with_article(), allowed);
+}
+
+// File first and top to bottom; then what has no line; then the command line.
+auto order_of(const Complaint& complaint) {
+  const Mark& mark = complaint.mark;
+  const int line = mark.line == 0 ? std::numeric_limits<int>::max() : mark.line;
+  return std::tuple(mark.file.empty(), line, mark.column);
+}
+
+}  // namespace
+
+std::string Mark::to_string() const {
+  if (file.empty()) return "--set";
+  return line == 0 ? file : fmt::format("{}:{}:{}", file, line, column);
+}
+
+void Rule::merge(const Rule& other) {
+  if (other.lower) {
+    lower = other.lower;
+    lower_open = other.lower_open;
+  }
+  if (other.upper) {
+    upper = other.upper;
+    upper_open = other.upper_open;
+  }
+  if (other.multiple) multiple = other.multiple;
+  if (!other.choices.empty()) choices = other.choices;
+  required = required || other.required;
+  not_empty = not_empty || other.not_empty;
+  fixes_weights = fixes_weights || other.fixes_weights;
+}
+
+void OptionTable::insert(const std::string& key,
+                         std::string documentation,
+                         Rule rule,
+                         std::unique_ptr<OptionBinding> binding) {
+  require(!has(key), "option {}: declared twice", key);
+  require(!is_section(key), "option {}: there is a section of that name", key);
+  require(key.find('.') != std::string::npos, "option {}: a key stands in a section", key);
+  for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+    require(!has(key.substr(0, dot)), "option {}: {} is a key already", key, key.substr(0, dot));
+  }
+  Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
+  entry.standard = entry.binding->text();
+  entries_.push_back(std::move(entry));
+}
+
+void OptionTable::check(std::vector<std::string> keys, std::function<std::string()> sentence) {
+  for (const std::string& key : keys) {
+    require(has(key), "a check names the option {}, which is not declared", key);
+  }
+  checks_.push_back({std::move(keys), std::move(sentence)});
+}
+
+void OptionTable::note_elsewhere(const std::string& key, std::string sentence) {
+  elsewhere_.emplace_back(key, std::move(sentence));
+}
+
+OptionTable::Entry* OptionTable::find(std::string_view key) {
+  const auto found = std::find_if(
+      entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+const OptionTable::Entry* OptionTable::find(std::string_view key) const {
+  return const_cast<OptionTable*>(this)->find(key);
+}
+
+bool OptionTable::has(std::string_view key) const { return find(key) != nullptr; }
+
+bool OptionTable::is_section(std::string_view key) const {
+  const std::string prefix = fmt::format("{}.", key);
+  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
+    return entry.key.starts_with(prefix);
+  });
+}
+
+std::string OptionTable::place(std::string_view key) const {
+  const Entry* entry = find(key);
+  require(entry != nullptr, "the place of option {} was asked for, which is not declared", key);
+  return entry->mark ? entry->mark->to_string() : "default";
+}
+
+void OptionTable::assign(std::span<const Assignment> assignments) {
+  for (const Assignment& assignment : assignments) assign_one(assignment);
+}
+
+void OptionTable::assign_one(const Assignment& assignment) {
+  if (!assignment.mark.file.empty()) file_ = assignment.mark.file;
+  Entry* entry = find(assignment.key);
+  if (entry == nullptr) return refuse_unknown(assignment);
+
+  if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
+    return complain(
+        {assignment.mark,
+         fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string())});
+  }
+  entry->mark = assignment.mark;
+  const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
+  const bool is_list = assignment.kind == Assignment::Kind::list;
+  if (!is_scalar && !(is_list && entry->binding->is_list())) {
+    return refuse_value(*entry, assignment, "");
+  }
+  if (const auto problem = entry->binding->take(assignment.scalars, entry->rule)) {
+    refuse_value(*entry, assignment, *problem);
+  }
+}
+
+void OptionTable::refuse_value(Entry& entry,
+                               const Assignment& assignment,
+                               const std::string& problem) {
+  entry.wrong = true;
+  std::string sentence = fmt::format("{}: found {}", entry.key, found_text(assignment));
+  if (!problem.empty()) sentence += fmt::format(" ({})", problem);
+  sentence += fmt::format("; allowed: {}", allowed_sentence(*entry.binding, entry.rule));
+  if (assignment.kind == Assignment::Kind::scalar) {
+    const std::string near = nearest(assignment.scalars.front().text, entry.rule.choices);
+    if (!near.empty()) sentence += fmt::format("; did you mean \"{}\"?", near);
+  }
+  complain({assignment.mark, std::move(sentence)});
+}
+
+void OptionTable::refuse_unknown(const Assignment& assignment) {
+  const std::string& key = assignment.key;
+  if (is_section(key)) {
+    // A section whose keys are all commented out says nothing, and does no harm.
+    if (assignment.kind == Assignment::Kind::nothing) return;
+    if (assignment.kind == Assignment::Kind::section) return;
+    return complain(
+        {assignment.mark,
+         fmt::format(
+             "{} is a section: found {}; allowed: keys below it", key, found_text(assignment))});
+  }
+  for (const auto& [elsewhere, sentence] : elsewhere_) {
+    if (elsewhere == key) {
+      return complain({assignment.mark, fmt::format("{} {}", key, sentence)});
+    }
+  }
+  for (std::size_t dot = key.rfind('.'); dot != std::string::npos && dot > 0;
+       dot = key.rfind('.', dot - 1)) {
+    const Entry* parent = find(key.substr(0, dot));
+    if (parent == nullptr) continue;
+    return complain({assignment.mark,
+                     fmt::format("{}: found a section with the key {}; allowed: {}",
+                                 parent->key,
+                                 in_quotes(key.substr(dot + 1)),
+                                 allowed_sentence(*parent->binding, parent->rule))});
+  }
+  complain({assignment.mark, fmt::format("{} is not a key{}", key, suggestion(key))});
+}
+
+std::string OptionTable::suggestion(std::string_view key) const {
+  std::vector<std::string> keys;
+  std::vector<std::string> sections;
+  for (const Entry& entry : entries_) {
+    keys.push_back(entry.key);
+    std::string section = entry.key.substr(0, entry.key.find('.'));
+    if (std::find(sections.begin(), sections.end(), section) == sections.end()) {
+      sections.push_back(std::move(section));
+    }
+  }
+  const std::string near = nearest(key, key.find('.') == std::string_view::npos ? sections : keys);
+  if (!near.empty()) return fmt::format("; did you mean \"{}\"?", near);
+  const std::string_view section = key.substr(0, key.find('.'));
+  if (!is_section(section)) return fmt::format("; the sections are {}", fmt::join(sections, ", "));
+  std::vector<std::string_view> neighbours;
+  for (const std::string& candidate : keys) {
+    if (candidate.starts_with(fmt::format("{}.", section))) {
+      neighbours.push_back(std::string_view(candidate).substr(section.size() + 1));
+    }
+  }
+  return fmt::format("; the keys of {} are {}", section, fmt::join(neighbours, ", "));
+}
+
+void OptionTable::complain(Complaint complaint) { complaints_.push_back(std::move(complaint)); }
+
+void OptionTable::run_checks() {
+  for (const Check& check : checks_) {
+    const Entry* place = nullptr;
+    bool judged = true;
+    for (const std::string& key : check.keys) {
+      const Entry* entry = find(key);
+      judged = judged && !entry->wrong && !(entry->rule.required && !entry->mark);
+      if (place == nullptr || (!place->mark && entry->mark)) place = entry;
+    }
+    if (!judged) continue;
+    std::string sentence = check.sentence();
+    if (sentence.empty()) continue;
+    Mark mark = place->mark.value_or(Mark{file_.empty() ? "configuration" : file_});
+    complain({std::move(mark), std::move(sentence)});
+  }
+}
+
+void OptionTable::finish() {
+  for (Entry& entry : entries_) {
+    if (!entry.rule.required || entry.mark) continue;
+    complain({Mark{file_.empty() ? "configuration" : file_},
+              fmt::format("{} must be given; allowed: {}",
+                          entry.key,
+                          allowed_sentence(*entry.binding, entry.rule))});
+  }
+  run_checks();
+  if (complaints_.empty()) return;
+  std::stable_sort(
+      complaints_.begin(), complaints_.end(), [](const Complaint& a, const Complaint& b) {
+        return order_of(a) < order_of(b);
+      });
+  std::string lines;
+  for (const Complaint& complaint : complaints_) {
+    if (!lines.empty()) lines += '\n';
+    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence);
+  }
+  throw ConfigurationError("{}", lines);
+}
+
+std::vector<const OptionTable::Entry*> OptionTable::by_section() const {
+  // Each section stands where its first key was added, at every depth.
+  std::map<std::string, std::size_t, std::less<>> first;
+  const auto for_each_prefix = [](const std::string& key, auto&& f) {
+    for (std::size_t dot = key.find('.'); dot != std::string::npos; dot = key.find('.', dot + 1)) {
+      f(key.substr(0, dot));
+    }
+    f(key);
+  };
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    for_each_prefix(entries_[i].key, [&](const std::string& prefix) { first.emplace(prefix, i); });
+  }
+  std::vector<std::pair<std::vector<std::size_t>, const Entry*>> order;
+  for (const Entry& entry : entries_) {
+    std::vector<std::size_t> path;
+    for_each_prefix(entry.key, [&](const std::string& prefix) { path.push_back(first[prefix]); });
+    order.emplace_back(std::move(path), &entry);
+  }
+  std::stable_sort(
+      order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<const Entry*> entries;
+  for (const auto& [path, entry] : order) entries.push_back(entry);
+  return entries;
+}
+
+std::vector<OptionDescription> OptionTable::reference() const {
+  std::vector<OptionDescription> descriptions;
+  for (const Entry* entry : by_section()) {
+    descriptions.push_back({entry->key,
+                            entry->binding->type(),
+                            allowed_text(entry->rule, entry->binding->is_list()),
+                            entry->rule.required ? "" : entry->standard,
+                            entry->documentation});
+  }
+  return descriptions;
+}
+
+std::vector<OptionValue> OptionTable::values() const {
+  std::vector<OptionValue> values;
+  for (const Entry* entry : by_section()) {
+    values.push_back({entry->key,
+                      entry->binding->text(),
+                      entry->mark ? entry->mark->to_string() : "default",
+                      entry->rule.fixes_weights});
+  }
+  return values;
+}
+
+}  // namespace longspan
