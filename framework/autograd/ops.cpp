@@ -1,5 +1,7 @@
 #include "framework/autograd/ops.h"
 
+#include <algorithm>
+
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
@@ -82,6 +84,26 @@ Variable add(const Variable& a, const Variable& b) {
   return record(std::move(out), {a, b}, [](Gradients& gradients) {
     for (const std::size_t input : {0u, 1u})
       if (gradients.wanted(input)) gradients.give(input, gradients.output());
+  });
+}
+
+Variable add_bias(const Variable& x, const Variable& bias) {
+  const Tensor& value = x.value();
+  const Shape rows = {value.shape().rows(), 1, value.shape().width()};
+  Tensor y = value.like();
+  on(y.device(), [&](auto backend) {
+    scale_and_add_rows(backend,
+                       1.0,
+                       value.reshape(rows),
+                       bias.value().reshape({1, value.shape().width()}),
+                       y.reshape(rows));
+  });
+  return record(std::move(y), {x, bias}, [](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    if (gradients.wanted(1))
+      on(dy.device(),
+         [&](auto backend) { add_column_sums(backend, matrix(dy), gradients.target_to_add(1)); });
+    if (gradients.wanted(0)) gradients.give(0, dy);
   });
 }
 
@@ -213,21 +235,27 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
   });
 }
 
-Variable concat_time(const Tensor& before, const Variable& x) {
+Variable concat_time(const Variable& before, const Variable& x) {
   if (!before.defined() || before.shape()[1] == 0) return x;
   const std::int64_t memory = before.shape()[1];
   const std::int64_t time = x.shape()[1];
   Tensor out =
       Tensor::empty(x.shape().with(1, memory + time), x.value().dtype(), x.value().device());
   on(out.device(), [&](auto backend) {
-    copy_rows(backend, before, 0, out, 0, memory, false);
+    copy_rows(backend, before.value(), 0, out, 0, memory, false);
     copy_rows(backend, x.value(), 0, out, memory, time, false);
   });
-  return record(std::move(out), {x}, [memory, time](Gradients& gradients) {
-    const auto [dx, add] = gradients.target(0);
-    on(dx.device(), [&, dx = dx, add = add](auto backend) {
-      copy_rows(backend, gradients.output(), memory, dx, 0, time, add);
-    });
+  return record(std::move(out), {before, x}, [memory, time](Gradients& gradients) {
+    const Tensor& dout = gradients.output();
+    const auto take = [&](std::size_t input, std::int64_t begin, std::int64_t count) {
+      if (!gradients.wanted(input)) return;
+      const GradientTarget target = gradients.target(input);
+      on(dout.device(), [&](auto backend) {
+        copy_rows(backend, dout, begin, target.tensor, 0, count, target.add);
+      });
+    };
+    take(0, 0, memory);
+    take(1, memory, time);
   });
 }
 

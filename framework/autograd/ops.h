@@ -20,6 +20,9 @@ Variable linear(const Variable& x,
 // a + b, of one shape.
 Variable add(const Variable& a, const Variable& b);
 
+// x + bias, the bias [width] added to every row.
+Variable add_bias(const Variable& x, const Variable& bias);
+
 Variable activate(Activation activation, const Variable& x);
 
 // y = x / (1 - rate) where the mask keeps, else 0. x is seen as [outer, middle, inner]: [batch,

@@ -1,0 +1,87 @@
+// The small layers: linear, layer norm, dropout, feed-forward.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/autograd/ops.h"
+#include "framework/nn/parameters.h"
+#include "framework/nn/pass.h"
+#include "framework/nn/region.h"
+
+namespace longspan {
+
+// How a linear layer is divided over tensor ranks (Shoeybi et al. 2019).
+enum class Split : std::uint8_t {
+  none,
+  columns,  // each rank computes a part of the outputs; the input has entered the region
+  rows,     // each rank holds a part of the inputs; the output has left the region
+};
+
+// y = x W^T + b. Parameters "weight" [out, in] and, if asked for, "bias" [out]. The bias of a row
+// split is added once, after the sum over the ranks.
+class Linear {
+ public:
+  struct Options {
+    std::int64_t in = 0;
+    std::int64_t out = 0;
+    Split split = Split::none;
+    bool bias = true;
+    std::optional<Initial> initial = {};  // Xavier where nothing is said
+  };
+  Linear(const Scope& scope, const Options& options);
+
+  // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another.
+  Variable operator()(const Variable& x, Activation activation = Activation::none) const;
+
+ private:
+  std::string name_;
+  Region region_;
+  Split split_;
+  Weight weight_;
+  Weight bias_;
+};
+
+// Parameters "weight" and "bias" [width].
+class Norm {
+ public:
+  Norm(const Scope& scope, std::int64_t width, double epsilon = 1e-5);
+  Variable operator()(const Variable& x) const;
+
+ private:
+  double epsilon_;
+  Weight weight_;
+  Weight bias_;
+};
+
+// Dropout of an activation [batch, time, width]; `part` says which features this rank holds where
+// they are split. Without training it is x itself.
+Variable drop(const Variable& x,
+              double rate,
+              const Pass& pass,
+              const std::optional<Part>& part = {});
+
+// y = W2 drop(activation(W1 x + b1)) + b2, the hidden layer split over tensor ranks.
+class FeedForward {
+ public:
+  struct Options {
+    std::int64_t width = 0;
+    std::int64_t hidden = 0;
+    Activation activation = Activation::relu;
+    double dropout = 0;  // of the hidden layer
+    std::optional<Initial> initial = {};
+    std::optional<Initial> initial_out = {};  // of W2, where it starts otherwise
+  };
+  FeedForward(const Scope& scope, const Options& options);
+  Variable operator()(const Variable& x, const Pass& pass) const;
+
+ private:
+  Region region_;
+  Part hidden_;
+  Activation activation_;
+  double dropout_;
+  Linear in_;
+  Linear out_;
+};
+
+}  // namespace longspan
