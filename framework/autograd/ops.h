@@ -42,9 +42,9 @@ Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin,
 // least.
 Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table);
 
-// The rows of `before` (a constant; may be undefined) and then those of x, along time: [batch, n +
+// The rows of `before` (may be undefined) and then those of x, along time: [batch, n +
 // time, width].
-Variable concat_time(const Tensor& before, const Variable& x);
+Variable concat_time(const Variable& before, const Variable& x);
 
 // As kernels/attention.h; heads are the local ones.
 struct RelativeVariables {

@@ -46,6 +46,11 @@ class Variable {
   // Called in `backward` as soon as the gradient of this leaf is complete.
   void when_gradient_ready(std::function<void()> action) const;
 
+  // True when both are the same variable of the tape, or constants over the same elements.
+  bool same_as(const Variable& other) const {
+    return edge_ == other.edge_ && value_.bytes() == other.value_.bytes();
+  }
+
   // The value without its past.
   Variable detach() const { return Variable(value_); }
 

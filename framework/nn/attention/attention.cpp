@@ -1,0 +1,63 @@
+#include "framework/nn/attention/attention.h"
+
+namespace longspan {
+namespace {
+
+Part heads_of(const Scope& scope, std::int64_t heads) {
+  const int ranks = scope.parameters().mesh().tensor.size();
+  if (heads % ranks != 0)
+    throw ConfigurationError(
+        "model.heads is {}, which does not divide by parallel.tensor = {}", heads, ranks);
+  return scope.part(heads);
+}
+
+Linear projection(const Scope& scope, const MultiHeadAttention::Options& options) {
+  return Linear(scope,
+                {.in = options.width,
+                 .out = options.heads * options.dim,
+                 .split = Split::columns,
+                 .bias = options.bias,
+                 .initial = options.initial});
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(const Scope& scope,
+                                       const Options& options,
+                                       std::unique_ptr<Mechanism> mechanism)
+    : region_(scope.parameters().mesh().tensor),
+      heads_(heads_of(scope, options.heads)),
+      dim_(options.dim),
+      query_(projection(scope.child("query"), options)),
+      key_(projection(scope.child("key"), options)),
+      value_(projection(scope.child("value"), options)),
+      out_(scope.child("out"),
+           {.in = options.heads * options.dim,
+            .out = options.width,
+            .split = Split::rows,
+            .bias = options.bias,
+            .initial = options.initial_out.value_or(options.initial)}),
+      mechanism_(std::move(mechanism)) {}
+
+Variable MultiHeadAttention::operator()(const Variable& x,
+                                        const Variable& memory,
+                                        const Variable& source,
+                                        const SegmentContext& context,
+                                        const Pass& pass) const {
+  const std::int64_t batch = x.shape()[0];
+  const std::int64_t time = x.shape()[1];
+  const Variable asking = region_.enter(x);
+  const Variable given = x.same_as(source) ? asking : region_.enter(source);
+  const Variable seen = memory.defined() ? concat_time(region_.enter(memory), given) : given;
+  const auto by_head = [&](const Variable& projected) {
+    return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
+  };
+  const Projected projected = {.query = by_head(query_(asking)),
+                               .key = by_head(key_(seen)),
+                               .value = by_head(value_(seen)),
+                               .heads = heads_};
+  const Variable mixed = (*mechanism_)(projected, context, pass);
+  return out_(reshape(mixed, {batch, time, heads_.count * dim_}));
+}
+
+}  // namespace longspan

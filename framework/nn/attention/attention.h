@@ -1,0 +1,52 @@
+// Multi-head attention: the projections around a mechanism, heads split over tensor ranks.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+class MultiHeadAttention {
+ public:
+  struct Options {
+    std::int64_t width = 0;
+    std::int64_t heads = 0;
+    std::int64_t dim = 0;  // of a head
+    bool bias = true;
+    Initial initial;
+    std::optional<Initial> initial_out = {};
+  };
+  // Throws ConfigurationError when the heads do not divide by the tensor ranks.
+  MultiHeadAttention(const Scope& scope,
+                     const Options& options,
+                     std::unique_ptr<Mechanism> mechanism);
+
+  // x: [batch, time, width] asks; `memory` [batch, n, width] (may be undefined), then `source` are
+  // looked at.
+  Variable operator()(const Variable& x,
+                      const Variable& memory,
+                      const SegmentContext& context,
+                      const Pass& pass) const {
+    return (*this)(x, memory, x, context, pass);
+  }
+  Variable operator()(const Variable& x,
+                      const Variable& memory,
+                      const Variable& source,
+                      const SegmentContext& context,
+                      const Pass& pass) const;
+
+ private:
+  Region region_;
+  Part heads_;
+  std::int64_t dim_;
+  Linear query_;
+  Linear key_;
+  Linear value_;
+  Linear out_;
+  std::unique_ptr<Mechanism> mechanism_;
+};
+
+}  // namespace longspan

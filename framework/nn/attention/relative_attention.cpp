@@ -1,0 +1,45 @@
+#include "framework/nn/attention/relative_attention.h"
+
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+
+PositionBiases::PositionBiases(const Scope& scope,
+                               std::int64_t heads,
+                               std::int64_t dim,
+                               const Initial& initial)
+    : content(scope.undecayed("content_bias", {heads, dim}, initial, 0)),
+      position(scope.undecayed("position_bias", {heads, dim}, initial, 0)) {}
+
+RelativeAttention::RelativeAttention(const Scope& scope,
+                                     const Options& options,
+                                     const PositionBiases& biases)
+    : dim_(options.dim),
+      dropout_(options.dropout),
+      region_(scope.parameters().mesh().tensor),
+      position_(scope.child("position"),
+                {.in = options.width,
+                 .out = options.heads * options.dim,
+                 .split = Split::columns,
+                 .bias = false,
+                 .initial = options.initial}),
+      biases_(biases) {}
+
+Variable RelativeAttention::operator()(const Projected& input,
+                                       const SegmentContext& context,
+                                       const Pass& pass) const {
+  require(context.distances.defined(), "relative attention needs the encodings of the distances");
+  const Variable keys = position_(region_.enter(context.distances));
+  const std::int64_t distances = keys.shape()[0];
+  return attention(
+      input.query,
+      input.key,
+      input.value,
+      context.mask,
+      RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
+                        .content_bias = biases_.content->variable,
+                        .position_bias = biases_.position->variable},
+      probability_dropout(dropout_, input.heads, pass));
+}
+
+}  // namespace longspan

@@ -1,0 +1,42 @@
+// Transformer-XL's relative attention (Dai et al. 2019): the score is ((q + u).k + (q + v).W_r
+// R_distance) / sqrt(dim).
+#pragma once
+
+#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+// The biases u (content) and v (position), [heads, dim], split by head. One pair may serve all
+// layers.
+struct PositionBiases {
+  Weight content;
+  Weight position;
+
+  PositionBiases(const Scope& scope, std::int64_t heads, std::int64_t dim, const Initial& initial);
+};
+
+class RelativeAttention : public Mechanism {
+ public:
+  struct Options {
+    std::int64_t width = 0;  // of the distance encodings
+    std::int64_t heads = 0;
+    std::int64_t dim = 0;
+    double dropout = 0;  // of the probabilities
+    Initial initial;     // of W_r
+  };
+  RelativeAttention(const Scope& scope, const Options& options, const PositionBiases& biases);
+  // Needs context.distances.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+ private:
+  std::int64_t dim_;
+  double dropout_;
+  Region region_;
+  Linear position_;
+  PositionBiases biases_;
+};
+
+}  // namespace longspan

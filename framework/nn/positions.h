@@ -1,0 +1,28 @@
+// Sinusoidal position encodings.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// The layouts in use are not interchangeable.
+enum class SinusoidLayout : std::uint8_t {
+  interleaved,      // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)
+  halves,           // first all sin, then all cos, 10000^(-2m/d) (Transformer-XL)
+  halves_geometric  // the same with 10000^(-m/(d/2-1)), so that the last is exactly 1/10000
+                    // (tensor2tensor, fairseq)
+};
+
+// Row p: the encoding of position first + p; positions beyond `clamp` count as it (clamp < 0:
+// none). An odd last column is 0 where halves are used. [count, width] of `dtype`.
+Tensor sinusoids(SinusoidLayout layout,
+                 std::int64_t first,
+                 std::int64_t count,
+                 std::int64_t width,
+                 std::int64_t clamp,
+                 DType dtype,
+                 const Device& device);
+
+}  // namespace longspan
