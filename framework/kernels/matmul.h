@@ -24,4 +24,8 @@ struct Matmul {
 };
 void matmul(Cpu, const Matmul&);
 
+// Whether this processor multiplies bf16 itself. Elsewhere bf16 products are made in f32 from
+// converted copies: the same numbers, more slowly.
+bool bf16_is_native();
+
 }  // namespace longspan

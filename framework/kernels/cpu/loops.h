@@ -78,6 +78,10 @@ class Widened {
     });
     elements_ = copy_.data();
   }
+  explicit Widened(std::vector<A> elements) : copy_(std::move(elements)), elements_(copy_.data()) {}
+  Widened(const Widened&) = delete;
+  Widened& operator=(const Widened&) = delete;
+
   const A* data() const { return elements_; }
 
  private:

@@ -1,0 +1,146 @@
+#include "framework/kernels/cpu/matmul_onednn.h"
+
+#include <map>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <tuple>
+
+namespace longspan {
+namespace {
+
+// What a primitive is made for.
+struct Key {
+  std::int64_t m, k, n;
+  bool transpose_a, transpose_b, accumulate, bias;
+  DType dtype, result, bias_dtype;
+  Activation activation;
+
+  friend auto operator<=>(const Key&, const Key&) = default;
+};
+
+Key key_of(const Matmul& matmul, const MatmulExtents& extents) {
+  return {extents.m,
+          extents.k,
+          extents.n,
+          matmul.transpose_a,
+          matmul.transpose_b,
+          matmul.accumulate,
+          matmul.bias.defined(),
+          matmul.a.dtype(),
+          matmul.c.dtype(),
+          matmul.bias.defined() ? matmul.bias.dtype() : DType::f32,
+          matmul.activation};
+}
+
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, DType dtype, bool transposed) {
+  const dnnl::memory::dims strides =
+      transposed ? dnnl::memory::dims{1, rows} : dnnl::memory::dims{columns, 1};
+  return {{rows, columns}, type_of(dtype), strides};
+}
+
+dnnl::primitive_attr attributes_of(const Key& key) {
+  dnnl::post_ops after;
+  if (key.accumulate) after.append_sum(1.0f);
+  switch (key.activation) {
+    case Activation::none:
+      break;
+    case Activation::relu:
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+      break;
+    case Activation::gelu:
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_gelu_erf, 0.0f, 0.0f);
+      break;
+    case Activation::gelu_tanh:
+      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_gelu_tanh, 0.0f, 0.0f);
+      break;
+  }
+  dnnl::primitive_attr attributes;
+  attributes.set_post_ops(after);
+  // The scratch comes from the device's allocator, where it is counted.
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+struct Product {
+  Product(const Key& key, const dnnl::engine& engine)
+      : a(matrix(key.m, key.k, key.dtype, key.transpose_a)),
+        b(matrix(key.k, key.n, key.dtype, key.transpose_b)),
+        c(matrix(key.m, key.n, key.result, false)),
+        bias(key.bias ? matrix(1, key.n, key.bias_dtype, false) : dnnl::memory::desc()) {
+    const dnnl::matmul::primitive_desc description(
+        key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c),
+        attributes_of(key),
+        engine);
+    scratch = description.scratchpad_desc();
+    primitive = dnnl::matmul(description);
+  }
+
+  dnnl::memory::desc a, b, c, bias, scratch;
+  dnnl::matmul primitive;
+};
+
+// A device's primitives, one a shape.
+class Products {
+ public:
+  std::shared_ptr<const Product> get(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    // Shapes that never repeat must not fill the memory.
+    if (products_.size() > most) products_.clear();
+    auto& product = products_[key];
+    if (!product) product = std::make_shared<const Product>(key, engine_);
+    return product;
+  }
+  const dnnl::engine& engine() const { return engine_; }
+
+ private:
+  static constexpr std::size_t most = 4096;
+
+  std::mutex mutex_;
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  std::map<Key, std::shared_ptr<const Product>> products_;
+};
+
+}  // namespace
+
+bool bf16_is_native() {
+  const auto found = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  constexpr auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (found & wanted) == wanted;
+}
+
+void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) {
+  auto& products = cpu.state->kept<Products>();
+  const Key key = key_of(matmul, extents);
+  try {
+    const auto product = products.get(key);
+    const auto& engine = products.engine();
+    const auto scratch_bytes = static_cast<std::int64_t>(product->scratch.get_size());
+    const Tensor scratch =
+        Tensor::empty({scratch_bytes}, DType::u8, matmul.c.device(), MemoryTag::workspace);
+    const auto memory = [&](const dnnl::memory::desc& description, const Tensor& tensor) {
+      return dnnl::memory(description, engine, tensor.bytes());
+    };
+    std::unordered_map<int, dnnl::memory> arguments = {
+        {DNNL_ARG_SRC, memory(product->a, matmul.a)},
+        {DNNL_ARG_WEIGHTS, memory(product->b, matmul.b)},
+        {DNNL_ARG_DST, memory(product->c, matmul.c)},
+        {DNNL_ARG_SCRATCHPAD, memory(product->scratch, scratch)}};
+    if (key.bias) arguments.emplace(DNNL_ARG_BIAS, memory(product->bias, matmul.bias));
+    dnnl::stream stream(engine);
+    product->primitive.execute(stream, arguments);
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    throw Failure("matmul: oneDNN refused a product of [{}, {}] and [{}, {}] in {}: {}",
+                  extents.m,
+                  extents.k,
+                  extents.k,
+                  extents.n,
+                  name_of(matmul.a.dtype()),
+                  error.what());
+  }
+}
+
+}  // namespace longspan
