@@ -1,0 +1,52 @@
+// Token embeddings and the output layer that may share their table, both split over the vocabulary.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+// Parameter "weight" [vocabulary, width], rows split over tensor ranks as evenly as they go.
+class TokenEmbedding {
+ public:
+  TokenEmbedding(const Scope& scope,
+                 std::int64_t vocabulary,
+                 std::int64_t width,
+                 const Initial& initial);
+  // scale * rows of `tokens` [batch, time] i64: [batch, time, width], whole on every rank.
+  Variable operator()(const Tensor& tokens, double scale) const;
+  const Weight& table() const { return table_; }
+
+ private:
+  Region region_;
+  Weight table_;
+};
+
+// The logits of this rank's part of the vocabulary: x table^T + bias. Parameter "bias" [vocabulary]
+// where asked for, and "weight" unless the table of the embedding is given.
+class OutputLayer {
+ public:
+  struct Options {
+    std::int64_t vocabulary = 0;
+    std::int64_t width = 0;
+    bool bias = true;
+    Initial initial;
+  };
+  OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
+
+  // x: [batch, time, width]; result: [batch, time, part().count].
+  Variable logits(const Variable& x) const;
+  // The loss of each token, [batch * time]; 0 where the target is negative.
+  Variable losses(const Variable& x, const Tensor& targets) const;
+  const Part& part() const { return part_; }
+
+ private:
+  Communicator tensor_;
+  Region region_;
+  Part part_;
+  Weight table_;
+  Weight bias_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,156 @@
+#include "models/decoder.h"
+
+#include <cmath>
+
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/embedding.h"
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+class Decoder : public Model {
+ public:
+  Decoder(const DecoderOptions& options,
+          const ModelSetting& setting,
+          std::unique_ptr<Parameters> parameters)
+      : Model(std::move(parameters)),
+        options_(options),
+        longest_(options.longest.value_or(setting.segment)),
+        vocabulary_size_(setting.vocabulary),
+        embedding_(scope().child("embedding"),
+                   setting.vocabulary,
+                   options.common.width,
+                   options.common.initial()),
+        positions_(learned() ? scope().weight("positions/weight",
+                                              {longest_, options.common.width},
+                                              options.common.initial())
+                             : nullptr),
+        layers_(layers()),
+        residual_(make_residual(options.common)),
+        output_(scope().child("output"),
+                {.vocabulary = setting.vocabulary,
+                 .width = options.common.width,
+                 .bias = false,
+                 .initial = options.common.initial()},
+                options.common.tied_embeddings ? embedding_.table() : nullptr) {
+    if (options.common.has_final_norm())
+      final_norm_.emplace(scope().child("final_norm"), options.common.width);
+    this->parameters().allocate(setting.random);
+  }
+
+  SegmentResult losses(const Segment& segment, const Pass& pass) const override {
+    return {.losses = output_.losses(run(segment, pass), segment.targets)};
+  }
+  SegmentResult logits(const Segment& segment, const Pass& pass) const override {
+    return {.logits = output_.logits(run(segment, pass))};
+  }
+
+  std::int64_t longest_memory() const override { return 0; }
+  std::int64_t longest_segment() const override { return learned() ? longest_ : 0; }
+  std::int64_t memory_layers() const override { return 0; }
+  std::int64_t memory_width() const override { return 0; }
+  const Part& vocabulary() const override { return output_.part(); }
+
+  FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t) const override {
+    return stack_flops(options_.common,
+                       {.streams = streams,
+                        .time = time,
+                        .vocabulary = vocabulary_size_,
+                        .pairs = causal_pairs(time, 0, 0)});
+  }
+
+ private:
+  bool learned() const { return options_.positions == DecoderOptions::Positions::learned; }
+  Scope scope() { return Scope(parameters()); }
+
+  std::vector<Layer> layers() {
+    const ModelOptions& common = options_.common;
+    // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
+    // depth.
+    const double depth = std::sqrt(2 * static_cast<double>(common.layers));
+    return make_layers(
+        scope(),
+        {.common = common, .initial_out = Initial::normal(common.initial_deviation / depth)},
+        [&](const Scope&) { return std::make_unique<SoftmaxAttention>(common.attention_dropout); });
+  }
+
+  Variable embed(const Segment& segment) const {
+    const std::int64_t time = segment.tokens.shape()[1];
+    if (learned()) {
+      require(time <= longest_,
+              "a segment of {} tokens is longer than model.longest = {}",
+              time,
+              longest_);
+      return scale_and_add_positions(embedding_(segment.tokens, 1), 1, positions_->variable);
+    }
+    const Tensor table = sinusoids(SinusoidLayout::interleaved,
+                                   0,
+                                   time,
+                                   options_.common.width,
+                                   -1,
+                                   parameters().compute_dtype(),
+                                   parameters().device());
+    const double scale = std::sqrt(static_cast<double>(options_.common.width));
+    return scale_and_add_positions(embedding_(segment.tokens, 1), scale, Variable(table));
+  }
+
+  Variable run(const Segment& segment, const Pass& pass) const {
+    const Variable x = drop(embed(segment), options_.common.dropout, pass.child("embedding"));
+    const Variable hidden =
+        residual_->run(layers_, x, {}, SegmentContext{}, pass.child("layers"), {});
+    return final_norm_ ? (*final_norm_)(hidden) : hidden;
+  }
+
+  DecoderOptions options_;
+  std::int64_t longest_;
+  std::int64_t vocabulary_size_;
+  TokenEmbedding embedding_;
+  Weight positions_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<Residual> residual_;
+  OutputLayer output_;
+  std::optional<Norm> final_norm_;
+};
+
+}  // namespace
+
+void declare(OptionTable& table, DecoderOptions& options) {
+  declare(table, options.common);
+  table.add("model.positions",
+            options.positions,
+            "absolute positions",
+            {{"sinusoidal", DecoderOptions::Positions::sinusoidal},
+             {"learned", DecoderOptions::Positions::learned}},
+            fixes_weights());
+  table.add("model.longest",
+            options.longest,
+            "positions in a learned table; none: data.segment",
+            at_least(1),
+            fixes_weights());
+}
+
+std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting) {
+  if (options.positions == DecoderOptions::Positions::learned &&
+      options.longest.value_or(setting.segment) < setting.segment)
+    throw ConfigurationError(
+        "data.segment is {}, longer than model.longest = {}", setting.segment, *options.longest);
+  return std::make_unique<Decoder>(
+      options,
+      setting,
+      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh));
+}
+
+Family decoder_family() {
+  return {"decoder",
+          "causal language model with absolute positions (GPT-2, Radford et al. 2019)",
+          [](OptionTable& table) -> ModelFactory {
+            const auto options = std::make_shared<DecoderOptions>();
+            declare(table, *options);
+            return
+                [options](const ModelSetting& setting) { return make_decoder(*options, setting); };
+          }};
+}
+
+}  // namespace longspan

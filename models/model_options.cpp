@@ -1,0 +1,72 @@
+#include "models/model_options.h"
+
+namespace longspan {
+
+void declare(OptionTable& table, ModelOptions& options) {
+  table.add("model.layers", options.layers, "layers of the stack", at_least(1), fixes_weights());
+  table.add("model.width",
+            options.width,
+            "features of the stream between layers",
+            at_least(1),
+            fixes_weights());
+  table.add("model.heads", options.heads, "attention heads", at_least(1), fixes_weights());
+  table.add("model.head_width",
+            options.head_width,
+            "features of a head; none: model.width / model.heads",
+            at_least(1),
+            fixes_weights());
+  table.add("model.feed_forward",
+            options.feed_forward,
+            "hidden features of the feed-forward layers; none: 4 model.width",
+            at_least(1),
+            fixes_weights());
+  table.add("model.activation",
+            options.activation,
+            "activation of the feed-forward layers",
+            {{"relu", Activation::relu},
+             {"gelu", Activation::gelu},
+             {"gelu_tanh", Activation::gelu_tanh}},
+            fixes_weights());
+  table.add("model.norm",
+            options.norm,
+            "layer norm after the residual sum (post) or before each sublayer (pre)",
+            {{"post", NormPlacement::post}, {"pre", NormPlacement::pre}},
+            fixes_weights());
+  table.add("model.final_norm",
+            options.final_norm,
+            "a norm on top of the stack; none: with model.norm pre",
+            fixes_weights());
+  table.add("model.residual",
+            options.residual,
+            "how the stack is run",
+            one_of({"plain"}),
+            fixes_weights());
+  table.add("model.dropout",
+            options.dropout,
+            "dropout of embeddings, positions, sublayers and hidden layers",
+            at_least(0.0),
+            less_than(1.0));
+  table.add("model.attention_dropout",
+            options.attention_dropout,
+            "dropout of the attention probabilities",
+            at_least(0.0),
+            less_than(1.0));
+  table.add("model.tied_embeddings",
+            options.tied_embeddings,
+            "the output layer uses the table of the embedding",
+            fixes_weights());
+  table.add("model.initial_deviation",
+            options.initial_deviation,
+            "standard deviation of the initial weights",
+            at_least(0.0));
+  table.check({"model.width", "model.heads", "model.head_width"}, [&options]() -> std::string {
+    if (options.head_width || options.width % options.heads == 0) return "";
+    return fmt::format(
+        "model.width is {}, which does not divide by model.heads = {}; set model.head_width or "
+        "change one",
+        options.width,
+        options.heads);
+  });
+}
+
+}  // namespace longspan

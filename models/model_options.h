@@ -1,0 +1,37 @@
+// The keys of the section `model` that most families share.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/core/options.h"
+#include "framework/kernels/activation.h"
+#include "framework/nn/residual/residual.h"
+
+namespace longspan {
+
+struct ModelOptions {
+  std::int64_t layers = 6;
+  std::int64_t width = 512;
+  std::int64_t heads = 8;
+  std::optional<std::int64_t> head_width = {};    // width / heads
+  std::optional<std::int64_t> feed_forward = {};  // 4 width
+  Activation activation = Activation::relu;
+  NormPlacement norm = NormPlacement::post;
+  std::optional<bool> final_norm = {};  // with norms before the sublayers
+  std::string residual = "plain";
+  double dropout = 0.1;
+  double attention_dropout = 0;
+  bool tied_embeddings = true;
+  double initial_deviation = 0.02;
+
+  std::int64_t head_dim() const { return head_width.value_or(width / heads); }
+  std::int64_t hidden() const { return feed_forward.value_or(4 * width); }
+  bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
+  Initial initial() const { return Initial::normal(initial_deviation); }
+};
+
+void declare(OptionTable& table, ModelOptions& options);
+
+}  // namespace longspan

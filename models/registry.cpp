@@ -1,0 +1,15 @@
+#include "models/registry.h"
+
+#include <array>
+
+#include "models/decoder.h"
+#include "models/transformer_xl.h"
+
+namespace longspan {
+
+std::span<const Family> families() {
+  static const std::array<Family, 2> all = {transformer_xl_family(), decoder_family()};
+  return all;
+}
+
+}  // namespace longspan

@@ -1,0 +1,83 @@
+#include "models/stack.h"
+
+#include <algorithm>
+
+namespace longspan {
+
+std::vector<Layer> make_layers(const Scope& scope,
+                               const StackOptions& options,
+                               const MechanismFactory& mechanism) {
+  const ModelOptions& common = options.common;
+  std::vector<Layer> layers;
+  for (std::int64_t i = 0; i < common.layers; ++i) {
+    const Scope layer = scope.child("layers").child(i);
+    const Scope attention_scope = layer.child("attention");
+    // Closures are copied, layers are not.
+    const auto attention = std::make_shared<MultiHeadAttention>(
+        attention_scope,
+        MultiHeadAttention::Options{.width = common.width,
+                                    .heads = common.heads,
+                                    .dim = common.head_dim(),
+                                    .bias = options.attention_bias,
+                                    .initial = common.initial(),
+                                    .initial_out = options.initial_out},
+        mechanism(attention_scope));
+    const auto feed_forward =
+        std::make_shared<FeedForward>(layer.child("feed_forward"),
+                                      FeedForward::Options{.width = common.width,
+                                                           .hidden = common.hidden(),
+                                                           .activation = common.activation,
+                                                           .dropout = common.dropout,
+                                                           .initial = common.initial(),
+                                                           .initial_out = options.initial_out});
+    Sublayer attend = {
+        .norm = Norm(attention_scope.child("norm"), common.width),
+        .reads_memory = true,
+        .run = [attention](const Variable& x,
+                           const Variable& memory,
+                           const SegmentContext& context,
+                           const Pass& pass) { return (*attention)(x, memory, context, pass); }};
+    Sublayer feed = {.norm = Norm(layer.child("feed_forward").child("norm"), common.width),
+                     .run = [feed_forward](const Variable& x,
+                                           const Variable&,
+                                           const SegmentContext&,
+                                           const Pass& pass) { return (*feed_forward)(x, pass); }};
+    layers.push_back({{std::move(attend), std::move(feed)}});
+  }
+  return layers;
+}
+
+std::unique_ptr<Residual> make_residual(const ModelOptions& options) {
+  return std::make_unique<PlainResidual>(options.norm, options.dropout);
+}
+
+FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
+  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
+  const double rows = number(cost.streams * cost.time);
+  const double memory_rows = number(cost.streams * cost.memory);
+  const double width = number(options.width);
+  const double inner = number(options.heads * options.head_dim());
+  const double distances = cost.relative ? number(cost.time + cost.memory) : 0;
+  const double scores = 2 * inner * (cost.relative ? 3 : 2) * number(cost.streams) * cost.pairs;
+  // Products whose two gradients are both needed, and those with a constant input, where one is.
+  const double whole = 2 * width * rows * (4 * inner + 2 * number(options.hidden()));
+  const double constant_input = 2 * width * inner * (2 * memory_rows + distances);
+  const double layers = number(options.layers);
+  const double logits = 2 * rows * width * number(cost.vocabulary);
+  const bool memory_is_normed = options.norm == NormPlacement::pre;
+  const double through_memory = memory_is_normed ? 2 * width * inner * 2 * memory_rows : 0;
+  return {
+      .forward = layers * (whole + constant_input + scores) + logits,
+      .backward = layers * (2 * whole + constant_input + through_memory + 2 * scores) + 2 * logits};
+}
+
+double causal_pairs(std::int64_t time, std::int64_t memory, std::int64_t window) {
+  double pairs = 0;
+  for (std::int64_t i = 0; i < time; ++i) {
+    const std::int64_t seen = memory + i + 1;
+    pairs += static_cast<double>(window > 0 ? std::min(seen, window) : seen);
+  }
+  return pairs;
+}
+
+}  // namespace longspan

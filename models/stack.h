@@ -1,0 +1,46 @@
+// What the language models share: a stack of attention and feed-forward layers, and its cost.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/residual/residual.h"
+#include "models/model.h"
+#include "models/model_options.h"
+
+namespace longspan {
+
+// Makes the mechanism of a layer in the scope of its attention.
+using MechanismFactory = std::function<std::unique_ptr<Mechanism>(const Scope& attention)>;
+
+struct StackOptions {
+  ModelOptions common;
+  bool attention_bias = true;
+  Initial initial_out;  // of the matrices that write to the stream
+};
+
+// `layers` layers named "layers/0", "layers/1", ... of an attention and a feed-forward sublayer.
+std::vector<Layer> make_layers(const Scope& scope,
+                               const StackOptions& options,
+                               const MechanismFactory& mechanism);
+std::unique_ptr<Residual> make_residual(const ModelOptions& options);
+
+// The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
+// a layer's mask lets through; `relative`: the scores have a position term, and distances are
+// projected.
+struct StackCost {
+  std::int64_t streams = 0;
+  std::int64_t time = 0;
+  std::int64_t memory = 0;
+  std::int64_t vocabulary = 0;
+  double pairs = 0;
+  bool relative = false;
+};
+FlopCount stack_flops(const ModelOptions& options, const StackCost& cost);
+
+// The pairs of a causal segment after `memory` rows, at most `window` (0: any) keys a query.
+double causal_pairs(std::int64_t time, std::int64_t memory, std::int64_t window);
+
+}  // namespace longspan

@@ -1,0 +1,201 @@
+#include "models/transformer_xl.h"
+
+#include <cmath>
+
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/relative_attention.h"
+#include "framework/nn/embedding.h"
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+// The last `longest` rows of [before; input].
+Tensor remember(const Tensor& before, const Tensor& input, std::int64_t longest) {
+  const std::int64_t old_rows = before.defined() ? before.shape()[1] : 0;
+  const std::int64_t new_rows = input.shape()[1];
+  const std::int64_t length = std::min(longest, old_rows + new_rows);
+  const std::int64_t from_new = std::min(length, new_rows);
+  const std::int64_t from_old = length - from_new;
+  Tensor result = Tensor::empty(
+      input.shape().with(1, length), input.dtype(), input.device(), MemoryTag::memory);
+  on(input.device(), [&](auto backend) {
+    if (from_old > 0) copy_rows(backend, before, old_rows - from_old, result, 0, from_old, false);
+    copy_rows(backend, input, new_rows - from_new, result, from_old, from_new, false);
+  });
+  return result;
+}
+
+class TransformerXl : public Model {
+ public:
+  TransformerXl(const TransformerXlOptions& options,
+                const ModelSetting& setting,
+                std::unique_ptr<Parameters> parameters)
+      : Model(std::move(parameters)),
+        options_(options),
+        vocabulary_size_(setting.vocabulary),
+        embedding_(Scope(this->parameters()).child("embedding"),
+                   setting.vocabulary,
+                   options.common.width,
+                   options.common.initial()),
+        layers_(layers(Scope(this->parameters()))),
+        residual_(make_residual(options.common)),
+        output_(Scope(this->parameters()).child("output"),
+                {.vocabulary = setting.vocabulary,
+                 .width = options.common.width,
+                 .bias = options.output_bias,
+                 .initial = options.common.initial()},
+                options.common.tied_embeddings ? embedding_.table() : nullptr) {
+    if (options.common.has_final_norm())
+      final_norm_.emplace(Scope(this->parameters()).child("final_norm"), options.common.width);
+    this->parameters().allocate(setting.random);
+  }
+
+  SegmentResult losses(const Segment& segment, const Pass& pass) const override {
+    SegmentResult result;
+    const Variable hidden = run(segment, pass, result.memory);
+    result.losses = output_.losses(hidden, segment.targets);
+    return result;
+  }
+  SegmentResult logits(const Segment& segment, const Pass& pass) const override {
+    SegmentResult result;
+    const Variable hidden = run(segment, pass, result.memory);
+    result.logits = output_.logits(hidden);
+    return result;
+  }
+
+  std::int64_t longest_memory() const override { return options_.memory; }
+  std::int64_t memory_layers() const override { return options_.common.layers; }
+  std::int64_t memory_width() const override { return options_.common.width; }
+  const Part& vocabulary() const override { return output_.part(); }
+
+  FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t memory) const override {
+    return stack_flops(options_.common,
+                       {.streams = streams,
+                        .time = time,
+                        .memory = memory,
+                        .vocabulary = vocabulary_size_,
+                        .pairs = causal_pairs(time, memory, window(options_.memory)),
+                        .relative = true});
+  }
+
+ private:
+  std::vector<Layer> layers(const Scope& scope) const {
+    const ModelOptions& common = options_.common;
+    std::optional<PositionBiases> shared;
+    const auto biases = [&](const Scope& where) {
+      return PositionBiases(where, common.heads, common.head_dim(), common.initial());
+    };
+    if (options_.share_position_biases) shared = biases(scope);
+    return make_layers(scope,
+                       {.common = common, .attention_bias = false, .initial_out = common.initial()},
+                       [&](const Scope& attention) {
+                         return std::make_unique<RelativeAttention>(
+                             attention,
+                             RelativeAttention::Options{.width = common.width,
+                                                        .heads = common.heads,
+                                                        .dim = common.head_dim(),
+                                                        .dropout = common.attention_dropout,
+                                                        .initial = common.initial()},
+                             shared ? *shared : biases(attention));
+                       });
+  }
+
+  std::int64_t window(std::int64_t longest_memory) const {
+    return options_.same_length ? longest_memory : 0;
+  }
+
+  SegmentContext context(const Segment& segment, const Pass& pass) const {
+    const std::int64_t memory = segment.memory.length();
+    const Tensor table = sinusoids(SinusoidLayout::halves,
+                                   0,
+                                   memory + segment.tokens.shape()[1],
+                                   options_.common.width,
+                                   options_.clamp_length.value_or(-1),
+                                   parameters().compute_dtype(),
+                                   parameters().device());
+    // The encodings are one table for all streams: dropped alike on every rank.
+    Pass positions = pass.child("positions");
+    positions.first_stream = 0;
+    const Shape flat = table.shape();
+    const Variable dropped =
+        drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
+    return {.mask = {.offset = memory, .window = window(segment.longest_memory)},
+            .distances = reshape(dropped, flat)};
+  }
+
+  Variable run(const Segment& segment, const Pass& pass, SegmentMemory& next) const {
+    const double dropout = options_.common.dropout;
+    const double scale = std::sqrt(static_cast<double>(options_.common.width));
+    const Variable x = drop(embedding_(segment.tokens, scale), dropout, pass.child("embedding"));
+    std::vector<Variable> memories;
+    for (const Tensor& layer : segment.memory.layers) memories.emplace_back(layer);
+    const auto keep = [&](std::size_t layer, const Tensor& input) {
+      if (segment.longest_memory == 0) return;
+      const Tensor before = memories.empty() ? Tensor() : segment.memory.layers[layer];
+      next.layers.push_back(remember(before, input, segment.longest_memory));
+    };
+    Variable hidden =
+        residual_->run(layers_, x, memories, context(segment, pass), pass.child("layers"), keep);
+    if (final_norm_) hidden = (*final_norm_)(hidden);
+    return drop(hidden, dropout, pass.child("output"));
+  }
+
+  TransformerXlOptions options_;
+  std::int64_t vocabulary_size_;
+  TokenEmbedding embedding_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<Residual> residual_;
+  OutputLayer output_;
+  std::optional<Norm> final_norm_;
+};
+
+}  // namespace
+
+void declare(OptionTable& table, TransformerXlOptions& options) {
+  declare(table, options.common);
+  table.add("model.memory",
+            options.memory,
+            "rows of each layer's input that training remembers of earlier segments",
+            at_least(0));
+  table.add("model.same_length",
+            options.same_length,
+            "every query sees at most as many keys as the memory is long");
+  table.add("model.clamp_length",
+            options.clamp_length,
+            "distances beyond it are encoded as it; none: no limit",
+            at_least(0));
+  table.add("model.share_position_biases",
+            options.share_position_biases,
+            "one pair of position biases u and v for all layers",
+            fixes_weights());
+  table.add(
+      "model.output_bias", options.output_bias, "a bias of the output layer", fixes_weights());
+  table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
+    if (!options.same_length || options.memory > 0) return "";
+    return "model.same_length needs model.memory of at least 1";
+  });
+}
+
+std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
+                                           const ModelSetting& setting) {
+  return std::make_unique<TransformerXl>(
+      options,
+      setting,
+      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh));
+}
+
+Family transformer_xl_family() {
+  return {"transformer_xl",
+          "language model with segment memory and relative positions (Dai et al. 2019)",
+          [](OptionTable& table) -> ModelFactory {
+            const auto options = std::make_shared<TransformerXlOptions>();
+            declare(table, *options);
+            return [options](const ModelSetting& setting) {
+              return make_transformer_xl(*options, setting);
+            };
+          }};
+}
+
+}  // namespace longspan
