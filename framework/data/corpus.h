@@ -44,6 +44,13 @@ class Corpus {
   // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
   // when the file has become shorter, Failure past the end.
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
+  // The same for n = tokens.size() pairs of a token and the one after it: `targets` is one token
+  // later than `tokens`. Returns the position after the last of `tokens`, and adds the bytes of the
+  // targets to `target_bytes`.
+  CorpusPosition read_pairs(CorpusPosition at,
+                            std::span<std::int64_t> tokens,
+                            std::span<std::int64_t> targets,
+                            std::int64_t& target_bytes) const;
   // See MappedFile::release.
   void release(std::int64_t byte_begin, std::int64_t byte_end) const {
     file_->release(byte_begin, byte_end);
@@ -51,6 +58,8 @@ class Corpus {
 
  private:
   void index_characters();
+  CorpusPosition read_bytes(CorpusPosition at, std::span<std::int64_t> out) const;
+  CorpusPosition read_characters(CorpusPosition at, std::span<std::int64_t> out) const;
 
   std::shared_ptr<const MappedFile> file_;
   Tokenizer tokenizer_;

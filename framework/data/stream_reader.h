@@ -39,7 +39,8 @@ class StreamReader {
   // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of
   // all ranks one after another are a [B, 2] array that does not know the number of ranks.
   Tensor cursors() const;
-  // Goes on from there, exactly. Throws DataError for positions outside of the streams.
+  // Goes on from there, exactly. Throws DataError for positions outside of the streams, and for
+  // streams that are not all at the same place: one corpus has one epoch.
   void restore(const Tensor& cursors);
 
  private:
@@ -50,11 +51,9 @@ class StreamReader {
     std::int64_t released_byte = 0;  // pages below are given back
   };
 
-  void start_again(std::int64_t stream, Cursor& cursor) const;
-  void read_row(Cursor& cursor,
-                std::span<std::int64_t> tokens,
-                std::span<std::int64_t> targets,
-                Batch& batch) const;
+  Cursor cursor_at(std::int64_t stream, std::int64_t position, std::int64_t epoch) const;
+  // Reads one segment into a row of the batch and moves the cursor on.
+  void read_row(Cursor& cursor, std::int64_t row, Batch& batch) const;
 
   Corpus corpus_;
   StreamLayout layout_;

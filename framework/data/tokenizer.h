@@ -40,6 +40,8 @@ class Tokenizer {
   // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
   // `<unknown>`.
   std::int64_t id_of(char32_t code_point) const;
+  // The same; throws DataError naming `place`, the byte offset and the character when it has no id.
+  std::int64_t id_at(char32_t code_point, std::string_view place, std::int64_t offset) const;
 
   // Throws DataError naming `place`, the byte offset and the character for what has no id.
   std::vector<std::int64_t> encode(std::string_view text, std::string_view place) const;

@@ -1,0 +1,96 @@
+#include "framework/data/batch_loader.h"
+
+#include <csignal>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+BatchLoader::BatchLoader(StreamReader reader, std::size_t ahead)
+    : reader_(std::move(reader)), ahead_(ahead), taken_(reader_.cursors()) {
+  require(ahead_ >= 1, "a loader that reads {} batches ahead", ahead_);
+  start();
+}
+
+BatchLoader::~BatchLoader() { stop(); }
+
+void BatchLoader::start() {
+  stopping_ = false;
+  // Signals are for the thread that trains; the new thread inherits the mask.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (...) {
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    throw;
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void BatchLoader::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+  ready_.clear();
+}
+
+void BatchLoader::run() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || ready_.size() < ahead_; });
+      if (stopping_) return;
+    }
+    Ready ready;
+    try {
+      ready.batch = reader_.next();
+      ready.cursors = reader_.cursors();
+    } catch (...) {
+      ready.error = std::current_exception();
+    }
+    const bool failed = ready.error != nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      ready_.push_back(std::move(ready));
+    }
+    changed_.notify_all();
+    if (failed) return;
+  }
+}
+
+Batch BatchLoader::next() {
+  if (error_) std::rethrow_exception(error_);
+  Ready ready;
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !ready_.empty(); });
+    ready = std::move(ready_.front());
+    ready_.pop_front();
+  }
+  changed_.notify_all();
+  if (ready.error) {
+    error_ = ready.error;
+    std::rethrow_exception(error_);
+  }
+  taken_ = std::move(ready.cursors);
+  return std::move(ready.batch);
+}
+
+Tensor BatchLoader::cursors() const { return taken_.clone(MemoryTag::workspace); }
+
+void BatchLoader::restore(const Tensor& cursors) {
+  stop();
+  error_ = nullptr;
+  reader_.restore(cursors);
+  taken_ = reader_.cursors();
+  start();
+}
+
+}  // namespace longspan

@@ -1,0 +1,58 @@
+// Every character of a file, in order, in pieces that do not depend on the file's size.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/mapped_file.h"
+#include "framework/data/utf8.h"
+
+namespace longspan {
+
+// Throws the DataError for bytes of `place` that are not UTF-8; `bytes` begins at `offset`.
+[[noreturn]] void refuse_utf8(std::string_view place,
+                              std::int64_t offset,
+                              std::string_view bytes,
+                              const Utf8Character& character);
+
+// Calls `f(code_point, offset)` for each character of `text`, whose first byte is at `offset` of
+// `place`. When `last` is false a character cut off at the end is left; returns the bytes consumed.
+template <typename F>
+std::size_t for_each_character(
+    std::string_view text, std::int64_t offset, bool last, std::string_view place, F&& f) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Utf8Character character = decode_utf8(text.substr(at));
+    const std::int64_t here = offset + static_cast<std::int64_t>(at);
+    if (character.status == Utf8Status::incomplete && !last) return at;
+    if (character.status != Utf8Status::valid) refuse_utf8(place, here, text.substr(at), character);
+    f(character.code_point, here);
+    at += static_cast<std::size_t>(character.width);
+  }
+  return at;
+}
+
+// The same for a whole file. Throws DataError where it is not UTF-8.
+template <typename F>
+void for_each_character(const MappedFile& file, F&& f) {
+  constexpr std::int64_t piece = std::int64_t{1} << 18;
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(piece, file.size())));
+  for (std::int64_t at = 0; at < file.size();) {
+    const std::int64_t length = std::min(piece, file.size() - at);
+    const std::span<char> bytes = std::span(buffer).first(static_cast<std::size_t>(length));
+    file.copy(at, bytes);
+    const auto used = for_each_character(std::string_view(bytes.data(), bytes.size()),
+                                         at,
+                                         at + length == file.size(),
+                                         file.path(),
+                                         f);
+    file.release(at, at + length);
+    at += static_cast<std::int64_t>(used);
+  }
+}
+
+}  // namespace longspan

@@ -1,0 +1,148 @@
+#include "framework/data/corpus.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+
+#include "framework/core/error.h"
+#include "framework/data/character_scan.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t index_step = 65536;  // characters between two entries of the index
+constexpr std::int64_t piece = 16384;       // bytes read at a time
+
+}  // namespace
+
+Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
+    : Corpus(std::make_shared<const MappedFile>(path), tokenizer) {}
+
+Corpus::Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer)
+    : file_(std::move(file)), tokenizer_(tokenizer) {
+  if (tokenizer_.kind() == TokenizerKind::bytes) {
+    tokens_ = file_->size();
+  } else {
+    index_characters();
+  }
+}
+
+void Corpus::index_characters() {
+  for_each_character(*file_, [this](char32_t code_point, std::int64_t offset) {
+    tokenizer_.id_at(code_point, file_->path(), offset);
+    if (tokens_ % index_step == 0) index_.push_back(offset);
+    ++tokens_;
+  });
+}
+
+std::uint64_t Corpus::fingerprint() const {
+  constexpr std::int64_t blocks = 256;
+  constexpr std::int64_t block = 4096;
+  std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(bytes()),
+                                      tokenizer_.fingerprint()};
+  std::array<char, block> buffer;
+  const std::int64_t step = std::max(block, bytes() / blocks);
+  for (std::int64_t at = 0; at < bytes(); at += step) {
+    const auto length = static_cast<std::size_t>(std::min(block, bytes() - at));
+    file_->copy(at, std::span(buffer).first(length));
+    words.push_back(XXH3_64bits(buffer.data(), length));
+  }
+  file_->release(0, bytes());
+  return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
+}
+
+CorpusPosition Corpus::seek(std::int64_t token) const {
+  require(token >= 0 && token <= tokens_, "{}: token {} of {}", path(), token, tokens_);
+  if (tokenizer_.kind() == TokenizerKind::bytes) return {token, token};
+  if (token == tokens_) return {token, bytes()};
+  CorpusPosition at{token / index_step * index_step,
+                    index_[static_cast<std::size_t>(token / index_step)]};
+  std::array<std::int64_t, 4096> skipped{};
+  while (at.token < token) {
+    const auto count = std::min<std::int64_t>(skipped.size(), token - at.token);
+    at = read_characters(at, std::span(skipped).first(static_cast<std::size_t>(count)));
+  }
+  return at;
+}
+
+CorpusPosition Corpus::read(CorpusPosition at, std::span<std::int64_t> out) const {
+  require(at.token >= 0 && at.token + static_cast<std::int64_t>(out.size()) <= tokens_,
+          "{}: tokens {} to {} were asked for of {}",
+          path(),
+          at.token,
+          at.token + static_cast<std::int64_t>(out.size()),
+          tokens_);
+  return tokenizer_.kind() == TokenizerKind::bytes ? read_bytes(at, out) : read_characters(at, out);
+}
+
+CorpusPosition Corpus::read_bytes(CorpusPosition at, std::span<std::int64_t> out) const {
+  std::array<char, piece> buffer;
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t count = std::min(buffer.size(), out.size() - done);
+    file_->copy(at.byte, std::span(buffer).first(count));
+    for (std::size_t i = 0; i < count; ++i) out[done + i] = static_cast<unsigned char>(buffer[i]);
+    done += count;
+    at.token += static_cast<std::int64_t>(count);
+    at.byte += static_cast<std::int64_t>(count);
+  }
+  return at;
+}
+
+CorpusPosition Corpus::read_characters(CorpusPosition at, std::span<std::int64_t> out) const {
+  std::array<char, piece> buffer;
+  for (std::size_t done = 0; done < out.size();) {
+    // No character is longer than 4 bytes, so this reads at least one and seldom much too far.
+    const auto wanted = static_cast<std::int64_t>(out.size() - done) * 4;
+    const std::int64_t length = std::min({piece, wanted, bytes() - at.byte});
+    if (length <= 0) throw DataError("{}: was changed while it was read", path());
+    std::string_view text(buffer.data(), static_cast<std::size_t>(length));
+    file_->copy(at.byte, std::span(buffer).first(text.size()));
+    while (!text.empty() && done < out.size()) {
+      const Utf8Character character = decode_utf8(text);
+      const bool last = at.byte + static_cast<std::int64_t>(text.size()) == bytes();
+      if (character.status == Utf8Status::incomplete && !last) break;
+      if (character.status != Utf8Status::valid) refuse_utf8(path(), at.byte, text, character);
+      out[done++] = tokenizer_.id_at(character.code_point, path(), at.byte);
+      ++at.token;
+      at.byte += character.width;
+      text.remove_prefix(static_cast<std::size_t>(character.width));
+    }
+  }
+  return at;
+}
+
+CorpusPosition Corpus::read_pairs(CorpusPosition at,
+                                  std::span<std::int64_t> tokens,
+                                  std::span<std::int64_t> targets,
+                                  std::int64_t& target_bytes) const {
+  require(!tokens.empty() && tokens.size() == targets.size(),
+          "{} tokens and {} targets are no pairs",
+          tokens.size(),
+          targets.size());
+  const CorpusPosition second = read(at, tokens.first(1));
+  const CorpusPosition after = read(second, tokens.subspan(1));
+  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+  target_bytes += read(after, targets.last(1)).byte - second.byte;
+  return after;
+}
+
+void require_same_corpus(const Corpus& corpus, const Communicator& all) {
+  if (all.size() == 1) return;
+  const std::array<std::int64_t, 1> mine = {static_cast<std::int64_t>(corpus.fingerprint())};
+  const Device device = Device::cpu();
+  const Tensor least = Tensor::from<std::int64_t>(mine, {1}, device, MemoryTag::workspace);
+  const Tensor most = least.clone(MemoryTag::workspace);
+  all.all_reduce(least, Reduction::minimum);
+  all.all_reduce(most, Reduction::maximum);
+  if (least.span<std::int64_t>()[0] != most.span<std::int64_t>()[0])
+    throw DataError(
+        "{}: the ranks do not see the same text or the same vocabulary; each node needs the same "
+        "file (here {} bytes, {} tokens)",
+        corpus.path(),
+        corpus.bytes(),
+        corpus.tokens());
+}
+
+}  // namespace longspan

@@ -1,0 +1,68 @@
+#include "framework/data/evaluation_reader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+EvaluationReader::EvaluationReader(
+    Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
+    : corpus_(std::move(corpus)),
+      layout_(layout),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      device_(device) {
+  require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
+  if (corpus_.tokens() < 2)
+    throw DataError(
+        "{}: has {} token; at least 2 are needed to predict one", corpus_.path(), corpus_.tokens());
+  rewind();
+}
+
+std::int64_t EvaluationReader::stream_begin(std::int64_t stream) const {
+  // Quotient and remainder apart, so that the product cannot overflow.
+  const std::int64_t pairs = corpus_.tokens() - 1;
+  return pairs / layout_.streams * stream + pairs % layout_.streams * stream / layout_.streams;
+}
+
+std::int64_t EvaluationReader::batches() const {
+  const std::int64_t pairs = corpus_.tokens() - 1;
+  const std::int64_t longest = (pairs + layout_.streams - 1) / layout_.streams;
+  return (longest + layout_.segment - 1) / layout_.segment;
+}
+
+void EvaluationReader::rewind() {
+  next_ = 0;
+  at_.clear();
+  for (std::int64_t stream = range_.begin; stream < range_.end; ++stream)
+    at_.push_back(corpus_.seek(stream_begin(stream)));
+}
+
+Batch EvaluationReader::next() {
+  require(!done(), "{}: the evaluation has already come to its end", corpus_.path());
+  const Shape shape{range_.count(), layout_.segment};
+  Batch batch;
+  batch.tokens = Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  std::ranges::fill(batch.targets.span<std::int64_t>(), ignored_target);
+  batch.first_stream = range_.begin;
+  batch.epoch_start = next_ == 0;
+  for (std::int64_t row = 0; row < range_.count(); ++row) {
+    CorpusPosition& at = at_[static_cast<std::size_t>(row)];
+    const std::int64_t left = stream_begin(range_.begin + row + 1) - at.token;
+    const auto count = static_cast<std::size_t>(std::min(layout_.segment, left));
+    if (count == 0) continue;
+    const std::int64_t first_byte = at.byte;
+    at = corpus_.read_pairs(at,
+                            batch.tokens.slice(row, row + 1).span<std::int64_t>().first(count),
+                            batch.targets.slice(row, row + 1).span<std::int64_t>().first(count),
+                            batch.predicted_bytes);
+    corpus_.release(first_byte, at.byte);
+    batch.predicted_tokens += static_cast<std::int64_t>(count);
+  }
+  ++next_;
+  return batch;
+}
+
+}  // namespace longspan

@@ -1,0 +1,127 @@
+#include "framework/data/stream_reader.h"
+
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t release_bytes = std::int64_t{1} << 20;
+
+}  // namespace
+
+StreamReader::StreamReader(
+    Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
+    : corpus_(std::move(corpus)),
+      layout_(layout),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      stream_tokens_(corpus_.tokens() / layout.streams),
+      device_(device) {
+  require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
+  if (stream_tokens_ <= layout_.segment)
+    throw DataError(
+        "{}: has {} tokens; data.batch = {} streams of at least data.segment + 1 = {} tokens need "
+        "{}",
+        corpus_.path(),
+        corpus_.tokens(),
+        layout_.streams,
+        layout_.segment + 1,
+        layout_.streams * (layout_.segment + 1));
+  for (std::int64_t stream = range_.begin; stream < range_.end; ++stream)
+    cursors_.push_back(cursor_at(stream, 0, 0));
+}
+
+StreamReader::Cursor StreamReader::cursor_at(std::int64_t stream,
+                                             std::int64_t position,
+                                             std::int64_t epoch) const {
+  const CorpusPosition at = corpus_.seek(stream * stream_tokens_ + position);
+  return {position, epoch, at, at.byte};
+}
+
+std::int64_t StreamReader::batches_per_epoch() const {
+  return (stream_tokens_ - 1) / layout_.segment;
+}
+
+Batch StreamReader::next() {
+  // All streams are equally long and move together: the first one speaks for all.
+  if (cursors_[0].position + layout_.segment >= stream_tokens_) {
+    for (std::size_t i = 0; i < cursors_.size(); ++i)
+      cursors_[i] =
+          cursor_at(range_.begin + static_cast<std::int64_t>(i), 0, cursors_[i].epoch + 1);
+  }
+  const Shape shape{range_.count(), layout_.segment};
+  Batch batch;
+  batch.tokens = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.first_stream = range_.begin;
+  batch.epoch_start = cursors_[0].position == 0;
+  batch.epoch = cursors_[0].epoch;
+  for (std::int64_t row = 0; row < range_.count(); ++row)
+    read_row(cursors_[static_cast<std::size_t>(row)], row, batch);
+  batch.predicted_tokens = shape.elements();
+  return batch;
+}
+
+void StreamReader::read_row(Cursor& cursor, std::int64_t row, Batch& batch) const {
+  cursor.at = corpus_.read_pairs(cursor.at,
+                                 batch.tokens.slice(row, row + 1).span<std::int64_t>(),
+                                 batch.targets.slice(row, row + 1).span<std::int64_t>(),
+                                 batch.predicted_bytes);
+  cursor.position += layout_.segment;
+  if (cursor.at.byte - cursor.released_byte >= release_bytes) {
+    corpus_.release(cursor.released_byte, cursor.at.byte);
+    cursor.released_byte = cursor.at.byte;
+  }
+}
+
+Tensor StreamReader::cursors() const {
+  const Tensor state =
+      Tensor::empty({range_.count(), 2}, DType::i64, device_, MemoryTag::workspace);
+  const auto values = state.span<std::int64_t>();
+  for (std::size_t i = 0; i < cursors_.size(); ++i) {
+    values[2 * i] = cursors_[i].position;
+    values[2 * i + 1] = cursors_[i].epoch;
+  }
+  return state;
+}
+
+void StreamReader::restore(const Tensor& cursors) {
+  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
+    throw DataError("cursors of shape {} do not fit {} streams; [{}, 2] i64 is needed",
+                    cursors.shape().to_string(),
+                    range_.count(),
+                    range_.count());
+  const auto values = cursors.span<std::int64_t>();
+  std::vector<Cursor> restored;
+  for (std::size_t i = 0; i < cursors_.size(); ++i) {
+    const std::int64_t stream = range_.begin + static_cast<std::int64_t>(i);
+    const std::int64_t position = values[2 * i];
+    const std::int64_t epoch = values[2 * i + 1];
+    if (position < 0 || position >= stream_tokens_ || epoch < 0)
+      throw DataError(
+          "{}: stream {} is to go on at token {} of epoch {}, but it has {} tokens; was the "
+          "checkpoint made with other data?",
+          corpus_.path(),
+          stream,
+          position,
+          epoch,
+          stream_tokens_);
+    if (position != values[0] || epoch != values[1])
+      throw DataError(
+          "{}: stream {} is to go on at token {} of epoch {} and stream {} at token {} of epoch "
+          "{}; streams of one corpus move together",
+          corpus_.path(),
+          range_.begin,
+          values[0],
+          values[1],
+          stream,
+          position,
+          epoch);
+    restored.push_back(cursor_at(stream, position, epoch));
+  }
+  cursors_ = std::move(restored);
+}
+
+}  // namespace longspan

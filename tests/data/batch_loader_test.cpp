@@ -1,0 +1,89 @@
+#include "framework/data/batch_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/core/error.h"
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+std::vector<std::int64_t> values(const Tensor& tensor) {
+  const auto span = tensor.span<std::int64_t>();
+  return {span.begin(), span.end()};
+}
+
+std::string text_of(std::size_t size) {
+  std::string text;
+  for (std::size_t i = 0; i < size; ++i) text.push_back(static_cast<char>(i * 7 + i / 256));
+  return text;
+}
+
+class BatchLoaderTest : public testing::Test {
+ protected:
+  StreamReader reader() {
+    return StreamReader(Corpus(file_.path(), Tokenizer()), {4, 16}, 0, 1, Device::cpu());
+  }
+
+  TemporaryFile file_{text_of(1000)};
+};
+
+TEST_F(BatchLoaderTest, GivesTheReadersBatchesInTheirOrder) {
+  for (const std::size_t ahead : {1u, 2u, 5u}) {
+    StreamReader plain = reader();
+    BatchLoader loader(reader(), ahead);
+    for (int i = 0; i < 40; ++i) {  // an epoch has 15
+      const Batch expected = plain.next();
+      const Batch batch = loader.next();
+      EXPECT_EQ(values(batch.tokens), values(expected.tokens));
+      EXPECT_EQ(values(batch.targets), values(expected.targets));
+      EXPECT_EQ(batch.epoch_start, expected.epoch_start);
+      EXPECT_EQ(values(loader.cursors()), values(plain.cursors()));
+    }
+  }
+}
+
+TEST_F(BatchLoaderTest, CursorsDoNotCountWhatWasOnlyReadAhead) {
+  BatchLoader loader(reader(), 4);
+  loader.next();
+  // However far the thread has come by now, one batch was taken.
+  EXPECT_THAT(values(loader.cursors()), testing::ElementsAre(16, 0, 16, 0, 16, 0, 16, 0));
+}
+
+TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
+  BatchLoader loader(reader(), 3);
+  for (int i = 0; i < 20; ++i) loader.next();
+  const Tensor state = loader.cursors();
+  const Batch expected = loader.next();
+  for (int i = 0; i < 5; ++i) loader.next();
+  loader.restore(state);
+  EXPECT_EQ(values(loader.cursors()), values(state));
+  const Batch batch = loader.next();
+  EXPECT_EQ(values(batch.tokens), values(expected.tokens));
+  EXPECT_EQ(batch.epoch, expected.epoch);
+}
+
+TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
+  file_.write(text_of(4 << 16));
+  BatchLoader loader(
+      StreamReader(Corpus(file_.path(), Tokenizer()), {4, 1 << 12}, 0, 1, Device::cpu()), 2);
+  loader.next();
+  file_.resize(100);
+  // What was read before the file was cut is still given.
+  const auto take_all = [&] {
+    for (int i = 0; i < 4; ++i) loader.next();
+  };
+  EXPECT_THAT(sentence_of<DataError>(take_all), testing::HasSubstr("has become shorter"));
+  EXPECT_THROW(loader.next(), DataError);
+}
+
+TEST_F(BatchLoaderTest, EndsWhateverItsThreadIsDoing) {
+  for (int i = 0; i < 200; ++i) {
+    BatchLoader loader(reader(), 1 + static_cast<std::size_t>(i % 3));
+    for (int k = 0; k < i % 4; ++k) loader.next();
+  }
+}
+
+}  // namespace
+}  // namespace longspan

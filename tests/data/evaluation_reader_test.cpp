@@ -1,0 +1,105 @@
+#include "framework/data/evaluation_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/core/error.h"
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+std::string random_bytes(std::size_t size) {
+  std::string text;
+  std::uint32_t state = 1;
+  for (std::size_t i = 0; i < size; ++i) {
+    state = state * 1664525u + 1013904223u;
+    text.push_back(static_cast<char>(state >> 24));
+  }
+  return text;
+}
+
+TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
+  for (const std::size_t size : {2u, 3u, 5u, 64u, 201u}) {
+    const std::string text = random_bytes(size);
+    const TemporaryFile file(text);
+    const Corpus corpus(file.path(), Tokenizer());
+    for (const std::int64_t streams : {1, 2, 4, 8}) {
+      for (const std::int64_t segment : {1, 3, 16, 400}) {
+        for (const int ranks : {1, 2}) {
+          if (streams % ranks != 0) continue;
+          // What each stream predicts, one batch after another.
+          std::vector<std::string> found(static_cast<std::size_t>(streams));
+          std::int64_t counted = 0;
+          for (int rank = 0; rank < ranks; ++rank) {
+            EvaluationReader reader(corpus, {streams, segment}, rank, ranks, Device::cpu());
+            for (std::int64_t i = 0; i < reader.batches(); ++i) {
+              ASSERT_FALSE(reader.done());
+              const Batch batch = reader.next();
+              EXPECT_EQ(batch.epoch_start, i == 0);
+              counted += batch.predicted_tokens;
+              EXPECT_EQ(batch.predicted_bytes, batch.predicted_tokens);
+              const auto tokens = batch.tokens.span<std::int64_t>();
+              const auto targets = batch.targets.span<std::int64_t>();
+              for (std::size_t k = 0; k < targets.size(); ++k) {
+                auto& run = found[static_cast<std::size_t>(batch.first_stream) +
+                                  k / static_cast<std::size_t>(segment)];
+                if (targets[k] == ignored_target) {
+                  EXPECT_EQ(tokens[k], 0);
+                  continue;
+                }
+                if (run.empty()) run.push_back(static_cast<char>(tokens[k]));
+                // Each token is the target before it: nothing is left out within a stream.
+                EXPECT_EQ(run.back(), static_cast<char>(tokens[k]));
+                run.push_back(static_cast<char>(targets[k]));
+              }
+            }
+            EXPECT_TRUE(reader.done());
+            EXPECT_THROW(reader.next(), Failure);
+          }
+          std::string joined = text.substr(0, 1);
+          for (const std::string& run : found) {
+            if (run.empty()) continue;
+            EXPECT_EQ(run[0], joined.back());
+            joined += run.substr(1);
+          }
+          EXPECT_EQ(joined, text);
+          EXPECT_EQ(counted, static_cast<std::int64_t>(size) - 1);
+        }
+      }
+    }
+  }
+}
+
+TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
+  const TemporaryFile file(random_bytes(50));
+  EvaluationReader reader(Corpus(file.path(), Tokenizer()), {2, 7}, 0, 1, Device::cpu());
+  const Batch first = reader.next();
+  while (!reader.done()) reader.next();
+  reader.rewind();
+  const Batch again = reader.next();
+  EXPECT_TRUE(again.epoch_start);
+  EXPECT_TRUE(
+      std::ranges::equal(first.tokens.span<std::int64_t>(), again.tokens.span<std::int64_t>()));
+}
+
+TEST(EvaluationReader, BytesOfCharactersAreCounted) {
+  const TemporaryFile file("a\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(file.path()), false);
+  EvaluationReader reader(Corpus(file.path(), tokenizer), {2, 8}, 0, 1, Device::cpu());
+  const Batch batch = reader.next();
+  EXPECT_TRUE(reader.done());
+  EXPECT_EQ(batch.predicted_tokens, 3);
+  EXPECT_EQ(batch.predicted_bytes, 9);  // all but the first character
+}
+
+TEST(EvaluationReader, OneTokenIsNotEnough) {
+  const TemporaryFile file("a");
+  EXPECT_THAT(sentence_of<DataError>([&] {
+                EvaluationReader(Corpus(file.path(), Tokenizer()), {1, 1}, 0, 1, Device::cpu());
+              }),
+              testing::HasSubstr("has 1 token; at least 2 are needed"));
+}
+
+}  // namespace
+}  // namespace longspan

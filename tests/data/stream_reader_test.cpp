@@ -1,0 +1,166 @@
+#include "framework/data/stream_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "framework/core/error.h"
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::string numbered(int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text.push_back(static_cast<char>(i));
+  return text;
+}
+
+std::vector<std::int64_t> values(const Tensor& tensor) {
+  const auto span = tensor.span<std::int64_t>();
+  return {span.begin(), span.end()};
+}
+
+class StreamReaderTest : public testing::Test {
+ protected:
+  StreamReader reader(const StreamLayout& layout, int rank = 0, int ranks = 1) {
+    return StreamReader(corpus_, layout, rank, ranks, Device::cpu());
+  }
+
+  TemporaryFile file_{numbered(102)};
+  Corpus corpus_{file_.path(), Tokenizer()};
+};
+
+TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
+  // 102 tokens in 4 streams of 25: streams begin at 0, 25, 50 and 75.
+  StreamReader streams = reader({.streams = 4, .segment = 3});
+  Batch first = streams.next();
+  EXPECT_THAT(values(first.tokens), ElementsAre(0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77));
+  EXPECT_THAT(values(first.targets), ElementsAre(1, 2, 3, 26, 27, 28, 51, 52, 53, 76, 77, 78));
+  EXPECT_EQ(first.tokens.shape(), (Shape{4, 3}));
+  EXPECT_TRUE(first.epoch_start);
+  EXPECT_EQ(first.predicted_tokens, 12);
+  EXPECT_EQ(first.predicted_bytes, 12);
+  Batch second = streams.next();
+  EXPECT_THAT(values(second.tokens), ElementsAre(3, 4, 5, 28, 29, 30, 53, 54, 55, 78, 79, 80));
+  EXPECT_FALSE(second.epoch_start);
+}
+
+TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
+  StreamReader streams = reader({.streams = 4, .segment = 3});
+  EXPECT_EQ(streams.batches_per_epoch(), 8);  // 24 pairs a stream
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (int i = 0; i < 8; ++i) {
+      const Batch batch = streams.next();
+      EXPECT_EQ(batch.epoch_start, i == 0);
+      EXPECT_EQ(batch.epoch, epoch);
+      EXPECT_EQ(values(batch.tokens)[0], 3 * i);
+      EXPECT_EQ(values(batch.targets)[11], 75 + 3 * i + 3);
+    }
+  }
+}
+
+TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
+  const StreamLayout layout{.streams = 4, .segment = 5};
+  for (const int ranks : {1, 2, 4}) {
+    StreamReader whole = reader(layout);
+    std::vector<StreamReader> parts;
+    for (int rank = 0; rank < ranks; ++rank) parts.push_back(reader(layout, rank, ranks));
+    for (int step = 0; step < 11; ++step) {
+      const Batch expected = whole.next();
+      std::vector<std::int64_t> tokens;
+      std::vector<std::int64_t> targets;
+      for (StreamReader& part : parts) {
+        const Batch batch = part.next();
+        EXPECT_EQ(batch.first_stream * 5, static_cast<std::int64_t>(tokens.size()));
+        EXPECT_EQ(batch.epoch_start, expected.epoch_start);
+        for (const auto token : values(batch.tokens)) tokens.push_back(token);
+        for (const auto target : values(batch.targets)) targets.push_back(target);
+      }
+      EXPECT_EQ(tokens, values(expected.tokens));
+      EXPECT_EQ(targets, values(expected.targets));
+    }
+  }
+}
+
+TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
+  const StreamLayout layout{.streams = 4, .segment = 5};
+  for (int steps = 0; steps < 11; ++steps) {  // an epoch has 4
+    StreamReader whole = reader(layout);
+    for (int i = 0; i < steps; ++i) whole.next();
+    const Tensor state = whole.cursors();
+    const Batch expected = whole.next();
+    for (const int ranks : {1, 2, 4}) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        StreamReader part = reader(layout, rank, ranks);
+        const StreamRange range = part.range();
+        part.restore(state.slice(range.begin, range.end));
+        EXPECT_EQ(values(part.cursors()), values(state.slice(range.begin, range.end)));
+        const Batch batch = part.next();
+        EXPECT_EQ(values(batch.tokens), values(expected.tokens.slice(range.begin, range.end)));
+        EXPECT_EQ(batch.epoch_start, expected.epoch_start);
+        EXPECT_EQ(batch.epoch, expected.epoch);
+      }
+    }
+  }
+}
+
+TEST_F(StreamReaderTest, AnotherSegmentLengthGoesOnAtTheSameToken) {
+  StreamReader before = reader({.streams = 2, .segment = 7});
+  before.next();
+  before.next();
+  StreamReader after = reader({.streams = 2, .segment = 3});
+  after.restore(before.cursors());
+  EXPECT_THAT(values(after.next().tokens), ElementsAre(14, 15, 16, 65, 66, 67));
+}
+
+TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
+  StreamReader streams = reader({.streams = 2, .segment = 5});
+  const auto state = [](std::vector<std::int64_t> rows, const Shape& shape) {
+    return Tensor::from<std::int64_t>(rows, shape, Device::cpu());
+  };
+  const auto sentence = [&](const Tensor& cursors) {
+    return sentence_of<DataError>([&] { streams.restore(cursors); });
+  };
+  EXPECT_THAT(sentence(state({0, 0}, {1, 2})), HasSubstr("do not fit 2 streams"));
+  EXPECT_THAT(sentence(state({51, 0, 51, 0}, {2, 2})),
+              HasSubstr("stream 0 is to go on at token 51 of epoch 0, but it has 51 tokens"));
+  EXPECT_THAT(sentence(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
+  EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("move together"));
+  EXPECT_TRUE(streams.next().epoch_start);  // unchanged
+}
+
+TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
+  EXPECT_THAT(sentence_of<DataError>([&] { reader({.streams = 4, .segment = 25}); }),
+              HasSubstr("has 102 tokens; data.batch = 4 streams of at least data.segment + 1 = 26 "
+                        "tokens need 104"));
+  EXPECT_EQ(reader({.streams = 4, .segment = 24}).batches_per_epoch(), 1);
+  EXPECT_EQ(reader({.streams = 51, .segment = 1}).batches_per_epoch(), 1);
+  EXPECT_THROW(reader({.streams = 103, .segment = 1}), DataError);
+}
+
+TEST_F(StreamReaderTest, DataRanksMustDivideTheStreams) {
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { reader({.streams = 4, .segment = 3}, 0, 3); }),
+            "data.batch = 4: the number of streams must be a multiple of the 3 data ranks");
+}
+
+TEST(StreamReader, CharactersAreReadAsStreamsToo) {
+  std::string text;
+  for (int i = 0; i < 40; ++i) text += i % 2 == 0 ? "\xC3\xA9" : "x";
+  const TemporaryFile file(text);
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(file.path()), false);
+  StreamReader streams(
+      Corpus(file.path(), tokenizer), {.streams = 2, .segment = 4}, 0, 1, Device::cpu());
+  for (int i = 0; i < 6; ++i) {  // an epoch has 4
+    const Batch batch = streams.next();
+    EXPECT_THAT(values(batch.tokens), ElementsAre(1, 0, 1, 0, 1, 0, 1, 0));
+    EXPECT_EQ(batch.predicted_bytes, 2 * (2 * 1 + 2 * 2));
+  }
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,49 @@
+// A file that goes when the test ends.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+namespace longspan {
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string_view content) {
+    std::string name = (std::filesystem::temp_directory_path() / "longspan-data-XXXXXX").string();
+    const int descriptor = ::mkstemp(name.data());
+    if (descriptor >= 0) ::close(descriptor);
+    path_ = name;
+    write(content);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+
+  void write(std::string_view content) const {
+    std::ofstream(path_, std::ios::binary | std::ios::trunc)
+        .write(content.data(), static_cast<std::streamsize>(content.size()));
+  }
+  void resize(std::uintmax_t size) const { std::filesystem::resize_file(path_, size); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// What `f` says when it throws an E; empty when it does not.
+template <typename E, typename F>
+std::string sentence_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace longspan

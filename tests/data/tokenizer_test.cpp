@@ -1,0 +1,132 @@
+#include "framework/data/tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "framework/core/error.h"
+#include "framework/data/mapped_file.h"
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Tokenizer characters_of(std::string_view text, bool with_unknown) {
+  const TemporaryFile file(text);
+  return Tokenizer::characters_of(MappedFile(file.path()), with_unknown);
+}
+
+TEST(Tokenizer, BytesTakeAnyFileAndGiveItBack) {
+  const Tokenizer tokenizer;
+  EXPECT_EQ(tokenizer.vocabulary(), 256);
+  std::string text;
+  for (int byte = 0; byte < 256; ++byte) text.push_back(static_cast<char>(byte));
+  const auto ids = tokenizer.encode(text, "text");
+  EXPECT_EQ(ids[255], 255);
+  EXPECT_EQ(tokenizer.decode(ids), text);
+}
+
+TEST(Tokenizer, CharactersAreNumberedInAscendingOrderWhateverTheirOrderInTheText) {
+  const Tokenizer tokenizer = characters_of(
+      "z\xC3\xA9"
+      "a\na\xF0\x9F\x98\x80z",
+      false);
+  EXPECT_EQ(tokenizer.vocabulary(), 5);
+  EXPECT_THAT(tokenizer.encode("\naz\xC3\xA9\xF0\x9F\x98\x80", "text"), ElementsAre(0, 1, 2, 3, 4));
+  EXPECT_EQ(tokenizer,
+            characters_of("\xF0\x9F\x98\x80\nz\xC3\xA9"
+                          "a",
+                          false));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("\xC3\xA9z", "text")), "\xC3\xA9z");
+}
+
+TEST(Tokenizer, AnUnknownCharacterIsNamedWithItsPlace) {
+  const Tokenizer tokenizer = characters_of("abc", false);
+  EXPECT_EQ(sentence_of<DataError>([&] { tokenizer.encode("ab\xC3\xA9", "prompt"); }),
+            "prompt: byte 2: character U+00E9 '\xC3\xA9' is not in the vocabulary of 3 characters; "
+            "data.unknown: true gives such characters one id");
+}
+
+TEST(Tokenizer, UnknownCharactersShareTheFirstIdWhenItIsAskedFor) {
+  const Tokenizer tokenizer = characters_of("abc", true);
+  EXPECT_EQ(tokenizer.vocabulary(), 4);
+  EXPECT_THAT(tokenizer.encode("a\xC3\xA9z", "prompt"), ElementsAre(1, 0, 0));
+  EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{3, 0}), "c\xEF\xBF\xBD");
+}
+
+TEST(Tokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
+  EXPECT_THAT(sentence_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
+              HasSubstr(": byte 3: found bytes e9 20, which are not UTF-8"));
+  EXPECT_THAT(sentence_of<DataError>([] { characters_of("ab\xE2\x82", false); }),
+              HasSubstr(": byte 2: the text ends within a character (bytes e2 82)"));
+}
+
+TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
+  // Pieces are 2^18 bytes: a shift by each of 0 to 3 bytes puts every cut through a character.
+  for (std::size_t shift = 0; shift < 4; ++shift) {
+    std::string text(shift, 'a');
+    while (text.size() < (std::size_t{1} << 19) + 8) text += "\xF0\x9F\x98\x80";
+    EXPECT_EQ(characters_of(text, false).vocabulary(), shift == 0 ? 1 : 2);
+  }
+}
+
+TEST(Tokenizer, JsonGivesTheSameTokenizer) {
+  for (const bool with_unknown : {false, true}) {
+    const Tokenizer tokenizer =
+        characters_of(std::string("\0\"\\\x7F\xC3\xA9\xF4\x8F\xBF\xBF", 10), with_unknown);
+    const std::string json = tokenizer.to_json();
+    const Tokenizer read = Tokenizer::from_json(json, "tokenizer.json");
+    EXPECT_EQ(read, tokenizer);
+    EXPECT_EQ(read.to_json(), json);
+    EXPECT_EQ(read.fingerprint(), tokenizer.fingerprint());
+    EXPECT_NE(read.fingerprint(), Tokenizer().fingerprint());
+    EXPECT_FALSE(read == Tokenizer());
+  }
+  EXPECT_EQ(Tokenizer::from_json(Tokenizer().to_json(), "tokenizer.json"), Tokenizer());
+  EXPECT_FALSE(characters_of("ab", true) == characters_of("ab", false));
+}
+
+TEST(Tokenizer, JsonThatIsNoTokenizerIsRefused) {
+  const auto sentence = [](std::string_view json) {
+    return sentence_of<DataError>([&] { Tokenizer::from_json(json, "t.json"); });
+  };
+  EXPECT_THAT(sentence("{"), HasSubstr("t.json: is not a tokenizer"));
+  EXPECT_THAT(sentence("[]"), HasSubstr("t.json: is not a tokenizer"));
+  const std::string head = R"({"format":"longspan-tokenizer","version":1,"kind":)";
+  EXPECT_THAT(sentence(head + R"("words"})"), HasSubstr("tokenizer \"words\" is not known"));
+  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["ab"]})"),
+              HasSubstr("\"ab\" is not one character"));
+  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":["b","a"]})"),
+              HasSubstr("\"a\" is out of order"));
+  EXPECT_THAT(sentence(head + R"("characters","unknown":false,"characters":[]})"),
+              HasSubstr("at least one character"));
+  EXPECT_THAT(sentence(head + R"("characters","unknown":false})"), HasSubstr("t.json"));
+  EXPECT_THAT(sentence(R"({"format":"longspan-tokenizer","version":9,"kind":"bytes"})"),
+              HasSubstr("tokenizer format 9; this program reads 1"));
+}
+
+TEST(Tokenizer, DecodingRefusesAnIdOutsideOfTheVocabulary) {
+  EXPECT_EQ(sentence_of<DataError>([] { Tokenizer().decode(std::vector<std::int64_t>{256}); }),
+            "token 256 is outside of the vocabulary of 256");
+}
+
+TEST(Tokenizer, DamagedJsonIsRefusedOrHarmlessAndNeverCrashes) {
+  const std::string json = characters_of("abc\xC3\xA9", true).to_json();
+  std::mt19937 generator(7);
+  for (int i = 0; i < 2000; ++i) {
+    std::string damaged = json;
+    damaged[generator() % damaged.size()] = static_cast<char>(generator() % 256);
+    try {
+      const Tokenizer tokenizer = Tokenizer::from_json(damaged, "t.json");
+      EXPECT_GE(tokenizer.vocabulary(), 1);
+    } catch (const DataError&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longspan
