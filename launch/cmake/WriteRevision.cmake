@@ -1,0 +1,15 @@
+# cmake -D HEADER=file -D SOURCE=folder -P: writes the git revision of the sources into a header, "" where there is none.
+set(revision "")
+find_program(GIT git)
+if(GIT)
+  execute_process(COMMAND ${GIT} describe --always --dirty --abbrev=12 --exclude=*
+    WORKING_DIRECTORY ${SOURCE} OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+set(text "#define LONGSPAN_REVISION \"${revision}\"\n")
+set(before "")
+if(EXISTS ${HEADER})
+  file(READ ${HEADER} before)
+endif()
+if(NOT before STREQUAL text)
+  file(WRITE ${HEADER} "${text}")
+endif()
