@@ -1,0 +1,142 @@
+#include "framework/train/run_options.h"
+
+#include "framework/core/options.h"
+
+namespace longspan {
+
+void declare(OptionTable& table, RunOptions& options) {
+  table.add("run.directory",
+            options.directory,
+            "where the run writes: config.yaml, metrics.jsonl, log.txt and checkpoints/",
+            required(),
+            not_empty());
+  table.add("run.seed",
+            options.seed,
+            "seed of every random number; the layout does not matter",
+            at_least(0));
+  table.add("run.threads",
+            options.threads,
+            "threads of each rank; 0: as many as OpenMP would take (OMP_NUM_THREADS)",
+            between(0, 4096));
+  table.add("run.time_limit",
+            options.time_limit,
+            "seconds that a collective may take before the job is given up as hung",
+            more_than(0.0),
+            at_most(1e6));
+  table.add("run.log_level",
+            options.log_level,
+            "the least important messages to show",
+            {{"debug", LogLevel::debug},
+             {"info", LogLevel::info},
+             {"warning", LogLevel::warning},
+             {"error", LogLevel::error}});
+}
+
+void declare(OptionTable& table, ParallelOptions& options) {
+  constexpr int most = 1 << 20;
+  table.add("parallel.data",
+            options.data,
+            "ranks that share the batch; none: all ranks, divided by the other axes",
+            between(1, most));
+  table.add(
+      "parallel.tensor", options.tensor, "ranks that share each layer's weights", between(1, most));
+  table.add("parallel.context",
+            options.context,
+            "ranks that share each sequence; this version accepts 1",
+            between(1, most));
+  table.add("parallel.zero",
+            options.zero,
+            "what the data ranks share out: 0 nothing, 1 the optimizer's state, 2 the gradients "
+            "too; this version accepts 0",
+            between(0, 2));
+  table.check({"parallel.context"}, [&options] {
+    return options.context == 1
+               ? ""
+               : fmt::format("parallel.context: found {}; this version accepts 1", options.context);
+  });
+  table.check({"parallel.zero"}, [&options] {
+    return options.zero == 0
+               ? ""
+               : fmt::format("parallel.zero: found {}; this version accepts 0", options.zero);
+  });
+}
+
+void declare(OptionTable& table, MemoryOptions& options) {
+  table.add("memory.recompute",
+            options.recompute,
+            "what is computed again in the backward pass instead of being kept",
+            one_of({"none"}));
+  table.add("memory.feed_forward_chunks",
+            options.feed_forward_chunks,
+            "pieces of the sequence that the feed-forward layers take one after another; this "
+            "version accepts 1",
+            at_least(1));
+  table.check({"memory.feed_forward_chunks"}, [&options] {
+    return options.feed_forward_chunks == 1
+               ? ""
+               : fmt::format("memory.feed_forward_chunks: found {}; this version accepts 1",
+                             options.feed_forward_chunks);
+  });
+}
+
+void declare(OptionTable& table, PrecisionOptions& options) {
+  table.add("precision.compute",
+            options.compute,
+            "type of activations and of the weights in a pass; float64 is for tests",
+            {{"float64", DType::f64},
+             {"float32", DType::f32},
+             {"bf16", DType::bf16},
+             {"f16", DType::f16}});
+}
+
+void declare(OptionTable& table, CheckpointOptions& options) {
+  table.add("checkpoint.every",
+            options.every,
+            "steps between checkpoints; 0: only when the run ends",
+            at_least(0));
+  table.add(
+      "checkpoint.keep", options.keep, "newest checkpoints that are kept", between(1, 1000000));
+  table.add("checkpoint.resume",
+            options.resume,
+            "auto: go on from the newest checkpoint of run.directory that verifies, if there is "
+            "one; never: start anew; or the path of a checkpoint",
+            not_empty());
+}
+
+void declare(OptionTable& table, MetricsOptions& options) {
+  table.add("metrics.every", options.every, "steps between lines of metrics.jsonl", at_least(1));
+  table.add(
+      "metrics.console",
+      options.console,
+      "progress: a bar on a terminal and lines elsewhere, or always one of them",
+      {{"auto", ConsoleKind::automatic}, {"plain", ConsoleKind::plain}, {"bar", ConsoleKind::bar}});
+  table.add("metrics.timing",
+            options.timing,
+            "write tokens_per_second, model_flops_utilisation and peak_memory_bytes, which differ "
+            "from run to run; without them metrics.jsonl repeats to the byte");
+}
+
+MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
+  const std::int64_t others = options.tensor * options.context;
+  if (options.data && *options.data * others != ranks) {
+    throw ConfigurationError(
+        "parallel.data {} x parallel.context {} x parallel.tensor {} is {} ranks; the job has {}",
+        *options.data,
+        options.context,
+        options.tensor,
+        *options.data * others,
+        ranks);
+  }
+  if (ranks % others != 0) {
+    throw ConfigurationError(
+        "the job has {} ranks, which do not divide by parallel.context {} x parallel.tensor {}",
+        ranks,
+        options.context,
+        options.tensor);
+  }
+  return {static_cast<int>(ranks / others),
+          static_cast<int>(options.context),
+          static_cast<int>(options.tensor)};
+}
+
+}  // namespace longspan
