@@ -85,9 +85,7 @@ void matmul(Cpu cpu, const Matmul& matmul) {
     matmul_onednn(cpu, matmul, extents);
   else
     matmul_converted(cpu, matmul, extents);
-  // The plain product leaves the activation to its own kernel, oneDNN fuses it.
-  if ((dtype == DType::f64 || extents.k == 0) && matmul.activation != Activation::none)
-    activate(cpu, matmul.activation, matmul.c, matmul.c);
+  if (matmul.activation != Activation::none) activate(cpu, matmul.activation, matmul.c, matmul.c);
 }
 
 }  // namespace longspan

@@ -12,7 +12,6 @@ struct Key {
   std::int64_t m, k, n;
   bool transpose_a, transpose_b, accumulate, bias;
   DType dtype, result, bias_dtype;
-  Activation activation;
 
   friend auto operator<=>(const Key&, const Key&) = default;
 };
@@ -27,8 +26,7 @@ Key key_of(const Matmul& matmul, const MatmulExtents& extents) {
           matmul.bias.defined(),
           matmul.a.dtype(),
           matmul.c.dtype(),
-          matmul.bias.defined() ? matmul.bias.dtype() : DType::f32,
-          matmul.activation};
+          matmul.bias.defined() ? matmul.bias.dtype() : DType::f32};
 }
 
 dnnl::memory::data_type type_of(DType dtype) {
@@ -44,19 +42,6 @@ dnnl::memory::desc matrix(std::int64_t rows, std::int64_t columns, DType dtype, 
 dnnl::primitive_attr attributes_of(const Key& key) {
   dnnl::post_ops after;
   if (key.accumulate) after.append_sum(1.0f);
-  switch (key.activation) {
-    case Activation::none:
-      break;
-    case Activation::relu:
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
-      break;
-    case Activation::gelu:
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_gelu_erf, 0.0f, 0.0f);
-      break;
-    case Activation::gelu_tanh:
-      after.append_eltwise(1.0f, dnnl::algorithm::eltwise_gelu_tanh, 0.0f, 0.0f);
-      break;
-  }
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(after);
   // The scratch comes from the device's allocator, where it is counted.

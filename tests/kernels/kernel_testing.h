@@ -1,0 +1,117 @@
+// What the kernels' tests share: tensors of any floating dtype from doubles and back.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/core/random.h"
+#include "framework/core/tensor.h"
+
+namespace longspan::testing {
+
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+using Values = std::vector<double>;
+using FloatingTypes = ::testing::Types<double, float, BFloat16, Float16>;
+
+inline const Device& cpu_device() {
+  static const Device device = Device::cpu();
+  return device;
+}
+inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
+
+// The value that T keeps of a double.
+template <typename T>
+double rounded(double value) {
+  return static_cast<double>(static_cast<Accumulator<T>>(T(static_cast<Accumulator<T>>(value))));
+}
+
+template <typename T>
+Tensor tensor_of(const Values& values, const Shape& shape) {
+  std::vector<T> elements;
+  for (const double value : values) elements.push_back(T(static_cast<Accumulator<T>>(value)));
+  return Tensor::from<T>(elements, shape, cpu_device());
+}
+inline Tensor ids_of(const std::vector<std::int64_t>& ids) {
+  return Tensor::from<std::int64_t>(ids, {std::ssize(ids)}, cpu_device());
+}
+
+inline Values values_of(const Tensor& tensor) {
+  Values values;
+  with_floating_type(tensor.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (const T element : tensor.span<T>())
+      values.push_back(static_cast<double>(static_cast<Accumulator<T>>(element)));
+  });
+  return values;
+}
+
+// Normal numbers that T represents.
+template <typename T>
+Values normal_values(std::int64_t count, std::uint64_t seed, double deviation = 1) {
+  Values values;
+  const Random random(seed);
+  for (std::int64_t i = 0; i < count; ++i)
+    values.push_back(rounded<T>(deviation * random.normal_at(static_cast<std::uint64_t>(i))));
+  return values;
+}
+
+// A tensor full of NaN: what a kernel writes must not depend on it.
+template <typename T>
+Tensor poisoned(const Shape& shape) {
+  return tensor_of<T>(Values(static_cast<std::size_t>(shape.elements()), nan), shape);
+}
+
+// The rounding of one result in T, with room for sums in its accumulator.
+template <typename T>
+constexpr double tolerance() {
+  switch (DTypeOf<T>::value) {
+    case DType::f64:
+      return 1e-13;
+    case DType::f32:
+      return 2e-6;
+    case DType::bf16:
+      return 0x1p-8;
+    default:
+      return 0x1p-10;
+  }
+}
+
+// |found - expected| <= tolerance * (|expected| + size); equal where not finite.
+inline void expect_close(const Values& found,
+                         const Values& expected,
+                         double relative,
+                         double size = 1) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(found[i])) << "element " << i << " is " << found[i];
+    } else if (std::isinf(expected[i])) {
+      EXPECT_EQ(found[i], expected[i]) << "element " << i;
+    } else {
+      EXPECT_NEAR(found[i], expected[i], relative * (std::abs(expected[i]) + size))
+          << "element " << i;
+    }
+  }
+}
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.byte_size() == b.byte_size() && std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
+}
+
+// Runs f with a number of threads, then puts the former number back.
+template <typename F>
+auto with_threads(int threads, const F& f) {
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(threads);
+  auto result = f();
+  omp_set_num_threads(before);
+  return result;
+}
+
+}  // namespace longspan::testing

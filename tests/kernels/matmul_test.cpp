@@ -1,0 +1,221 @@
+#include "framework/kernels/matmul.h"
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+struct Extents {
+  std::int64_t m, k, n;
+};
+
+// Element (i, j) of a matrix stored as it is or transposed.
+double at(const Values& x,
+          std::int64_t rows,
+          std::int64_t columns,
+          bool transposed,
+          std::int64_t i,
+          std::int64_t j) {
+  return x[static_cast<std::size_t>(transposed ? j * rows + i : i * columns + j)];
+}
+
+Values product(const Values& a, const Values& b, Extents e, bool transpose_a, bool transpose_b) {
+  Values c(static_cast<std::size_t>(e.m * e.n));
+  for (std::int64_t i = 0; i < e.m; ++i)
+    for (std::int64_t j = 0; j < e.n; ++j)
+      for (std::int64_t p = 0; p < e.k; ++p)
+        c[static_cast<std::size_t>(i * e.n + j)] +=
+            at(a, e.m, e.k, transpose_a, i, p) * at(b, e.k, e.n, transpose_b, p, j);
+  return c;
+}
+
+double activated(Activation activation, double x) {
+  switch (activation) {
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return std::max(x, 0.0);
+    case Activation::gelu:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::gelu_tanh:
+      return 0.5 * x *
+             (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  }
+  return nan;
+}
+
+template <typename T>
+class MatmulOf : public ::testing::Test {
+ protected:
+  struct Case {
+    Values a, b;
+    Matmul matmul;
+  };
+
+  template <typename C>
+  Case make(Extents e, bool transpose_a, bool transpose_b) {
+    Case made{normal_values<T>(e.m * e.k, 1), normal_values<T>(e.k * e.n, 2), {}};
+    made.matmul = {.a = tensor_of<T>(made.a, transpose_a ? Shape{e.k, e.m} : Shape{e.m, e.k}),
+                   .b = tensor_of<T>(made.b, transpose_b ? Shape{e.n, e.k} : Shape{e.k, e.n}),
+                   .c = poisoned<C>({e.m, e.n}),
+                   .transpose_a = transpose_a,
+                   .transpose_b = transpose_b};
+    return made;
+  }
+};
+TYPED_TEST_SUITE(MatmulOf, FloatingTypes);
+
+constexpr Extents shapes[] = {{1, 1, 1},
+                              {3, 17, 5},
+                              {17, 3, 33},
+                              {1, 65, 129},
+                              {70, 1, 2},
+                              {67, 130, 71},
+                              {0, 3, 4},
+                              {3, 4, 0}};
+
+TYPED_TEST(MatmulOf, EqualsTheSumOfProductsInEachOrientation) {
+  for (const Extents e : shapes)
+    for (const bool transpose_a : {false, true})
+      for (const bool transpose_b : {false, true}) {
+        auto made = this->template make<TypeParam>(e, transpose_a, transpose_b);
+        matmul(cpu(), made.matmul);
+        SCOPED_TRACE(fmt::format("{} {} {} {} {}", e.m, e.k, e.n, transpose_a, transpose_b));
+        expect_close(values_of(made.matmul.c),
+                     product(made.a, made.b, e, transpose_a, transpose_b),
+                     tolerance<TypeParam>(),
+                     std::sqrt(static_cast<double>(e.k)));
+      }
+}
+
+TYPED_TEST(MatmulOf, AccumulatorResultIsNotRoundedToTheInputs) {
+  using A = Accumulator<TypeParam>;
+  const Extents e{19, 40, 23};
+  auto made = this->template make<A>(e, false, true);
+  matmul(cpu(), made.matmul);
+  expect_close(
+      values_of(made.matmul.c), product(made.a, made.b, e, false, true), tolerance<A>(), 6);
+}
+
+TYPED_TEST(MatmulOf, AccumulateAddsToBothResultDTypes) {
+  using A = Accumulator<TypeParam>;
+  const Extents e{9, 33, 18};
+  const auto run = [&]<typename C>(TypeTag<C>) {
+    auto made = this->template make<C>(e, true, false);
+    const Values before = normal_values<C>(e.m * e.n, 3);
+    made.matmul.c = tensor_of<C>(before, {e.m, e.n});
+    made.matmul.accumulate = true;
+    matmul(cpu(), made.matmul);
+    Values expected = product(made.a, made.b, e, true, false);
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    expect_close(values_of(made.matmul.c), expected, tolerance<C>(), 6);
+  };
+  run(TypeTag<TypeParam>{});
+  run(TypeTag<A>{});
+}
+
+TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
+  using A = Accumulator<TypeParam>;
+  const Extents e{21, 15, 37};
+  const Values bias = normal_values<TypeParam>(e.n, 4);
+  for (const auto activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh})
+    for (const bool wide_bias : {false, true}) {
+      auto made = this->template make<TypeParam>(e, false, false);
+      made.matmul.bias = wide_bias ? tensor_of<A>(bias, {e.n}) : tensor_of<TypeParam>(bias, {e.n});
+      made.matmul.activation = activation;
+      matmul(cpu(), made.matmul);
+      Values expected = product(made.a, made.b, e, false, false);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] = activated(activation, expected[i] + bias[i % static_cast<std::size_t>(e.n)]);
+      expect_close(values_of(made.matmul.c), expected, tolerance<TypeParam>(), 5);
+    }
+}
+
+TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
+  auto made = this->template make<TypeParam>({2, 0, 3}, false, false);
+  matmul(cpu(), made.matmul);
+  EXPECT_EQ(values_of(made.matmul.c), Values(6, 0.0));
+  made.matmul.accumulate = true;
+  made.matmul.c = tensor_of<TypeParam>({1, 2, 3, 4, 5, 6}, {2, 3});
+  matmul(cpu(), made.matmul);
+  EXPECT_EQ(values_of(made.matmul.c), (Values{1, 2, 3, 4, 5, 6}));
+  made.matmul.accumulate = false;
+  made.matmul.bias = tensor_of<TypeParam>({-1, 2, 3}, {3});
+  made.matmul.activation = Activation::relu;
+  matmul(cpu(), made.matmul);
+  EXPECT_EQ(values_of(made.matmul.c), (Values{0, 2, 3, 0, 2, 3}));
+}
+
+TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
+  for (const auto activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    auto made = this->template make<TypeParam>({2, 3, 20}, false, false);
+    made.a[1] = nan;
+    made.matmul.a = tensor_of<TypeParam>(made.a, {2, 3});
+    made.matmul.activation = activation;
+    matmul(cpu(), made.matmul);
+    const Values found = values_of(made.matmul.c);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_EQ(std::isnan(found[i]), i < 20) << "activation " << static_cast<int>(activation);
+  }
+}
+
+TYPED_TEST(MatmulOf, LeadingAxesAreRows) {
+  const Extents e{12, 5, 7};
+  auto made = this->template make<TypeParam>(e, false, false);
+  made.matmul.a = made.matmul.a.reshape({2, 6, 5});
+  made.matmul.c = made.matmul.c.reshape({3, 4, 7});
+  matmul(cpu(), made.matmul);
+  expect_close(values_of(made.matmul.c),
+               product(made.a, made.b, e, false, false),
+               tolerance<TypeParam>(),
+               3);
+}
+
+TEST(Matmul, WrongShapesAndDTypesAreNamed) {
+  const auto of = [](const Shape& shape) { return poisoned<float>(shape); };
+  const auto message = [](const Matmul& product) -> std::string {
+    try {
+      matmul(cpu(), product);
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "no failure";
+  };
+  EXPECT_EQ(message({.a = of({2, 3}), .b = of({4, 5}), .c = of({2, 5})}),
+            "matmul: a is f32 [2, 3], b f32 [4, 5] and c f32 [2, 5], wanted [m, k], [k, n] and "
+            "[m, n]");
+  EXPECT_EQ(message({.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .transpose_b = true}),
+            "matmul: a is f32 [2, 3], b f32 [3, 5] transposed and c f32 [2, 5], wanted [m, k], "
+            "[k, n] and [m, n]");
+  EXPECT_EQ(message({.a = of({2, 3}), .b = poisoned<BFloat16>({3, 5}), .c = of({2, 5})}),
+            "matmul: a is f32, b bf16 and c f32, wanted one floating dtype, c that or its "
+            "accumulator");
+  EXPECT_EQ(message({.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .bias = of({4})}),
+            "matmul: the bias is f32 [4], wanted [5] of f32 or its accumulator");
+  EXPECT_EQ(
+      message(
+          {.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .accumulate = true, .bias = of({5})}),
+      "matmul: a product that is added to c has neither bias nor activation");
+}
+
+TEST(Matmul, Float64DoesNotDependOnTheNumberOfThreads) {
+  const auto run = [](int threads) {
+    return with_threads(threads, [] {
+      const Tensor a = tensor_of<double>(normal_values<double>(100 * 90, 1), {100, 90});
+      const Tensor b = tensor_of<double>(normal_values<double>(90 * 200, 2), {90, 200});
+      const Tensor c = poisoned<double>({100, 200});
+      matmul(cpu(), {.a = a, .b = b, .c = c});
+      return c;
+    });
+  };
+  const Tensor one = run(1);
+  EXPECT_TRUE(same_bits(one, run(2)));
+  EXPECT_TRUE(same_bits(one, run(3)));
+}
+
+}  // namespace
+}  // namespace longspan
