@@ -1,0 +1,216 @@
+// The forward pass: one item is a block of query tiles of one batch row and head. It walks the key
+// tiles that the plan lists and keeps the running maximum, sum and output of each row (online
+// softmax, Milakov & Gimelshein 2018).
+#include "framework/kernels/attention.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "framework/kernels/cpu/attention_check.h"
+#include "framework/kernels/cpu/attention_dropout.h"
+#include "framework/kernels/cpu/attention_problem.h"
+#include "framework/kernels/cpu/attention_relative.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+template <typename In>
+struct Forward {
+  using T = Accumulator<In>;
+
+  // With no block of workspace it only measures what it needs.
+  Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, Carver carver)
+      : p(problem), biases(query_biases), keep(problem), bands(problem, carver) {
+    const std::int64_t block = block_tiles * tile;
+    query = carver.take<T>(block * p.dim_padded);
+    if (p.call.relative) position_query = carver.take<T>(block * p.dim_padded);
+    out = carver.take<T>(block * p.value_padded);
+    maximum = carver.take<T>(block);
+    sum = carver.take<T>(block * lanes<T>);
+    key_rows = carver.take<T>(tile * p.dim_padded);
+    key_columns = carver.take<T>(p.dim_padded * tile);
+    value = carver.take<T>(tile * p.value_padded);
+    scores = carver.take<T>(tile * tile);
+    bytes = carver.used();
+  }
+
+  void run(std::int64_t batch_row, std::int64_t head, Interval queries) {
+    b = batch_row;
+    h = head;
+    begin(queries);
+    const Interval visited = p.plan.key_tiles_of(queries);
+    for (std::int64_t t = visited.begin; t < visited.end; ++t) {
+      const Interval at = p.plan.key_tile(t);
+      key_lanes.read(p, b, at);
+      if (!key_lanes.any_seen) continue;
+      read_keys(at);
+      for (std::int64_t q = queries.begin; q < queries.end; q += tile)
+        visit({q, std::min(q + tile, queries.end)}, q - queries.begin, at);
+    }
+    finish(queries);
+  }
+
+  void begin(Interval queries) {
+    const std::int64_t rows = queries.end - queries.begin;
+    const auto from = p.query_rows(b, h, queries.begin);
+    read_rows<In, T>(from, rows, p.dim, biases.content(h), query);
+    if (p.call.relative) read_rows<In, T>(from, rows, p.dim, biases.position(h), position_query);
+    std::fill_n(out, rows * p.value_padded, T{0});
+    std::fill_n(maximum, rows, minus_infinity<T>);
+    std::fill_n(sum, rows * lanes<T>, T{0});
+    bands.forget();
+  }
+
+  void read_keys(Interval at) {
+    read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes, key_rows);
+    transpose(key_rows, p.dim_padded, tile, p.dim_padded, key_columns, tile);
+    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes, value);
+  }
+
+  // `first` is the place of the query tile in the block.
+  void visit(Interval queries, std::int64_t first, Interval at) {
+    const TileKind kind = p.plan.kind(queries, at);
+    if (kind == TileKind::none) return;
+    const std::int64_t rows = queries.end - queries.begin;
+    multiply<false, false>(rows,
+                           tile,
+                           Factors<T>{p.dim_padded,
+                                      query + first * p.dim_padded,
+                                      p.dim_padded,
+                                      key_columns,
+                                      tile,
+                                      scores,
+                                      tile});
+    if (p.call.relative)
+      add_relative_scores(rows,
+                          p.dim_padded,
+                          position_query + first * p.dim_padded,
+                          bands.at(h, queries.begin + p.plan.offset - at.begin),
+                          scores,
+                          tile);
+    if (kind == TileKind::partial || !key_lanes.all_seen)
+      mask_scores(p.plan, queries, at, key_lanes.bias, scores, tile);
+    for (std::int64_t r = 0; r < rows; ++r) soften(scores + r * tile, first + r);
+    if (keep.active()) drop(queries, at);
+    multiply<false, true>(rows,
+                          p.value_padded,
+                          Factors<T>{tile,
+                                     scores,
+                                     tile,
+                                     value,
+                                     p.value_padded,
+                                     out + first * p.value_padded,
+                                     p.value_padded});
+  }
+
+  // Scores become probabilities against the row's new maximum; what was summed against the old one
+  // is scaled.
+  void soften(T* score, std::int64_t row) {
+    const Tag<T> tag;
+    const T factor = p.scale * score_units<T>;
+    auto largest = hn::LoadU(tag, score);
+    for (std::int64_t j = lanes<T>; j < tile; j += lanes<T>)
+      largest = hn::Max(largest, hn::LoadU(tag, score + j));
+    const T here = hn::GetLane(hn::MaxOfLanes(tag, largest)) * factor;
+    const T before = maximum[row];
+    auto total = hn::LoadU(tag, sum + row * lanes<T>);
+    if (!(here <= before)) {
+      maximum[row] = here;
+      const auto shrink = hn::Set(tag, exponential_of(before - here));
+      total = hn::Mul(total, shrink);
+      T* to = out + row * p.value_padded;
+      for (std::int64_t c = 0; c < p.value_padded; c += lanes<T>)
+        hn::StoreU(hn::Mul(hn::LoadU(tag, to + c), shrink), tag, to + c);
+    }
+    // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
+    const T against = maximum[row] == minus_infinity<T> ? T{0} : maximum[row];
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      const auto power = exponential(
+          hn::MulSub(hn::LoadU(tag, score + j), hn::Set(tag, factor), hn::Set(tag, against)));
+      total = hn::Add(total, power);
+      hn::StoreU(power, tag, score + j);
+    }
+    hn::StoreU(total, tag, sum + row * lanes<T>);
+  }
+
+  void drop(Interval queries, Interval at) {
+    alignas(64) T factors[tile];
+    for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+      keep.read(b, h, i, at.begin, factors);
+      T* row = scores + (i - queries.begin) * tile;
+      for (std::int64_t j = 0; j < tile; ++j) row[j] *= factors[j];
+    }
+  }
+
+  void finish(Interval queries) {
+    In* to = p.call.out.template data<In>();
+    T* log_sum_exp = p.log_sum_exp(b, h, queries.begin);
+    const auto target = p.rows(to, b, p.time, h, p.value_dim, queries.begin);
+    for (std::int64_t r = 0; r < queries.end - queries.begin; ++r) {
+      const Tag<T> tag;
+      const T total = hn::GetLane(hn::SumOfLanes(tag, hn::LoadU(tag, sum + r * lanes<T>)));
+      const bool seen = total != 0;
+      write_row(out + r * p.value_padded, p.value_dim, seen ? 1 / total : T{0}, target.row(r));
+      log_sum_exp[r] = seen ? natural_logarithm(maximum[r], total) : minus_infinity<T>;
+    }
+  }
+
+  const Problem<In>& p;
+  const QueryBiases<In>& biases;
+  KeepFactors<In> keep;
+  Bands<In> bands;
+  KeyLanes<T> key_lanes;
+  std::int64_t b = 0;
+  std::int64_t h = 0;
+  T* query;           // [block, dim_padded], with the content bias
+  T* position_query;  // [block, dim_padded], with the position bias
+  T* out;             // [block, value_padded]
+  T* maximum;         // [block], in score units
+  T* sum;             // [block, lanes]: partial sums of each row
+  T* key_rows;        // [tile, dim_padded]
+  T* key_columns;     // [dim_padded, tile]
+  T* value;           // [tile, value_padded]
+  T* scores;          // [block row tile, tile]
+  std::int64_t bytes;
+};
+
+template <typename In>
+void run_forward(const Attention& a) {
+  const Problem<In> p(a);
+  const QueryBiases<In> biases(p);
+  // The last queries see most keys: they go first, so that no thread begins the longest item last.
+  const std::int64_t pairs = p.batch * p.heads;
+  std::int64_t block = block_tiles * tile;
+  const std::int64_t threads = omp_get_max_threads();
+  while (block > tile && pairs * ((p.time + block - 1) / block) < 4 * threads) block /= 2;
+  const std::int64_t blocks = (p.time + block - 1) / block;
+  const std::int64_t items = pairs * blocks;
+  if (items == 0) return;
+  const std::int64_t workers = std::min(threads, items);
+  const std::int64_t bytes = Forward<In>(p, biases, Carver(nullptr)).bytes;
+  const Tensor workspace =
+      Tensor::empty({workers, bytes}, DType::u8, a.query.device(), MemoryTag::workspace);
+#pragma omp parallel num_threads(static_cast <int>(workers))
+  {
+    Forward<In> forward(p, biases, Carver(workspace.bytes() + omp_get_thread_num() * bytes));
+#pragma omp for schedule(dynamic)
+    for (std::int64_t item = 0; item < items; ++item) {
+      const std::int64_t first = (blocks - 1 - item / pairs) * block;
+      forward.run(item % pairs / p.heads, item % p.heads, {first, std::min(first + block, p.time)});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tile_attention
+
+void attention(Cpu, const Attention& a) {
+  tile_attention::check(a);
+  with_floating_type(a.query.dtype(), [&](auto tag) {
+    tile_attention::run_forward<typename decltype(tag)::type>(a);
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,44 @@
+// Dropout on a tile of probabilities by the global element index.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "framework/kernels/cpu/attention_problem.h"
+
+namespace longspan::tile_attention {
+
+template <typename In>
+class KeepFactors {
+ public:
+  using T = Accumulator<In>;
+
+  explicit KeepFactors(const Problem<In>& p) : problem_(p) {
+    if (!p.call.dropout || p.call.dropout->rate <= 0) return;
+    dropout_ = &*p.call.dropout;
+    factor_ = static_cast<T>(1 / (1 - dropout_->rate));
+  }
+
+  bool active() const { return dropout_ != nullptr; }
+
+  // factors[j] = 1 / (1 - rate) where element (b, h, query, key + j) is kept, else 0.
+  void read(
+      std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key, T* factors) const {
+    const auto& d = *dropout_;
+    const std::int64_t row =
+        ((d.batch_begin + b) * d.heads_total + d.head_begin + h) * problem_.time + query;
+    const auto first = static_cast<std::uint64_t>(row * problem_.keys + key);
+    for (std::uint64_t j = 0; j < tile;) {
+      const auto words = d.random.block((first + j) / 4);
+      for (std::uint64_t w = (first + j) % 4; w < 4 && j < tile; ++w, ++j)
+        factors[j] = Random::uniform(words[w]) >= d.rate ? factor_ : T{0};
+    }
+  }
+
+ private:
+  const Problem<In>& problem_;
+  const AttentionDropout* dropout_ = nullptr;
+  T factor_ = 1;
+};
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,405 @@
+#include "framework/kernels/attention.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "tests/kernels/attention_reference.h"
+
+namespace longspan::testing {
+namespace {
+
+// What the arithmetic of a dtype allows against double, for inputs of spread 1.
+double tolerance(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return 1e-12;
+    case DType::f32:
+      return 1e-5;
+    case DType::f16:
+      return 4e-3;
+    default:
+      return 2e-2;
+  }
+}
+
+void expect_equals_dense(const AttentionCase& c) {
+  const Device device = Device::cpu();
+  const AttentionGradient g = make_attention(c, device);
+  const AttentionResult found = run_attention(g);
+  expect_close(found, dense_attention(g), tolerance(c.dtype), c.to_string());
+}
+
+constexpr DType dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
+
+TEST(Attention, CausalEqualsDenseForEveryLengthAndMemory) {
+  std::uint64_t seed = 0;
+  for (const std::int64_t time : {1, 3, 5, 17, 64, 65, 130, 200})
+    for (const std::int64_t memory : {0, 2, 7, 100})
+      for (const DType dtype : {DType::f64, DType::f32})
+        expect_equals_dense({.batch = 2,
+                             .time = time,
+                             .keys = time + memory,
+                             .heads = 2,
+                             .dim = 16,
+                             .value_dim = 16,
+                             .dtype = dtype,
+                             .seed = ++seed});
+}
+
+TEST(Attention, RelativeEqualsDenseForEveryLengthAndMemory) {
+  std::uint64_t seed = 100;
+  for (const std::int64_t time : {1, 3, 5, 17, 64, 65, 130, 200})
+    for (const std::int64_t memory : {0, 2, 7, 100})
+      for (const DType dtype : {DType::f64, DType::f32})
+        expect_equals_dense({.batch = 2,
+                             .time = time,
+                             .keys = time + memory,
+                             .heads = 2,
+                             .dim = 16,
+                             .value_dim = 16,
+                             .relative = true,
+                             .dtype = dtype,
+                             .seed = ++seed});
+}
+
+TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
+  std::uint64_t seed = 200;
+  for (const std::int64_t dim : {1, 3, 16, 41, 64, 72})
+    for (const std::int64_t value_dim : {1, 24, 64, 100})
+      for (const DType dtype : dtypes)
+        expect_equals_dense({.batch = 1,
+                             .time = 70,
+                             .keys = 90,
+                             .heads = 3,
+                             .dim = dim,
+                             .value_dim = value_dim,
+                             .relative = seed % 2 == 0,
+                             .dtype = dtype,
+                             .seed = ++seed});
+}
+
+TEST(Attention, CrossAttentionSeesEveryKey) {
+  std::uint64_t seed = 300;
+  for (const std::int64_t time : {1, 5, 64, 130})
+    for (const std::int64_t keys : {1, 17, 64, 200})
+      for (const DType dtype : dtypes)
+        expect_equals_dense({.batch = 2,
+                             .time = time,
+                             .keys = keys,
+                             .heads = 2,
+                             .dim = 24,
+                             .value_dim = 8,
+                             .causal = false,
+                             .padded = seed % 3 == 0,
+                             .dtype = dtype,
+                             .seed = ++seed});
+}
+
+// Random combinations of everything.
+TEST(Attention, AnyCombinationEqualsDense) {
+  const Random random = Random(7).child("combinations");
+  for (std::uint64_t seed = 0; seed < 160; ++seed) {
+    auto pick = [&, n = std::uint64_t{0}](std::int64_t most) mutable {
+      return static_cast<std::int64_t>(random.child(seed).word(n++)) % (most + 1);
+    };
+    AttentionCase c;
+    c.batch = 1 + pick(2);
+    c.time = 1 + pick(180);
+    c.causal = pick(3) > 0;
+    c.keys = c.causal ? c.time + pick(1) * pick(150) : 1 + pick(200);
+    c.heads = 1 + pick(2);
+    c.dim = 1 + pick(40);
+    c.value_dim = 1 + pick(40);
+    c.window = pick(1) * (1 + pick(150));
+    c.padded = pick(2) == 0;
+    c.relative = c.causal && pick(1) == 1;
+    c.dropout = pick(2) == 0 ? 0.3 : 0;
+    c.dtype = dtypes[seed % 4];
+    c.seed = seed;
+    expect_equals_dense(c);
+  }
+}
+
+TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
+  for (const DType dtype : dtypes) {
+    AttentionCase c{.batch = 2,
+                    .time = 70,
+                    .keys = 70,
+                    .heads = 2,
+                    .dim = 8,
+                    .value_dim = 8,
+                    .padded = true,
+                    .relative = true,
+                    .dtype = dtype};
+    const Device device = Device::cpu();
+    const AttentionGradient g = make_attention(c, device);
+    const AttentionResult r = run_attention(g);
+    const std::size_t half = r.out.size() / 2;
+    for (std::size_t i = half; i < r.out.size(); ++i) {
+      EXPECT_EQ(r.out[i], 0);
+      EXPECT_EQ(r.dquery[i], 0);
+      EXPECT_EQ(r.dkey[i], 0);
+      EXPECT_EQ(r.dvalue[i], 0);
+    }
+    for (std::size_t i = r.log_sum_exp.size() / 2; i < r.log_sum_exp.size(); ++i)
+      EXPECT_EQ(r.log_sum_exp[i], -std::numeric_limits<double>::infinity());
+  }
+}
+
+// What stands in the rows of padding is not read into any product.
+TEST(Attention, PaddingMayHoldNotANumber) {
+  for (const DType dtype : dtypes) {
+    AttentionCase c{.batch = 3,
+                    .time = 80,
+                    .keys = 130,
+                    .heads = 1,
+                    .dim = 8,
+                    .value_dim = 8,
+                    .causal = false,
+                    .padded = true,
+                    .dtype = dtype};
+    const Device device = Device::cpu();
+    const AttentionGradient g = make_attention(c, device);
+    const AttentionResult clean = run_attention(g);
+    const auto padding = g.forward.mask.key_padding.span<std::uint8_t>();
+    with_floating_type(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      for (std::size_t i = 0; i < padding.size(); ++i)
+        if (padding[i] != 0)
+          for (std::size_t k = 0; k < 8; ++k)
+            g.forward.key.data<T>()[i * 8 + k] = g.forward.value.data<T>()[i * 8 + k] =
+                static_cast<T>(std::numeric_limits<float>::quiet_NaN());
+    });
+    const AttentionResult dirty = run_attention(g);
+    EXPECT_EQ(dirty.out, clean.out);
+    EXPECT_EQ(dirty.dquery, clean.dquery);
+    EXPECT_EQ(dirty.dkey, clean.dkey);
+    EXPECT_EQ(dirty.dvalue, clean.dvalue);
+  }
+}
+
+TEST(Attention, ExtremeScoresStayFinite) {
+  for (const DType dtype : dtypes) {
+    // dim 4 and spread 100: scores of about 1e4 to either side.
+    AttentionCase c{.batch = 1,
+                    .time = 90,
+                    .keys = 150,
+                    .heads = 2,
+                    .dim = 4,
+                    .value_dim = 4,
+                    .relative = true,
+                    .dtype = dtype,
+                    .spread = 70};
+    const Device device = Device::cpu();
+    const AttentionResult r = run_attention(make_attention(c, device));
+    for (const Numbers* values : {&r.out,
+                                  &r.log_sum_exp,
+                                  &r.dquery,
+                                  &r.dkey,
+                                  &r.dvalue,
+                                  &r.dposition_key,
+                                  &r.dcontent_bias,
+                                  &r.dposition_bias})
+      for (const double x : *values) ASSERT_TRUE(std::isfinite(x)) << name_of(dtype);
+    // A score of 1e4 is rounded at 1e-12, which the gradient multiplies by products of inputs of
+    // 2e4: here equality means less than with scores of 1.
+    if (dtype == DType::f64) {
+      const AttentionGradient g = make_attention(c, device);
+      const AttentionResult found = run_attention(g);
+      const AttentionResult wanted = dense_attention(g);
+      EXPECT_LE(distance(found.out, wanted.out), 1e-12);
+      EXPECT_LE(distance(found.log_sum_exp, wanted.log_sum_exp), 1e-12);
+      expect_close(found, wanted, 1e-7, c.to_string());
+    }
+  }
+}
+
+// A rank that has some of the batch rows and heads computes the numbers of the whole.
+TEST(Attention, SplitOfBatchAndHeadsGivesTheSameNumbers) {
+  AttentionCase c{.batch = 2,
+                  .time = 66,
+                  .keys = 80,
+                  .heads = 4,
+                  .dim = 8,
+                  .value_dim = 8,
+                  .dropout = 0.4,
+                  .dtype = DType::f64};
+  const Device device = Device::cpu();
+  const AttentionGradient whole = make_attention(c, device);
+  const AttentionResult all = run_attention(whole);
+  c.batch = 1;
+  c.heads = 2;
+  AttentionGradient part = make_attention(c, device);
+  const auto cut = [](const Tensor& from, const Tensor& to) {
+    const std::int64_t rows = to.shape()[1];
+    const std::int64_t width = 2 * to.shape()[3];
+    for (std::int64_t i = 0; i < rows; ++i)
+      std::copy_n(from.data<double>() + (rows + i) * 2 * width + width,
+                  width,
+                  to.data<double>() + i * width);
+  };
+  cut(whole.forward.query, part.forward.query);
+  cut(whole.forward.key, part.forward.key);
+  cut(whole.forward.value, part.forward.value);
+  cut(whole.dout, part.dout);
+  part.forward.dropout = whole.forward.dropout;
+  part.forward.dropout->batch_begin = 1;
+  part.forward.dropout->head_begin = 2;
+  const AttentionResult mine = run_attention(part);
+  const Tensor out = part.forward.out.clone();
+  cut(whole.forward.out, out);
+  EXPECT_EQ(mine.out, numbers(out));
+  const Tensor dquery = part.dquery.clone();
+  cut(whole.dquery, dquery);
+  EXPECT_LE(distance(mine.dquery, numbers(dquery)), 1e-14);
+  const Tensor dkey = part.dkey.clone();
+  cut(whole.dkey, dkey);
+  EXPECT_LE(distance(mine.dkey, numbers(dkey)), 1e-14);
+}
+
+class Threads {
+ public:
+  explicit Threads(int count) : before_(omp_get_max_threads()) { omp_set_num_threads(count); }
+  ~Threads() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+TEST(Attention, ForwardDoesNotDependOnTheNumberOfThreads) {
+  AttentionCase c{.batch = 1,
+                  .time = 600,
+                  .keys = 700,
+                  .heads = 2,
+                  .dim = 8,
+                  .value_dim = 8,
+                  .relative = true,
+                  .dtype = DType::f32};
+  const Device device = Device::cpu();
+  const AttentionResult wanted = [&] {
+    const Threads one(1);
+    return run_attention(make_attention(c, device));
+  }();
+  for (const int count : {2, 3, 5, 8}) {
+    const Threads threads(count);
+    const AttentionResult found = run_attention(make_attention(c, device));
+    EXPECT_EQ(found.out, wanted.out) << count;
+    EXPECT_EQ(found.log_sum_exp, wanted.log_sum_exp) << count;
+    expect_close(found, wanted, 1e-5, fmt::format("{} threads", count));
+    const AttentionResult again = run_attention(make_attention(c, device));
+    EXPECT_EQ(again.dquery, found.dquery) << count;
+    EXPECT_EQ(again.dkey, found.dkey) << count;
+    EXPECT_EQ(again.dposition_key, found.dposition_key) << count;
+    EXPECT_EQ(again.dposition_bias, found.dposition_bias) << count;
+  }
+}
+
+// Long enough for several key blocks, runs of them, and query blocks.
+TEST(Attention, LongSequencesEqualDenseOnAnyNumberOfThreads) {
+  for (const int count : {1, 2, 7}) {
+    const Threads threads(count);
+    expect_equals_dense({.batch = 1,
+                         .time = 530,
+                         .keys = 900,
+                         .heads = 1,
+                         .dim = 5,
+                         .value_dim = 3,
+                         .relative = true,
+                         .dropout = 0.1,
+                         .seed = 5});
+    expect_equals_dense({.batch = 2,
+                         .time = 700,
+                         .keys = 700,
+                         .heads = 1,
+                         .dim = 5,
+                         .value_dim = 3,
+                         .window = 130,
+                         .padded = true,
+                         .seed = 6});
+  }
+}
+
+TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
+  const AttentionCase c{.batch = 1,
+                        .time = 5,
+                        .keys = 8,
+                        .heads = 2,
+                        .dim = 3,
+                        .value_dim = 2,
+                        .window = 6,
+                        .relative = true,
+                        .dropout = 0.2};
+  const Device device = Device::cpu();
+  const AttentionGradient g = make_attention(c, device);
+  run_attention(g);
+  const Cpu cpu{&device.state()};
+  const auto loss = [&] {
+    attention(cpu, g.forward);
+    double sum = 0;
+    for (std::int64_t i = 0; i < g.dout.elements(); ++i)
+      sum += g.forward.out.data<double>()[i] * g.dout.data<double>()[i];
+    return sum;
+  };
+  const auto expect_gradient = [&](const Tensor& input, const Tensor& gradient, double before) {
+    for (std::int64_t i = 0; i < input.elements(); ++i) {
+      double& x = input.data<double>()[i];
+      const double kept = x;
+      x = kept + 1e-5;
+      const double up = loss();
+      x = kept - 1e-5;
+      const double down = loss();
+      x = kept;
+      EXPECT_NEAR(gradient.data<double>()[i] - before, (up - down) / 2e-5, 1e-8);
+    }
+  };
+  expect_gradient(g.forward.query, g.dquery, 0);
+  expect_gradient(g.forward.key, g.dkey, 0);
+  expect_gradient(g.forward.value, g.dvalue, 0);
+  expect_gradient(g.forward.relative->position_key, g.dposition_key, 0.5);
+  expect_gradient(g.forward.relative->content_bias, g.dcontent_bias, 0.5);
+  expect_gradient(g.forward.relative->position_bias, g.dposition_bias, 0.5);
+}
+
+TEST(Attention, CountsTheOperationsOfAllowedPairs) {
+  const Device device = Device::cpu();
+  AttentionCase c{.batch = 2, .time = 5, .keys = 8, .heads = 3, .dim = 4, .value_dim = 6};
+  // 4 + 5 + 6 + 7 + 8 pairs.
+  EXPECT_EQ(attention_flops(make_attention(c, device).forward), 2.0 * (4 + 6) * 30 * 2 * 3);
+  c.relative = true;
+  EXPECT_EQ(attention_flops(make_attention(c, device).forward), 2.0 * (8 + 6) * 30 * 2 * 3);
+  c.window = 2;
+  EXPECT_EQ(attention_flops(make_attention(c, device).forward), 2.0 * (8 + 6) * 10 * 2 * 3);
+  c.padded = true;  // all keys of the second batch row
+  const AttentionGradient g = make_attention(c, device);
+  double pairs = 0;
+  for (std::int64_t i = 0; i < 5; ++i)
+    for (std::int64_t j = i + 2; j <= i + 3; ++j)
+      pairs += g.forward.mask.key_padding.data<std::uint8_t>()[j] == 0;
+  EXPECT_EQ(attention_flops(g.forward), 2.0 * (8 + 6) * pairs * 3);
+}
+
+TEST(Attention, RefusesTensorsThatDoNotFit) {
+  const Device device = Device::cpu();
+  const Cpu cpu{&device.state()};
+  Attention a = make_attention({.time = 3, .keys = 4, .dim = 8, .value_dim = 8}, device).forward;
+  a.value = Tensor::zeros({1, 5, 1, 8}, DType::f64, device);
+  try {
+    attention(cpu, a);
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(), "attention: value is f64 [1, 5, 1, 8], wanted f64 [1, 4, 1, 8]");
+  }
+}
+
+TEST(Attention, NothingToAttendToIsNotAnError) {
+  const Device device = Device::cpu();
+  const AttentionResult none = run_attention(
+      make_attention({.time = 3, .keys = 0, .dim = 4, .value_dim = 4, .causal = false}, device));
+  EXPECT_EQ(none.out, Numbers(12, 0.0));
+  EXPECT_EQ(none.dquery, Numbers(12, 0.0));
+  run_attention(
+      make_attention({.batch = 0, .time = 3, .keys = 3, .dim = 4, .value_dim = 4}, device));
+}
+
+}  // namespace
+}  // namespace longspan::testing
