@@ -16,7 +16,8 @@ struct MeshShape {
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };
 
-// A value. Axis communicators join the ranks that differ in that coordinate only.
+// A value. Axis communicators join the ranks that differ in that coordinate only; an axis of size 1
+// has a communicator of size 1.
 struct ProcessMesh {
   MeshShape shape;
   Communicator world;

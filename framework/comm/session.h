@@ -8,19 +8,32 @@
 
 namespace longspan {
 
+class Runtime;
+
+// What carries the collectives: memory shared by the ranks where they are all on one machine and
+// MPI messages elsewhere, or messages everywhere. Both give the same bits.
+enum class TransportChoice : std::uint8_t { automatic, messages };
+
 struct SessionOptions {
   // How long a collective may take before the job is given up as hung.
   std::chrono::duration<double> time_limit{300};
+  // How long other ranks have to answer before they are taken for dead.
+  std::chrono::duration<double> grace{5};
+  TransportChoice transport = TransportChoice::automatic;
 };
 
-// Starts MPI and ends it. One at a time. A process that was not started by mpirun is a world of
-// one.
+// Starts MPI and ends it; one in the life of a process. A process that was not started with others
+// by mpirun (or srun) is a world of one, and does not touch MPI. `main` keeps it outside of its
+// `try` and ends every exception so:
+//   if (session.claim_report()) std::fputs(sentence, stderr);
+//   session.abort(exit_code);
 class Session {
  public:
   explicit Session(const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  // Finalises MPI. While an exception is on its way it does not wait for the other ranks.
+  // Waits for the other ranks and finalises MPI; when they do not come, says so and aborts with 5.
+  // While an exception is on its way it does neither.
   ~Session();
 
   const Communicator& world() const { return world_; }
@@ -29,12 +42,16 @@ class Session {
   // Ranks on this machine, and this one's place among them.
   int local_rank() const;
   int local_size() const;
+  // True on one rank: the one whose sentence is printed when several fail at once. It is the first
+  // to ask, as decided by the lowest rank that still answers. A rank that is told false should call
+  // `abort` at once, which leaves the end to that other rank for as long as the grace.
+  bool claim_report() const;
   // Ends every process of the job with that exit code. Does not return.
   [[noreturn]] void abort(int exit_code) const;
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<Runtime> runtime_;
+  int exceptions_;
   Communicator world_;
 };
 

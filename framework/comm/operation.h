@@ -1,0 +1,68 @@
+// What one collective does, as the ledger records it and as a transport carries it out. Private to
+// framework/comm.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+
+namespace longspan {
+
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  exchange,
+  barrier,
+};
+std::string_view name_of(CollectiveKind kind);
+
+// What must be equal on all ranks of a group.
+struct Signature {
+  CollectiveKind kind = CollectiveKind::barrier;
+  DType dtype = DType::u8;
+  Reduction reduction = Reduction::sum;
+  std::int32_t root = -1;     // broadcast: the root's rank in the world
+  std::int64_t elements = 0;  // of the tensor that a rank gives; of one part in reduce_scatter
+
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+// "all_reduce of 100 f32".
+std::string to_string(const Signature& signature);
+
+// One collective under way on one rank. `part` is the number of elements that go to or come from
+// one rank:
+//   all_reduce, broadcast   part elements at `receive`, in place (send == receive)
+//   all_gather              part at `send`, size * part at `receive`
+//   reduce_scatter          size * part at `send`, part at `receive`
+//   all_to_all              size * part at both
+//   exchange                part at both
+struct Operation {
+  Signature signature;
+  std::int64_t part = 0;
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  int root = -1;  // ranks in the group
+  int to = -1;
+  int from = -1;
+
+  std::uint64_t sequence = 0;  // its number in the group's ledger, from 1
+  std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
+  Communicator::Place place;
+  bool done = false;
+
+  // What `send` and `receive` point into lives as long as the operation.
+  std::array<Tensor, 2> tensors;
+  std::vector<std::byte> bytes;
+
+  std::size_t element_size() const { return size_of(signature.dtype); }
+};
+
+}  // namespace longspan

@@ -1,0 +1,226 @@
+#include "framework/comm/runtime.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A job of one process needs no MPI, and starts the quicker for it.
+bool started_with_others() {
+  if (const char* size = std::getenv("OMPI_COMM_WORLD_SIZE")) return std::atoi(size) > 1;
+  for (const char* name : {"PMIX_RANK", "PMI_RANK", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (std::getenv(name)) return true;
+  return false;
+}
+
+int usable_cores() {
+  cpu_set_t cores;
+  return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+void pause_core() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+// What this rank waits for, for others that ask; waits do not nest but for a barrier in a
+// destructor.
+struct Runtime::Waiting {
+  Waiting(Runtime& runtime, const Group& in, const Operation& what)
+      : owner(runtime), group(in), operation(what), outer(runtime.waiting_) {
+    owner.waiting_ = this;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+  ~Waiting() { owner.waiting_ = outer; }
+
+  Runtime& owner;
+  const Group& group;
+  const Operation& operation;
+  const Waiting* outer;
+};
+
+Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(options.time_limit) {
+  if (!started_with_others()) return;
+  int ready = 0;
+  MPI_Initialized(&ready);
+  require(!ready, "MPI is already running: a process has one Session in its life");
+  int level = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
+    throw RankError("MPI could not be started");
+  mpi_ = true;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+  MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  MPI_Comm local;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &local);
+  MPI_Comm_rank(local, &local_rank_);
+  MPI_Comm_size(local, &local_size_);
+  MPI_Comm_free(&local);
+  crowded_ = local_size_ > usable_cores();
+  MPI_Comm control;
+  MPI_Comm_dup(MPI_COMM_WORLD, &control);
+  MPI_Comm_set_errhandler(control, MPI_ERRORS_RETURN);
+  control_ = std::make_unique<ControlChannel>(
+      control, [this](std::uint64_t group) { return describe(group); });
+}
+
+RankReport Runtime::describe(std::uint64_t group) const {
+  RankReport report;
+  report.ledger.rank = rank_;
+  for (const Group* known : groups_)
+    if (known->id == group) report.ledger.records = known->ledger.records();
+  if (waiting_)
+    report.waiting = fmt::format("in collective {} on \"{}\" ({})",
+                                 waiting_->operation.sequence,
+                                 waiting_->group.name,
+                                 to_string(waiting_->group.record_of(waiting_->operation)));
+  return report;
+}
+
+bool Runtime::progress() {
+  bool moved = false;
+  for (Group* group : groups_)
+    if (group->transport && !group->failure) moved |= group->transport->progress();
+  return moved;
+}
+
+void Runtime::relax(std::uint64_t idle) const {
+  // Another rank may need this core: to give it away costs little when nobody wants it.
+  if (idle < 64 && !crowded_)
+    pause_core();
+  else if (idle < (crowded_ ? 64 : 20000))
+    sched_yield();
+  else
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+void Runtime::wait(Group& group, const Operation& operation) {
+  if (operation.done) return;
+  if (group.failure) throw RankError("{}", *group.failure);
+  require(!finished_, "a collective was waited for after the end of the Session");
+  const Waiting here(*this, group, operation);
+  const auto began = Clock::now();
+  auto last_look = began;
+  for (std::uint64_t idle = 0; !operation.done; ++idle) {
+    if (progress()) idle = 0;
+    if (operation.done) return;
+    relax(idle);
+    if (idle % 64 != 63) continue;
+    control_->poll();
+    const auto now = Clock::now();
+    if (now - last_look > std::chrono::milliseconds(5)) {
+      last_look = now;
+      look_at_suspicion(group, operation, now - began);
+    }
+    if (now - began > limit_) give_up(group, operation, now - began, true);
+  }
+}
+
+void Runtime::look_at_suspicion(Group& group, const Operation& operation, Seconds waited) {
+  for (Group* other : groups_) {
+    if (!other->transport || other->failure) continue;
+    if (other->transport->error().empty() && !other->transport->suspects_mismatch()) continue;
+    give_up(group, operation, waited, !other->transport->error().empty());
+  }
+}
+
+void Runtime::give_up(Group& group, const Operation& operation, Seconds waited, bool certain) {
+  const auto differs = [&](const ControlChannel::Reports& reports) {
+    std::vector<RankLedger> ledgers = {describe(group.id).ledger};
+    for (const auto& [rank, report] : reports)
+      if (!report.ledger.records.empty()) ledgers.push_back(report.ledger);
+    return ledgers.size() == group.members.size() &&
+           first_difference(group.name, ledgers).has_value();
+  };
+  const double grace = std::min(options_.grace.count(), limit_.count());
+  const ControlChannel::Reports reports = control_->ask_all(group.id, grace, differs);
+  if (!certain && !differs(reports)) return;
+  group.failure = diagnose(group, operation, waited, reports);
+  throw RankError("{}", *group.failure);
+}
+
+std::string Runtime::diagnose(Group& group,
+                              const Operation& operation,
+                              Seconds waited,
+                              const ControlChannel::Reports& reports) const {
+  std::vector<RankLedger> ledgers = {describe(group.id).ledger};
+  std::vector<int> silent;
+  std::vector<std::string> elsewhere;
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_) continue;
+    const auto answer = reports.find(other);
+    if (answer == reports.end()) {
+      silent.push_back(other);
+      continue;
+    }
+    const RankReport& report = answer->second;
+    const bool member = std::ranges::count(group.members, other) > 0;
+    if (member) ledgers.push_back(report.ledger);
+    if (member && report.ledger.entered() < operation.sequence)
+      elsewhere.push_back(
+          fmt::format("rank {} has not come to it{}",
+                      other,
+                      report.waiting.empty() ? "" : " and waits " + report.waiting));
+  }
+  if (const auto difference = first_difference(group.name, ledgers)) return *difference;
+  std::string sentence;
+  if (!group.transport->error().empty()) sentence = "MPI reports: " + group.transport->error();
+  if (!silent.empty())
+    sentence += fmt::format("{}{} did not answer within {:g} s: {} killed, stopped or {}",
+                            sentence.empty() ? "" : "; ",
+                            name_ranks(silent),
+                            std::min(options_.grace.count(), limit_.count()),
+                            silent.size() == 1 ? "it was" : "they were",
+                            silent.size() == 1 ? "hangs" : "hang");
+  const std::string here = fmt::format("this rank waited {:.3g} s in collective {} on \"{}\" ({})",
+                                       waited.count(),
+                                       operation.sequence,
+                                       group.name,
+                                       to_string(group.record_of(operation)));
+  sentence += (sentence.empty() ? "" : "; ") + here;
+  for (const std::string& text : elsewhere) sentence += "; " + text;
+  return sentence;
+}
+
+void Runtime::fail(Group& group, const Operation& operation) {
+  give_up(group, operation, Seconds(0), true);
+  throw Failure("unreachable: a rank gave up and went on");
+}
+
+bool Runtime::claim_report() {
+  if (!claimed_) claimed_ = size_ == 1 || control_->claim(options_.grace.count());
+  return *claimed_;
+}
+
+void Runtime::abort(int exit_code) {
+  std::fflush(nullptr);
+  if (!mpi_ || finished_) std::_Exit(exit_code);
+  // The rank that reports ends the job; this one does it only if that does not come about.
+  if (claimed_ && !*claimed_) {
+    const auto deadline = Clock::now() + options_.grace;
+    while (Clock::now() < deadline) {
+      control_->poll();
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+void Runtime::finish(bool in_order) {
+  if (mpi_ && in_order) MPI_Finalize();
+  finished_ = true;
+}
+
+}  // namespace longspan

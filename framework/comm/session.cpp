@@ -1,0 +1,41 @@
+#include "framework/comm/session.h"
+
+#include <cstdio>
+#include <exception>
+
+#include "framework/comm/runtime.h"
+
+namespace longspan {
+
+Session::Session(const SessionOptions& options)
+    : runtime_(std::make_shared<Runtime>(options)), exceptions_(std::uncaught_exceptions()) {
+  if (runtime_->size() > 1) world_ = Communicator(runtime_->make_world());
+}
+
+Session::~Session() {
+  const bool in_order = std::uncaught_exceptions() == exceptions_;
+  if (in_order) {
+    // MPI_Finalize waits for all ranks without a time limit: it is entered only when they are here.
+    try {
+      world_.barrier();
+    } catch (const std::exception& error) {
+      if (claim_report()) std::fprintf(stderr, "%s\n", error.what());
+      abort(static_cast<int>(ExitCode::rank_failed));
+    }
+  }
+  runtime_->finish(in_order);
+}
+
+void Session::set_time_limit(std::chrono::duration<double> limit) {
+  runtime_->set_time_limit(limit);
+}
+
+int Session::local_rank() const { return runtime_->local_rank(); }
+
+int Session::local_size() const { return runtime_->local_size(); }
+
+bool Session::claim_report() const { return runtime_->claim_report(); }
+
+void Session::abort(int exit_code) const { runtime_->abort(exit_code); }
+
+}  // namespace longspan

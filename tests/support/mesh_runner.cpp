@@ -1,0 +1,157 @@
+#include "tests/support/mesh_runner.h"
+
+#include <cstdio>
+#include <map>
+
+#include "framework/comm/session.h"
+
+namespace longspan::testing {
+namespace {
+
+const Session* session = nullptr;  // of main, below: gtest has no other way to hand it to a test
+
+std::vector<std::string> failures_of(const ::testing::TestResult& result) {
+  std::vector<std::string> failures;
+  for (int i = 0; i < result.total_part_count(); ++i) {
+    const ::testing::TestPartResult& part = result.GetTestPartResult(i);
+    if (part.failed())
+      failures.push_back(fmt::format("{}:{}\n{}",
+                                     part.file_name() ? part.file_name() : "unknown",
+                                     part.line_number(),
+                                     part.message()));
+  }
+  return failures;
+}
+
+// Prints on rank 0 what gtest prints, and at the end of each test every failure once with the ranks
+// that it happened on.
+class MeshListener : public ::testing::EmptyTestEventListener {
+ public:
+  int failed_tests() const { return failed_; }
+
+ private:
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    print("[ RUN      ] {}.{}\n", test.test_suite_name(), test.name());
+  }
+
+  void OnTestEnd(const ::testing::TestInfo& test) override {
+    const std::map<std::string, std::string> ranks_of = gather(failures_of(*test.result()));
+    for (const auto& [failure, ranks] : ranks_of) print("[rank {}] {}\n", ranks, failure);
+    if (!ranks_of.empty()) ++failed_;
+    print("[{}] {}.{} ({} ms)\n",
+          !ranks_of.empty()          ? "  FAILED  "
+          : test.result()->Skipped() ? "  SKIPPED "
+                                     : "       OK ",
+          test.test_suite_name(),
+          test.name(),
+          test.result()->elapsed_time());
+  }
+
+  void OnTestProgramEnd(const ::testing::UnitTest& program) override {
+    print("[==========] {} tests on {} ranks, {} failed\n",
+          program.test_to_run_count(),
+          world().size(),
+          failed_);
+  }
+
+  // All ranks' failures, and "0, 2": where each happened.
+  static std::map<std::string, std::string> gather(const std::vector<std::string>& own) {
+    std::string joined;
+    for (const std::string& failure : own) joined += failure + '\0';
+    std::map<std::string, std::string> ranks_of;
+    const std::vector<std::string> all = world().all_gather(joined);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      for (std::size_t begin = 0; begin < all[rank].size();) {
+        const std::size_t end = all[rank].find('\0', begin);
+        std::string& ranks = ranks_of[all[rank].substr(begin, end - begin)];
+        ranks += (ranks.empty() ? "" : ", ") + std::to_string(rank);
+        begin = end + 1;
+      }
+    }
+    return ranks_of;
+  }
+
+  template <typename... Arguments>
+  static void print(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    if (world().rank() != 0) return;
+    fmt::print(format, std::forward<Arguments>(arguments)...);
+    std::fflush(stdout);
+  }
+
+  int failed_ = 0;
+};
+
+}  // namespace
+
+const Communicator& world() { return session->world(); }
+
+void on_ranks(int ranks, const std::function<void(const Communicator&)>& body) {
+  if (world().size() < ranks)
+    GTEST_SKIP() << "needs " << ranks << " ranks: tests/support/mpirun " << ranks << " ...";
+  const bool inside = world().rank() < ranks;
+  // A group of its own: when it fails, the world goes on with the next test.
+  const Communicator group = world().split(inside ? 0 : 1, world().rank(), "test");
+  if (inside) {
+    try {
+      body(group);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << "exception: " << error.what();
+    }
+  }
+  world().barrier();
+}
+
+void for_each_layout(const std::vector<MeshShape>& layouts,
+                     const std::function<void(const ProcessMesh&)>& body) {
+  for (const MeshShape& layout : layouts) {
+    SCOPED_TRACE(to_string(layout));
+    on_ranks(layout.size(), [&](const Communicator& group) { body(ProcessMesh(group, layout)); });
+    if (::testing::Test::IsSkipped()) return;
+  }
+}
+
+std::vector<MeshShape> data_and_tensor_layouts() {
+  return {{.data = 1},
+          {.data = 2},
+          {.tensor = 2},
+          {.data = 2, .tensor = 2},
+          {.data = 4},
+          {.tensor = 4}};
+}
+
+std::string to_string(const MeshShape& shape) {
+  std::string text;
+  const auto add = [&](const char* axis, int size) {
+    if (size > 1) text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis, size);
+  };
+  add("data", shape.data);
+  add("context", shape.context);
+  add("tensor", shape.tensor);
+  return text.empty() ? "one process" : text;
+}
+
+// `--messages` keeps to MPI messages where memory could be shared.
+int run_all_tests(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  SessionOptions options{.time_limit = std::chrono::seconds(60), .grace = std::chrono::seconds(2)};
+  if (argc > 1 && std::string_view(argv[1]) == "--messages")
+    options.transport = TransportChoice::messages;
+  const Session own(options);
+  session = &own;
+  if (world().rank() != 0) ::testing::GTEST_FLAG(output) = "";
+  ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();
+  delete listeners.Release(listeners.default_result_printer());
+  auto* listener = new MeshListener;  // gtest owns it
+  listeners.Append(listener);
+  try {
+    const int own_failures = RUN_ALL_TESTS();
+    return own_failures != 0 || listener->failed_tests() > 0 ? 1 : 0;
+  } catch (const std::exception& error) {
+    if (own.claim_report()) fmt::print(stderr, "[rank {}] {}\n", world().rank(), error.what());
+    own.abort(1);
+  }
+}
+
+}  // namespace longspan::testing
+
+int main(int argc, char** argv) { return longspan::testing::run_all_tests(argc, argv); }
