@@ -34,26 +34,31 @@ void require_like(const char* kernel, const char* name, const Tensor& y, const T
           x.shape().to_string());
 }
 
-template <typename T, typename A>
+template <typename A>
 struct Row {
   A mean;
   A inverse_deviation;
 };
 
-// Two passes: the squares are of differences from the mean, so a large mean costs no digits.
+// Two passes: the squares are of differences from a first mean, which their sum then corrects, so a
+// large mean costs no digits.
 template <typename T, typename A>
-Row<T, A> statistics(const T* x, std::int64_t width, A epsilon) {
+Row<A> statistics(const T* x, std::int64_t width, A epsilon) {
+  const A count = static_cast<A>(width);
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < width; ++i) sum += static_cast<A>(x[i]);
-  const A mean = sum / static_cast<A>(width);
-  A squares = 0;
-#pragma omp simd reduction(+ : squares)
+  const A first = sum / count;
+  A squares = 0, differences = 0;
+#pragma omp simd reduction(+ : squares, differences)
   for (std::int64_t i = 0; i < width; ++i) {
-    const A difference = static_cast<A>(x[i]) - mean;
+    const A difference = static_cast<A>(x[i]) - first;
+    differences += difference;
     squares += difference * difference;
   }
-  return {mean, A{1} / std::sqrt(squares / static_cast<A>(width) + epsilon)};
+  const A correction = differences / count;
+  const A variance = std::max(squares / count - correction * correction, A{0});
+  return {first + correction, A{1} / std::sqrt(variance + epsilon)};
 }
 
 template <typename T>
@@ -69,7 +74,7 @@ void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* from = x + r * width;
       T* to = y + r * width;
-      const auto [mean, inverse] = statistics<T, A>(from, width, epsilon);
+      const auto [mean, inverse] = statistics(from, width, epsilon);
       means[r] = mean;
       inverses[r] = inverse;
 #pragma omp simd

@@ -1,0 +1,141 @@
+#include "framework/kernels/dropout.h"
+
+#include "framework/kernels/cpu/philox.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+TEST(Philox, BlocksEqualThoseOfRandom) {
+  const Random random = Random(0x1234567890abcdefu).child("here").child(7);
+  // Across the boundary where the block's index leaves 32 bits too.
+  for (const std::uint64_t first : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{0xfffffff9u}})
+    for (const std::int64_t count : {0, 1, 7, 8, 9, 37}) {
+      std::vector<std::uint32_t> words(static_cast<std::size_t>(4 * count));
+      philox_blocks(random, first, count, words.data());
+      for (std::size_t i = 0; i < words.size(); ++i)
+        EXPECT_EQ(words[i], random.block(first + i / 4)[i % 4]) << first << " " << i;
+    }
+}
+
+TEST(Philox, ThresholdIsThatOfTheUniformNumber) {
+  for (const double rate : {0.0, 0x1p-24, 0.1, 1.0 / 3, 0.5, 0.9999999, 1 - 0x1p-30}) {
+    const std::uint32_t threshold = dropout_threshold(rate);
+    for (const std::uint32_t near : {threshold - 1, threshold, threshold + 1, 0u, 0xffffffu}) {
+      if (near > 0xffffffu) continue;
+      EXPECT_EQ(near >= threshold, Random::uniform(near << 8) >= rate) << rate << " " << near;
+    }
+  }
+}
+
+template <typename T>
+class DropoutOf : public ::testing::Test {};
+TYPED_TEST_SUITE(DropoutOf, FloatingTypes);
+
+constexpr Placement placements[] = {{0, 0, 5, 0, 9},
+                                    {0, 0, 8, 0, 9},
+                                    {3, 2, 11, 0, 9},
+                                    {1, 1, 7, 5, 30},
+                                    {(std::int64_t{1} << 40) + 1, 3, 1000, 7, 19}};
+
+TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
+  const Random random = Random(42).child("dropout");
+  const Shape shape = {4, 5, 9};
+  const Values x = normal_values<TypeParam>(shape.elements(), 1);
+  for (const auto& placement : placements)
+    for (const double rate : {0.0, 0.25, 0.5, 0.9}) {
+      Values expected;
+      for (std::int64_t o = 0; o < 4; ++o)
+        for (std::int64_t m = 0; m < 5; ++m)
+          for (std::int64_t i = 0; i < 9; ++i)
+            expected.push_back(random.uniform_at(placement.index(o, m, i)) >= rate
+                                   ? x[static_cast<std::size_t>((o * 5 + m) * 9 + i)] / (1 - rate)
+                                   : 0);
+      const Dropout apart{.x = tensor_of<TypeParam>(x, shape),
+                          .y = poisoned<TypeParam>(shape),
+                          .rate = rate,
+                          .random = random,
+                          .placement = placement};
+      dropout(cpu(), apart);
+      const Values found = values_of(apart.y);
+      expect_close(found, expected, tolerance<TypeParam>(), 0);
+      for (std::size_t i = 0; i < found.size(); ++i)
+        EXPECT_EQ(found[i] == 0, expected[i] == 0) << i;
+      Dropout in_place = apart;
+      in_place.y = in_place.x;
+      dropout(cpu(), in_place);
+      EXPECT_TRUE(same_bits(in_place.y, apart.y));
+    }
+}
+
+TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
+  const Random random(7);
+  const std::int64_t outer = 4, middle = 6, inner = 70;
+  const auto run = [&](std::int64_t o0,
+                       std::int64_t o1,
+                       std::int64_t m0,
+                       std::int64_t m1,
+                       std::int64_t i0,
+                       std::int64_t i1,
+                       Values& whole) {
+    const Shape shape = {o1 - o0, m1 - m0, i1 - i0};
+    const Dropout part{
+        .x = tensor_of<float>(Values(static_cast<std::size_t>(shape.elements()), 1), shape),
+        .y = poisoned<float>(shape),
+        .rate = 0.3,
+        .random = random,
+        .placement = {o0, m0, middle, i0, inner}};
+    dropout(cpu(), part);
+    const Values y = values_of(part.y);
+    std::size_t at = 0;
+    for (std::int64_t o = o0; o < o1; ++o)
+      for (std::int64_t m = m0; m < m1; ++m)
+        for (std::int64_t i = i0; i < i1; ++i)
+          whole[static_cast<std::size_t>((o * middle + m) * inner + i)] = y[at++];
+  };
+  const auto size = static_cast<std::size_t>(outer * middle * inner);
+  Values one(size, nan), parts(size, nan);
+  run(0, outer, 0, middle, 0, inner, one);
+  for (const std::int64_t o : {0, 2})
+    for (const auto& [m0, m1] : {std::pair{0, 1}, {1, 5}, {5, 6}})
+      for (const auto& [i0, i1] : {std::pair{0, 33}, {33, 35}, {35, 70}})
+        run(o, o + 2, m0, m1, i0, i1, parts);
+  EXPECT_EQ(one, parts);
+  const auto kept = static_cast<double>(std::ranges::count_if(one, [](double y) { return y > 0; }));
+  EXPECT_NEAR(kept / static_cast<double>(size), 0.7, 0.05);
+}
+
+TEST(Dropout, MaskDoesNotDependOnTheNumberOfThreads) {
+  const auto run = [](int threads) {
+    return with_threads(threads, [] {
+      const Shape shape = {3, 1111, 31};
+      const Dropout large{.x = tensor_of<float>(normal_values<float>(shape.elements(), 1), shape),
+                          .y = poisoned<float>(shape),
+                          .rate = 0.1,
+                          .random = Random(5),
+                          .placement = {1, 2, 1200, 3, 37}};
+      dropout(cpu(), large);
+      return large.y;
+    });
+  };
+  const Tensor one = run(1);
+  EXPECT_TRUE(same_bits(one, run(2)));
+  EXPECT_TRUE(same_bits(one, run(3)));
+}
+
+TEST(Dropout, WrongRatesAndShapesAreNamed) {
+  Dropout wrong{.x = poisoned<float>({2, 3, 4}),
+                .y = poisoned<float>({2, 3, 4}),
+                .rate = 1,
+                .random = Random(1),
+                .placement = {}};
+  EXPECT_THROW(dropout(cpu(), wrong), Failure);
+  wrong.rate = 0.5;
+  wrong.x = poisoned<float>({6, 4});
+  EXPECT_THROW(dropout(cpu(), wrong), Failure);
+}
+
+}  // namespace
+}  // namespace longspan
