@@ -96,7 +96,7 @@ struct TrainingState {
                std::vector<std::int64_t> offset,
                bool owned);
 
-  // The same state with its own copy of every owned piece and without the others: what a save that
+  // The same state with a copy of every owned piece (the others are only handles): what a save that
   // runs beside the training writes.
   TrainingState snapshot() const;
 };

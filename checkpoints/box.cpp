@@ -1,0 +1,126 @@
+#include "checkpoints/box.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <numeric>
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t chunk_bytes = 1 << 20;
+
+std::int64_t begin_of(const Box& box, int axis) {
+  return box.offset[static_cast<std::size_t>(axis)];
+}
+std::int64_t end_of(const Box& box, int axis) { return begin_of(box, axis) + box.shape[axis]; }
+
+}  // namespace
+
+std::string Box::to_string() const {
+  return fmt::format("{} at [{}]", shape.to_string(), fmt::join(offset, ", "));
+}
+
+Box box_of(const Shape& shape, const std::vector<std::int64_t>& offset) {
+  if (shape.dimensions() == 0) return {Shape{1}, {0}};
+  return {shape, offset};
+}
+
+Box whole_box(const Shape& shape) {
+  return box_of(shape, std::vector<std::int64_t>(static_cast<std::size_t>(shape.dimensions()), 0));
+}
+
+bool lies_in(const Box& box, const Shape& whole) {
+  if (box.shape.dimensions() != whole.dimensions() ||
+      box.offset.size() != static_cast<std::size_t>(whole.dimensions()))
+    return false;
+  for (int axis = 0; axis < whole.dimensions(); ++axis)
+    if (begin_of(box, axis) < 0 || box.shape[axis] > whole[axis] ||
+        begin_of(box, axis) > whole[axis] - box.shape[axis])
+      return false;
+  return true;
+}
+
+bool overlap(const Box& a, const Box& b) {
+  for (int axis = 0; axis < a.shape.dimensions(); ++axis)
+    if (std::max(begin_of(a, axis), begin_of(b, axis)) >=
+        std::min(end_of(a, axis), end_of(b, axis)))
+      return false;
+  return true;
+}
+
+std::int64_t copy_overlap(std::size_t element_bytes,
+                          const Box& from,
+                          const std::byte* source,
+                          const Box& to,
+                          std::byte* target) {
+  if (!overlap(from, to)) return 0;
+  const int last = from.shape.dimensions() - 1;
+  std::array<std::int64_t, Shape::most_dimensions> begin{}, end{}, at{};
+  for (int axis = 0; axis <= last; ++axis) {
+    const auto i = static_cast<std::size_t>(axis);
+    begin[i] = at[i] = std::max(begin_of(from, axis), begin_of(to, axis));
+    end[i] = std::min(end_of(from, axis), end_of(to, axis));
+  }
+  const auto index_in = [&](const Box& box) {
+    std::int64_t index = 0;
+    for (int axis = 0; axis <= last; ++axis)
+      index = index * box.shape[axis] + at[static_cast<std::size_t>(axis)] - begin_of(box, axis);
+    return static_cast<std::size_t>(index) * element_bytes;
+  };
+  const std::int64_t run =
+      end[static_cast<std::size_t>(last)] - begin[static_cast<std::size_t>(last)];
+  std::int64_t copied = 0;
+  while (true) {
+    std::memcpy(target + index_in(to),
+                source + index_in(from),
+                static_cast<std::size_t>(run) * element_bytes);
+    copied += run;
+    int axis = last - 1;
+    for (; axis >= 0; --axis) {
+      const auto i = static_cast<std::size_t>(axis);
+      if (++at[i] < end[i]) break;
+      at[i] = begin[i];
+    }
+    if (axis < 0) return copied;
+  }
+}
+
+std::string coverage_problem(const Shape& whole, std::span<const Box> boxes) {
+  std::vector<std::size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::sort(order, {}, [&](std::size_t i) { return begin_of(boxes[i], 0); });
+  std::int64_t covered = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Box& box = boxes[order[i]];
+    covered += box.shape.elements();
+    for (std::size_t j = i + 1; j < order.size(); ++j) {
+      const Box& next = boxes[order[j]];
+      if (begin_of(next, 0) >= end_of(box, 0)) break;
+      if (overlap(box, next))
+        return fmt::format("the pieces {} and {} overlap", box.to_string(), next.to_string());
+    }
+  }
+  // Boxes that do not overlap cannot have more elements than the array they lie in.
+  if (covered == whole.elements()) return {};
+  return fmt::format(
+      "{} of its {} elements are in no piece", whole.elements() - covered, whole.elements());
+}
+
+Shape chunk_shape(const Shape& piece, std::size_t element_bytes) {
+  std::int64_t left = chunk_bytes / static_cast<std::int64_t>(element_bytes);
+  Shape chunk = piece;
+  for (int axis = piece.dimensions() - 1; axis >= 0; --axis) {
+    const std::int64_t most = std::max<std::int64_t>(1, std::min(left, piece[axis]));
+    // Chunks of equal size waste least at the edge.
+    const std::int64_t parts = (piece[axis] + most - 1) / most;
+    const std::int64_t extent = (piece[axis] + parts - 1) / parts;
+    chunk = chunk.with(axis, extent);
+    left = extent == piece[axis] ? left / extent : 1;
+  }
+  return chunk;
+}
+
+}  // namespace longspan

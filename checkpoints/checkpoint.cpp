@@ -1,0 +1,164 @@
+#include "checkpoints/checkpoint.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "checkpoints/rank_file.h"
+#include "checkpoints/step_directory.h"
+
+namespace longspan {
+
+struct Checkpoint::State {
+  std::filesystem::path path;
+  Manifest manifest;
+  std::vector<CheckpointTensor> tensors;
+  std::mutex mutex;
+  std::vector<bool> hash_checked;  // a file each
+
+  std::string place() const { return (path / manifest_name).string(); }
+  const ManifestTensor& tensor(const std::string& name) const;
+  hdf5::Reader open_file(std::size_t file);
+};
+
+const ManifestTensor& Checkpoint::State::tensor(const std::string& name) const {
+  const auto found = manifest.tensors.find(name);
+  if (found == manifest.tensors.end())
+    throw DataError("{}: there is no tensor \"{}\"", place(), name);
+  return found->second;
+}
+
+// HDF5 gets to parse only a file whose bytes are those that were written.
+hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
+  const std::lock_guard guard(mutex);
+  const ManifestFile& entry = manifest.files[file];
+  const Descriptor descriptor = open_rank_file(path, entry);
+  if (!hash_checked[file]) check_file_hash(descriptor, path, entry);
+  hash_checked[file] = true;
+  return hdf5::Reader(path / entry.name, descriptor.get());
+}
+
+namespace {
+
+// A piece and the boxes, by index, that it has elements of.
+struct Use {
+  const ManifestPiece* piece;
+  DType dtype;
+  std::vector<std::size_t> boxes;
+};
+
+void check_matches(const StateTensor& wanted,
+                   const ManifestTensor& found,
+                   const std::string& place) {
+  check_piece(wanted);
+  if (found.dtype != wanted.tensor.dtype())
+    throw DataError("{}: tensor \"{}\" is {}, the run wants {}",
+                    place,
+                    wanted.name,
+                    name_of(found.dtype),
+                    name_of(wanted.tensor.dtype()));
+  if (found.shape != wanted.global_shape)
+    throw DataError("{}: tensor \"{}\" has shape {}, the run wants {}",
+                    place,
+                    wanted.name,
+                    found.shape.to_string(),
+                    wanted.global_shape.to_string());
+}
+
+// What to read from each file, so that each is opened and each piece read once.
+std::vector<std::vector<Use>> uses_of(std::span<const StateTensor> tensors,
+                                      const std::vector<Box>& boxes,
+                                      const Manifest& manifest) {
+  std::map<const ManifestPiece*, Use> by_piece;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i].tensor.elements() == 0) continue;
+    const ManifestTensor& whole = manifest.tensors.at(tensors[i].name);
+    for (const ManifestPiece& piece : whole.pieces) {
+      if (!overlap(piece.box, boxes[i])) continue;
+      const auto entry = by_piece.try_emplace(&piece, Use{&piece, whole.dtype, {}}).first;
+      entry->second.boxes.push_back(i);
+    }
+  }
+  std::vector<std::vector<Use>> result(manifest.files.size());
+  for (auto& [piece, use] : by_piece)
+    result[static_cast<std::size_t>(piece->file)].push_back(std::move(use));
+  return result;
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+Checkpoint Checkpoint::open(const std::filesystem::path& path) {
+  auto state = std::make_shared<State>();
+  state->path = path;
+  if (!path.has_filename()) state->path = path.parent_path();  // "step-000000500/"
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error))
+    throw DataError("{}: found no such directory, a checkpoint is one", path.string());
+  state->manifest = read_manifest(path);
+  const auto entry = step_entry(state->path.filename().string());
+  if (entry && entry->use == StepUse::saved && entry->step != state->manifest.info.step)
+    throw DataError("{}: the directory is named for another step than its manifest's {}",
+                    path.string(),
+                    state->manifest.info.step);
+  for (const ManifestFile& file : state->manifest.files) open_rank_file(path, file);
+  for (const auto& [name, tensor] : state->manifest.tensors)
+    state->tensors.push_back(
+        {name, tensor.dtype, tensor.shape, static_cast<int>(tensor.pieces.size())});
+  state->hash_checked.resize(state->manifest.files.size(), false);
+  return Checkpoint(std::move(state));
+}
+
+const std::filesystem::path& Checkpoint::path() const { return state_->path; }
+const CheckpointInfo& Checkpoint::info() const { return state_->manifest.info; }
+const Scalars& Checkpoint::scalars() const { return state_->manifest.scalars; }
+const std::vector<CheckpointTensor>& Checkpoint::tensors() const { return state_->tensors; }
+bool Checkpoint::has(const std::string& name) const {
+  return state_->manifest.tensors.contains(name);
+}
+const Shape& Checkpoint::shape_of(const std::string& name) const {
+  return state_->tensor(name).shape;
+}
+DType Checkpoint::dtype_of(const std::string& name) const { return state_->tensor(name).dtype; }
+
+std::int64_t Checkpoint::file_bytes() const {
+  std::int64_t bytes = state_->manifest.view.content.bytes;
+  for (const ManifestFile& file : state_->manifest.files) bytes += file.content.bytes;
+  return bytes;
+}
+
+void Checkpoint::read(const StateTensor& tensor) const { read(std::span(&tensor, 1)); }
+
+void Checkpoint::read(TrainingState& state) const {
+  read(std::span<const StateTensor>(state.tensors));
+  state.scalars = scalars();
+}
+
+void Checkpoint::read(std::span<const StateTensor> tensors) const {
+  std::vector<Box> boxes;
+  for (const StateTensor& tensor : tensors) {
+    check_matches(tensor, state_->tensor(tensor.name), state_->place());
+    boxes.push_back(box_of(tensor.tensor.shape(), tensor.offset));
+  }
+  std::vector<std::int64_t> filled(tensors.size(), 0);
+  const auto uses = uses_of(tensors, boxes, state_->manifest);
+  for (std::size_t file = 0; file < uses.size(); ++file) {
+    if (uses[file].empty()) continue;
+    const hdf5::Reader reader = state_->open_file(file);
+    for (const Use& use : uses[file])
+      read_piece(reader, *use.piece, use.dtype, [&](const Box& part, const std::byte* elements) {
+        for (const std::size_t i : use.boxes)
+          filled[i] +=
+              copy_overlap(size_of(use.dtype), part, elements, boxes[i], tensors[i].tensor.bytes());
+      });
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (filled[i] != tensors[i].tensor.elements())
+      throw DataError("{}: tensor \"{}\": {} elements were found for a piece of {}",
+                      state_->place(),
+                      tensors[i].name,
+                      filled[i],
+                      tensors[i].tensor.elements());
+}
+
+}  // namespace longspan

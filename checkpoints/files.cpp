@@ -1,0 +1,165 @@
+#include "checkpoints/files.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <vector>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t buffer_bytes = 1 << 20;
+
+std::string reason(int code) { return std::system_category().message(code); }
+
+// Bytes read at that place, fewer only at the end. Throws DataError.
+std::size_t read_at(const Descriptor& file,
+                    std::byte* buffer,
+                    std::size_t bytes,
+                    std::int64_t offset,
+                    const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t count =
+        pread(file.get(), buffer + done, bytes - done, offset + static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw DataError("{}: cannot read: {}", path.string(), reason(errno));
+    if (count == 0) break;
+    done += static_cast<std::size_t>(count);
+  }
+  return done;
+}
+
+void sync(const std::filesystem::path& path, int flags) {
+  const Descriptor file(open(path.c_str(), flags | O_RDONLY | O_CLOEXEC));
+  // Some file systems cannot sync a directory and say so with EINVAL.
+  if (!file.defined() || (fsync(file.get()) != 0 && errno != EINVAL))
+    throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (descriptor_ >= 0) close(descriptor_);
+}
+
+Descriptor open_regular(const std::filesystem::path& path) {
+  // Without O_NONBLOCK a named pipe would wait for a writer.
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.defined() && errno == ELOOP)
+    throw DataError("{}: found a symbolic link, a regular file is wanted", path.string());
+  if (!file.defined() && errno == ENOENT) throw DataError("{}: the file is missing", path.string());
+  if (!file.defined()) throw DataError("{}: cannot open: {}", path.string(), reason(errno));
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode))
+    throw DataError("{}: found something that is not a regular file", path.string());
+  return file;
+}
+
+std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (fstat(file.get(), &status) != 0)
+    throw DataError("{}: cannot read its size: {}", path.string(), reason(errno));
+  return status.st_size;
+}
+
+FileHash hash_file(const Descriptor& file, const std::filesystem::path& path) {
+  std::vector<std::byte> buffer(buffer_bytes);
+  Hasher hasher;
+  FileHash result;
+  while (true) {
+    const std::size_t count = read_at(file, buffer.data(), buffer.size(), result.bytes, path);
+    hasher.add(buffer.data(), count);
+    result.bytes += static_cast<std::int64_t>(count);
+    if (count < buffer.size()) break;
+  }
+  result.hash = hasher.result();
+  return result;
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::int64_t most) {
+  const Descriptor file = open_regular(path);
+  const std::int64_t bytes = size_of_file(file, path);
+  if (bytes > most)
+    throw DataError("{}: found {} bytes, at most {} are wanted", path.string(), bytes, most);
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  text.resize(read_at(file, reinterpret_cast<std::byte*>(text.data()), text.size(), 0, path));
+  return text;
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!file.defined())
+    throw Failure("{}: cannot create the file: {}", path.string(), reason(errno));
+  while (!text.empty()) {
+    const ssize_t count = ::write(file.get(), text.data(), text.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw Failure("{}: cannot write: {}", path.string(), reason(errno));
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  if (fsync(file.get()) != 0)
+    throw Failure("{}: cannot make it durable: {}", path.string(), reason(errno));
+}
+
+void sync_file(const std::filesystem::path& path) { sync(path, 0); }
+void sync_directory(const std::filesystem::path& path) { sync(path, O_DIRECTORY); }
+
+void put_in_place(const std::filesystem::path& from,
+                  const std::filesystem::path& to,
+                  const std::filesystem::path& aside) {
+  const auto move = [](const std::filesystem::path& a, const std::filesystem::path& b) {
+    std::error_code error;
+    std::filesystem::rename(a, b, error);
+    if (error)
+      throw Failure("{}: cannot rename it to {}: {}", a.string(), b.string(), error.message());
+  };
+  struct stat status {};
+  if (lstat(to.c_str(), &status) != 0) return move(from, to);
+#ifdef RENAME_EXCHANGE
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP)
+    throw Failure(
+        "{}: cannot put it in the place of {}: {}", from.string(), to.string(), reason(errno));
+#endif
+  move(to, aside);
+  move(from, to);
+}
+
+LockFile LockFile::create(const std::filesystem::path& path) {
+  LockFile lock;
+  lock.path_ = path;
+  lock.descriptor_ = Descriptor(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (!lock.descriptor_.defined())
+    throw Failure("{}: cannot create the file: {}", path.string(), reason(errno));
+  // Where the file system has no locks, the age of the file stands in for one: see is_locked.
+  while (flock(lock.descriptor_.get(), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  struct stat mine {};
+  if (fstat(lock.descriptor_.get(), &mine) != 0 || mine.st_nlink == 0)
+    lock.descriptor_ = Descriptor();
+  return lock;
+}
+
+void LockFile::remove() noexcept {
+  if (!descriptor_.defined()) return;
+  unlink(path_.c_str());
+  descriptor_ = Descriptor();
+}
+
+bool is_locked(const std::filesystem::path& path) {
+  const Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.defined()) return errno != ENOENT;  // not ours to judge
+  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return false;
+  if (errno == EWOULDBLOCK) return true;
+  constexpr std::int64_t hours = 3600;
+  struct stat status {};
+  return fstat(file.get(), &status) != 0 || time(nullptr) - status.st_mtime < 24 * hours;
+}
+
+}  // namespace longspan

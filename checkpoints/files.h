@@ -1,0 +1,83 @@
+// Files and directories by POSIX calls, each checked: made durable, hashed, and read without
+// following links.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "checkpoints/hash.h"
+
+namespace longspan {
+
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int descriptor) : descriptor_(descriptor) {}
+  Descriptor(Descriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
+  ~Descriptor();
+
+  int get() const { return descriptor_; }
+  bool defined() const { return descriptor_ >= 0; }
+
+ private:
+  int descriptor_ = -1;
+};
+
+struct FileHash {
+  std::int64_t bytes = 0;
+  Hash hash;
+};
+
+// Opens a regular file for reading. Throws DataError when it is anything else, such as a symbolic
+// link, or not there.
+Descriptor open_regular(const std::filesystem::path& path);
+// Throws DataError.
+std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path);
+// Reads all of it. Throws DataError.
+FileHash hash_file(const Descriptor& file, const std::filesystem::path& path);
+// All of a regular file of at most `most` bytes. Throws DataError.
+std::string read_text_file(const std::filesystem::path& path, std::int64_t most);
+
+// Writes a new file and makes it durable. Throws Failure.
+void write_text_file(const std::filesystem::path& path, std::string_view text);
+// Returns when what was written to a file or directory is on the disk. Throw Failure.
+void sync_file(const std::filesystem::path& path);
+void sync_directory(const std::filesystem::path& path);
+
+// Puts `from` in the place of `to`, which may be a directory with content; what was there is then
+// called `from`, or `aside` where the file system cannot exchange names. Throws Failure.
+void put_in_place(const std::filesystem::path& from,
+                  const std::filesystem::path& to,
+                  const std::filesystem::path& aside);
+
+// A file that is locked as long as its owner lives: the system unlocks it when a process is killed.
+class LockFile {
+ public:
+  LockFile() = default;
+  // Makes the file and locks it. Not held when another run that clears up took the new file for a
+  // left-over and removed it: try again with another name. Throws Failure.
+  static LockFile create(const std::filesystem::path& path);
+  LockFile(LockFile&&) noexcept = default;
+  LockFile& operator=(LockFile&&) noexcept = default;
+
+  bool held() const { return descriptor_.defined(); }
+  // Removes the file and unlocks it.
+  void remove() noexcept;
+
+ private:
+  std::filesystem::path path_;
+  Descriptor descriptor_;
+};
+
+// True when a living process, here or on another node, holds the lock file.
+bool is_locked(const std::filesystem::path& path);
+
+}  // namespace longspan

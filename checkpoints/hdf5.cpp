@@ -1,0 +1,446 @@
+#include "checkpoints/hdf5.h"
+
+#include <hdf5.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan::hdf5 {
+namespace {
+
+static_assert(std::endian::native == std::endian::little,
+              "elements are stored as they are in memory, in little-endian order");
+static_assert(sizeof(hid_t) == sizeof(Id::Identifier) && sizeof(herr_t) == sizeof(int));
+
+constexpr const char* dtype_attribute = "dtype";
+constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
+
+// While it lives, HDF5 prints nothing on this thread.
+class Quiet {
+ public:
+  Quiet() {
+    H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+  ~Quiet() { H5Eset_auto2(H5E_DEFAULT, function_, data_); }
+
+ private:
+  H5E_auto2_t function_ = nullptr;
+  void* data_ = nullptr;
+};
+
+// What the innermost entry of HDF5's error stack says: the system's own message where it has one.
+std::string reason() {
+  std::string text;
+  H5Ewalk2(
+      H5E_DEFAULT,
+      H5E_WALK_UPWARD,
+      [](unsigned, const H5E_error2_t* entry, void* out) -> herr_t {
+        auto& found = *static_cast<std::string*>(out);
+        if (found.empty() && entry->desc) found = entry->desc;
+        return 0;
+      },
+      &text);
+  constexpr std::string_view key = "error message = '";
+  if (const auto begin = text.find(key); begin != std::string::npos) {
+    const auto from = begin + key.size();
+    return text.substr(from, text.find('\'', from) - from);
+  }
+  return text.empty() ? "HDF5 gives no reason" : text;
+}
+
+// The identifier, or an error of class E that says where, what was tried and why it failed.
+template <typename E>
+Id opened(hid_t id, Id::Closer closer, const std::string& place, const char* action) {
+  if (id < 0) throw E("{}: cannot {}: {}", place, action, reason());
+  return Id(id, closer);
+}
+template <typename E>
+void check(herr_t status, const std::string& place, const char* action) {
+  if (status < 0) throw E("{}: cannot {}: {}", place, action, reason());
+}
+
+// bf16 and f16 are kept as the 16 bits they are.
+hid_t stored_type(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return H5T_IEEE_F64LE;
+    case DType::f32:
+      return H5T_IEEE_F32LE;
+    case DType::bf16:
+    case DType::f16:
+      return H5T_STD_U16LE;
+    case DType::i64:
+      return H5T_STD_I64LE;
+    case DType::u8:
+      return H5T_STD_U8LE;
+  }
+  return H5I_INVALID_HID;
+}
+
+using Extents = std::array<hsize_t, Shape::most_dimensions>;
+
+Extents extents_of(std::span<const std::int64_t> values) {
+  Extents result{};
+  std::ranges::transform(
+      values, result.begin(), [](std::int64_t value) { return static_cast<hsize_t>(value); });
+  return result;
+}
+Extents extents_of(const Shape& shape) { return extents_of(shape.extents()); }
+
+template <typename E>
+Id space_of(const Shape& shape, const std::string& place) {
+  const Extents extents = extents_of(shape);
+  return opened<E>(H5Screate_simple(shape.dimensions(), extents.data(), nullptr),
+                   H5Sclose,
+                   place,
+                   "describe a shape");
+}
+
+template <typename E>
+void select(const Id& space, const Box& box, const std::string& place) {
+  const Extents offset = extents_of(box.offset);
+  const Extents count = extents_of(box.shape);
+  check<E>(H5Sselect_hyperslab(
+               space.get(), H5S_SELECT_SET, offset.data(), nullptr, count.data(), nullptr),
+           place,
+           "select a box");
+}
+
+template <typename E>
+Id access_properties(const std::string& place) {
+  Id properties = opened<E>(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, place, "set up access");
+  check<E>(H5Pset_fapl_sec2(properties.get()), place, "choose the file driver");
+  check<E>(H5Pset_libver_bounds(properties.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST),
+           place,
+           "choose the format");
+  // A rank file has one writer and then never changes; some parallel file systems refuse locks.
+  check<E>(H5Pset_file_locking(properties.get(), false, true), place, "choose the locking");
+  return properties;
+}
+
+void write_text(const Id& object,
+                const char* name,
+                std::string_view text,
+                const std::string& place) {
+  const Id type = opened<Failure>(H5Tcopy(H5T_C_S1), H5Tclose, place, "describe an attribute");
+  check<Failure>(H5Tset_size(type.get(), std::max<std::size_t>(text.size(), 1)),
+                 place,
+                 "describe an attribute");
+  check<Failure>(H5Tset_strpad(type.get(), H5T_STR_NULLPAD), place, "describe an attribute");
+  check<Failure>(H5Tset_cset(type.get(), H5T_CSET_UTF8), place, "describe an attribute");
+  const Id space = opened<Failure>(H5Screate(H5S_SCALAR), H5Sclose, place, "describe an attribute");
+  const Id attribute = opened<Failure>(
+      H5Acreate2(object.get(), name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+      H5Aclose,
+      place,
+      "make an attribute");
+  const std::string padded = text.empty() ? std::string(1, '\0') : std::string(text);
+  check<Failure>(H5Awrite(attribute.get(), type.get(), padded.data()), place, "write an attribute");
+}
+
+Id creation_of_folders(const std::string& place) {
+  Id properties = opened<Failure>(H5Pcreate(H5P_LINK_CREATE), H5Pclose, place, "set up a link");
+  check<Failure>(H5Pset_create_intermediate_group(properties.get(), 1), place, "set up a link");
+  return properties;
+}
+
+}  // namespace
+
+Id::Id(Id&& other) noexcept
+    : id_(std::exchange(other.id_, -1)), closer_(std::exchange(other.closer_, nullptr)) {}
+
+Id& Id::operator=(Id&& other) noexcept {
+  std::swap(id_, other.id_);
+  std::swap(closer_, other.closer_);
+  return *this;
+}
+
+Id::~Id() {
+  const Quiet quiet;
+  close();
+}
+
+bool Id::close() {
+  const Identifier id = std::exchange(id_, -1);
+  return id < 0 || closer_(id) >= 0;
+}
+
+Dataset::Dataset(Id id, std::string place, DType dtype, Shape chunk)
+    : id_(std::move(id)), place_(std::move(place)), dtype_(dtype), chunk_(chunk) {}
+
+void Dataset::write(const Box& box, const std::byte* elements) {
+  const Quiet quiet;
+  const Id file_space =
+      opened<Failure>(H5Dget_space(id_.get()), H5Sclose, place_, "read the shape");
+  select<Failure>(file_space, box, place_);
+  const Id memory_space = space_of<Failure>(box.shape, place_);
+  check<Failure>(H5Dwrite(id_.get(),
+                          stored_type(dtype_),
+                          memory_space.get(),
+                          file_space.get(),
+                          H5P_DEFAULT,
+                          elements),
+                 place_,
+                 "write");
+}
+
+void Dataset::read(const Box& box, std::byte* elements) const {
+  const Quiet quiet;
+  const Id file_space =
+      opened<DataError>(H5Dget_space(id_.get()), H5Sclose, place_, "read the shape");
+  select<DataError>(file_space, box, place_);
+  const Id memory_space = space_of<DataError>(box.shape, place_);
+  check<DataError>(H5Dread(id_.get(),
+                           stored_type(dtype_),
+                           memory_space.get(),
+                           file_space.get(),
+                           H5P_DEFAULT,
+                           elements),
+                   place_,
+                   "read");
+}
+
+Writer::Writer(const std::filesystem::path& path) : path_(path) {
+  const Quiet quiet;
+  const Id access = access_properties<Failure>(path_.string());
+  file_ = opened<Failure>(H5Fcreate(path_.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.get()),
+                          H5Fclose,
+                          path_.string(),
+                          "create the file");
+}
+
+Dataset Writer::create(const std::string& name,
+                       DType dtype,
+                       const Shape& shape,
+                       const Shape& chunk) {
+  const Quiet quiet;
+  std::string place = fmt::format("{}: tensor \"{}\"", path_.string(), name);
+  const Id space = space_of<Failure>(shape, place);
+  const Id links = creation_of_folders(place);
+  const Id layout =
+      opened<Failure>(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, place, "set up a dataset");
+  const Extents extents = extents_of(chunk);
+  check<Failure>(
+      H5Pset_chunk(layout.get(), chunk.dimensions(), extents.data()), place, "set up chunks");
+  check<Failure>(H5Pset_fletcher32(layout.get()), place, "set up the checksum");
+  Id dataset = opened<Failure>(H5Dcreate2(file_.get(),
+                                          name.c_str(),
+                                          stored_type(dtype),
+                                          space.get(),
+                                          links.get(),
+                                          layout.get(),
+                                          H5P_DEFAULT),
+                               H5Dclose,
+                               place,
+                               "make the dataset");
+  write_text(dataset, dtype_attribute, name_of(dtype), place);
+  return {std::move(dataset), std::move(place), dtype, chunk};
+}
+
+void Writer::create_virtual(const std::string& name,
+                            DType dtype,
+                            const Shape& shape,
+                            const std::vector<VirtualPart>& parts) {
+  const Quiet quiet;
+  const std::string place = fmt::format("{}: tensor \"{}\"", path_.string(), name);
+  const Id space = space_of<Failure>(shape, place);
+  const Id links = creation_of_folders(place);
+  const Id layout =
+      opened<Failure>(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, place, "set up a dataset");
+  for (const VirtualPart& part : parts) {
+    const Id target = space_of<Failure>(shape, place);
+    select<Failure>(target, part.box, place);
+    const Id source = space_of<Failure>(part.box.shape, place);
+    check<Failure>(
+        H5Pset_virtual(
+            layout.get(), target.get(), part.file.c_str(), part.dataset.c_str(), source.get()),
+        place,
+        "map a piece");
+  }
+  const Id dataset = opened<Failure>(H5Dcreate2(file_.get(),
+                                                name.c_str(),
+                                                stored_type(dtype),
+                                                space.get(),
+                                                links.get(),
+                                                layout.get(),
+                                                H5P_DEFAULT),
+                                     H5Dclose,
+                                     place,
+                                     "make the virtual dataset");
+  write_text(dataset, dtype_attribute, name_of(dtype), place);
+}
+
+void Writer::describe(const std::string& name, const std::string& text) {
+  const Quiet quiet;
+  const Id root = opened<Failure>(
+      H5Gopen2(file_.get(), "/", H5P_DEFAULT), H5Gclose, path_.string(), "open the root");
+  write_text(root, name.c_str(), text, path_.string());
+}
+
+void Writer::close() {
+  const Quiet quiet;
+  check<Failure>(H5Fflush(file_.get(), H5F_SCOPE_GLOBAL), path_.string(), "flush the file");
+  if (!file_.close()) throw Failure("{}: cannot close the file: {}", path_.string(), reason());
+}
+
+Reader::Reader(const std::filesystem::path& path, int descriptor) : path_(path) {
+  const Quiet quiet;
+  const std::string place = path_.string();
+  const Id access = access_properties<DataError>(place);
+  file_ = opened<DataError>(
+      H5Fopen(path_.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, place, "open the file");
+  void* handle = nullptr;
+  check<DataError>(
+      H5Fget_vfd_handle(file_.get(), access.get(), &handle), place, "find the file's descriptor");
+  struct stat checked {
+  }, found{};
+  if (fstat(descriptor, &checked) != 0 || fstat(*static_cast<int*>(handle), &found) != 0 ||
+      checked.st_ino != found.st_ino || checked.st_dev != found.st_dev)
+    throw DataError("{}: the file was replaced while it was read", place);
+}
+
+namespace {
+
+// Follows the path one folder at a time: a link that is not hard leads out of what was checked.
+void require_hard_links(hid_t file, const std::string& name, const std::string& place) {
+  for (std::size_t end = 0; end != std::string::npos;) {
+    end = name.find('/', end + 1);
+    const std::string prefix = name.substr(0, end);
+    H5L_info_t link{};
+    check<DataError>(
+        H5Lget_info(file, prefix.c_str(), &link, H5P_DEFAULT), place, "find it in the file");
+    if (link.type != H5L_TYPE_HARD)
+      throw DataError(
+          "{}: \"{}\" is a soft or external link, a dataset of this file is wanted", place, prefix);
+  }
+}
+
+// The chunk shape of a dataset that is stored as ours are.
+Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const std::string& place) {
+  const Id layout =
+      opened<DataError>(H5Dget_create_plist(dataset.get()), H5Pclose, place, "read the layout");
+  const H5D_layout_t kind = H5Pget_layout(layout.get());
+  if (kind != H5D_CHUNKED)
+    throw DataError("{}: its layout is {}, chunks are wanted",
+                    place,
+                    kind == H5D_VIRTUAL      ? "virtual"
+                    : kind == H5D_CONTIGUOUS ? "contiguous or external"
+                    : kind == H5D_COMPACT    ? "compact"
+                                             : "unknown");
+  if (H5Pget_external_count(layout.get()) != 0)
+    throw DataError("{}: it is stored in another file, which is not allowed", place);
+  unsigned flags = 0, configuration = 0;
+  std::size_t values = 0;
+  if (H5Pget_nfilters(layout.get()) != 1 ||
+      H5Pget_filter2(layout.get(), 0, &flags, &values, nullptr, 0, nullptr, &configuration) !=
+          H5Z_FILTER_FLETCHER32)
+    throw DataError("{}: its filters are not Fletcher32 alone", place);
+  Extents chunk{};
+  if (H5Pget_chunk(layout.get(), Shape::most_dimensions, chunk.data()) != shape.dimensions())
+    throw DataError("{}: its chunks have another number of dimensions than it has", place);
+  Shape result = shape;
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(dtype));
+  for (int axis = 0; axis < shape.dimensions(); ++axis) {
+    const hsize_t extent = chunk[static_cast<std::size_t>(axis)];
+    if (extent < 1 || extent > static_cast<hsize_t>(shape[axis]) ||
+        extent > static_cast<hsize_t>(most_chunk_bytes / bytes))
+      throw DataError("{}: its chunks are larger than it or than 64 MiB", place);
+    bytes *= static_cast<std::int64_t>(extent);
+    result = result.with(axis, static_cast<std::int64_t>(extent));
+  }
+  return result;
+}
+
+// Tells bf16 from f16, which are stored alike.
+void check_dtype_attribute(const Id& dataset, DType dtype, const std::string& place) {
+  const Id attribute = opened<DataError>(H5Aopen(dataset.get(), dtype_attribute, H5P_DEFAULT),
+                                         H5Aclose,
+                                         place,
+                                         "open its dtype attribute");
+  const Id type =
+      opened<DataError>(H5Aget_type(attribute.get()), H5Tclose, place, "read its dtype attribute");
+  const Id space =
+      opened<DataError>(H5Aget_space(attribute.get()), H5Sclose, place, "read its dtype attribute");
+  std::string found(name_of(dtype).size(), '\0');
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) != 0 ||
+      H5Tget_size(type.get()) != found.size() ||
+      H5Sget_simple_extent_type(space.get()) != H5S_SCALAR ||
+      H5Aread(attribute.get(), type.get(), found.data()) < 0 || found != name_of(dtype))
+    throw DataError("{}: its dtype attribute is not \"{}\"", place, name_of(dtype));
+}
+
+void check_shape(const Id& dataset, const Shape& shape, const std::string& place) {
+  const Id space =
+      opened<DataError>(H5Dget_space(dataset.get()), H5Sclose, place, "read the shape");
+  const int dimensions = H5Sget_simple_extent_ndims(space.get());
+  Extents found{}, most{};
+  if (dimensions != shape.dimensions() ||
+      H5Sget_simple_extent_dims(space.get(), found.data(), most.data()) != dimensions ||
+      found != extents_of(shape) || most != found)
+    throw DataError("{}: its shape is not {}, which the manifest says", place, shape.to_string());
+}
+
+}  // namespace
+
+Dataset Reader::open(const std::string& name, DType dtype, const Shape& shape) const {
+  const Quiet quiet;
+  std::string place = fmt::format("{}: tensor \"{}\"", path_.string(), name);
+  require_hard_links(file_.get(), name, place);
+  Id dataset = opened<DataError>(
+      H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT), H5Dclose, place, "open the dataset");
+  const Id type =
+      opened<DataError>(H5Dget_type(dataset.get()), H5Tclose, place, "read the element type");
+  if (H5Tequal(type.get(), stored_type(dtype)) <= 0)
+    throw DataError(
+        "{}: its element type is not the one that {} is stored in", place, name_of(dtype));
+  check_dtype_attribute(dataset, dtype, place);
+  check_shape(dataset, shape, place);
+  const Shape chunk = checked_layout(dataset, dtype, shape, place);
+  return {std::move(dataset), std::move(place), dtype, chunk};
+}
+
+void Reader::require_virtual(const std::string& name, std::size_t parts) const {
+  const Quiet quiet;
+  const std::string place = fmt::format("{}: tensor \"{}\"", path_.string(), name);
+  const Id dataset = opened<DataError>(
+      H5Dopen2(file_.get(), name.c_str(), H5P_DEFAULT), H5Dclose, place, "open the dataset");
+  const Id layout =
+      opened<DataError>(H5Dget_create_plist(dataset.get()), H5Pclose, place, "read the layout");
+  std::size_t found = 0;
+  if (H5Pget_virtual_count(layout.get(), &found) < 0 || found != parts)
+    throw DataError("{}: found {} parts in the view, {} are wanted", place, found, parts);
+}
+
+std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) const {
+  const Quiet quiet;
+  struct Visit {
+    const std::set<std::string>& wanted;
+    std::vector<std::string> found;
+    std::string place;
+  } visit{wanted, {}, path_.string()};
+  const auto each = [](hid_t file, const char* name, const H5L_info_t* link, void* data) -> herr_t {
+    auto& [names, found, place] = *static_cast<Visit*>(data);
+    H5O_info_t object{};
+    if (link->type != H5L_TYPE_HARD)
+      found.push_back(fmt::format("{}: \"{}\" is a soft or external link", place, name));
+    else if (H5Oget_info_by_name2(file, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+      return -1;
+    else if (object.type != H5O_TYPE_GROUP && !names.contains(name))
+      found.push_back(fmt::format("{}: \"{}\" is not in the manifest", place, name));
+    return 0;
+  };
+  check<DataError>(H5Lvisit(file_.get(), H5_INDEX_NAME, H5_ITER_INC, each, &visit),
+                   path_.string(),
+                   "list what is in the file");
+  return std::move(visit.found);
+}
+
+}  // namespace longspan::hdf5

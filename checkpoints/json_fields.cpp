@@ -1,0 +1,202 @@
+#include "checkpoints/json_fields.h"
+
+#include <bit>
+#include <charconv>
+#include <limits>
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most_elements = std::int64_t{1} << 56;
+
+Json json_of(const Shape& shape) {
+  const auto extents = shape.extents();
+  return std::vector<std::int64_t>(extents.begin(), extents.end());
+}
+
+// Integers from 0 whose product, zeros aside, has room.
+std::vector<std::int64_t> integers_of(const Json& value, const std::string& place) {
+  std::vector<std::int64_t> result;
+  for (const Json& entry : array_of(value, place)) {
+    if (result.size() == Shape::most_dimensions)
+      throw DataError("{}: found more than {} dimensions", place, Shape::most_dimensions);
+    result.push_back(integer_of(entry, 0, most_elements, place));
+  }
+  return result;
+}
+
+Shape shape_of_json(const Json& value, const std::string& place) {
+  const auto extents = integers_of(value, place);
+  std::int64_t elements = 1;
+  for (const auto extent : extents) {
+    if (extent > 0 && elements > most_elements / extent)
+      throw DataError("{}: found a shape of more than 2^56 elements", place);
+    if (extent > 0) elements *= extent;
+  }
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+ManifestPiece piece_of_json(const Json& value,
+                            const std::string& name,
+                            const Shape& whole,
+                            int files,
+                            const std::string& place) {
+  ManifestPiece piece;
+  object_of(value, place);
+  piece.file = static_cast<int>(integer_of(member(value, "file", place), 0, files - 1, place));
+  piece.dataset = text_of(member(value, "dataset", place), place);
+  const std::string& suffix = piece.dataset;
+  int number = 0;
+  if (suffix.size() > name.size() + 1)
+    std::from_chars(suffix.data() + name.size() + 1, suffix.data() + suffix.size(), number);
+  if (number < 0 || piece.dataset != dataset_name(name, number))
+    throw DataError(
+        "{}: found a piece in dataset \"{}\", which is not one of it", place, piece.dataset);
+  piece.box.shape = shape_of_json(member(value, "shape", place), place);
+  piece.box.offset = integers_of(member(value, "offset", place), place);
+  if (!lies_in(piece.box, whole_box(whole).shape) || piece.box.shape.elements() == 0)
+    throw DataError("{}: found a piece {} that is no part of {}",
+                    place,
+                    piece.box.to_string(),
+                    whole.to_string());
+  piece.hash = Hash::from_string(text_of(member(value, "hash", place), place), place);
+  return piece;
+}
+
+}  // namespace
+
+std::string bits_of(double value) {
+  return fmt::format("{:016x}", std::bit_cast<std::uint64_t>(value));
+}
+
+double double_of_bits(const std::string& digits, const std::string& place) {
+  std::uint64_t bits = 0;
+  std::from_chars(digits.data(), digits.data() + digits.size(), bits, 16);
+  const double value = std::bit_cast<double>(bits);
+  if (bits_of(value) != digits)
+    throw DataError("{}: found \"{}\", 16 hexadecimal digits are wanted", place, digits);
+  return value;
+}
+
+Json parse_json(const std::string& text, const std::string& place) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw DataError("{}: it is not JSON: {}", place, error.what());
+  }
+}
+
+const Json& member(const Json& object, const std::string& key, const std::string& place) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw DataError("{}: \"{}\" is missing", place, key);
+  return *found;
+}
+
+std::int64_t integer_of(const Json& value,
+                        std::int64_t least,
+                        std::int64_t most,
+                        const std::string& place) {
+  const bool fits =
+      value.is_number_integer() &&
+      (!value.is_number_unsigned() ||
+       value.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+  const std::int64_t number = fits ? value.get<std::int64_t>() : 0;
+  if (!fits || number < least || number > most)
+    throw DataError(
+        "{}: found {}, an integer from {} to {} is wanted", place, value.dump(), least, most);
+  return number;
+}
+
+const std::string& text_of(const Json& value, const std::string& place) {
+  if (!value.is_string())
+    throw DataError("{}: found a {}, text is wanted", place, value.type_name());
+  return value.get_ref<const std::string&>();
+}
+
+const Json& object_of(const Json& value, const std::string& place) {
+  if (!value.is_object())
+    throw DataError("{}: found a {}, an object is wanted", place, value.type_name());
+  return value;
+}
+
+const Json& array_of(const Json& value, const std::string& place) {
+  if (!value.is_array())
+    throw DataError("{}: found a {}, an array is wanted", place, value.type_name());
+  return value;
+}
+
+Json json_of(const Scalars& scalars) {
+  Json result = Json::object();
+  for (const auto& [name, value] : scalars.values()) {
+    if (const auto* number = std::get_if<double>(&value))
+      result[name] = {{"f64", bits_of(*number)}, {"value", *number}};
+    else
+      std::visit([&, &key = name](const auto& plain) { result[key] = plain; }, value);
+  }
+  return result;
+}
+
+Scalars scalars_of_json(const Json& value, const std::string& place) {
+  Scalars scalars;
+  for (const auto& [name, entry] : object_of(value, place).items()) {
+    const std::string where = fmt::format("{}: scalar \"{}\"", place, name);
+    auto& result = scalars.values()[name];
+    if (entry.is_boolean())
+      result = entry.get<bool>();
+    else if (entry.is_string())
+      result = entry.get<std::string>();
+    else if (entry.is_object())
+      result = double_of_bits(text_of(member(entry, "f64", where), where), where);
+    else
+      result = integer_of(entry,
+                          std::numeric_limits<std::int64_t>::min(),
+                          std::numeric_limits<std::int64_t>::max(),
+                          where);
+  }
+  return scalars;
+}
+
+Json json_of(const ManifestFile& file) {
+  return {
+      {"name", file.name}, {"bytes", file.content.bytes}, {"hash", file.content.hash.to_string()}};
+}
+
+ManifestFile file_of_json(const Json& value, const std::string& place) {
+  object_of(value, place);
+  ManifestFile file;
+  file.name = text_of(member(value, "name", place), place);
+  file.content.bytes = integer_of(member(value, "bytes", place), 0, std::int64_t{1} << 60, place);
+  file.content.hash = Hash::from_string(text_of(member(value, "hash", place), place), place);
+  return file;
+}
+
+Json json_of(const ManifestTensor& tensor) {
+  Json pieces = Json::array();
+  for (const ManifestPiece& piece : tensor.pieces)
+    pieces.push_back({{"file", piece.file},
+                      {"dataset", piece.dataset},
+                      {"offset", piece.box.offset},
+                      {"shape", json_of(piece.box.shape)},
+                      {"hash", piece.hash.to_string()}});
+  return {{"dtype", std::string(name_of(tensor.dtype))},
+          {"shape", json_of(tensor.shape)},
+          {"pieces", std::move(pieces)}};
+}
+
+ManifestTensor tensor_of_json(const Json& value,
+                              const std::string& name,
+                              int files,
+                              const std::string& place) {
+  const std::string where = fmt::format("{}: tensor \"{}\"", place, name);
+  if (const auto problem = name_problem(name); !problem.empty())
+    throw DataError("{}: {}", where, problem);
+  object_of(value, where);
+  ManifestTensor tensor;
+  tensor.dtype = dtype_named(text_of(member(value, "dtype", where), where));
+  tensor.shape = shape_of_json(member(value, "shape", where), where);
+  for (const Json& piece : array_of(member(value, "pieces", where), where))
+    tensor.pieces.push_back(piece_of_json(piece, name, tensor.shape, files, where));
+  return tensor;
+}
+
+}  // namespace longspan

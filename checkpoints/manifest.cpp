@@ -1,0 +1,192 @@
+#include "checkpoints/manifest.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "checkpoints/json_fields.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* format_name = "longspan checkpoint";
+constexpr int format_version = 1;
+constexpr int most_ranks = 99'999;
+constexpr std::int64_t most_steps = 999'999'999;
+constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
+constexpr std::size_t most_name = 512;
+
+constexpr std::string_view hash_line_begin = ",\n\"manifest_hash\": \"";
+constexpr std::string_view hash_line_end = "\"\n}\n";
+constexpr std::size_t hash_digits = 32;
+
+CheckpointInfo info_of_json(const Json& json, const std::string& place) {
+  CheckpointInfo info;
+  info.run_id = text_of(member(json, "run_id", place), place + ": run_id");
+  info.step = integer_of(member(json, "step", place), 0, most_steps, place + ": step");
+  info.configuration = text_of(member(json, "configuration", place), place + ": configuration");
+  const std::string where = place + ": layout";
+  const Json& layout = object_of(member(json, "layout", place), where);
+  const auto axis = [&](const char* name) {
+    return static_cast<int>(integer_of(member(layout, name, where), 1, most_ranks, where));
+  };
+  info.layout = {axis("data"), axis("context"), axis("tensor")};
+  if (std::int64_t{info.layout.data} * info.layout.context > most_ranks ||
+      std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > most_ranks)
+    throw DataError("{}: found more than {} ranks", where, most_ranks);
+  return info;
+}
+
+// A piece's elements are in its file as they are, so the sizes bound what reading may allocate.
+void check_file_sizes(const Manifest& manifest, const std::string& place) {
+  std::vector<std::int64_t> left;
+  for (const ManifestFile& file : manifest.files) left.push_back(file.content.bytes);
+  std::set<std::pair<int, std::string>> datasets;
+  for (const auto& [name, tensor] : manifest.tensors) {
+    for (const ManifestPiece& piece : tensor.pieces) {
+      auto& bytes = left[static_cast<std::size_t>(piece.file)];
+      bytes -= piece.box.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+      if (bytes < 0)
+        throw DataError("{}: tensor \"{}\": its pieces are larger than {}",
+                        place,
+                        name,
+                        rank_file_name(piece.file));
+      if (!datasets.emplace(piece.file, piece.dataset).second)
+        throw DataError("{}: tensor \"{}\": two pieces are in dataset \"{}\" of {}",
+                        place,
+                        name,
+                        piece.dataset,
+                        rank_file_name(piece.file));
+    }
+  }
+}
+
+void check_coverage(const Manifest& manifest, const std::string& place) {
+  for (const auto& [name, tensor] : manifest.tensors) {
+    std::vector<Box> boxes;
+    for (const ManifestPiece& piece : tensor.pieces) boxes.push_back(piece.box);
+    const auto problem = coverage_problem(whole_box(tensor.shape).shape, boxes);
+    if (!problem.empty()) throw DataError("{}: tensor \"{}\": {}", place, name, problem);
+  }
+}
+
+Json checked_manifest_json(const std::string& text, const std::string& place) {
+  const std::size_t tail = hash_line_begin.size() + hash_digits + hash_line_end.size();
+  const std::size_t body = text.size() < tail ? 0 : text.size() - tail;
+  const std::string_view line = std::string_view(text).substr(body);
+  if (line.size() != tail || !line.starts_with(hash_line_begin) || !line.ends_with(hash_line_end))
+    throw DataError("{}: it does not end with its hash: it is cut short or damaged", place);
+  const Hash wanted = Hash::from_string(line.substr(hash_line_begin.size(), hash_digits), place);
+  if (hash_of(std::string_view(text).substr(0, body)) != wanted)
+    throw DataError("{}: its bytes do not have the hash that it names: it is damaged", place);
+  return parse_json(text, place);
+}
+
+}  // namespace
+
+std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.h5", rank); }
+
+std::string name_problem(const std::string& name) {
+  if (name.empty() || name.size() > most_name)
+    return fmt::format("a name has 1 to {} letters", most_name);
+  std::size_t begin = 0;
+  while (begin <= name.size()) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = std::string_view(name).substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..")
+      return fmt::format("found \"{}\" between the '/' of a name", part);
+    for (const char letter : part)
+      if (!(letter >= 'a' && letter <= 'z') && !(letter >= 'A' && letter <= 'Z') &&
+          !(letter >= '0' && letter <= '9') && letter != '_' && letter != '-' && letter != '.')
+        return "a name has letters, digits, '_', '-', '.' and '/' only";
+    begin = end + 1;
+  }
+  return {};
+}
+
+std::string dataset_name(const std::string& tensor, int piece) {
+  return piece == 0 ? tensor : fmt::format("{}@{}", tensor, piece);
+}
+
+std::string with_manifest_hash(const std::string& text_without_hash) {
+  return fmt::format("{}{}{}{}",
+                     text_without_hash,
+                     hash_line_begin,
+                     hash_of(text_without_hash).to_string(),
+                     hash_line_end);
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  const CheckpointInfo& info = manifest.info;
+  try {
+    std::vector<std::string> files, tensors;
+    for (const ManifestFile& file : manifest.files) files.push_back(json_of(file).dump());
+    for (const auto& [name, tensor] : manifest.tensors)
+      tensors.push_back(Json(name).dump() + ": " + json_of(tensor).dump());
+    // A line an entry, so that people and diff can read it.
+    return with_manifest_hash(fmt::format(
+        "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n"
+        "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}}},\n"
+        "\"configuration\": {},\n\"scalars\": {},\n\"files\": [\n{}\n],\n\"view\": {},\n"
+        "\"tensors\": {{\n{}\n}}",
+        format_name,
+        format_version,
+        Json(info.run_id).dump(),
+        info.step,
+        info.layout.data,
+        info.layout.context,
+        info.layout.tensor,
+        Json(info.configuration).dump(),
+        json_of(manifest.scalars).dump(),
+        fmt::join(files, ",\n"),
+        json_of(manifest.view).dump(),
+        fmt::join(tensors, ",\n")));
+  } catch (const Json::exception& error) {
+    throw Failure("the checkpoint's manifest cannot be written as JSON: {}", error.what());
+  }
+}
+
+Manifest manifest_of_text(const std::string& text, const std::string& place) {
+  const Json json = checked_manifest_json(text, place);
+  object_of(json, place);
+  if (text_of(member(json, "format", place), place) != format_name)
+    throw DataError("{}: this is not the manifest of a Longspan checkpoint", place);
+  if (const auto& version = member(json, "version", place); version != format_version)
+    throw DataError("{}: the checkpoint has format version {}, this program reads version {}",
+                    place,
+                    version.dump(),
+                    format_version);
+  Manifest manifest;
+  manifest.info = info_of_json(json, place);
+  manifest.scalars = scalars_of_json(member(json, "scalars", place), place);
+  const std::string where = place + ": files";
+  for (const Json& entry : array_of(member(json, "files", place), where)) {
+    ManifestFile file = file_of_json(entry, where);
+    const std::string wanted = rank_file_name(static_cast<int>(manifest.files.size()));
+    if (file.name != wanted)
+      throw DataError("{}: found \"{}\", \"{}\" is wanted", where, file.name, wanted);
+    manifest.files.push_back(std::move(file));
+  }
+  const auto ranks = static_cast<std::size_t>(manifest.info.layout.size());
+  if (manifest.files.size() != ranks)
+    throw DataError(
+        "{}: found {}, one for each of {} ranks is wanted", where, manifest.files.size(), ranks);
+  manifest.view = file_of_json(member(json, "view", place), place + ": view");
+  if (manifest.view.name != view_name)
+    throw DataError(
+        "{}: found the view \"{}\", \"{}\" is wanted", place, manifest.view.name, view_name);
+  const Json& tensors = object_of(member(json, "tensors", place), place + ": tensors");
+  for (const auto& [name, entry] : tensors.items())
+    manifest.tensors[name] = tensor_of_json(entry, name, static_cast<int>(ranks), place);
+  check_file_sizes(manifest, place);
+  check_coverage(manifest, place);
+  return manifest;
+}
+
+Manifest read_manifest(const std::filesystem::path& directory) {
+  const auto path = directory / manifest_name;
+  return manifest_of_text(read_text_file(path, most_manifest_bytes), path.string());
+}
+
+}  // namespace longspan

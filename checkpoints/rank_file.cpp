@@ -1,0 +1,146 @@
+#include "checkpoints/rank_file.h"
+
+#include <limits>
+
+#include "checkpoints/json_fields.h"
+
+namespace longspan {
+namespace {
+
+ManifestPiece write_piece(hdf5::Writer& file,
+                          int rank,
+                          const std::string& dataset,
+                          const StateTensor& tensor) {
+  const DType dtype = tensor.tensor.dtype();
+  const Box box = box_of(tensor.tensor.shape(), tensor.offset);
+  const Shape chunk = chunk_shape(box.shape, size_of(dtype));
+  hdf5::Dataset target = file.create(dataset, dtype, box.shape, chunk);
+  Hasher hasher;
+  for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
+    const std::byte* elements =
+        tensor.tensor.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);
+    hasher.add(elements, static_cast<std::size_t>(part.shape.elements()) * size_of(dtype));
+    target.write(part, elements);
+  });
+  return {rank, dataset, box, hasher.result()};
+}
+
+void verify_written(const std::filesystem::path& directory, const RankReport& report) {
+  const Descriptor descriptor = open_rank_file(directory, report.file);
+  const hdf5::Reader file(directory / report.file.name, descriptor.get());
+  for (const auto& [name, tensor] : report.tensors)
+    for (const ManifestPiece& piece : tensor.pieces)
+      read_piece(file, piece, tensor.dtype, [](const Box&, const std::byte*) {});
+}
+
+}  // namespace
+
+std::string RankReport::to_text() const {
+  Json pieces = Json::object();
+  for (const auto& [name, tensor] : tensors) pieces[name] = json_of(tensor);
+  // A message of the system may hold any bytes; everything else has been checked.
+  return Json{{"error", error},
+              {"file", json_of(file)},
+              {"tensors", std::move(pieces)},
+              {"scalars", json_of(scalars)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankReport RankReport::from_text(const std::string& text, int rank) {
+  const std::string place = fmt::format("the report of rank {}", rank);
+  const Json json = parse_json(text, place);
+  RankReport report;
+  report.error = text_of(member(json, "error", place), place);
+  report.file = file_of_json(member(json, "file", place), place);
+  report.scalars = scalars_of_json(member(json, "scalars", place), place);
+  for (const auto& [name, tensor] : member(json, "tensors", place).items())
+    report.tensors[name] = tensor_of_json(tensor, name, rank + 1, place);
+  return report;
+}
+
+void check_piece(const StateTensor& piece) {
+  const auto problem = name_problem(piece.name);
+  require(problem.empty(), "tensor \"{}\": {}", piece.name, problem);
+  require(piece.tensor.defined(), "tensor \"{}\" of the training state is undefined", piece.name);
+  require(lies_in(Box{piece.tensor.shape(), piece.offset}, piece.global_shape),
+          "tensor \"{}\": the piece {} is no box of {}",
+          piece.name,
+          Box{piece.tensor.shape(), piece.offset}.to_string(),
+          piece.global_shape.to_string());
+}
+
+RankReport write_rank_file(const std::filesystem::path& directory,
+                           int rank,
+                           const TrainingState& state) {
+  RankReport report;
+  report.file.name = rank_file_name(rank);
+  report.scalars = state.scalars;
+  const auto path = directory / report.file.name;
+  hdf5::Writer file(path);
+  for (const StateTensor& piece : state.tensors) {
+    check_piece(piece);
+    if (!piece.owned) continue;
+    auto& tensor = report.tensors[piece.name];
+    require(tensor.pieces.empty() ||
+                (tensor.dtype == piece.tensor.dtype() && tensor.shape == piece.global_shape),
+            "tensor \"{}\": two of its pieces differ in dtype or global shape",
+            piece.name);
+    tensor.dtype = piece.tensor.dtype();
+    tensor.shape = piece.global_shape;
+    if (piece.tensor.elements() == 0) continue;
+    const auto dataset = dataset_name(piece.name, static_cast<int>(tensor.pieces.size()));
+    tensor.pieces.push_back(write_piece(file, rank, dataset, piece));
+  }
+  file.close();
+  // What fails to reach the disk may be told by nothing but this.
+  sync_file(path);
+  try {
+    report.file.content = hash_file(open_regular(path), path);
+    verify_written(directory, report);
+  } catch (const DataError& error) {
+    throw Failure("what was written does not read back: {}", error.what());
+  }
+  return report;
+}
+
+Descriptor open_rank_file(const std::filesystem::path& directory, const ManifestFile& file) {
+  const auto path = directory / file.name;
+  Descriptor descriptor = open_regular(path);
+  if (const auto bytes = size_of_file(descriptor, path); bytes != file.content.bytes)
+    throw DataError(
+        "{}: found {} bytes, the manifest says {}", path.string(), bytes, file.content.bytes);
+  return descriptor;
+}
+
+void check_file_hash(const Descriptor& descriptor,
+                     const std::filesystem::path& directory,
+                     const ManifestFile& file) {
+  const auto path = directory / file.name;
+  if (hash_file(descriptor, path).hash != file.content.hash)
+    throw DataError("{}: its bytes do not have the hash that the manifest says: it is damaged",
+                    path.string());
+}
+
+void read_piece(const hdf5::Reader& file,
+                const ManifestPiece& piece,
+                DType dtype,
+                const PieceVisitor& visit) {
+  const hdf5::Dataset dataset = file.open(piece.dataset, dtype, piece.box.shape);
+  const auto most = static_cast<std::size_t>(dataset.chunk().elements()) * size_of(dtype);
+  std::vector<std::byte> elements(most);
+  Hasher hasher;
+  for_each_chunk(piece.box.shape, dataset.chunk(), [&](const Box& chunk, std::int64_t) {
+    dataset.read(chunk, elements.data());
+    hasher.add(elements.data(), static_cast<std::size_t>(chunk.shape.elements()) * size_of(dtype));
+    Box part = chunk;
+    for (std::size_t axis = 0; axis < part.offset.size(); ++axis)
+      part.offset[axis] += piece.box.offset[axis];
+    visit(part, elements.data());
+  });
+  if (hasher.result() != piece.hash)
+    throw DataError("{}: tensor \"{}\": its elements do not have the hash that the manifest says",
+                    rank_file_name(piece.file),
+                    piece.dataset);
+}
+
+}  // namespace longspan

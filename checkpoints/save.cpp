@@ -1,0 +1,160 @@
+#include <algorithm>
+#include <exception>
+
+#include "checkpoints/assemble.h"
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/files.h"
+#include "checkpoints/step_directory.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most_steps = 999'999'999;
+
+// Runs f and returns what went wrong, or nothing: so that every rank comes to the next collective.
+template <typename F>
+std::string error_of(F&& f) noexcept try {
+  f();
+  return {};
+} catch (const std::exception& error) {
+  return error.what();
+} catch (...) {
+  return "an unknown error";
+}
+
+// Throws the same Failure on every rank when any of them has an error.
+void agree(const std::string& error, const std::filesystem::path& step, const Communicator& world) {
+  const std::vector<std::string> errors = world.all_gather(error);
+  const auto first = std::ranges::find_if_not(errors, &std::string::empty);
+  if (first == errors.end()) return;
+  const auto others =
+      std::count_if(first + 1, errors.end(), [](const auto& text) { return !text.empty(); });
+  throw Failure("{}: the checkpoint was not saved: rank {}{}: {}",
+                step.string(),
+                first - errors.begin(),
+                others > 0 ? fmt::format(" (and {} more)", others) : "",
+                *first);
+}
+
+}  // namespace
+
+struct CheckpointSave::State {
+  std::filesystem::path directory;
+  CheckpointInfo info;
+  Communicator world;
+  std::string id;
+  LockFile lock;  // rank 0's
+  std::string error = "nothing was written";
+  RankReport report;
+  std::vector<StateTensor> declared;  // names and shapes of what is not owned
+
+  std::filesystem::path path(StepUse use) const {
+    return directory / StepEntry{info.step, use, use == StepUse::saved ? "" : id}.name();
+  }
+  void begin();
+  void commit();
+  void discard() noexcept;
+};
+
+void CheckpointSave::State::begin() {
+  require(info.step >= 0 && info.step <= most_steps,
+          "a step from 0 to {} can be saved, found {}",
+          most_steps,
+          info.step);
+  std::filesystem::create_directories(directory);
+  remove_leftovers(directory);
+  while (!lock.held()) {
+    id = unique_id();
+    lock = LockFile::create(path(StepUse::lock));
+  }
+  std::filesystem::create_directory(path(StepUse::temporary));
+}
+
+void CheckpointSave::State::discard() noexcept {
+  if (!lock.held()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path(StepUse::temporary), ignored);
+  lock.remove();
+}
+
+CheckpointSave::CheckpointSave(const std::filesystem::path& directory,
+                               const CheckpointInfo& info,
+                               const Communicator& world)
+    : state_(std::make_unique<State>()) {
+  state_->directory = directory;
+  state_->info = info;
+  state_->world = world;
+  std::string error;
+  if (world.size() != info.layout.size())
+    error = fmt::format("{} ranks do not make the layout's {}", world.size(), info.layout.size());
+  else if (world.rank() == 0)
+    error = error_of([&] { state_->begin(); });
+  agree(error, directory / step_name(info.step), world);
+  state_->id = world.broadcast(state_->id, 0);
+}
+
+CheckpointSave::CheckpointSave(CheckpointSave&&) noexcept = default;
+
+CheckpointSave& CheckpointSave::operator=(CheckpointSave&& other) noexcept {
+  std::swap(state_, other.state_);
+  return *this;
+}
+
+CheckpointSave::~CheckpointSave() {
+  if (state_) state_->discard();
+}
+
+void CheckpointSave::write(const TrainingState& state) noexcept {
+  State& mine = *state_;
+  mine.error = error_of([&] {
+    mine.report = write_rank_file(mine.path(StepUse::temporary), mine.world.rank(), state);
+    for (const StateTensor& tensor : state.tensors)
+      if (!tensor.owned) mine.declared.push_back(tensor);
+  });
+}
+
+void CheckpointSave::State::commit() {
+  const auto step = path(StepUse::saved);
+  agree(error, step, world);
+  const auto texts = world.all_gather(report.to_text());
+  std::string problem = error_of([&] {
+    std::vector<RankReport> reports;
+    for (int rank = 0; rank < world.size(); ++rank)
+      reports.push_back(RankReport::from_text(texts[static_cast<std::size_t>(rank)], rank));
+    check_owned_somewhere(declared, reports);
+    check_same_scalars(report.scalars, reports.front().scalars);
+    if (world.rank() == 0) write_manifest(path(StepUse::temporary), info, reports);
+  });
+  agree(problem, step, world);
+  if (world.rank() == 0)
+    problem = error_of([&] {
+      put_in_place(path(StepUse::temporary), step, path(StepUse::replaced));
+      sync_directory(directory);
+      // What the step replaced, if anything.
+      std::error_code ignored;
+      std::filesystem::remove_all(path(StepUse::replaced), ignored);
+      discard();
+    });
+  agree(problem, step, world);
+}
+
+std::filesystem::path CheckpointSave::commit() {
+  try {
+    state_->commit();
+  } catch (...) {
+    state_->discard();
+    throw;
+  }
+  return state_->path(StepUse::saved);
+}
+
+std::filesystem::path save_checkpoint(const std::filesystem::path& directory,
+                                      const CheckpointInfo& info,
+                                      const TrainingState& state,
+                                      const Communicator& world) {
+  CheckpointSave save(directory, info, world);
+  save.write(state);
+  return save.commit();
+}
+
+}  // namespace longspan

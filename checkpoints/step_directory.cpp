@@ -1,0 +1,125 @@
+#include "checkpoints/step_directory.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <random>
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "checkpoints/files.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t step_digits = 9;
+constexpr std::string_view prefix = "step-";
+constexpr std::array<std::string_view, 5> infixes = {
+    "", ".tmp-", ".lock-", ".replaced-", ".removed-"};
+
+// Also stops at what it cannot read, as all who list must.
+template <typename F>
+void for_each_entry(const std::filesystem::path& directory, F&& f) {
+  std::error_code error;
+  std::filesystem::directory_iterator entries(directory, error);
+  for (; !error && entries != std::filesystem::directory_iterator(); entries.increment(error))
+    if (const auto entry = step_entry(entries->path().filename().string())) f(*entry);
+}
+
+bool is_real_directory(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(std::filesystem::symlink_status(path, error));
+}
+
+}  // namespace
+
+std::string step_name(std::int64_t step) { return fmt::format("{}{:09}", prefix, step); }
+
+std::string StepEntry::name() const {
+  return fmt::format("{}{}{}", step_name(step), infixes[static_cast<std::size_t>(use)], id);
+}
+
+std::optional<StepEntry> step_entry(std::string_view name) {
+  if (!name.starts_with(prefix) || name.size() < prefix.size() + step_digits) return {};
+  StepEntry entry;
+  const char* digits = name.data() + prefix.size();
+  std::from_chars(digits, digits + step_digits, entry.step);
+  const std::string_view rest = name.substr(prefix.size() + step_digits);
+  for (std::size_t use = 0; use < infixes.size(); ++use) {
+    entry.use = static_cast<StepUse>(use);
+    entry.id = rest.starts_with(infixes[use]) ? rest.substr(infixes[use].size()) : "";
+    // Printing it again refuses what only resembles a name.
+    if (entry.id.empty() == (entry.use == StepUse::saved) && entry.step >= 0 &&
+        entry.name() == name)
+      return entry;
+  }
+  return {};
+}
+
+std::string unique_id() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch().count();
+  return fmt::format("{:x}-{:x}-{:x}", getpid(), now, std::random_device{}());
+}
+
+std::vector<std::int64_t> steps_in(const std::filesystem::path& directory) {
+  std::vector<std::int64_t> steps;
+  for_each_entry(directory, [&](const StepEntry& entry) {
+    if (entry.use == StepUse::saved && is_real_directory(directory / entry.name()))
+      steps.push_back(entry.step);
+  });
+  std::ranges::sort(steps);
+  return steps;
+}
+
+void remove_leftovers(const std::filesystem::path& directory) noexcept try {
+  std::vector<StepEntry> entries;
+  for_each_entry(directory, [&](const StepEntry& entry) { entries.push_back(entry); });
+  // Locks last: they guard the rest.
+  std::ranges::stable_partition(entries,
+                                [](const StepEntry& entry) { return entry.use != StepUse::lock; });
+  for (const StepEntry& entry : entries) {
+    if (entry.use == StepUse::saved) continue;
+    const auto path = directory / entry.name();
+    const auto lock = directory / StepEntry{entry.step, StepUse::lock, entry.id}.name();
+    if (entry.use != StepUse::removed && is_locked(lock)) continue;
+    const auto saved = directory / step_name(entry.step);
+    std::error_code error;
+    if (entry.use == StepUse::replaced && !std::filesystem::exists(saved, error))
+      std::filesystem::rename(path, saved, error);
+    else
+      std::filesystem::remove_all(path, error);
+  }
+} catch (...) {
+  // Left-overs harm nothing but the disk's space: the next save tries again.
+}
+
+void remove_old_checkpoints(const std::filesystem::path& directory,
+                            std::int64_t last_good,
+                            int keep) {
+  require(keep >= 1, "at least one checkpoint is kept, found {}", keep);
+  std::vector<std::int64_t> steps = steps_in(directory);
+  std::erase_if(steps, [&](std::int64_t step) { return step >= last_good; });
+  const auto most = static_cast<std::size_t>(keep - 1);
+  if (steps.size() <= most) return;
+  steps.resize(steps.size() - most);
+  std::vector<std::filesystem::path> renamed;
+  const std::string id = unique_id();
+  for (const auto step : steps) {
+    // A step that is half removed must not look like one.
+    const auto away = directory / StepEntry{step, StepUse::removed, id}.name();
+    std::error_code error;
+    std::filesystem::rename(directory / step_name(step), away, error);
+    if (!error) renamed.push_back(away);
+  }
+  sync_directory(directory);
+  for (const auto& away : renamed) {
+    std::error_code error;
+    std::filesystem::remove_all(away, error);
+  }
+}
+
+}  // namespace longspan
