@@ -1,0 +1,112 @@
+#include "framework/core/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "framework/core/device.h"
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+const MemoryCount& count_of(const MemoryReport& report, MemoryTag tag) {
+  return report.by_tag[static_cast<std::size_t>(tag)];
+}
+
+TEST(Allocator, CountsLiveAndPeakByTag) {
+  Allocator allocator;
+  void* weights = allocator.allocate(1024, MemoryTag::weights);
+  void* scratch = allocator.allocate(4096, MemoryTag::workspace);
+  allocator.free(scratch, 4096, MemoryTag::workspace);
+  void* gradients = allocator.allocate(2048, MemoryTag::gradients);
+  const auto report = allocator.report();
+  EXPECT_EQ(count_of(report, MemoryTag::weights).live, 1024);
+  EXPECT_EQ(count_of(report, MemoryTag::workspace).live, 0);
+  EXPECT_EQ(count_of(report, MemoryTag::workspace).peak, 4096);
+  EXPECT_EQ(report.total.live, 1024 + 2048);
+  // Not the sum of the peaks: scratch and gradients were never there together.
+  EXPECT_EQ(report.total.peak, 1024 + 4096);
+  EXPECT_EQ(report.reserved, 1024 + 4096 + 2048);
+  allocator.reset_peak();
+  EXPECT_EQ(allocator.report().total.peak, 1024 + 2048);
+  EXPECT_EQ(count_of(allocator.report(), MemoryTag::workspace).peak, 0);
+  allocator.free(weights, 1024, MemoryTag::weights);
+  allocator.free(gradients, 2048, MemoryTag::gradients);
+  EXPECT_EQ(allocator.report().total.live, 0);
+}
+
+TEST(Allocator, AFreedBlockIsUsedAgainAndTrimGivesItBack) {
+  Allocator allocator;
+  void* first = allocator.allocate(1000, MemoryTag::activations);
+  allocator.free(first, 1000, MemoryTag::activations);
+  // Another size of the same class.
+  void* second = allocator.allocate(1001, MemoryTag::weights);
+  EXPECT_EQ(second, first);
+  allocator.free(second, 1001, MemoryTag::weights);
+  EXPECT_GT(allocator.report().reserved, 0);
+  allocator.trim();
+  EXPECT_EQ(allocator.report().reserved, 0);
+}
+
+TEST(Allocator, BlocksAreAlignedAndAtMostAnEighthIsLost) {
+  Allocator allocator;
+  for (const std::size_t bytes : {0u, 1u, 64u, 65u, 1000u, 12345u, 1000000u, 5000000u, 40000000u}) {
+    void* block = allocator.allocate(bytes, MemoryTag::workspace);
+    const std::size_t alignment = bytes >= (4u << 20) ? 2u << 20 : 64u;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % alignment, 0u) << bytes;
+    const auto live = static_cast<std::size_t>(allocator.report().total.live);
+    EXPECT_GE(live, bytes);
+    EXPECT_LE(live, bytes + bytes / 8 + alignment) << bytes;
+    std::memset(block, 1, bytes);
+    allocator.free(block, bytes, MemoryTag::workspace);
+  }
+}
+
+TEST(Allocator, NoMemoryIsOneClearSentence) {
+  Allocator allocator;
+  void* weights = allocator.allocate(1024, MemoryTag::weights);
+  try {
+    allocator.allocate(std::size_t{1} << 60, MemoryTag::activations);
+    ADD_FAILURE() << "an exabyte was allocated";
+  } catch (const Failure& failure) {
+    const std::string sentence = failure.what();
+    EXPECT_NE(sentence.find("1152921504606846976 bytes asked for activations"), std::string::npos)
+        << sentence;
+    EXPECT_NE(sentence.find("weights 1024"), std::string::npos) << sentence;
+  }
+  EXPECT_EQ(allocator.report().total.live, 1024);
+  allocator.free(weights, 1024, MemoryTag::weights);
+}
+
+TEST(Allocator, ThreadsMayAllocateTogether) {
+  Allocator allocator;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&allocator] {
+      for (std::size_t i = 1; i < 2000; ++i) {
+        void* block = allocator.allocate(i * 7, MemoryTag::workspace);
+        std::memset(block, 1, i * 7);
+        allocator.free(block, i * 7, MemoryTag::workspace);
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(allocator.report().total.live, 0);
+}
+
+TEST(Device, CopiesAreTheSameDeviceAndKeepOneOfEachKind) {
+  struct Counter {
+    int value = 0;
+  };
+  const Device device = Device::cpu(), copy = device;
+  EXPECT_EQ(device, copy);
+  EXPECT_NE(device, Device::cpu());
+  device.state().kept<Counter>().value = 7;
+  EXPECT_EQ(copy.state().kept<Counter>().value, 7);
+  EXPECT_EQ(Device::cpu().state().kept<Counter>().value, 0);
+}
+
+}  // namespace
+}  // namespace longspan
