@@ -128,7 +128,9 @@ Variable cross_entropy(Variable&& logits,
                        const CrossEntropyOptions& options,
                        const Communicator& communicator) {
   const Variable input = std::move(logits);
-  const Tensor values = input.value().reshape({input.shape().rows(), input.shape().width()});
+  // The variable itself is one holder of its value.
+  const Tensor own = input.value().held_by(1) ? input.value() : input.value().clone();
+  const Tensor values = own.reshape({input.shape().rows(), input.shape().width()});
   const Tensor ids = targets.reshape({targets.elements()});
   const RowLosses rows = reduce_rows(values, ids, options, communicator);
   return record(rows.losses,

@@ -25,7 +25,8 @@ struct CrossEntropyOptions {
 
 // The loss of each row, [rows] in the accumulator dtype; 0 where the target is negative. logits:
 // [..., width], this rank's part of the vocabulary; targets: [rows] i64. Takes the logits: the
-// backward pass writes their gradient over them, so that they are never held twice.
+// backward pass writes their gradient over them, so that they are never held twice; only where
+// somebody else holds them a copy is made.
 Variable cross_entropy(Variable&& logits,
                        const Tensor& targets,
                        const CrossEntropyOptions& options,

@@ -167,8 +167,13 @@ Tape::Plan Tape::plan(const std::vector<Variable>& roots) {
   const auto visit = [&](const std::shared_ptr<Node>& node) {
     if (node && seen.insert(node.get()).second) pending.push_back(node);
   };
-  for (const auto& root : roots)
-    if (root.edge_) visit(root.edge_->producer);
+  for (const auto& root : roots) {
+    if (!root.edge_) continue;
+    if (root.edge_->producer)
+      visit(root.edge_->producer);
+    else
+      ++result.leaf_uses[root.edge_.get()];
+  }
   while (!pending.empty()) {
     const std::shared_ptr<Node> node = std::move(pending.back());
     pending.pop_back();
@@ -213,12 +218,14 @@ void Tape::walk(const std::vector<Variable>& roots,
   for (std::size_t i = 0; i < roots.size(); ++i)
     if (seeds[i].defined()) seed(roots[i], std::move(seeds[i]));
   const NoGradient no_gradient;
+  const auto contributed = [&](const std::shared_ptr<Edge>& edge) {
+    if (!edge || edge->producer || --order.leaf_uses[edge.get()] > 0) return;
+    if (options.announce_leaves && edge->ready) edge->ready();
+  };
+  for (const auto& root : roots) contributed(root.edge_);
   for (auto& node : order.nodes) {
     run(*node);
-    for (const auto& input : node->inputs) {
-      if (!input || input->producer || --order.leaf_uses[input.get()] > 0) continue;
-      if (options.announce_leaves && input->ready) input->ready();
-    }
+    for (const auto& input : node->inputs) contributed(input);
     if (options.between) options.between();
   }
 }
