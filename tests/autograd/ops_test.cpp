@@ -1,0 +1,284 @@
+// The gradient of every op against differences.
+#include "framework/autograd/ops.h"
+
+#include "framework/autograd/collectives.h"
+#include "tests/support/gradient_check.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::expect_gradients;
+using testing::random_tensor;
+
+Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
+  return Tensor::from<std::int64_t>(values, shape, cpu_device());
+}
+
+// Values whose distance from 0 is large against the step of the differences: relu has no
+// derivative there.
+Tensor away_from_zero(const Shape& shape, std::uint64_t seed) {
+  Tensor result = random_tensor(shape, seed);
+  for (double& value : result.span<double>()) value += value < 0 ? -0.1 : 0.1;
+  return result;
+}
+
+TEST(OpGradient, Linear) {
+  const auto f = [](const auto& in) { return linear(in[0], in[1], in[2]); };
+  expect_gradients(f,
+                   {random_tensor({2, 3, 5}, 1), random_tensor({4, 5}, 2), random_tensor({4}, 3)});
+}
+
+TEST(OpGradient, LinearWithoutBias) {
+  const auto f = [](const auto& in) { return linear(in[0], in[1], Variable()); };
+  expect_gradients(f, {random_tensor({2, 3, 5}, 1), random_tensor({4, 5}, 2)});
+  expect_gradients(f, {random_tensor({1, 1}, 1), random_tensor({1, 1}, 2)});
+}
+
+TEST(OpGradient, LinearWithRelu) {
+  const auto f = [](const auto& in) { return linear(in[0], in[1], in[2], Activation::relu); };
+  expect_gradients(f, {random_tensor({4, 5}, 1), random_tensor({6, 5}, 2), random_tensor({6}, 3)});
+}
+
+TEST(OpGradient, LinearRefusesAnActivationThatNeedsItsInput) {
+  const Variable x(random_tensor({2, 3}, 1));
+  const Variable weight(random_tensor({4, 3}, 2));
+  EXPECT_THROW(linear(x, weight, Variable(), Activation::gelu), Failure);
+  EXPECT_THROW(linear(weight, Variable(random_tensor({3, 4}, 2)), Variable()), Failure);
+}
+
+TEST(OpGradient, Add) {
+  const auto f = [](const auto& in) { return add(in[0], in[1]); };
+  expect_gradients(f, {random_tensor({2, 3}, 1), random_tensor({2, 3}, 2)});
+}
+
+TEST(OpGradient, AddOfAVariableToItself) {
+  expect_gradients([](const auto& in) { return add(in[0], in[0]); }, {random_tensor({2, 3}, 1)});
+}
+
+TEST(OpGradient, AddBias) {
+  const auto f = [](const auto& in) { return add_bias(in[0], in[1]); };
+  expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({4}, 2)});
+}
+
+TEST(OpGradient, Activations) {
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    SCOPED_TRACE(static_cast<int>(activation));
+    expect_gradients([&](const auto& in) { return add(activate(activation, in[0]), in[0]); },
+                     {away_from_zero({3, 17}, 1)});
+  }
+}
+
+TEST(OpGradient, Dropout) {
+  const Placement placement = {
+      .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
+  expect_gradients(
+      [&](const auto& in) { return dropout(in[0], 0.4, Random(5).child("here"), placement); },
+      {random_tensor({2, 3, 5}, 1)});
+}
+
+TEST(OpGradient, DropoutAtRateZeroIsTheInput) {
+  const Variable x = Variable::leaf(random_tensor({2, 3, 4}, 1));
+  EXPECT_TRUE(dropout(x, 0, Random(1), {}).same_as(x));
+}
+
+TEST(OpGradient, LayerNorm) {
+  const auto f = [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); };
+  expect_gradients(f, {random_tensor({2, 3, 7}, 1), random_tensor({7}, 2), random_tensor({7}, 3)});
+}
+
+TEST(OpGradient, Embedding) {
+  // Id 9 lies beyond the rows of this table and 1 before: another rank owns them.
+  const Tensor tokens = ids({2, 3, 2, 9, 1, 6}, {2, 3});
+  const auto f = [&](const auto& in) { return embedding(in[0], tokens, 2, 1.5); };
+  expect_gradients(f, {random_tensor({5, 4}, 1)});
+}
+
+TEST(OpGradient, ScaleAndAddPositions) {
+  const auto f = [](const auto& in) { return scale_and_add_positions(in[0], 1.7, in[1]); };
+  expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({3, 4}, 2)});
+  // A table longer than the segment: rows that were not read have gradient 0.
+  expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({5, 4}, 2)});
+}
+
+TEST(OpGradient, ScaleAndAddPositionsRefusesAShortTable) {
+  const Variable x(random_tensor({2, 3, 4}, 1));
+  EXPECT_THROW(scale_and_add_positions(x, 1, Variable(random_tensor({2, 4}, 2))), Failure);
+}
+
+TEST(OpGradient, ConcatTime) {
+  const auto f = [](const auto& in) { return concat_time(in[0], in[1]); };
+  expect_gradients(f, {random_tensor({2, 3, 4}, 1), random_tensor({2, 5, 4}, 2)});
+  const Variable x = Variable::leaf(random_tensor({2, 5, 4}, 2));
+  EXPECT_TRUE(concat_time(Variable(), x).same_as(x));
+}
+
+TEST(OpGradient, Sum) {
+  expect_gradients([](const auto& in) { return sum(in[0], 0.25); }, {random_tensor({2, 3, 4}, 1)});
+}
+
+TEST(OpGradient, Reshape) {
+  expect_gradients(
+      [](const auto& in) {
+        return activate(Activation::gelu, reshape(in[0], {6, 4}));
+      },
+      {random_tensor({2, 3, 4}, 1)});
+}
+
+TEST(OpGradient, CastKeepsTheDtypeOfTheInputsGradient) {
+  const Variable x = Variable::leaf(random_tensor({2, 3}, 1));
+  const Variable narrow = cast(x, DType::f32);
+  EXPECT_EQ(narrow.value().dtype(), DType::f32);
+  const Tensor upstream = testing::tensor_of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
+  backward({narrow}, {upstream});
+  EXPECT_EQ(x.gradient().dtype(), DType::f64);
+  EXPECT_EQ(testing::values_of(x.gradient()), (testing::Values{1, 2, 3, 4, 5, 6}));
+  EXPECT_TRUE(cast(x, DType::f64).same_as(x));
+}
+
+struct AttentionCase {
+  const char* name;
+  std::int64_t time;
+  std::int64_t memory;
+  std::int64_t dim;
+  std::int64_t value_dim;
+  AttentionMask mask;
+  double dropout;
+};
+
+std::vector<AttentionCase> attention_cases() {
+  const Tensor padding = Tensor::from<std::uint8_t>(
+      std::vector<std::uint8_t>{0, 0, 1, 0, 1, 1, 0, 0, 0, 1}, {2, 5}, cpu_device());
+  return {
+      {"full", 5, 0, 3, 3, {.causal = false}, 0},
+      {"causal", 5, 0, 4, 2, {}, 0},
+      {"one token", 1, 0, 1, 1, {}, 0},
+      {"memory", 3, 4, 4, 4, {.offset = 4}, 0},
+      {"window", 5, 3, 4, 4, {.offset = 3, .window = 2}, 0},
+      {"padding", 5, 0, 4, 3, {.causal = false, .key_padding = padding}, 0},
+      // Stream 1 does not pad its first key, stream 0 neither: no row is empty here.
+      {"causal padding", 5, 0, 4, 3, {.key_padding = padding}, 0},
+      {"dropout", 4, 3, 4, 4, {.offset = 3}, 0.3},
+  };
+}
+
+std::optional<AttentionDropout> dropout_of(const AttentionCase& c) {
+  if (c.dropout == 0) return {};
+  return AttentionDropout{
+      .rate = c.dropout, .random = Random(11), .batch_begin = 2, .head_begin = 1, .heads_total = 4};
+}
+
+TEST(OpGradient, Attention) {
+  for (const AttentionCase& c : attention_cases()) {
+    SCOPED_TRACE(c.name);
+    const std::int64_t keys = c.time + c.memory;
+    expect_gradients(
+        [&](const auto& in) { return attention(in[0], in[1], in[2], c.mask, {}, dropout_of(c)); },
+        {random_tensor({2, c.time, 2, c.dim}, 1),
+         random_tensor({2, keys, 2, c.dim}, 2),
+         random_tensor({2, keys, 2, c.value_dim}, 3)});
+  }
+}
+
+TEST(OpGradient, RelativeAttention) {
+  for (const AttentionCase& c : attention_cases()) {
+    if (!c.mask.causal) continue;
+    SCOPED_TRACE(c.name);
+    const std::int64_t keys = c.time + c.memory;
+    expect_gradients(
+        [&](const auto& in) {
+          return attention(
+              in[0], in[1], in[2], c.mask, RelativeVariables{in[3], in[4], in[5]}, dropout_of(c));
+        },
+        {random_tensor({2, c.time, 2, c.dim}, 1),
+         random_tensor({2, keys, 2, c.dim}, 2),
+         random_tensor({2, keys, 2, c.value_dim}, 3),
+         random_tensor({keys, 2, c.dim}, 4),
+         random_tensor({2, c.dim}, 5),
+         random_tensor({2, c.dim}, 6)});
+  }
+}
+
+TEST(OpGradient, AQueryThatSeesNoKeyGivesZeroAndNoGradient) {
+  const Tensor padding =
+      Tensor::from<std::uint8_t>(std::vector<std::uint8_t>{1, 0, 0, 1, 1, 1}, {2, 3}, cpu_device());
+  const auto f = [&](const auto& in) {
+    return attention(in[0], in[1], in[2], {.key_padding = padding});
+  };
+  const std::vector<Tensor> inputs = {random_tensor({2, 3, 2, 4}, 1),
+                                      random_tensor({2, 3, 2, 4}, 2),
+                                      random_tensor({2, 3, 2, 4}, 3)};
+  const Variable out =
+      f(std::vector<Variable>{Variable(inputs[0]), Variable(inputs[1]), Variable(inputs[2])});
+  for (const std::int64_t row : {0, 3, 4, 5})
+    for (std::int64_t i = 0; i < 8; ++i) EXPECT_EQ(out.value().data<double>()[row * 8 + i], 0);
+  expect_gradients(f, inputs);
+}
+
+Variable losses(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  return cross_entropy(reshape(logits, logits.shape()), targets, options, Communicator());
+}
+
+TEST(OpGradient, CrossEntropy) {
+  const Tensor targets = ids({3, 0, -1, 4, 2, 3}, {6});
+  for (const double smoothing : {0.0, 0.2})
+    for (const Smoothing kind : {Smoothing::wrong_classes, Smoothing::all_classes})
+      expect_gradients(
+          [&](const auto& in) {
+            return losses(in[0], targets, {.vocabulary = 5, .smoothing = smoothing, .kind = kind});
+          },
+          {random_tensor({2, 3, 5}, 1)});
+}
+
+TEST(OpGradient, CrossEntropyLeavesLogitsThatOthersHold) {
+  const Variable logits = Variable::leaf(random_tensor({3, 5}, 1));
+  const Tensor before = logits.value().clone();
+  Variable handed = logits;
+  backward(sum(
+      cross_entropy(std::move(handed), ids({0, 1, 2}, {3}), {.vocabulary = 5}, Communicator())));
+  EXPECT_TRUE(testing::same_bits(logits.value(), before));
+}
+
+TEST(OpGradient, CrossEntropyWritesItsGradientOverLogitsThatAreItsOwn) {
+  const Variable x = Variable::leaf(random_tensor({3, 5}, 1));
+  const std::byte* gradient = nullptr;
+  Variable logits = record(x.value().clone(), {x}, [&](Gradients& gradients) {
+    gradient = gradients.output().bytes();
+    gradients.give(0, gradients.take_output());
+  });
+  const std::byte* const value = logits.value().bytes();
+  backward(sum(
+      cross_entropy(std::move(logits), ids({0, 1, 2}, {3}), {.vocabulary = 5}, Communicator())));
+  EXPECT_EQ(gradient, value);
+}
+
+TEST(OpGradient, SplitsOfOneRankAreTheInput) {
+  const Variable x = Variable::leaf(random_tensor({2, 3}, 1));
+  EXPECT_TRUE(enter_split(x, Communicator()).same_as(x));
+  Variable handed = x;
+  EXPECT_TRUE(leave_split(std::move(handed), Communicator()).same_as(x));
+}
+
+TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
+  // One row of equal logits: every log-probability is -log 4.
+  const Tensor logits = Tensor::zeros({1, 4}, DType::f64, cpu_device());
+  for (const Smoothing kind : {Smoothing::wrong_classes, Smoothing::all_classes}) {
+    const CrossEntropyOptions options = {.vocabulary = 4, .smoothing = 0.3, .kind = kind};
+    EXPECT_NEAR(losses(Variable(logits), ids({2}, {1}), options).value().data<double>()[0],
+                std::log(4.0),
+                1e-14);
+  }
+  // A large logit of a wrong class costs its share: 0.3 / 3 or 0.3 / 4 of 100 less.
+  const auto loss = [&](Smoothing kind, double on_target) {
+    const Tensor row = testing::tensor_of<double>({on_target, 0, 0, 0}, {1, 4});
+    return losses(Variable(row), ids({0}, {1}), {.vocabulary = 4, .smoothing = 0.3, .kind = kind})
+        .value()
+        .data<double>()[0];
+  };
+  EXPECT_NEAR(loss(Smoothing::wrong_classes, 100), 0.3 * 100, 1e-12);
+  EXPECT_NEAR(loss(Smoothing::all_classes, 100), 0.3 * 0.75 * 100, 1e-12);
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,364 @@
+// What the tape promises: order, accumulation, buffers, announcements, nesting, depth.
+#include <cmath>
+
+#include "framework/autograd/ops.h"
+#include "framework/kernels/elementwise.h"
+#include "tests/support/gradient_check.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::random_tensor;
+using testing::tensor_of;
+using testing::Values;
+using testing::values_of;
+
+Tensor vector_of(const Values& values) { return tensor_of<double>(values, {std::ssize(values)}); }
+
+// factor * x, and a count of its backward calls.
+Variable times(double factor, const Variable& x, int* calls = nullptr) {
+  const auto scaled = [factor](const Tensor& from) {
+    Tensor to = from.like();
+    scale(testing::cpu(), factor, from, to);
+    return to;
+  };
+  return record(scaled(x.value()), {x}, [scaled, calls](Gradients& gradients) {
+    if (calls != nullptr) ++*calls;
+    gradients.give(0, scaled(gradients.output()));
+  });
+}
+
+TEST(Tape, AVariableUsedTwiceGetsTheSumOfItsGradients) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  int calls = 0;
+  const Variable shared = times(3, x, &calls);
+  backward(add(times(5, shared), times(7, shared)));
+  EXPECT_EQ(values_of(x.gradient()), (Values{36}));
+  EXPECT_EQ(calls, 1) << "an op is walked once, when all its uses are done";
+}
+
+TEST(Tape, NestedDiamondsAreWalkedInLinearTime) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  Variable y = x;
+  int calls = 0;
+  for (int i = 0; i < 40; ++i) y = add(times(1, y, &calls), times(1, y, &calls));
+  backward(y);
+  EXPECT_EQ(values_of(x.gradient()), (Values{std::pow(2.0, 40)}));
+  EXPECT_EQ(calls, 80);
+}
+
+TEST(Tape, AnOutputThatNobodyUsedHasNoGradient) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  int calls = 0;
+  const std::vector<Variable> outputs =
+      record({vector_of({4}), vector_of({6})}, {x}, [&](Gradients& gradients) {
+        ++calls;
+        EXPECT_FALSE(gradients.has_output(0));
+        ASSERT_TRUE(gradients.has_output(1));
+        EXPECT_THROW(gradients.output(0), Failure);
+        gradients.give(0, gradients.take_output(1));
+      });
+  backward(times(3, outputs[1]));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(values_of(x.gradient()), (Values{3}));
+}
+
+TEST(Tape, TwoOutputsArriveTogether) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  int calls = 0;
+  const std::vector<Variable> outputs =
+      record({vector_of({4}), vector_of({6})}, {x}, [&](Gradients& gradients) {
+        ++calls;
+        const Tensor total = gradients.output(0).like();
+        add(testing::cpu(), gradients.output(0), gradients.output(1), total);
+        gradients.give(0, total);
+      });
+  // The second output is reached through more ops than the first.
+  backward(add(times(2, outputs[0]), times(10, times(10, outputs[1]))));
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(values_of(x.gradient()), (Values{102}));
+}
+
+TEST(Tape, AnOpOffThePathIsNotCalled) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  const Variable other = Variable::leaf(vector_of({2}));
+  int calls = 0;
+  const Variable unused = times(3, other, &calls);
+  backward(times(2, x));
+  EXPECT_EQ(calls, 0);
+  EXPECT_FALSE(other.gradient().defined());
+}
+
+TEST(Tape, SeveralRootsWithSeedsOfTheirOwn) {
+  const Variable x = Variable::leaf(vector_of({1, 2}));
+  const Variable first = times(2, x);
+  const Variable second = times(3, first);
+  backward({first, second}, {vector_of({1, 10}), vector_of({100, 1000})});
+  EXPECT_EQ(values_of(x.gradient()), (Values{602, 6020}));
+}
+
+TEST(Tape, AMillionOpsNeitherOverflowTheStackWhenWalkedNorWhenTakenApart) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  const auto chain = [&] {
+    Variable y = x;
+    for (int i = 0; i < 1'000'000; ++i) y = reshape(y, {1});
+    return y;
+  };
+  { const Variable unwalked = chain(); }
+  const Variable y = chain();
+  backward(y);
+  EXPECT_EQ(values_of(x.gradient()), (Values{1}));
+}
+
+TEST(Tape, ALongDiamondChainIsTakenApartWithoutRecursion) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  Variable y = x;
+  for (int i = 0; i < 200'000; ++i) y = add(y, y);
+  Variable kept = y;
+  y = Variable();
+  kept = Variable();
+  EXPECT_FALSE(x.gradient().defined());
+}
+
+TEST(Tape, IsWalkedOnlyOnce) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  const Variable y = times(3, x);
+  backward(y);
+  EXPECT_THROW(backward(y), Failure);
+  EXPECT_THROW(backward(times(2, y)), Failure);
+  EXPECT_EQ(values_of(x.gradient()), (Values{3}));
+}
+
+TEST(Tape, WhatAClosureKeptIsFreedAsTheWalkPassesIt) {
+  const Tensor kept = vector_of({1});
+  const Variable x = Variable::leaf(vector_of({2}));
+  const Variable y = record(vector_of({3}), {x}, [kept](Gradients& gradients) {
+    gradients.give(0, gradients.take_output());
+  });
+  EXPECT_FALSE(kept.unshared());
+  backward(y);
+  EXPECT_TRUE(kept.unshared()) << "although the output lives on";
+}
+
+TEST(Tape, GradientsAccumulateOverPassesUntilTheyAreCleared) {
+  const Variable x = Variable::leaf(vector_of({2}));
+  backward(times(3, x));
+  backward(times(4, x));
+  EXPECT_EQ(values_of(x.gradient()), (Values{7}));
+  x.clear_gradient();
+  EXPECT_FALSE(x.gradient().defined());
+  backward(times(5, x));
+  EXPECT_EQ(values_of(x.gradient()), (Values{5}));
+}
+
+TEST(Tape, AGradientHandedToTwoInputsIsNotWrittenThroughByEither) {
+  const Variable a = Variable::leaf(vector_of({1}));
+  const Variable b = Variable::leaf(vector_of({1}));
+  // add hands one tensor to both; then each gets a share of its own.
+  backward(add(add(a, b), add(times(10, a), times(100, b))));
+  EXPECT_EQ(values_of(a.gradient()), (Values{11}));
+  EXPECT_EQ(values_of(b.gradient()), (Values{101}));
+}
+
+TEST(Tape, ASeedIsNotWrittenOver) {
+  const Variable x = Variable::leaf(vector_of({-1, 2}));
+  const Tensor seed = vector_of({5, 6});
+  backward({activate(Activation::relu, x)}, {seed});
+  EXPECT_EQ(values_of(seed), (Values{5, 6}));
+  EXPECT_EQ(values_of(x.gradient()), (Values{0, 6}));
+}
+
+TEST(Tape, AGivenBufferCollectsTheGradient) {
+  const Tensor flat = vector_of({7, 7, 7, 7, 7, 7});
+  const Variable x = Variable::leaf(random_tensor({2, 2}, 1), DType::f64, flat.slice(1, 5));
+  EXPECT_FALSE(x.gradient().defined()) << "what the buffer held before does not count";
+  backward(sum(x, 2));
+  backward(sum(x, 3));
+  EXPECT_EQ(values_of(flat), (Values{7, 5, 5, 5, 5, 7}));
+  EXPECT_EQ(x.gradient().bytes(), flat.slice(1, 5).bytes());
+  x.clear_gradient();
+  backward(sum(x, 1));
+  EXPECT_EQ(values_of(flat), (Values{7, 1, 1, 1, 1, 7}));
+  EXPECT_THROW(Variable::leaf(random_tensor({2, 2}, 1), DType::f64, flat), Failure);
+  EXPECT_THROW(Variable::leaf(random_tensor({2, 2}, 1), DType::f32, flat.slice(0, 4)), Failure);
+}
+
+TEST(Tape, ABf16LeafCollectsItsGradientInF32) {
+  // 1 + 1/512 is not a bf16: a sum rounded at each step would stay at 1.
+  const Variable x = Variable::leaf(tensor_of<BFloat16>({1, 1}, {1, 2}), DType::f32);
+  backward(sum(x, 1));
+  for (int i = 0; i < 4; ++i) backward(sum(x, 1.0 / 512));
+  ASSERT_EQ(x.gradient().dtype(), DType::f32);
+  EXPECT_EQ(values_of(x.gradient()), (Values{1 + 4.0 / 512, 1 + 4.0 / 512}));
+}
+
+TEST(Tape, WeightsOfABf16LinearLayerGetF32Gradients) {
+  const Variable x = Variable::leaf(tensor_of<BFloat16>({1, 2}, {1, 2}));
+  const Variable weight = Variable::leaf(tensor_of<BFloat16>({3, 4}, {1, 2}), DType::f32);
+  const Variable bias = Variable::leaf(tensor_of<float>({0.5}, {1}));
+  const Variable y = linear(x, weight, bias);
+  EXPECT_EQ(y.value().dtype(), DType::bf16);
+  EXPECT_EQ(values_of(y.value()), (Values{11.5}));
+  backward({y}, {tensor_of<BFloat16>({2}, {1, 1})});
+  EXPECT_EQ(weight.gradient().dtype(), DType::f32);
+  EXPECT_EQ(x.gradient().dtype(), DType::bf16);
+  EXPECT_EQ(values_of(weight.gradient()), (Values{2, 4}));
+  EXPECT_EQ(values_of(x.gradient()), (Values{6, 8}));
+  EXPECT_EQ(values_of(bias.gradient()), (Values{2}));
+}
+
+TEST(Tape, AnnouncesALeafOnceAfterItsLastContribution) {
+  const Variable first = Variable::leaf(vector_of({1}));
+  const Variable second = Variable::leaf(vector_of({1}));
+  Values announced;
+  first.when_gradient_ready([&] { announced.push_back(values_of(first.gradient())[0]); });
+  second.when_gradient_ready([&] { announced.push_back(values_of(second.gradient())[0]); });
+  // `first` is used early, twice in one op, and late; `second` late only.
+  const Variable early = times(2, add(first, first));
+  backward(add(add(early, times(10, first)), times(100, second)));
+  EXPECT_EQ(announced, (Values{100, 14})) << "complete gradients, the last used first";
+}
+
+TEST(Tape, ALeafThatIsARootIsAnnounced) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  int calls = 0;
+  x.when_gradient_ready([&] { ++calls; });
+  backward(x);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(values_of(x.gradient()), (Values{1}));
+}
+
+TEST(Tape, ALeafOnAPathWithoutGradientIsAnnouncedToo) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  const Variable y = Variable::leaf(vector_of({1}));
+  int calls = 0;
+  y.when_gradient_ready([&] { ++calls; });
+  // A closure that gives nothing to its second input.
+  const Variable inner = times(2, y);
+  backward(record(vector_of({1}), {x, inner}, [](Gradients& gradients) {
+    gradients.give(0, gradients.take_output());
+  }));
+  EXPECT_EQ(calls, 1);
+  EXPECT_FALSE(y.gradient().defined());
+}
+
+TEST(Tape, BetweenIsCalledAfterEachOp) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  int calls = 0;
+  BackwardOptions options;
+  options.between = [&] { ++calls; };
+  backward(times(2, times(3, times(4, x))), options);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(Tape, NothingIsRecordedInsideNoGradient) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  const NoGradient outer;
+  EXPECT_FALSE(times(2, x).requires_gradient());
+  {
+    const WithGradient inner;
+    EXPECT_TRUE(times(2, x).requires_gradient());
+    {
+      const NoGradient innermost;
+      EXPECT_FALSE(times(2, x).requires_gradient());
+    }
+    EXPECT_TRUE(times(2, x).requires_gradient());
+  }
+  EXPECT_FALSE(times(2, x).requires_gradient());
+}
+
+TEST(Tape, ConstantsRecordNothing) {
+  int calls = 0;
+  const Variable y = times(2, Variable(vector_of({1})), &calls);
+  EXPECT_FALSE(y.requires_gradient());
+  EXPECT_FALSE(Variable::leaf(vector_of({1})).detach().requires_gradient());
+}
+
+TEST(Tape, OnlyALeafHasAGradientToRead) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  EXPECT_THROW(times(2, x).gradient(), Failure);
+  EXPECT_THROW(Variable(vector_of({1})).gradient(), Failure);
+}
+
+TEST(Tape, SeedsMustFitTheirRoots) {
+  const Variable x = Variable::leaf(vector_of({1, 2}));
+  EXPECT_THROW(backward(times(2, x)), Failure);
+  EXPECT_THROW(backward({times(2, x)}, {}), Failure);
+  EXPECT_THROW(backward({times(2, x)}, {vector_of({1, 2, 3})}), Failure);
+}
+
+// A node that keeps only its input and runs its inside again for the backward pass.
+Variable recomputed(const Variable& x, const Variable& weight) {
+  const auto inside = [](const Variable& in, const Variable& w) {
+    return activate(Activation::gelu, linear(linear(in, w, Variable()), w, Variable()));
+  };
+  Tensor value;
+  {
+    const NoGradient no_gradient;
+    value = inside(x, weight).value();
+  }
+  return record(value, {x, weight}, [inside, kept = x.value(), weight](Gradients& gradients) {
+    const Variable input = Variable::leaf(kept);
+    Variable output;
+    {
+      const WithGradient with_gradient;
+      output = inside(input, weight);
+    }
+    std::vector<Tensor> seeds;
+    seeds.push_back(gradients.take_output());
+    BackwardOptions options;
+    options.announce_leaves = false;
+    backward({output}, std::move(seeds), options);
+    gradients.give(0, input.gradient());
+  });
+}
+
+TEST(Tape, ANodeMayWalkATapeOfItsOwnInsideItsClosure) {
+  const std::vector<Tensor> inputs = {random_tensor({3, 4}, 1), random_tensor({4, 4}, 2)};
+  const Tensor upstream = random_tensor({3, 4}, 3);
+  const auto run = [&](bool recompute) {
+    const Variable x = Variable::leaf(inputs[0]);
+    const Variable weight = Variable::leaf(inputs[1]);
+    int announced = 0;
+    weight.when_gradient_ready([&] {
+      ++announced;
+      EXPECT_TRUE(weight.gradient().defined());
+    });
+    Variable y = linear(x, weight, Variable());
+    if (recompute) {
+      y = recomputed(recomputed(y, weight), weight);
+    } else {
+      for (int i = 0; i < 2; ++i)
+        y = activate(Activation::gelu, linear(linear(y, weight, Variable()), weight, Variable()));
+    }
+    backward({linear(y, weight, Variable())}, {upstream});
+    EXPECT_EQ(announced, 1);
+    return std::pair(values_of(x.gradient()), values_of(weight.gradient()));
+  };
+  const auto [x, weight] = run(true);
+  const auto [plain_x, plain_weight] = run(false);
+  testing::expect_close(x, plain_x, 1e-13);
+  testing::expect_close(weight, plain_weight, 1e-13);
+}
+
+TEST(Tape, RecordingIsOffInsideAClosure) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  bool recorded = true;
+  backward(record(vector_of({1}), {x}, [&](Gradients& gradients) {
+    recorded = times(2, x).requires_gradient();
+    gradients.give(0, gradients.take_output());
+  }));
+  EXPECT_FALSE(recorded);
+  EXPECT_TRUE(times(2, x).requires_gradient());
+}
+
+TEST(Tape, AFailureInAClosureLeavesRecordingOn) {
+  const Variable x = Variable::leaf(vector_of({1}));
+  EXPECT_THROW(backward(record(vector_of({1}), {x}, [](Gradients&) { throw Failure("a defect"); })),
+               Failure);
+  EXPECT_TRUE(times(2, x).requires_gradient());
+}
+
+}  // namespace
+}  // namespace longspan
