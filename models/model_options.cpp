@@ -3,6 +3,11 @@
 namespace longspan {
 
 void declare(OptionTable& table, ModelOptions& options) {
+  table.add("model.vocabulary",
+            options.vocabulary,
+            "ids of the embedding and of the output; none: the tokenizer's",
+            at_least(1),
+            fixes_weights());
   table.add("model.layers", options.layers, "layers of the stack", at_least(1), fixes_weights());
   table.add("model.width",
             options.width,
@@ -67,6 +72,13 @@ void declare(OptionTable& table, ModelOptions& options) {
         options.width,
         options.heads);
   });
+}
+
+std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {
+  if (options.vocabulary && *options.vocabulary < tokenizer_ids)
+    throw ConfigurationError(
+        "model.vocabulary is {}, but the tokenizer has {} ids", *options.vocabulary, tokenizer_ids);
+  return options.vocabulary.value_or(tokenizer_ids);
 }
 
 }  // namespace longspan

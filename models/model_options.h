@@ -12,6 +12,7 @@
 namespace longspan {
 
 struct ModelOptions {
+  std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
   std::int64_t layers = 6;
   std::int64_t width = 512;
   std::int64_t heads = 8;
@@ -33,5 +34,9 @@ struct ModelOptions {
 };
 
 void declare(OptionTable& table, ModelOptions& options);
+
+// The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
+// when model.vocabulary says fewer.
+std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids);
 
 }  // namespace longspan

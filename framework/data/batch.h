@@ -17,6 +17,7 @@ struct Batch {
   // The streams start again from their beginning (the first batch of a run included): what a model
   // carries from segment to segment must be emptied before this batch.
   bool epoch_start = false;
+  std::int64_t position = 0;          // of the first column in each stream, in tokens
   std::int64_t epoch = 0;             // complete passes before this batch
   std::int64_t predicted_tokens = 0;  // targets that count, in this rank's rows
   std::int64_t predicted_bytes = 0;   // bytes of text of those targets: for bits per byte

@@ -57,6 +57,7 @@ Batch StreamReader::next() {
   batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_stream = range_.begin;
   batch.epoch_start = cursors_[0].position == 0;
+  batch.position = cursors_[0].position;
   batch.epoch = cursors_[0].epoch;
   for (std::int64_t row = 0; row < range_.count(); ++row)
     read_row(cursors_[static_cast<std::size_t>(row)], row, batch);

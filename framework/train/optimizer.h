@@ -1,0 +1,49 @@
+// What turns gradients into new weights.
+#pragma once
+
+#include "checkpoints/training_state.h"
+#include "framework/nn/parameters.h"
+#include "framework/train/training_options.h"
+
+namespace longspan {
+
+// Adam, AdamW or SGD over all parameters of a model, which must outlive it. Its state lies in flat
+// buffers beside the parameters' own.
+class Optimizer {
+ public:
+  Optimizer(const OptimizerOptions& options, const Parameters& parameters);
+
+  // One update with every gradient multiplied by gradient_factor; parameters without a gradient
+  // count as having zeros. Refreshes the compute copies.
+  void update(double learning_rate, double gradient_factor);
+
+  // Updates so far.
+  std::int64_t updates() const { return updates_; }
+
+  // Adds the moments under "optimizer/first/NAME" and such to a state; `owned` as in StateTensor.
+  // The scalar "optimizer/updates" is set by `save` and taken by `restore`.
+  void add_to(TrainingState& state, bool owner_of_replicas, bool owner_of_split) const;
+  void save(Scalars& scalars) const { scalars.set("optimizer/updates", updates_); }
+  void restore(const Scalars& scalars) {
+    updates_ = scalars.get<std::int64_t>("optimizer/updates");
+  }
+
+ private:
+  void update(const Parameter& parameter, double learning_rate, double gradient_factor);
+
+  OptimizerOptions options_;
+  const Parameters& parameters_;
+  Tensor first_;   // Adam's first moment or SGD's momentum
+  Tensor second_;  // Adam's second moment
+  std::int64_t updates_ = 0;
+};
+
+// The sum of the squares of this rank's share of the whole gradient: split parameters on every
+// tensor rank, replicated ones on the first alone, so that the sum over the tensor ranks counts
+// each once.
+double squared_gradient_norm(const Parameters& parameters);
+
+// min(1, limit / (norm + 1e-6)), or 1 where the limit is 0.
+double clip_factor(double norm, double limit);
+
+}  // namespace longspan

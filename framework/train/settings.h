@@ -1,0 +1,26 @@
+// Everything a run is told, section by section.
+#pragma once
+
+#include <string>
+
+#include "framework/data/data_options.h"
+#include "framework/train/run_options.h"
+#include "framework/train/training_options.h"
+#include "models/registry.h"
+
+namespace longspan {
+
+struct Settings {
+  RunOptions run;
+  std::string family;  // model.family
+  DataOptions data;
+  TrainingOptions training;
+  ParallelOptions parallel;
+  MemoryOptions memory;
+  PrecisionOptions precision;
+  CheckpointOptions checkpoint;
+  MetricsOptions metrics;
+  ModelFactory make_model;
+};
+
+}  // namespace longspan

@@ -1,0 +1,184 @@
+#include "framework/train/trainer.h"
+
+#include <cmath>
+
+#include "framework/autograd/ops.h"
+#include "framework/train/loading.h"
+
+namespace longspan {
+namespace {
+
+// Part i of the leading axis cut into `parts`.
+Tensor rows(const Tensor& tensor, std::size_t part, std::size_t parts) {
+  const std::int64_t count = tensor.shape()[0] / static_cast<std::int64_t>(parts);
+  const std::int64_t begin = count * static_cast<std::int64_t>(part);
+  return tensor.slice(begin, begin + count);
+}
+
+double scalar(const Tensor& tensor) {
+  double value = 0;
+  with_floating_type(tensor.dtype(), [&]<typename T>(TypeTag<T>) {
+    value = static_cast<double>(static_cast<Accumulator<T>>(*tensor.data<T>()));
+  });
+  return value;
+}
+
+std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
+
+}  // namespace
+
+Trainer::Trainer(std::unique_ptr<Model> model, const TrainingOptions& options, const Random& random)
+    : model_(std::move(model)),
+      options_(options),
+      random_(random),
+      optimizer_(options.optimizer, model_->parameters()),
+      reduction_(model_->parameters(), options.bucket_megabytes),
+      schedule_(options.make_schedule()),
+      memory_(static_cast<std::size_t>(options.accumulation)),
+      next_memory_(memory_.size()) {}
+
+double Trainer::run_part(const Batch& batch, std::size_t part, double weight, bool last) {
+  const std::size_t parts = memory_.size();
+  const Tensor tokens = rows(batch.tokens, part, parts);
+  const Segment segment = {.tokens = tokens,
+                           .targets = rows(batch.targets, part, parts),
+                           .memory = memory_[part],
+                           .longest_memory = model_->longest_memory()};
+  const Pass pass = {
+      .training = true,
+      .random = random_.child(static_cast<std::uint64_t>(steps_)),
+      .first_stream = batch.first_stream + tokens.shape()[0] * static_cast<std::int64_t>(part)};
+  SegmentResult result = model_->losses(segment, pass);
+  next_memory_[part] = std::move(result.memory);
+  const Variable loss = sum(result.losses, weight);
+  const double value = scalar(loss.value());
+  result.losses = {};
+  if (last) reduction_.begin();
+  backward(loss, {.between = [this] { reduction_.progress(); }});
+  return value;
+}
+
+Trainer::Sums Trainer::agree(double loss, bool stop) const {
+  const ProcessMesh& all = mesh();
+  const bool counts = all.tensor.rank() == 0;
+  // The reduced gradients are the same on all replicas: the first counts them.
+  const double norm = all.replicas.rank() == 0 ? squared_gradient_norm(model_->parameters()) : 0.0;
+  const double mine[] = {counts ? loss : 0.0, norm, stop ? 1.0 : 0.0};
+  const Tensor sums =
+      Tensor::from<double>(mine, {3}, model_->parameters().device(), MemoryTag::workspace);
+  all.world.all_reduce(sums, Reduction::sum);
+  const auto values = sums.span<double>();
+  return {values[0], values[1], values[2]};
+}
+
+StepResult Trainer::step(const Batch& batch, bool stop) {
+  const auto parts = static_cast<std::int64_t>(memory_.size());
+  const std::int64_t streams = batch.tokens.shape()[0];
+  if (streams % parts != 0)
+    throw ConfigurationError(
+        "each rank has {} streams, which do not divide by training.accumulation = {}",
+        streams,
+        parts);
+  first_stream_ = batch.first_stream;
+  if (batch.epoch_start) memory_.assign(memory_.size(), {});
+  StepResult result;
+  result.tokens = mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
+  const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  model_->parameters().clear_gradients();
+  double loss = 0;
+  for (std::size_t part = 0; part < memory_.size(); ++part)
+    loss += run_part(batch, part, weight, part + 1 == memory_.size());
+  reduction_.finish();
+  const Sums sums = agree(loss, stop);
+  result.loss = sums.loss;
+  result.gradient_norm = std::sqrt(sums.squared_norm);
+  result.stop_requested = sums.stops > 0;
+  result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
+  result.learning_rate = schedule_.at(optimizer_.updates() + 1);
+  ++steps_;
+  tokens_ += result.tokens;
+  if (!result.skipped) {
+    optimizer_.update(result.learning_rate, clip_factor(result.gradient_norm, options_.clip_norm));
+    memory_.swap(next_memory_);
+  }
+  next_memory_.assign(memory_.size(), {});
+  judge(batch, result);
+  return result;
+}
+
+void Trainer::judge(const Batch& batch, StepResult& result) {
+  if (!result.skipped) {
+    skipped_in_a_row_ = 0;
+    return;
+  }
+  ++skipped_;
+  ++skipped_in_a_row_;
+  if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
+  throw DivergedError(
+      "training diverged: step {} is the {}th in a row without a finite loss and gradient (loss "
+      "{}, gradient norm {}); "
+      "its batch began at token {} of each stream in epoch {}",
+      steps_,
+      skipped_in_a_row_,
+      result.loss,
+      result.gradient_norm,
+      batch.position,
+      batch.epoch);
+}
+
+void Trainer::add_memory(TrainingState& state, std::int64_t streams) const {
+  const bool owner = mesh().tensor.rank() == 0;
+  std::int64_t begin = first_stream_;
+  for (const SegmentMemory& part : memory_) {
+    for (std::size_t layer = 0; layer < part.layers.size(); ++layer)
+      state.add_part(memory_name(layer), part.layers[layer], 0, begin, streams, owner);
+    if (!part.layers.empty()) begin += part.layers.front().shape()[0];
+  }
+}
+
+void Trainer::save(TrainingState& state, std::int64_t streams) const {
+  const bool first_replica = mesh().replicas.rank() == 0;
+  const bool first = first_replica && mesh().tensor.rank() == 0;
+  TrainingState weights = weights_state(model_->parameters());
+  for (StateTensor& tensor : weights.tensors) state.tensors.push_back(std::move(tensor));
+  optimizer_.add_to(state, first, first_replica);
+  optimizer_.save(state.scalars);
+  add_memory(state, streams);
+  state.scalars.set("trainer/steps", steps_);
+  state.scalars.set("trainer/skipped", skipped_);
+  state.scalars.set("trainer/skipped_in_a_row", skipped_in_a_row_);
+  state.scalars.set("trainer/tokens", tokens_);
+}
+
+void Trainer::restore(const Checkpoint& checkpoint,
+                      const StreamRange& range,
+                      std::int64_t streams) {
+  first_stream_ = range.begin;
+  if (model_->longest_memory() > 0 && checkpoint.has(memory_name(0))) {
+    const Shape saved = checkpoint.shape_of(memory_name(0));
+    const auto parts = static_cast<std::int64_t>(memory_.size());
+    for (SegmentMemory& part : memory_) {
+      part.layers.clear();
+      for (std::int64_t layer = 0; layer < model_->memory_layers(); ++layer)
+        part.layers.push_back(Tensor::empty(saved.with(0, range.count() / parts),
+                                            checkpoint.dtype_of(memory_name(0)),
+                                            model_->parameters().device(),
+                                            MemoryTag::memory));
+    }
+  }
+  TrainingState state;
+  save(state, streams);
+  checkpoint.read(std::span<const StateTensor>(state.tensors));
+  const Scalars& scalars = checkpoint.scalars();
+  optimizer_.restore(scalars);
+  steps_ = scalars.get<std::int64_t>("trainer/steps");
+  skipped_ = scalars.get<std::int64_t>("trainer/skipped");
+  skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
+  tokens_ = scalars.get<std::int64_t>("trainer/tokens");
+  for (SegmentMemory& part : memory_)
+    for (Tensor& layer : part.layers)
+      layer = cast(Variable(layer), model_->parameters().compute_dtype()).value();
+  model_->parameters().refresh_compute();
+}
+
+}  // namespace longspan

@@ -1,0 +1,79 @@
+// One training step, and all that must survive it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/data/batch.h"
+#include "framework/train/gradient_reduction.h"
+#include "framework/train/optimizer.h"
+#include "models/model.h"
+
+namespace longspan {
+
+struct StepResult {
+  double loss = 0;           // mean over the tokens of the global batch, nats
+  double gradient_norm = 0;  // before clipping
+  double learning_rate = 0;
+  bool skipped = false;         // loss or gradient was not finite: weights and memory are as before
+  bool stop_requested = false;  // by any rank
+  std::int64_t tokens = 0;      // of the global batch
+};
+
+// The model with its optimizer and the memory of this rank's streams. A step is the same on every
+// layout: to the bit on the same one, to rounding on another.
+class Trainer {
+ public:
+  // `random`: the run's, from which each step draws its own.
+  Trainer(std::unique_ptr<Model> model, const TrainingOptions& options, const Random& random);
+
+  // Collective. Works through this rank's streams in `accumulation` parts. `stop` asks all ranks to
+  // stop after it. Throws DivergedError, the same on every rank, when too many steps in a row were
+  // skipped.
+  StepResult step(const Batch& batch, bool stop = false);
+
+  // Steps so far, skipped ones included, and those skipped.
+  std::int64_t steps() const { return steps_; }
+  std::int64_t skipped() const { return skipped_; }
+  std::int64_t tokens() const { return tokens_; }
+
+  Model& model() { return *model_; }
+  const Model& model() const { return *model_; }
+  const ProcessMesh& mesh() const { return model_->parameters().mesh(); }
+
+  // Adds weights, optimizer, memory and counters to a state to be saved. `streams`: of the global
+  // batch.
+  void save(TrainingState& state, std::int64_t streams) const;
+  // Takes them from a checkpoint of any layout; `range` are this rank's streams.
+  void restore(const Checkpoint& checkpoint, const StreamRange& range, std::int64_t streams);
+
+ private:
+  struct Sums {
+    double loss = 0;
+    double squared_norm = 0;
+    double stops = 0;
+  };
+  double run_part(const Batch& batch, std::size_t part, double weight, bool last);
+  Sums agree(double loss, bool stop) const;
+  void judge(const Batch& batch, StepResult& result);
+  void add_memory(TrainingState& state, std::int64_t streams) const;
+
+  std::unique_ptr<Model> model_;
+  TrainingOptions options_;
+  Random random_;
+  Optimizer optimizer_;
+  GradientReduction reduction_;
+  Schedule schedule_;
+  // Of each part of this rank's streams: what is remembered, and what will be if the step is taken.
+  std::vector<SegmentMemory> memory_;
+  std::vector<SegmentMemory> next_memory_;
+  std::int64_t first_stream_ = 0;
+  std::int64_t steps_ = 0;
+  std::int64_t skipped_ = 0;
+  std::int64_t skipped_in_a_row_ = 0;
+  std::int64_t tokens_ = 0;
+};
+
+}  // namespace longspan

@@ -1,0 +1,115 @@
+#include "framework/train/training_options.h"
+
+namespace longspan {
+namespace {
+
+void declare_optimizer(OptionTable& table, OptimizerOptions& options) {
+  table.add("training.optimizer.kind",
+            options.kind,
+            "how weights are updated",
+            {{"adamw", OptimizerKind::adamw},
+             {"adam", OptimizerKind::adam},
+             {"sgd", OptimizerKind::sgd}});
+  table.add("training.optimizer.beta1",
+            options.beta1,
+            "decay of Adam's first moment",
+            at_least(0.0),
+            less_than(1.0));
+  table.add("training.optimizer.beta2",
+            options.beta2,
+            "decay of Adam's second moment",
+            at_least(0.0),
+            less_than(1.0));
+  table.add(
+      "training.optimizer.epsilon", options.epsilon, "added to Adam's denominator", more_than(0.0));
+  table.add("training.optimizer.weight_decay",
+            options.weight_decay,
+            "decay of matrices: decoupled with adamw, added to the gradient otherwise",
+            at_least(0.0));
+  table.add(
+      "training.optimizer.momentum", options.momentum, "of sgd", at_least(0.0), less_than(1.0));
+  table.add("training.optimizer.nesterov", options.nesterov, "sgd looks ahead along its momentum");
+}
+
+void declare_schedule(OptionTable& table, TrainingOptions& options) {
+  table.add("training.schedule",
+            options.schedule,
+            "how the learning rate goes on after the warm-up",
+            {{"constant", ScheduleKind::constant},
+             {"linear", ScheduleKind::linear},
+             {"cosine", ScheduleKind::cosine},
+             {"inverse_sqrt", ScheduleKind::inverse_sqrt}});
+  table.add(
+      "training.learning_rate", options.learning_rate, "the highest learning rate", at_least(0.0));
+  table.add("training.end_learning_rate",
+            options.end_learning_rate,
+            "where the linear and cosine schedules end",
+            at_least(0.0));
+  table.add(
+      "training.warmup", options.warmup, "updates until the highest learning rate", at_least(0));
+  table.add("training.warmup_learning_rate",
+            options.warmup_learning_rate,
+            "where the warm-up begins",
+            at_least(0.0));
+  table.add("training.schedule_steps",
+            options.schedule_steps,
+            "updates until the end of the schedule; none: training.steps",
+            at_least(1));
+  table.add("training.schedule_end",
+            options.schedule_end,
+            "after training.schedule_steps: the last rate (hold), or the decay again (restart)",
+            {{"hold", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
+}
+
+}  // namespace
+
+Schedule TrainingOptions::make_schedule() const {
+  return {.kind = schedule,
+          .rate = learning_rate,
+          .end_rate = end_learning_rate,
+          .warmup_start = warmup_learning_rate,
+          .warmup = warmup,
+          .total = schedule_steps.value_or(steps),
+          .end = schedule_end};
+}
+
+void declare(OptionTable& table, TrainingOptions& options) {
+  table.add("training.steps", options.steps, "steps of the whole run", at_least(1));
+  table.add("training.accumulation",
+            options.accumulation,
+            "parts in which a rank works through its streams: less memory, the same result",
+            at_least(1));
+  table.add("training.clip_norm",
+            options.clip_norm,
+            "largest norm of the whole gradient; 0: not clipped",
+            at_least(0.0));
+  table.add("training.skipped_in_a_row",
+            options.skipped_in_a_row,
+            "steps whose loss or gradient is not finite are skipped; after so many in a row the "
+            "run has diverged",
+            at_least(1));
+  table.add("training.bucket_megabytes",
+            options.bucket_megabytes,
+            "gradients are summed over ranks in pieces of this size",
+            more_than(0.0));
+  table.add("training.validation_every",
+            options.validation_every,
+            "steps between validations; 0: only at the end",
+            at_least(0));
+  table.add("training.validation_batches",
+            options.validation_batches,
+            "batches of a validation; 0: the whole file",
+            at_least(0));
+  declare_schedule(table, options);
+  declare_optimizer(table, options.optimizer);
+  table.check({"training.warmup", "training.schedule_steps", "training.steps"},
+              [&options]() -> std::string {
+                const std::int64_t total = options.schedule_steps.value_or(options.steps);
+                if (options.warmup <= total) return "";
+                return fmt::format("training.warmup is {}, longer than the schedule of {} updates",
+                                   options.warmup,
+                                   total);
+              });
+}
+
+}  // namespace longspan

@@ -1,0 +1,47 @@
+// The section `training` of a configuration.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/core/options.h"
+#include "framework/train/schedule.h"
+
+namespace longspan {
+
+enum class OptimizerKind : std::uint8_t { adamw, adam, sgd };
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::adamw;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0.9;  // sgd
+  bool nesterov = false;  // sgd
+};
+
+struct TrainingOptions {
+  std::int64_t steps = 1000;
+  std::int64_t accumulation = 1;       // parts in which a step's streams are worked through
+  double clip_norm = 1;                // 0: none
+  std::int64_t skipped_in_a_row = 10;  // before the run has diverged
+  double bucket_megabytes = 25;
+  std::int64_t validation_every = 0;    // steps; 0: at the end only
+  std::int64_t validation_batches = 0;  // 0: the whole file
+  OptimizerOptions optimizer;
+  ScheduleKind schedule = ScheduleKind::cosine;
+  ScheduleEnd schedule_end = ScheduleEnd::hold;
+  double learning_rate = 2.5e-4;
+  double end_learning_rate = 0;
+  double warmup_learning_rate = 0;
+  std::int64_t warmup = 0;
+  std::optional<std::int64_t> schedule_steps;  // none: steps
+
+  Schedule make_schedule() const;
+};
+
+void declare(OptionTable& table, TrainingOptions& options);
+
+}  // namespace longspan

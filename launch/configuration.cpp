@@ -1,0 +1,207 @@
+#include "launch/configuration.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <system_error>
+
+#include "framework/core/option_text.h"
+#include "launch/yaml.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* family_key = "model.family";
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family& family : families()) names.push_back(family.name);
+  return names;
+}
+
+const Family* family_named(const std::string& name) {
+  for (const Family& family : families()) {
+    if (family.name == name) return &family;
+  }
+  return nullptr;
+}
+
+// The one place where the sections come together. Without a family only what all share is declared.
+void declare_all(Configuration& configuration, const Family* family) {
+  OptionTable& table = configuration.table;
+  declare(table, configuration.run);
+  table.add(family_key,
+            configuration.family,
+            "the kind of model; it decides which other keys the section has",
+            one_of(family_names()),
+            required(),
+            fixes_weights());
+  if (family != nullptr) configuration.make_model = family->declare(table);
+  declare(table, configuration.data);
+  declare(table, configuration.training);
+  declare(table, configuration.parallel);
+  declare(table, configuration.memory);
+  declare(table, configuration.precision);
+  declare(table, configuration.checkpoint);
+  declare(table, configuration.metrics);
+}
+
+void declare_checks(Configuration& configuration) {
+  configuration.table.check({"data.batch", "parallel.data"}, [&configuration]() -> std::string {
+    const std::int64_t ranks = configuration.parallel.data.value_or(1);
+    if (configuration.data.batch % ranks == 0) return "";
+    return fmt::format(
+        "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
+        "streams",
+        configuration.data.batch,
+        ranks);
+  });
+}
+
+// For each key that a family declares, the families that do.
+std::map<std::string, std::vector<std::string>> owners_of_keys() {
+  std::map<std::string, std::vector<std::string>> owners;
+  for (const Family& family : families()) {
+    OptionTable table;
+    const ModelFactory unused = family.declare(table);
+    for (const OptionDescription& option : table.reference()) {
+      owners[option.key].push_back(family.name);
+    }
+  }
+  return owners;
+}
+
+// Keys of other families get a sentence of their own. Where the family is not known none of its
+// keys can be judged: they are left out, so that the family alone is complained about.
+void judge_family_keys(OptionTable& table,
+                       const Family* family,
+                       std::vector<Assignment>& assignments) {
+  const auto owners = owners_of_keys();
+  if (family == nullptr) {
+    std::erase_if(assignments,
+                  [&](const Assignment& assignment) { return owners.contains(assignment.key); });
+    return;
+  }
+  for (const auto& [key, names] : owners) {
+    if (table.has(key)) continue;
+    table.note_elsewhere(
+        key,
+        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family->name));
+  }
+}
+
+// The family that is asked for last, before anything else is judged.
+const Family* chosen_family(const std::vector<Assignment>& assignments) {
+  const Family* family = nullptr;
+  for (const Assignment& assignment : assignments) {
+    if (assignment.key != family_key || assignment.kind != Assignment::Kind::scalar) continue;
+    family = family_named(assignment.scalars.front().text);
+  }
+  return family;
+}
+
+std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
+
+std::string read_file(const std::string& file) {
+  std::error_code unused;
+  if (std::filesystem::is_directory(file, unused)) {
+    throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
+  }
+  errno = 0;
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw ConfigurationError("{}: cannot be opened: {}", file, system_message());
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (stream.bad()) throw ConfigurationError("{}: cannot be read: {}", file, system_message());
+  return text.str();
+}
+
+bool same(const OptionDescription& a, const OptionDescription& b) {
+  return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
+         a.documentation == b.documentation;
+}
+
+}  // namespace
+
+std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
+  std::vector<Settings> layers;
+  if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
+  for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
+
+  std::vector<Assignment> assignments;
+  for (const Settings& layer : layers) {
+    assignments.insert(assignments.end(), layer.assignments.begin(), layer.assignments.end());
+  }
+  const Family* family = chosen_family(assignments);
+
+  auto configuration = std::make_unique<Configuration>();
+  declare_all(*configuration, family);
+  declare_checks(*configuration);
+  judge_family_keys(configuration->table, family, assignments);
+  for (const Settings& layer : layers) {
+    for (const Complaint& complaint : layer.complaints) configuration->table.complain(complaint);
+  }
+  configuration->table.assign(assignments);
+  configuration->table.finish();
+  return configuration;
+}
+
+ConfigurationText read_configuration(const std::string& file,
+                                     std::vector<std::string> settings,
+                                     const Communicator& world) {
+  // The first byte says whether the text or an error follows.
+  std::string message;
+  if (world.rank() == 0) {
+    try {
+      message = '+' + read_file(file);
+    } catch (const ConfigurationError& error) {
+      message = std::string("-") + error.what();
+    }
+  }
+  message = world.broadcast(std::move(message), 0);
+  const std::string text = message.substr(1);
+  if (message[0] == '-') throw ConfigurationError("{}", text);
+  return {file, text, std::move(settings)};
+}
+
+std::vector<OptionDescription> configuration_reference() {
+  Configuration shared;
+  declare_all(shared, nullptr);
+  std::vector<OptionDescription> all = shared.table.reference();
+
+  // A key that several families describe alike stands once; each says whose it is unless all do.
+  struct FamilyKey {
+    OptionDescription option;
+    std::vector<std::string> families;
+  };
+  std::vector<FamilyKey> keys;
+  for (const Family& family : families()) {
+    OptionTable table;
+    const ModelFactory unused = family.declare(table);
+    for (const OptionDescription& option : table.reference()) {
+      const auto known = std::find_if(
+          keys.begin(), keys.end(), [&](const FamilyKey& key) { return same(key.option, option); });
+      if (known == keys.end()) {
+        keys.push_back({option, {family.name}});
+      } else {
+        known->families.push_back(family.name);
+      }
+    }
+  }
+  auto place = std::find_if(all.begin(), all.end(), [](const OptionDescription& option) {
+    return option.key == family_key;
+  });
+  for (FamilyKey& key : keys) {
+    if (key.families.size() < families().size()) {
+      key.option.documentation =
+          fmt::format("{} (family {})", key.option.documentation, fmt::join(key.families, ", "));
+    }
+    place = all.insert(place + 1, std::move(key.option));
+  }
+  return all;
+}
+
+}  // namespace longspan

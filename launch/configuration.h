@@ -1,0 +1,42 @@
+// The whole configuration of a run, composed of what each component declares.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/core/options.h"
+#include "framework/train/settings.h"
+
+namespace longspan {
+
+// What a user wrote, not yet understood.
+struct ConfigurationText {
+  std::string file;                   // its name, for the messages
+  std::string text;                   // YAML
+  std::vector<std::string> settings;  // "key=value": they win over the file
+};
+
+// Lives where it was made: the table is bound to its members.
+struct Configuration : Settings {
+  Configuration() = default;
+  Configuration(const Configuration&) = delete;
+  Configuration& operator=(const Configuration&) = delete;
+
+  OptionTable table;
+};
+
+// Throws ConfigurationError with a line for each mistake. `model.family` is read first: it decides
+// which keys there are.
+std::unique_ptr<Configuration> configure(const ConfigurationText& source);
+
+// Collective: rank 0 reads the file; all get its bytes, or all throw the same ConfigurationError.
+ConfigurationText read_configuration(const std::string& file,
+                                     std::vector<std::string> settings,
+                                     const Communicator& world);
+
+// Every key of every family.
+std::vector<OptionDescription> configuration_reference();
+
+}  // namespace longspan
