@@ -1,0 +1,250 @@
+#include "framework/train/evaluation.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <vector>
+
+#include "framework/data/evaluation_reader.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void check_segment(const Model& model, std::int64_t tokens) {
+  const std::int64_t longest = model.longest_segment();
+  if (longest > 0 && tokens > longest)
+    throw ConfigurationError(
+        "the model reads at most {} tokens in one pass, evaluation asks for {}", longest, tokens);
+}
+
+std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
+  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+    throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
+                             *options.memory);
+  return options.memory.value_or(model.longest_memory());
+}
+
+// The losses of this rank's streams, summed a stream at a time.
+class LossSums {
+ public:
+  void add(const Tensor& losses, const Batch& batch) {
+    first_stream_ = batch.first_stream;
+    const auto rows = static_cast<std::size_t>(batch.tokens.shape()[0]);
+    sums_.resize(rows);
+    const Tensor wide =
+        Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
+    on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
+    const auto values = wide.span<double>();
+    const std::size_t time = values.size() / rows;
+    for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
+  }
+
+  // The sum over all data ranks, stream after stream.
+  double total(std::int64_t streams, const ProcessMesh& mesh, const Device& device) const {
+    const Tensor all = Tensor::zeros({streams}, DType::f64, device, MemoryTag::workspace);
+    const auto values = all.span<double>();
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      values[static_cast<std::size_t>(first_stream_) + i] = sums_[i];
+    mesh.data.all_reduce(all, Reduction::sum);
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+
+ private:
+  std::int64_t first_stream_ = 0;
+  std::vector<double> sums_;
+};
+
+// The text, read a batch at a time, and what came of it so far.
+class Evaluation {
+ public:
+  Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
+      : mesh_(model.parameters().mesh()),
+        device_(model.parameters().device()),
+        tokenizer_(corpus.tokenizer()),
+        options_(options),
+        left_(options.tokens_per_stream > 0 ? options.tokens_per_stream
+                                            : std::numeric_limits<std::int64_t>::max()),
+        reader_(corpus,
+                {options.streams, options.segment},
+                mesh_.data.rank(),
+                mesh_.data.size(),
+                device_),
+        begin_(Clock::now()) {}
+
+  // The next part of the streams, without columns in which nothing is predicted; false at the end.
+  bool next(Batch& batch) {
+    if (left_ == 0 || reader_.done()) return false;
+    batch = reader_.next();
+    std::int64_t columns = 0;
+    const Shape shape = batch.targets.shape();
+    for (std::int64_t row = 0; row < shape[0]; ++row)
+      columns = std::max(columns, predictions(batch, row));
+    if (columns > left_) count_first(batch, columns = left_);
+    left_ -= columns;
+    // Streams end at about the same time: these are the last columns of all.
+    if (columns == 0) return false;
+    if (columns < shape[1]) {
+      batch.tokens = first_columns(batch.tokens, columns);
+      batch.targets = first_columns(batch.targets, columns);
+    }
+    result_.tokens += batch.predicted_tokens;
+    result_.bytes += batch.predicted_bytes;
+    return true;
+  }
+
+  void add(const Tensor& losses, const Batch& batch) { sums_.add(losses, batch); }
+
+  EvaluationResult finish() {
+    result_.nats = sums_.total(options_.streams, mesh_, device_);
+    result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
+    result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
+    result_.seconds = seconds_since(begin_);
+    return result_;
+  }
+
+ private:
+  // Targets of a row; padding follows them.
+  static std::int64_t predictions(const Batch& batch, std::int64_t row) {
+    const auto targets = batch.targets.slice(row, row + 1).span<std::int64_t>();
+    return std::ranges::find(targets, ignored_target) - targets.begin();
+  }
+
+  // What the batch predicts in its first columns only.
+  void count_first(Batch& batch, std::int64_t columns) const {
+    batch.predicted_tokens = 0;
+    batch.predicted_bytes = 0;
+    for (std::int64_t row = 0; row < batch.targets.shape()[0]; ++row) {
+      const std::int64_t count = std::min(columns, predictions(batch, row));
+      const auto targets = batch.targets.slice(row, row + 1).span<std::int64_t>();
+      const std::string text = tokenizer_.decode(targets.first(static_cast<std::size_t>(count)));
+      batch.predicted_tokens += count;
+      batch.predicted_bytes += static_cast<std::int64_t>(text.size());
+    }
+  }
+
+  Tensor first_columns(const Tensor& whole, std::int64_t columns) const {
+    const std::int64_t rows = whole.shape()[0];
+    Tensor part = Tensor::empty({rows, columns}, DType::i64, device_, MemoryTag::workspace);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const auto from = whole.slice(row, row + 1).span<std::int64_t>();
+      std::ranges::copy(from.first(static_cast<std::size_t>(columns)),
+                        part.slice(row, row + 1).span<std::int64_t>().begin());
+    }
+    return part;
+  }
+
+  ProcessMesh mesh_;
+  Device device_;
+  Tokenizer tokenizer_;
+  EvaluationOptions options_;
+  std::int64_t left_;  // columns
+  EvaluationReader reader_;
+  LossSums sums_;
+  EvaluationResult result_;
+  Clock::time_point begin_;
+};
+
+// The last `longest` tokens of each stream.
+class Windows {
+ public:
+  Windows(std::int64_t longest, const Device& device)
+      : longest_(static_cast<std::size_t>(longest)), device_(device) {}
+
+  // Moves on by one column of the batch.
+  void push(const Batch& batch, std::int64_t column) {
+    const std::int64_t rows = batch.tokens.shape()[0];
+    streams_.resize(static_cast<std::size_t>(rows));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      auto& stream = streams_[static_cast<std::size_t>(row)];
+      if (stream.size() == longest_) stream.erase(stream.begin());
+      const auto tokens = batch.tokens.slice(row, row + 1).span<std::int64_t>();
+      stream.push_back(tokens[static_cast<std::size_t>(column)]);
+    }
+  }
+
+  // [streams, tokens so far or `longest`]; of the targets only those of the column count.
+  Segment segment(const Batch& batch, std::int64_t column) const {
+    const auto rows = static_cast<std::int64_t>(streams_.size());
+    const auto time = static_cast<std::int64_t>(streams_.front().size());
+    Segment result;
+    result.tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    result.targets = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::ranges::copy(streams_[static_cast<std::size_t>(row)],
+                        result.tokens.slice(row, row + 1).span<std::int64_t>().begin());
+      const auto targets = result.targets.slice(row, row + 1).span<std::int64_t>();
+      std::ranges::fill(targets, ignored_target);
+      targets.back() =
+          batch.targets.slice(row, row + 1).span<std::int64_t>()[static_cast<std::size_t>(column)];
+    }
+    return result;
+  }
+
+ private:
+  std::size_t longest_;
+  Device device_;
+  std::vector<std::vector<std::int64_t>> streams_;
+};
+
+}  // namespace
+
+double EvaluationResult::loss() const { return nats / static_cast<double>(tokens); }
+
+double EvaluationResult::perplexity() const { return std::exp(loss()); }
+
+double EvaluationResult::bits_per_byte() const {
+  return nats / static_cast<double>(bytes) / std::numbers::ln2;
+}
+
+EvaluationResult evaluate(const Model& model,
+                          const Corpus& corpus,
+                          const EvaluationOptions& options) {
+  check_segment(model, options.segment);
+  const NoGradient unrecorded;
+  Segment segment;
+  segment.longest_memory = memory_of(model, options);
+  Evaluation evaluation(model, corpus, options);
+  Batch batch;
+  while (evaluation.next(batch)) {
+    segment.tokens = batch.tokens;
+    segment.targets = batch.targets;
+    SegmentResult result = model.losses(segment, Pass{});
+    segment.memory = std::move(result.memory);
+    evaluation.add(result.losses.value(), batch);
+  }
+  return evaluation.finish();
+}
+
+EvaluationResult evaluate_recomputing(const Model& model,
+                                      const Corpus& corpus,
+                                      std::int64_t context,
+                                      const EvaluationOptions& options) {
+  if (context < 1)
+    throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
+  check_segment(model, context);
+  const NoGradient unrecorded;
+  Evaluation evaluation(model, corpus, options);
+  Windows windows(context, model.parameters().device());
+  Batch batch;
+  while (evaluation.next(batch)) {
+    for (std::int64_t column = 0; column < batch.tokens.shape()[1]; ++column) {
+      windows.push(batch, column);
+      const SegmentResult result = model.losses(windows.segment(batch, column), Pass{});
+      evaluation.add(result.losses.value(), batch);
+    }
+  }
+  return evaluation.finish();
+}
+
+}  // namespace longspan

@@ -1,0 +1,102 @@
+#include "framework/train/loading.h"
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* configuration_name = "config.yaml";
+constexpr const char* manifest_name = "manifest.json";
+constexpr const char* checkpoints_name = "checkpoints";
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+}  // namespace
+
+TrainingState weights_state(const Parameters& parameters) {
+  const ProcessMesh& mesh = parameters.mesh();
+  const bool first_replica = mesh.data.rank() == 0 && mesh.context.rank() == 0;
+  TrainingState state;
+  for (const auto& parameter : parameters.all()) {
+    if (parameter->shape.elements() == 0) continue;
+    const bool owned = first_replica && (parameter->split() || mesh.tensor.rank() == 0);
+    state.add_box(
+        parameter->name, parameter->master, parameter->global_shape, parameter->offset(), owned);
+  }
+  return state;
+}
+
+void load_weights(const Checkpoint& checkpoint, const Parameters& parameters) {
+  const TrainingState state = weights_state(parameters);
+  std::vector<StateTensor> wanted = state.tensors;
+  for (StateTensor& piece : wanted) {
+    const DType saved = checkpoint.dtype_of(piece.name);
+    if (saved != piece.tensor.dtype() && (saved == DType::f32 || saved == DType::f64))
+      piece.tensor =
+          Tensor::empty(piece.tensor.shape(), saved, parameters.device(), MemoryTag::workspace);
+  }
+  checkpoint.read(wanted);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const Tensor& read = wanted[i].tensor;
+    const Tensor& master = state.tensors[i].tensor;
+    if (read.bytes() == master.bytes()) continue;
+    on(parameters.device(), [&](auto backend) { scale(backend, 1, read, master); });
+  }
+  parameters.refresh_compute();
+}
+
+RunLocation locate_run(const fs::path& path) {
+  std::error_code unused;
+  if (fs::is_regular_file(path, unused)) return {.configuration = path};
+  if (is_there(path / configuration_name))
+    return {.configuration = path / configuration_name, .run = path};
+  if (is_there(path / manifest_name)) {
+    // RUN/checkpoints/step-000000500
+    const fs::path run =
+        fs::absolute(path / "").parent_path().parent_path().parent_path().lexically_normal();
+    if (!is_there(run / configuration_name))
+      throw DataError(
+          "{}: there is no {} in {}; name the configuration and give the checkpoint "
+          "with --checkpoint",
+          path.string(),
+          configuration_name,
+          run.string());
+    return {.configuration = run / configuration_name, .run = run, .checkpoint = path};
+  }
+  if (!is_there(path)) throw ConfigurationError("{}: there is no such file", path.string());
+  throw ConfigurationError(
+      "{}: is neither a configuration, nor a run directory (with a {}), nor a checkpoint (with a "
+      "{})",
+      path.string(),
+      configuration_name,
+      manifest_name);
+}
+
+OpenedCheckpoint open_checkpoint(const std::optional<fs::path>& named,
+                                 const fs::path& run_directory,
+                                 const Communicator& world) {
+  if (named) return {Checkpoint::open(*named), {}};
+  const fs::path directory = run_directory / checkpoints_name;
+  CheckpointSearch search = latest_good_checkpoint(directory, world);
+  if (!search.found) {
+    if (search.skipped.empty())
+      throw DataError("{}: has no checkpoint; train first", directory.string());
+    throw DataError("{}: no checkpoint can be read; the newest: {}",
+                    directory.string(),
+                    search.skipped.front());
+  }
+  return {Checkpoint::open(search.found->path), std::move(search.skipped)};
+}
+
+Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options) {
+  if (!checkpoint.scalars().has(tokenizer_scalar)) return make_tokenizer(options);
+  return Tokenizer::from_json(checkpoint.scalars().get<std::string>(tokenizer_scalar),
+                              checkpoint.path().string());
+}
+
+}  // namespace longspan

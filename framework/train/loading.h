@@ -1,0 +1,51 @@
+// Weights in and out of checkpoints, and finding the checkpoint that is meant.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/data/data_options.h"
+#include "framework/nn/parameters.h"
+
+namespace longspan {
+
+// The scalar under which a checkpoint keeps Tokenizer::to_json of its run.
+inline constexpr const char* tokenizer_scalar = "data/tokenizer";
+
+// The master weights under their own names. Of what several ranks hold alike the first one of the
+// data, context and (for weights that are not split) tensor axis is the owner.
+TrainingState weights_state(const Parameters& parameters);
+
+// Fills the weights from a checkpoint of any layout and of either master type (f64 is rounded to
+// f32, f32 widened). Not collective. Throws DataError.
+void load_weights(const Checkpoint& checkpoint, const Parameters& parameters);
+
+// What the user named.
+struct RunLocation {
+  std::filesystem::path configuration;                   // the YAML to read
+  std::optional<std::filesystem::path> run = {};         // the run directory it came from
+  std::optional<std::filesystem::path> checkpoint = {};  // a step's directory
+};
+
+// `path` is a configuration, a run directory, or the directory of one of its steps. Throws
+// ConfigurationError for anything else, DataError for a checkpoint that no configuration lies with.
+RunLocation locate_run(const std::filesystem::path& path);
+
+struct OpenedCheckpoint {
+  Checkpoint checkpoint;
+  std::vector<std::string> skipped;  // a sentence for each newer step that does not verify
+};
+
+// The step in `named`, or else the newest one of the run directory that verifies. Collective.
+// Throws DataError when there is none.
+OpenedCheckpoint open_checkpoint(const std::optional<std::filesystem::path>& named,
+                                 const std::filesystem::path& run_directory,
+                                 const Communicator& world);
+
+// The tokenizer that the checkpoint was trained with; of the options where it says nothing.
+Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options);
+
+}  // namespace longspan
