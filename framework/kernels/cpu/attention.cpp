@@ -33,6 +33,7 @@ struct Forward {
     key_columns = carver.take<T>(p.dim_padded * tile);
     value = carver.take<T>(tile * p.value_padded);
     scores = carver.take<T>(tile * tile);
+    if (scores != nullptr) std::fill_n(scores, tile * tile, T{0});
     bytes = carver.used();
   }
 
@@ -71,38 +72,40 @@ struct Forward {
 
   // `first` is the place of the query tile in the block.
   void visit(Interval queries, std::int64_t first, Interval at) {
-    const TileKind kind = p.plan.kind(queries, at);
-    if (kind == TileKind::none) return;
-    const std::int64_t rows = queries.end - queries.begin;
-    multiply<false, false>(rows,
-                           tile,
-                           Factors<T>{p.dim_padded,
-                                      query + first * p.dim_padded,
-                                      p.dim_padded,
-                                      key_columns,
-                                      tile,
-                                      scores,
-                                      tile});
+    const TileView view(p.plan, queries, at);
+    if (view.kind == TileKind::none) return;
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
+      return view.columns_seen(begin, end);
+    };
+    product(view.rows(),
+            Factors<T>{p.dim_padded,
+                       query + first * p.dim_padded,
+                       p.dim_padded,
+                       key_columns,
+                       tile,
+                       scores,
+                       tile},
+            columns);
     if (p.call.relative)
-      add_relative_scores(rows,
+      add_relative_scores(view,
                           p.dim_padded,
                           position_query + first * p.dim_padded,
-                          bands.at(h, queries.begin + p.plan.offset - at.begin),
-                          scores,
-                          tile);
-    if (kind == TileKind::partial || !key_lanes.all_seen)
-      mask_scores(p.plan, queries, at, key_lanes.bias, scores, tile);
-    for (std::int64_t r = 0; r < rows; ++r) soften(scores + r * tile, first + r);
+                          bands.at(h, view.origin()),
+                          scores);
+    if (view.kind == TileKind::partial || !key_lanes.all_seen)
+      mask_scores(view, key_lanes.bias, scores);
+    for (std::int64_t r = 0; r < view.rows(); ++r) soften(scores + r * tile, first + r);
     if (keep.active()) drop(queries, at);
-    multiply<false, true>(rows,
-                          p.value_padded,
-                          Factors<T>{tile,
-                                     scores,
-                                     tile,
-                                     value,
-                                     p.value_padded,
-                                     out + first * p.value_padded,
-                                     p.value_padded});
+    add_product<false>(view.rows(),
+                       p.value_padded,
+                       Factors<T>{tile,
+                                  scores,
+                                  tile,
+                                  value,
+                                  p.value_padded,
+                                  out + first * p.value_padded,
+                                  p.value_padded},
+                       columns);
   }
 
   // Scores become probabilities against the row's new maximum; what was summed against the old one

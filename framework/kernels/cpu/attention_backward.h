@@ -48,7 +48,11 @@ class Backward {
     scores_ = carver.take<T>(tile * tile);
     dprobabilities_ = carver.take<T>(tile * tile);
     dscores_ = carver.take<T>(tile * skew_step<T>);
-    if (dscores_ != nullptr) std::fill_n(dscores_, tile * skew_step<T>, T{0});
+    if (dscores_ != nullptr) {
+      std::fill_n(dscores_, tile * skew_step<T>, T{0});
+      std::fill_n(scores_, tile * tile, T{0});
+      std::fill_n(dprobabilities_, tile * tile, T{0});
+    }
     for (KeyTile& t : key_tiles_) {
       t.rows = carver.take<T>(tile * p.dim_padded);
       t.columns = carver.take<T>(p.dim_padded * tile);
@@ -135,42 +139,50 @@ class Backward {
   }
 
   void visit(Interval queries, KeyTile& t) {
-    const TileKind kind = p.plan.kind(queries, t.at);
-    if (kind == TileKind::none || !t.lanes_seen.any_seen) return;
-    const std::int64_t rows = queries.end - queries.begin;
-    const std::int64_t origin = queries.begin + p.plan.offset - t.at.begin;
-    multiply<false, false>(
-        rows, tile, Factors<T>{p.dim_padded, query_, p.dim_padded, t.columns, tile, scores_, tile});
+    const TileView view(p.plan, queries, t.at);
+    if (view.kind == TileKind::none || !t.lanes_seen.any_seen) return;
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
+      return view.columns_seen(begin, end);
+    };
+    const auto rows = [&](std::int64_t begin, std::int64_t end) {
+      return view.rows_seeing(begin, end);
+    };
+    product(view.rows(),
+            Factors<T>{p.dim_padded, query_, p.dim_padded, t.columns, tile, scores_, tile},
+            columns);
     if (p.call.relative)
       add_relative_scores(
-          rows, p.dim_padded, position_query_, bands_.at(h_, origin), scores_, tile);
-    if (kind == TileKind::partial || !t.lanes_seen.all_seen)
-      mask_scores(p.plan, queries, t.at, t.lanes_seen.bias, scores_, tile);
-    multiply<false, false>(
-        rows,
-        tile,
+          view, p.dim_padded, position_query_, bands_.at(h_, view.origin()), scores_);
+    if (view.kind == TileKind::partial || !t.lanes_seen.all_seen)
+      mask_scores(view, t.lanes_seen.bias, scores_);
+    product(
+        view.rows(),
         Factors<T>{
-            p.value_padded, dout_, p.value_padded, t.value_columns, tile, dprobabilities_, tile});
+            p.value_padded, dout_, p.value_padded, t.value_columns, tile, dprobabilities_, tile},
+        columns);
     differentiate(queries, t);
     const T* dscores = dscores_ + skew_margin<T>;
-    multiply<true, true>(
+    add_product<true>(
         tile,
         p.value_padded,
-        Factors<T>{rows, scores_, tile, dout_, p.value_padded, t.dvalue, p.value_padded});
-    multiply<true, true>(
+        Factors<T>{view.rows(), scores_, tile, dout_, p.value_padded, t.dvalue, p.value_padded},
+        rows);
+    add_product<true>(
         tile,
         p.dim_padded,
-        Factors<T>{rows, dscores, skew_step<T>, query_, p.dim_padded, t.dkey, p.dim_padded});
-    multiply<false, true>(rows,
-                          p.dim_padded,
-                          Factors<T>{tile,
-                                     dscores,
-                                     skew_step<T>,
-                                     t.rows,
-                                     p.dim_padded,
-                                     dquery_ + queries.begin * p.dim_padded,
-                                     p.dim_padded});
-    if (p.call.relative) visit_relative(queries, origin, t);
+        Factors<T>{view.rows(), dscores, skew_step<T>, query_, p.dim_padded, t.dkey, p.dim_padded},
+        rows);
+    add_product<false>(view.rows(),
+                       p.dim_padded,
+                       Factors<T>{tile,
+                                  dscores,
+                                  skew_step<T>,
+                                  t.rows,
+                                  p.dim_padded,
+                                  dquery_ + queries.begin * p.dim_padded,
+                                  p.dim_padded},
+                       columns);
+    if (p.call.relative) visit_relative(view, t);
   }
 
   // scores_ becomes the probabilities that weigh the values, dscores_ the gradient of the scores.
@@ -195,52 +207,61 @@ class Backward {
           dpower = hn::Mul(dpower, weight);
         }
         hn::StoreU(kept, tag, score + j);
-        hn::StoreU(hn::Mul(power, hn::Sub(dpower, delta)), tag, dscore + j);
+        // Where a key is not seen dpower may be anything: it is not computed there.
+        const auto seen = hn::Ne(power, hn::Zero(tag));
+        hn::StoreU(
+            hn::IfThenElseZero(seen, hn::Mul(power, hn::Sub(dpower, delta))), tag, dscore + j);
       }
     }
   }
 
-  void visit_relative(Interval queries, std::int64_t origin, KeyTile& t) {
-    const std::int64_t rows = queries.end - queries.begin;
-    const Band<T>& distances = bands_.at(h_, origin);
-    T* dquery = dquery_ + queries.begin * p.dim_padded;
-    for (std::int64_t i = 0; i < rows; i += block_rows) {
-      const std::int64_t count = std::min<std::int64_t>(block_rows, rows - i);
+  void visit_relative(const TileView& view, KeyTile& t) {
+    const Band<T>& distances = bands_.at(h_, view.origin());
+    const T* dscores = dscores_ + skew_margin<T>;
+    T* dquery = dquery_ + view.queries.begin * p.dim_padded;
+    for (std::int64_t i = 0; i < view.rows(); i += block_rows) {
+      const std::int64_t count = std::min<std::int64_t>(block_rows, view.rows() - i);
+      const Interval seen = view.columns_seen(i, i + count);
       const std::int64_t first = tile - 1 - i - (count - 1);
-      multiply<false, true>(count,
-                            p.dim_padded,
-                            Factors<T>{tile + count - 1,
-                                       dscores_ + i * skew_step<T> + skew_margin<T> - (count - 1),
-                                       skew_step<T> + 1,
-                                       distances.rows + first * p.dim_padded,
-                                       p.dim_padded,
-                                       dquery + i * p.dim_padded,
-                                       p.dim_padded});
+      add_product<false>(count,
+                         p.dim_padded,
+                         Factors<T>{0,
+                                    dscores + i * skew_step<T> - (count - 1),
+                                    skew_step<T> + 1,
+                                    distances.rows + first * p.dim_padded,
+                                    p.dim_padded,
+                                    dquery + i * p.dim_padded,
+                                    p.dim_padded},
+                         [&](std::int64_t, std::int64_t) {
+                           return Interval{seen.begin, seen.end + count - 1};
+                         });
     }
-    constexpr std::int64_t margin = RelativeSums<T>::margin;
-    for (std::int64_t c = 0; c < band; c += block_rows) {
-      const std::int64_t count = std::min<std::int64_t>(block_rows, band - c);
-      const std::int64_t begin = std::max<std::int64_t>(0, tile - 1 - (c + count - 1));
-      const std::int64_t end = std::min(rows, band - c);
-      if (begin >= end) continue;
-      multiply<true, true>(
-          count,
-          p.dim_padded,
-          Factors<T>{end - begin,
-                     dscores_ + begin * skew_step<T> + skew_margin<T> + (c - tile + 1 + begin),
-                     skew_step<T> + 1,
-                     position_query_ + begin * p.dim_padded,
-                     p.dim_padded,
-                     sums_.position_key + (origin + tile - 1 - c + margin) * p.dim_padded,
-                     -p.dim_padded});
-    }
-    sum_scores(rows, origin, t);
+    // Column c of the band: element (i, c - 63 + i) of row i, where that lies in the tile.
+    add_product<true>(
+        band,
+        p.dim_padded,
+        Factors<T>{0,
+                   dscores - (tile - 1),
+                   skew_step<T> + 1,
+                   position_query_,
+                   p.dim_padded,
+                   sums_.position_key +
+                       (view.origin() + tile - 1 + RelativeSums<T>::margin) * p.dim_padded,
+                   -p.dim_padded},
+        [&](std::int64_t begin, std::int64_t end) {
+          const bool near = view.origin() + tile - 1 - begin < 0;
+          const bool far = p.plan.window > 0 && view.origin() + tile - end >= p.plan.window;
+          return near || far ? Interval{0, 0}
+                             : Interval{std::max<std::int64_t>(0, tile - end),
+                                        std::min(view.rows(), band - begin)};
+        });
+    sum_scores(view, t);
   }
 
   // The sums of score gradients by key give the gradient of u, those by distance the one of v.
-  void sum_scores(std::int64_t rows, std::int64_t origin, KeyTile& t) {
+  void sum_scores(const TileView& view, KeyTile& t) {
     T by_distance[2 * tile] = {};
-    for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t i = 0; i < view.rows(); ++i) {
       const T* row = dscores_ + i * skew_step<T> + skew_margin<T>;
       T* shifted = by_distance + tile - 1 - i;
 #pragma omp simd
@@ -248,7 +269,7 @@ class Backward {
 #pragma omp simd
       for (std::int64_t j = 0; j < tile; ++j) shifted[j] += row[j];
     }
-    T* score = sums_.score + origin + tile - 1 + RelativeSums<T>::margin;
+    T* score = sums_.score + view.origin() + tile - 1 + RelativeSums<T>::margin;
     for (std::int64_t c = 0; c < band; ++c) score[-c] += by_distance[c];
   }
 
@@ -262,10 +283,13 @@ class Backward {
       write_row(t.dvalue + j * p.value_padded, p.value_dim, T{1}, value_target.row(j));
     }
     if (p.call.relative)
-      multiply<false, true>(
+      add_product<false>(
           1,
           p.dim_padded,
-          Factors<T>{tile, t.dscore, tile, t.rows, p.dim_padded, sums_.content_bias, p.dim_padded});
+          Factors<T>{tile, t.dscore, tile, t.rows, p.dim_padded, sums_.content_bias, p.dim_padded},
+          [](std::int64_t, std::int64_t) {
+            return Interval{0, tile};
+          });
   }
 
   const Problem<In>& p;

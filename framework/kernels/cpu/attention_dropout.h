@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "framework/kernels/cpu/attention_problem.h"
+#include "framework/kernels/cpu/philox.h"
 
 namespace longspan::tile_attention {
 
@@ -17,6 +18,7 @@ class KeepFactors {
     if (!p.call.dropout || p.call.dropout->rate <= 0) return;
     dropout_ = &*p.call.dropout;
     factor_ = static_cast<T>(1 / (1 - dropout_->rate));
+    threshold_ = dropout_threshold(dropout_->rate);
   }
 
   bool active() const { return dropout_ != nullptr; }
@@ -28,17 +30,20 @@ class KeepFactors {
     const std::int64_t row =
         ((d.batch_begin + b) * d.heads_total + d.head_begin + h) * problem_.time + query;
     const auto first = static_cast<std::uint64_t>(row * problem_.keys + key);
-    for (std::uint64_t j = 0; j < tile;) {
-      const auto words = d.random.block((first + j) / 4);
-      for (std::uint64_t w = (first + j) % 4; w < 4 && j < tile; ++w, ++j)
-        factors[j] = Random::uniform(words[w]) >= d.rate ? factor_ : T{0};
-    }
+    // One block more than the tile fills: it may begin within one.
+    alignas(64) std::uint32_t words[tile + 4 * lanes<std::uint64_t>];
+    philox_blocks(d.random, first / 4, (tile + 4 * lanes<std::uint64_t>) / 4, words);
+    const std::uint32_t* word = words + first % 4;
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile; ++j)
+      factors[j] = word[j] >> 8 >= threshold_ ? factor_ : T{0};
   }
 
  private:
   const Problem<In>& problem_;
   const AttentionDropout* dropout_ = nullptr;
   T factor_ = 1;
+  std::uint32_t threshold_ = 0;
 };
 
 }  // namespace longspan::tile_attention

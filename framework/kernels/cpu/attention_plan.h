@@ -9,11 +9,6 @@
 
 namespace longspan::tile_attention {
 
-struct Interval {
-  std::int64_t begin;
-  std::int64_t end;
-};
-
 enum class TileKind { none, partial, full };
 
 // The keys that a query sees are an interval whose two ends never move back from one query to the
@@ -43,8 +38,9 @@ struct BandPlan {
     const Interval first = keys_of(queries.begin);
     const Interval last = keys_of(queries.end - 1);
     if (tile_keys.begin >= last.end || tile_keys.end <= first.begin) return TileKind::none;
-    return last.begin <= tile_keys.begin && tile_keys.end <= first.end ? TileKind::full
-                                                                       : TileKind::partial;
+    const bool whole = tile_keys.end - tile_keys.begin == tile;
+    const bool all = last.begin <= tile_keys.begin && tile_keys.end <= first.end;
+    return whole && all ? TileKind::full : TileKind::partial;
   }
 
   Interval query_tile(std::int64_t index) const {
@@ -73,22 +69,45 @@ struct BandPlan {
   }
 };
 
+// One tile of a plan: which of its columns a run of its rows sees, and which of its rows see a run
+// of its columns. Products skip the rest.
+struct TileView {
+  const BandPlan& plan;
+  Interval queries;
+  Interval keys;
+  TileKind kind;
+
+  TileView(const BandPlan& of, Interval tile_queries, Interval tile_keys)
+      : plan(of), queries(tile_queries), keys(tile_keys), kind(of.kind(queries, keys)) {}
+
+  std::int64_t rows() const { return queries.end - queries.begin; }
+  // Distance of the first key from the first query.
+  std::int64_t origin() const { return queries.begin + plan.offset - keys.begin; }
+
+  Interval columns_seen(std::int64_t begin, std::int64_t end) const {
+    if (kind == TileKind::full) return {0, tile};
+    return {
+        std::clamp(plan.keys_of(queries.begin + begin).begin - keys.begin, std::int64_t{0}, tile),
+        std::clamp(plan.keys_of(queries.begin + end - 1).end - keys.begin, std::int64_t{0}, tile)};
+  }
+  Interval rows_seeing(std::int64_t begin, std::int64_t end) const {
+    Interval result{0, rows()};
+    if (kind == TileKind::full) return result;
+    if (plan.causal) result.begin = std::max(begin - origin(), std::int64_t{0});
+    if (plan.window > 0) result.end = std::min(end - 1 - origin() + plan.window, rows());
+    return result;
+  }
+};
+
 // Scores of keys that the rows of a partial tile do not see become -infinity. scores: [rows, tile].
 template <typename T>
-void mask_scores(const BandPlan& plan,
-                 Interval queries,
-                 Interval tile_keys,
-                 const T* bias,
-                 T* scores,
-                 std::int64_t step) {
+void mask_scores(const TileView& view, const T* bias, T* scores) {
   const Tag<T> tag;
-  for (std::int64_t i = queries.begin; i < queries.end; ++i) {
-    const Interval seen = plan.keys_of(i);
-    const auto begin =
-        hn::Set(tag, static_cast<T>(std::max(seen.begin - tile_keys.begin, std::int64_t{0})));
-    const auto end =
-        hn::Set(tag, static_cast<T>(std::clamp(seen.end - tile_keys.begin, std::int64_t{0}, tile)));
-    T* row = scores + (i - queries.begin) * step;
+  for (std::int64_t r = 0; r < view.rows(); ++r) {
+    const Interval seen = view.columns_seen(r, r + 1);
+    const auto begin = hn::Set(tag, static_cast<T>(seen.begin));
+    const auto end = hn::Set(tag, static_cast<T>(seen.end));
+    T* row = scores + r * tile;
     for (std::int64_t j = 0; j < tile; j += lanes<T>) {
       const auto key = hn::Iota(tag, static_cast<T>(j));
       const auto inside = hn::And(hn::Ge(key, begin), hn::Lt(key, end));

@@ -5,6 +5,7 @@
 
 #include <hwy/highway.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace longspan::tile_attention {
@@ -25,8 +26,9 @@ constexpr std::int64_t padded(std::int64_t width) {
 }
 
 // The register block: 6 x 4 accumulators where there are 32 registers, 6 x 2 where there are 16.
+inline constexpr int block_registers = HWY_MAX_BYTES == 64 ? 32 : 16;
 inline constexpr int block_rows = 6;
-inline constexpr int block_vectors = HWY_MAX_BYTES == 64 ? 4 : 2;
+inline constexpr int block_vectors = block_registers == 32 ? 4 : 2;
 
 // c[m, n] = sum_k a(m, k) b[k, n], or added to c. a(m, k) is a[m * a_step + k], or by column
 // a[k * a_step + m]. b: [depth, b_step], c: [rows, c_step].
@@ -74,26 +76,76 @@ HWY_INLINE void multiply_block(const Factors<T>& f, std::int64_t m, std::int64_t
     }
 }
 
-template <bool by_column, bool add, int vectors, typename T>
-void multiply_columns(const Factors<T>& f, std::int64_t rows, std::int64_t n) {
-  std::int64_t m = 0;
-  for (; m + block_rows <= rows; m += block_rows)
-    multiply_block<by_column, add, block_rows, vectors>(f, m, n);
-  for (; m + 4 <= rows; m += 4) multiply_block<by_column, add, 4, vectors>(f, m, n);
-  for (; m + 2 <= rows; m += 2) multiply_block<by_column, add, 2, vectors>(f, m, n);
-  for (; m < rows; ++m) multiply_block<by_column, add, 1, vectors>(f, m, n);
+// multiply_block for any block of up to `block_rows` rows and `block_vectors` + 1 vectors that the
+// registers hold: a call through a table, so that loops need no template for each size of rest.
+template <bool by_column, bool add, typename T>
+struct BlockTable {
+  using Block = void (*)(const Factors<T>&, std::int64_t, std::int64_t);
+  static constexpr int most_vectors = block_vectors + 1;
+  Block blocks[block_rows][most_vectors] = {};
+
+  template <int rows, int vectors>
+  static void call(const Factors<T>& f, std::int64_t m, std::int64_t n) {
+    multiply_block<by_column, add, rows, vectors>(f, m, n);
+  }
+  template <int index>
+  constexpr void fill() {
+    constexpr int rows = index / most_vectors + 1;
+    constexpr int vectors = index % most_vectors + 1;
+    if constexpr (fits(rows, vectors)) blocks[rows - 1][vectors - 1] = call<rows, vectors>;
+    if constexpr (index > 0) fill<index - 1>();
+  }
+  constexpr BlockTable() { fill<block_rows * most_vectors - 1>(); }
+  static constexpr bool fits(int rows, int vectors) {
+    return vectors <= block_vectors || (rows + 1) * vectors + 1 <= block_registers;
+  }
+};
+
+template <bool by_column, bool add, typename T>
+inline void multiply_any(
+    const Factors<T>& f, std::int64_t rows, std::int64_t vectors, std::int64_t m, std::int64_t n) {
+  static constexpr BlockTable<by_column, add, T> table;
+  table.blocks[rows - 1][vectors - 1](f, m, n);
 }
 
-// `width` is a multiple of a vector.
-template <bool by_column, bool add, typename T>
-void multiply(std::int64_t rows, std::int64_t width, const Factors<T>& f) {
-  std::int64_t n = 0;
-  for (; n + block_vectors * lanes<T> <= width; n += block_vectors * lanes<T>)
-    multiply_columns<by_column, add, block_vectors>(f, rows, n);
-  if constexpr (block_vectors > 2)
-    for (; n + 2 * lanes<T> <= width; n += 2 * lanes<T>)
-      multiply_columns<by_column, add, 2>(f, rows, n);
-  for (; n < width; n += lanes<T>) multiply_columns<by_column, add, 1>(f, rows, n);
+struct Interval {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
+// c += a b, where rows [m, m + r) of a are zero outside the columns depth_of(m, m + r). `width` is
+// a multiple of a vector.
+template <bool by_column, typename T, typename DepthOf>
+void add_product(std::int64_t rows,
+                 std::int64_t width,
+                 const Factors<T>& f,
+                 const DepthOf& depth_of) {
+  constexpr std::int64_t step = block_vectors * lanes<T>;
+  for (std::int64_t n = 0; n < width; n += step)
+    for (std::int64_t m = 0; m < rows; m += block_rows) {
+      const std::int64_t count = std::min<std::int64_t>(block_rows, rows - m);
+      const Interval depth = depth_of(m, m + count);
+      if (depth.begin >= depth.end) continue;
+      Factors<T> part = f;
+      part.depth = depth.end - depth.begin;
+      part.a += by_column ? depth.begin * f.a_step : depth.begin;
+      part.b += depth.begin * f.b_step;
+      multiply_any<by_column, true>(part, count, std::min(step, width - n) / lanes<T>, m, n);
+    }
+}
+
+// c = a b where columns_of(m, m + r) of rows [m, m + r) are wanted; others may or may not be
+// written.
+template <typename T, typename ColumnsOf>
+void product(std::int64_t rows, const Factors<T>& f, const ColumnsOf& columns_of) {
+  constexpr std::int64_t step = block_vectors * lanes<T>;
+  for (std::int64_t m = 0; m < rows; m += block_rows) {
+    const std::int64_t count = std::min<std::int64_t>(block_rows, rows - m);
+    const Interval columns = columns_of(m, m + count);
+    for (std::int64_t n = columns.begin / lanes<T> * lanes<T>; n < columns.end; n += step)
+      multiply_any<false, false>(
+          f, count, (std::min(step, columns.end - n) + lanes<T> - 1) / lanes<T>, m, n);
+  }
 }
 
 }  // namespace longspan::tile_attention

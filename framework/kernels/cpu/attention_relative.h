@@ -28,6 +28,10 @@ inline constexpr std::int64_t skew_step = tile + 2 * skew_margin<T>;
 
 template <typename T>
 inline constexpr std::int64_t skew_width = padded<T>(tile + skew_rows - 1);
+// As many vectors of it as the registers hold at once.
+template <typename T>
+inline constexpr std::int64_t skew_vectors = std::min<std::int64_t>(
+    skew_width<T> / lanes<T>, block_registers == 32 ? block_vectors + 1 : block_vectors);
 template <typename T>
 inline constexpr std::int64_t band_step = padded<T>(tile + skew_width<T>);
 
@@ -93,18 +97,19 @@ class Bands {
   Band<T> bands_[slots];
 };
 
-// scores[i, j] += position_query[i] . r(i, j). scores: [rows, score_step].
+// scores[i, j] += position_query[i] . r(i, j). scores: [rows, tile].
 template <typename T>
-void add_relative_scores(std::int64_t rows,
+void add_relative_scores(const TileView& view,
                          std::int64_t dim_padded,
                          const T* position_query,
                          const Band<T>& distances,
-                         T* scores,
-                         std::int64_t score_step) {
-  alignas(64) T product[skew_rows * skew_width<T>];
+                         T* scores) {
+  alignas(64) T block[skew_rows * skew_width<T>];
   const Tag<T> tag;
+  const std::int64_t rows = view.rows();
   for (std::int64_t i = 0; i < rows; i += skew_rows) {
     const std::int64_t count = std::min(skew_rows, rows - i);
+    const Interval seen = view.columns_seen(i, i + count);
     // Row i + r reads columns 63 - i - r + j: the block begins where its last row does.
     const std::int64_t first = tile - 1 - i - (count - 1);
     const Factors<T> factors{dim_padded,
@@ -112,12 +117,15 @@ void add_relative_scores(std::int64_t rows,
                              dim_padded,
                              distances.columns + first,
                              band_step<T>,
-                             product,
+                             block,
                              skew_width<T>};
-    multiply<false, false>(count, skew_width<T>, factors);
+    const std::int64_t end = (seen.end + count - 1 + lanes<T> - 1) / lanes<T>;
+    for (std::int64_t n = seen.begin / lanes<T>; n < end; n += skew_vectors<T>)
+      multiply_any<false, false>(
+          factors, count, std::min(end - n, skew_vectors<T>), 0, n * lanes<T>);
     for (std::int64_t r = 0; r < count; ++r) {
-      const T* shifted = product + r * skew_width<T> + (count - 1 - r);
-      T* row = scores + (i + r) * score_step;
+      const T* shifted = block + r * skew_width<T> + (count - 1 - r);
+      T* row = scores + (i + r) * tile;
       for (std::int64_t j = 0; j < tile; j += lanes<T>)
         hn::StoreU(hn::Add(hn::LoadU(tag, row + j), hn::LoadU(tag, shifted + j)), tag, row + j);
     }
