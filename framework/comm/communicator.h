@@ -15,7 +15,9 @@ enum class Reduction : std::uint8_t { sum, maximum, minimum };
 
 // A collective under way. The tensors it was started with must not be touched until `wait` returns;
 // they are kept alive by the request. A default-constructed request is complete. Destroying an
-// unfinished request waits for it.
+// unfinished request waits for it, unless an exception is on its way. Work is done only within
+// calls: whoever computes meanwhile calls `test` now and then. Any call moves all collectives under
+// way.
 class Request {
  public:
   struct State;
@@ -25,7 +27,8 @@ class Request {
 
   // Returns when the collective is complete. Throws RankError past the time limit or on a mismatch.
   void wait();
-  // Moves the collective on; true when it is complete.
+  // Moves the collective on; true when it is complete. Does not wait. Throws RankError when the
+  // group has failed.
   bool test();
 
  private:
@@ -50,17 +53,21 @@ class Communicator {
   // "world", "data", "tensor", ...: for messages.
   const std::string& name() const;
 
-  // In place, element by element. Identical on all ranks, bit for bit. Sums of bf16 and f16 are
-  // rounded at each addition: reduce in f32 where that matters.
+  // In place, element by element. Added in rank order, whatever carries it: identical on all ranks
+  // and from run to run, bit for bit. Sums of bf16 and f16 are kept in f32 and rounded once; sums
+  // of integers wrap around; a NaN on any rank is the result of every reduction.
   void all_reduce(const Tensor& tensor, Reduction reduction, Place place = Place::current()) const;
-  // all = the ranks' tensors one after another; all has size() times the elements of mine.
+  // all = the ranks' tensors one after another; all has size() times the elements of mine. `mine`
+  // may be part rank() of `all`.
   void all_gather(const Tensor& mine, const Tensor& all, Place place = Place::current()) const;
-  // mine = part rank() of the sum of the ranks' `all`.
+  // mine = part rank() of the sum of the ranks' `all`, with the bits that all_reduce would give.
+  // `mine` may be part rank() of `all`.
   void reduce_scatter(const Tensor& all, const Tensor& mine, Place place = Place::current()) const;
   // Part i of `send` goes to rank i; part i of `receive` comes from rank i.
   void all_to_all(const Tensor& send, const Tensor& receive, Place place = Place::current()) const;
   void broadcast(const Tensor& tensor, int root, Place place = Place::current()) const;
-  // Sends to one rank while receiving from another (a ring step).
+  // Sends to one rank while receiving from another (a ring step). As many elements on all ranks;
+  // `to` of one rank is matched by `from` of the other.
   void exchange(const Tensor& send,
                 int to,
                 const Tensor& receive,
@@ -94,7 +101,8 @@ class Communicator {
   std::vector<std::string> all_gather(const std::string& bytes,
                                       Place place = Place::current()) const;
 
-  // Groups of the ranks with the same colour, ordered by key.
+  // Groups of the ranks with the same colour, ordered by key. A group of one is a communicator of
+  // size 1 like the default one.
   Communicator split(int colour,
                      int key,
                      const std::string& name,

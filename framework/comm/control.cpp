@@ -9,7 +9,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-enum Tag : int { ask_tag = 1, tell_tag, claim_tag, decision_tag };
+enum Tag : int { ask_tag = 1, tell_tag, claim_tag, decision_tag, taken_tag };
 
 Clock::time_point after(double seconds) {
   return Clock::now() + std::chrono::microseconds(static_cast<std::int64_t>(seconds * 1e6));
@@ -112,6 +112,10 @@ void ControlChannel::handle(int rank, int tag, const std::string& bytes) {
     append(decision, granted_ == rank);
     return post(rank, decision_tag, std::move(decision));
   }
+  if (tag == taken_tag) {
+    if (granted_ < 0) granted_ = rank;
+    return;
+  }
   if (tag == decision_tag) {
     decisions_[rank] = reader.next<bool>();
     return;
@@ -149,20 +153,24 @@ ControlChannel::Reports ControlChannel::ask_all(std::uint64_t group,
 
 bool ControlChannel::claim(double limit) {
   const auto deadline = after(limit);
+  poll();
   for (int decider = 0; decider < rank_ && granted_ < 0; ++decider) {
     post(decider, claim_tag, std::string(1, '\0'));
     // A rank that waits answers at once; one that computes or is stopped must not hold us long.
     const auto patience = std::min(deadline, after(0.3));
-    while (Clock::now() < patience && !decisions_.contains(decider)) {
-      poll();
+    while (Clock::now() < patience && !decisions_.contains(decider) && granted_ < 0) {
       nap();
+      poll();
     }
-    if (decisions_.contains(decider)) {
+    if (granted_ < 0 && decisions_.contains(decider))
       granted_ = decisions_[decider] ? rank_ : decider;
-      return decisions_[decider];
-    }
   }
   if (granted_ < 0) granted_ = rank_;
+  // Those that ask from now on may find nobody who answers: they are told beforehand.
+  if (granted_ == rank_)
+    for (int rank = 0; rank < size_; ++rank)
+      if (rank != rank_) post(rank, taken_tag, std::string(1, '\0'));
+  poll();
   return granted_ == rank_;
 }
 

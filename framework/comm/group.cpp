@@ -105,6 +105,9 @@ std::shared_ptr<Communicator::Group> Runtime::make_world() {
   const auto messages = std::make_shared<Group>(shared_from_this(), 1, "world", members, rank_);
   messages->transport =
       std::make_unique<MpiTransport>(message_communicator(members, 1), rank_, size_);
+  // Two barriers: after the second, every rank has sent to every other.
+  for (int i = 0; i < 2; ++i) Communicator(messages).barrier();
+  unlink_mpi_segments();
   if (options_.transport == TransportChoice::messages) return messages;
   auto segments = share_memory(Communicator(messages), members, members, rank_);
   if (segments.empty()) return messages;

@@ -115,7 +115,8 @@ const LedgerRecord* RankLedger::find(std::uint64_t sequence) const {
 }
 
 std::optional<std::string> first_difference(const std::string& group,
-                                            const std::vector<RankLedger>& ledgers) {
+                                            std::vector<RankLedger> ledgers) {
+  std::ranges::sort(ledgers, {}, &RankLedger::rank);
   std::uint64_t first = 0;
   std::uint64_t last = 0;
   for (const RankLedger& ledger : ledgers) {

@@ -61,7 +61,7 @@ struct RankLedger {
 // The sentence that names the first collective which differs between ranks; nothing when, as far as
 // the ledgers reach, every rank has entered the same or fewer.
 std::optional<std::string> first_difference(const std::string& group,
-                                            const std::vector<RankLedger>& ledgers);
+                                            std::vector<RankLedger> ledgers);
 
 // "rank 1", "ranks 1 and 3", "ranks 1, 2 and 3".
 std::string name_ranks(const std::vector<int>& ranks);

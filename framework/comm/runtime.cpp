@@ -1,10 +1,12 @@
 #include "framework/comm/runtime.h"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 namespace longspan {
@@ -73,6 +75,15 @@ Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(opti
   MPI_Comm_set_errhandler(control, MPI_ERRORS_RETURN);
   control_ = std::make_unique<ControlChannel>(
       control, [this](std::uint64_t group) { return describe(group); });
+}
+
+// Open MPI keeps the memory of its messages in files of /dev/shm, which stay there when mpirun is
+// killed. Each rank has all of them mapped now: they go on without their names.
+void Runtime::unlink_mpi_segments() const {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (const auto path = line.find("/dev/shm/vader_segment."); path != line.npos)
+      unlink(line.substr(path).c_str());
 }
 
 RankReport Runtime::describe(std::uint64_t group) const {

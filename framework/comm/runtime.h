@@ -53,7 +53,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int local_size() const { return local_size_; }
   void set_time_limit(Seconds limit) { limit_ = limit; }
 
-  // The group of all ranks.
+  // The group of all ranks; called once.
   std::shared_ptr<Group> make_world();
   // A group of some ranks of `parent`, called by all of the parent's ranks at once; `members` are
   // ranks in the world, this one among them.
@@ -80,6 +80,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
  private:
   struct Waiting;
 
+  void unlink_mpi_segments() const;
   RankReport describe(std::uint64_t group) const;
   void check(Group& group, const Operation& operation, Seconds waited);
   void look_at_suspicion(Group& group, const Operation& operation, Seconds waited);

@@ -1,6 +1,9 @@
 // Every collective in every dtype against the obvious result.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "tests/support/mesh_runner.h"
 
 namespace longspan {
@@ -84,21 +87,141 @@ void for_all(const std::function<void(const Communicator&, DType, std::int64_t)>
     });
 }
 
-TEST(AllReduce, SumsEveryDtype) {
+TEST(AllReduce, ReducesEveryDtype) {
   const Device device = Device::cpu();
   for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
-    const Tensor tensor =
-        make(device, count, dtype, [&](auto i) { return value_at(group.rank(), i); });
-    group.all_reduce(tensor, Reduction::sum);
+    const auto over_ranks = [&](std::int64_t i, auto combine) {
+      double result = value_at(0, i);
+      for (int rank = 1; rank < group.size(); ++rank) result = combine(result, value_at(rank, i));
+      return result;
+    };
+    const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
+    const Tensor sum = make(device, count, dtype, own);
+    const Tensor maximum = sum.clone();
+    const Tensor minimum = sum.clone();
+    group.all_reduce(sum, Reduction::sum);
+    group.all_reduce(maximum, Reduction::maximum);
+    group.all_reduce(minimum, Reduction::minimum);
     expect_elements(
-        tensor,
-        [&](std::int64_t i) {
-          double sum = 0;
-          for (int rank = 0; rank < group.size(); ++rank) sum += value_at(rank, i);
-          return sum;
-        },
-        "sum");
+        sum, [&](auto i) { return over_ranks(i, std::plus<>()); }, "sum");
+    expect_elements(
+        maximum,
+        [&](auto i) { return over_ranks(i, [](double a, double b) { return std::max(a, b); }); },
+        "maximum");
+    expect_elements(
+        minimum,
+        [&](auto i) { return over_ranks(i, [](double a, double b) { return std::min(a, b); }); },
+        "minimum");
   });
+}
+
+TEST(AllGather, PutsTheRanksOneAfterAnother) {
+  const Device device = Device::cpu();
+  for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
+    const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
+    const Tensor mine = make(device, count, dtype, own);
+    const auto nothing = [](std::int64_t) { return 99.0; };
+    const Tensor all = make(device, count * group.size(), dtype, nothing);
+    group.all_gather(mine, all);
+    const auto wanted = [&](std::int64_t i) {
+      return value_at(static_cast<int>(i / count), i % count);
+    };
+    expect_elements(all, wanted, "all");
+    expect_elements(mine, own, "mine");
+    if (count == 0) return;
+    const Tensor in_place = make(device, count * group.size(), dtype, nothing);
+    const Tensor part = in_place.slice(count * group.rank(), count * (group.rank() + 1));
+    part.copy_from(mine);
+    group.all_gather(part, in_place);
+    expect_elements(in_place, wanted, "in place");
+  });
+}
+
+TEST(ReduceScatter, GivesEachRankItsPartOfTheSum) {
+  const Device device = Device::cpu();
+  for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
+    const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
+    const Tensor all = make(device, count * group.size(), dtype, own);
+    const Tensor mine = Tensor::empty({count}, dtype, device);
+    group.reduce_scatter(all, mine);
+    const auto wanted = [&](std::int64_t i) {
+      double sum = 0;
+      for (int rank = 0; rank < group.size(); ++rank)
+        sum += value_at(rank, group.rank() * count + i);
+      return sum;
+    };
+    expect_elements(mine, wanted, "mine");
+    expect_elements(all, own, "all");
+    if (count == 0) return;
+    const Tensor part = all.slice(count * group.rank(), count * (group.rank() + 1));
+    group.reduce_scatter(all, part);
+    expect_elements(part, wanted, "in place");
+  });
+}
+
+TEST(AllToAll, SwapsParts) {
+  const Device device = Device::cpu();
+  for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
+    const auto own = [&](std::int64_t i) { return value_at(group.rank(), i); };
+    const Tensor send = make(device, count * group.size(), dtype, own);
+    const Tensor receive = send.like();
+    group.all_to_all(send, receive);
+    expect_elements(
+        receive,
+        [&](auto i) {
+          return value_at(static_cast<int>(i / count), group.rank() * count + i % count);
+        },
+        "received");
+  });
+}
+
+TEST(Broadcast, GivesTheRootsElementsToAll) {
+  const Device device = Device::cpu();
+  for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
+    for (int root = 0; root < group.size(); ++root) {
+      const Tensor tensor =
+          make(device, count, dtype, [&](auto i) { return value_at(group.rank(), i); });
+      group.broadcast(tensor, root);
+      expect_elements(
+          tensor, [&](auto i) { return value_at(root, i); }, "tensor");
+    }
+  });
+}
+
+TEST(Exchange, MovesElementsRoundTheRing) {
+  const Device device = Device::cpu();
+  for_all([&](const Communicator& group, DType dtype, std::int64_t count) {
+    const int next = (group.rank() + 1) % group.size();
+    const int previous = (group.rank() + group.size() - 1) % group.size();
+    const Tensor send =
+        make(device, count, dtype, [&](auto i) { return value_at(group.rank(), i); });
+    const Tensor receive = send.like();
+    group.exchange(send, next, receive, previous);
+    expect_elements(
+        receive, [&](auto i) { return value_at(previous, i); }, "received");
+  });
+}
+
+TEST(HostValues, AreReducedBroadcastAndGathered) {
+  for (int ranks = 1; ranks <= 4; ++ranks)
+    testing::on_ranks(ranks, [&](const Communicator& group) {
+      const std::int64_t size = group.size();
+      EXPECT_EQ(group.all_reduce(std::int64_t{group.rank() + 1}, Reduction::sum),
+                size * (size + 1) / 2);
+      EXPECT_EQ(group.all_reduce(0.5 * group.rank(), Reduction::maximum),
+                0.5 * static_cast<double>(size - 1));
+      const int root = group.size() - 1;
+      const std::string text = "model:\n  layers: 6\n";
+      EXPECT_EQ(group.broadcast(group.rank() == root ? text : "", root), text);
+      EXPECT_EQ(group.broadcast("", root), "");
+      const auto word = [](int rank) {
+        return std::string(static_cast<std::size_t>(rank) * 3, 'x');
+      };
+      const std::vector<std::string> words = group.all_gather(word(group.rank()));
+      ASSERT_EQ(words.size(), static_cast<std::size_t>(size));
+      for (int rank = 0; rank < group.size(); ++rank)
+        EXPECT_EQ(words[static_cast<std::size_t>(rank)], word(rank));
+    });
 }
 
 }  // namespace
