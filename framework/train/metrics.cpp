@@ -1,0 +1,138 @@
+#include "framework/train/metrics.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+void append(std::string& line, const char* name, std::int64_t value) {
+  line += fmt::format("{}\"{}\": {}", line.empty() ? "" : ", ", name, value);
+}
+
+void append(std::string& line, const char* name, double value) {
+  const char* comma = line.empty() ? "" : ", ";
+  if (!std::isfinite(value)) {
+    const char* reason = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+    line += fmt::format("{}\"{}\": null, \"{}_reason\": \"{}\"", comma, name, name, reason);
+    return;
+  }
+  std::string text = fmt::format("{}", value);
+  // A reader must take it for a floating-point number: -0 would lose its sign.
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  line += fmt::format("{}\"{}\": {}", comma, name, text);
+}
+
+[[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
+  throw Failure(
+      "{}: {}: {}", path.string(), what, std::error_code(errno, std::generic_category()).message());
+}
+
+std::string read_all(int file, const std::filesystem::path& path) {
+  std::string text;
+  char block[1 << 16];
+  for (;;) {
+    const ssize_t count = ::read(file, block, sizeof block);
+    if (count == 0) return text;
+    if (count > 0) {
+      text.append(block, static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      fail(path, "cannot be read");
+    }
+  }
+}
+
+// The step of a line, or nothing when it is not one of ours.
+std::optional<std::int64_t> step_of(std::string_view line) {
+  const auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return std::nullopt;
+  const auto step = object.find("step");
+  if (step == object.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
+// How many bytes of the file belong to steps up to `last_step`.
+std::size_t bytes_to_keep(std::string_view text,
+                          std::int64_t last_step,
+                          const std::filesystem::path& path) {
+  std::size_t kept = 0;
+  for (int number = 1;; ++number) {
+    const std::size_t end = text.find('\n', kept);
+    if (end == std::string_view::npos) return kept;  // unfinished, or nothing
+    const auto step = step_of(text.substr(kept, end - kept));
+    if (!step) {
+      throw DataError("{}:{}: found something else than a line of metrics; move the file away",
+                      path.string(),
+                      number);
+    }
+    if (*step > last_step) return kept;
+    kept = end + 1;
+  }
+}
+
+}  // namespace
+
+std::string json_line(const StepMetrics& metrics) {
+  std::string line;
+  append(line, "step", metrics.step);
+  append(line, "tokens", metrics.tokens);
+  append(line, "loss", metrics.loss);
+  append(line, "learning_rate", metrics.learning_rate);
+  append(line, "gradient_norm", metrics.gradient_norm);
+  if (metrics.timing) {
+    append(line, "tokens_per_second", metrics.timing->tokens_per_second);
+    append(line, "model_flops_utilisation", metrics.timing->model_flops_utilisation);
+    append(line, "peak_memory_bytes", metrics.timing->peak_memory_bytes);
+  }
+  if (metrics.validation_loss) append(line, "validation_loss", *metrics.validation_loss);
+  if (metrics.validation_bits_per_byte) {
+    append(line, "validation_bits_per_byte", *metrics.validation_bits_per_byte);
+  }
+  return fmt::format("{{{}}}", line);
+}
+
+MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t last_step) : path_(path) {
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file_ < 0) fail(path_, "cannot be opened");
+  try {
+    const std::size_t kept =
+        last_step > 0 ? bytes_to_keep(read_all(file_, path_), last_step, path_) : 0;
+    if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(path_, "cannot be cut");
+  } catch (...) {
+    ::close(file_);
+    throw;
+  }
+}
+
+MetricsFile::~MetricsFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void MetricsFile::write(const StepMetrics& metrics) {
+  const std::string line = json_line(metrics) + '\n';
+  ssize_t count = 0;
+  do {
+    count = ::write(file_, line.data(), line.size());
+  } while (count < 0 && errno == EINTR);
+  if (count < 0) fail(path_, "cannot be written");
+  // A line cut short (the disk is full) would be taken for one that a killed run left.
+  if (static_cast<std::size_t>(count) != line.size()) {
+    throw Failure(
+        "{}: {} of {} bytes written; is the disk full?", path_.string(), count, line.size());
+  }
+}
+
+void MetricsFile::sync() {
+  if (::fdatasync(file_) != 0) fail(path_, "cannot be brought to the disk");
+}
+
+}  // namespace longspan
