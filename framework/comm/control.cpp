@@ -125,6 +125,7 @@ void ControlChannel::handle(int rank, int tag, const std::string& bytes) {
   RankReport report = decode_report(reader, rank);
   if (tag == ask_tag) {
     told_[group][rank] = std::move(report);
+    asked_about_.insert(group);
     return post(rank, tell_tag, encode(group, question, describe_(group)));
   }
   if (tag == tell_tag && question == question_) answers_[rank] = std::move(report);

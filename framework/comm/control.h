@@ -4,6 +4,7 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <set>
 
 #include "framework/comm/ledger.h"
 #include "framework/comm/mpi_c.h"
@@ -33,6 +34,8 @@ class ControlChannel {
   Reports ask_all(std::uint64_t group,
                   double limit,
                   const std::function<bool(const Reports&)>& enough);
+  // True once after another rank has asked about the group: it may know of a difference.
+  bool was_asked_about(std::uint64_t group) { return asked_about_.erase(group) > 0; }
   // True on one rank of the job at most, as long as the ranks answer: the lowest one that still
   // does decides.
   bool claim(double limit);
@@ -54,6 +57,7 @@ class ControlChannel {
   Reports answers_;             // to the last question
   // What others said about a group when they asked about it themselves.
   std::map<std::uint64_t, Reports> told_;
+  std::set<std::uint64_t> asked_about_;
   int granted_ = -1;  // the rank that may report; -1 while it is open
   std::map<int, bool> decisions_;
 };

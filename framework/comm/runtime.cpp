@@ -132,42 +132,42 @@ void Runtime::wait(Group& group, const Operation& operation) {
     const auto now = Clock::now();
     if (now - last_look > std::chrono::milliseconds(5)) {
       last_look = now;
-      look_at_suspicion(group, operation, now - began);
+      look_at_suspicions({group, operation, now - began});
     }
-    if (now - began > limit_) give_up(group, operation, now - began, true);
+    if (now - began > limit_) give_up(group, {group, operation, now - began}, true);
   }
 }
 
-void Runtime::look_at_suspicion(Group& group, const Operation& operation, Seconds waited) {
-  for (Group* other : groups_) {
-    if (!other->transport || other->failure) continue;
-    if (other->transport->error().empty() && !other->transport->suspects_mismatch()) continue;
-    give_up(group, operation, waited, !other->transport->error().empty());
+void Runtime::look_at_suspicions(const Wait& wait) {
+  for (Group* group : groups_) {
+    if (!group->transport || group->failure) continue;
+    const bool certain = !group->transport->error().empty();
+    if (certain || group->transport->suspects_mismatch() || control_->was_asked_about(group->id))
+      give_up(*group, wait, certain);
   }
 }
 
-void Runtime::give_up(Group& group, const Operation& operation, Seconds waited, bool certain) {
+void Runtime::give_up(Group& suspect, const Wait& wait, bool certain) {
   const auto differs = [&](const ControlChannel::Reports& reports) {
-    std::vector<RankLedger> ledgers = {describe(group.id).ledger};
+    std::vector<RankLedger> ledgers = {describe(suspect.id).ledger};
     for (const auto& [rank, report] : reports)
-      if (!report.ledger.records.empty()) ledgers.push_back(report.ledger);
-    return ledgers.size() == group.members.size() &&
-           first_difference(group.name, ledgers).has_value();
+      if (std::ranges::count(suspect.members, rank) > 0) ledgers.push_back(report.ledger);
+    return ledgers.size() == suspect.members.size() &&
+           first_difference(suspect.name, ledgers).has_value();
   };
-  const double grace = std::min(options_.grace.count(), limit_.count());
-  const ControlChannel::Reports reports = control_->ask_all(group.id, grace, differs);
+  const ControlChannel::Reports reports = control_->ask_all(suspect.id, grace(), differs);
   if (!certain && !differs(reports)) return;
-  group.failure = diagnose(group, operation, waited, reports);
-  throw RankError("{}", *group.failure);
+  suspect.failure = diagnose(suspect, wait, reports);
+  wait.group.failure = suspect.failure;
+  throw RankError("{}", *suspect.failure);
 }
 
-std::string Runtime::diagnose(Group& group,
-                              const Operation& operation,
-                              Seconds waited,
+std::string Runtime::diagnose(const Group& suspect,
+                              const Wait& wait,
                               const ControlChannel::Reports& reports) const {
-  std::vector<RankLedger> ledgers = {describe(group.id).ledger};
+  std::vector<RankLedger> ledgers = {describe(suspect.id).ledger};
   std::vector<int> silent;
-  std::vector<std::string> elsewhere;
+  std::string elsewhere;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_) continue;
     const auto answer = reports.find(other);
@@ -176,36 +176,34 @@ std::string Runtime::diagnose(Group& group,
       continue;
     }
     const RankReport& report = answer->second;
-    const bool member = std::ranges::count(group.members, other) > 0;
-    if (member) ledgers.push_back(report.ledger);
-    if (member && report.ledger.entered() < operation.sequence)
-      elsewhere.push_back(
-          fmt::format("rank {} has not come to it{}",
-                      other,
-                      report.waiting.empty() ? "" : " and waits " + report.waiting));
+    if (std::ranges::count(suspect.members, other) == 0) continue;
+    ledgers.push_back(report.ledger);
+    if (&suspect == &wait.group && report.ledger.entered() < wait.operation.sequence)
+      elsewhere += fmt::format("; rank {} has not come to it{}",
+                               other,
+                               report.waiting.empty() ? "" : " and waits " + report.waiting);
   }
-  if (const auto difference = first_difference(group.name, ledgers)) return *difference;
+  if (const auto difference = first_difference(suspect.name, ledgers)) return *difference;
   std::string sentence;
-  if (!group.transport->error().empty()) sentence = "MPI reports: " + group.transport->error();
+  if (const std::string& error = suspect.transport->error(); !error.empty())
+    sentence = fmt::format("MPI reports on \"{}\": {}; ", suspect.name, error);
   if (!silent.empty())
-    sentence += fmt::format("{}{} did not answer within {:g} s: {} killed, stopped or {}",
-                            sentence.empty() ? "" : "; ",
+    sentence += fmt::format("{} did not answer within {:g} s: {}; ",
                             name_ranks(silent),
-                            std::min(options_.grace.count(), limit_.count()),
-                            silent.size() == 1 ? "it was" : "they were",
-                            silent.size() == 1 ? "hangs" : "hang");
-  const std::string here = fmt::format("this rank waited {:.3g} s in collective {} on \"{}\" ({})",
-                                       waited.count(),
-                                       operation.sequence,
-                                       group.name,
-                                       to_string(group.record_of(operation)));
-  sentence += (sentence.empty() ? "" : "; ") + here;
-  for (const std::string& text : elsewhere) sentence += "; " + text;
-  return sentence;
+                            grace(),
+                            silent.size() == 1 ? "it was killed, stopped or hangs"
+                                               : "they were killed, stopped or hang");
+  return fmt::format("{}this rank waited {:.3g} s in collective {} on \"{}\" ({}){}",
+                     sentence,
+                     wait.waited.count(),
+                     wait.operation.sequence,
+                     wait.group.name,
+                     to_string(wait.group.record_of(wait.operation)),
+                     elsewhere);
 }
 
 void Runtime::fail(Group& group, const Operation& operation) {
-  give_up(group, operation, Seconds(0), true);
+  give_up(group, {group, operation, Seconds(0)}, true);
   throw Failure("unreachable: a rank gave up and went on");
 }
 

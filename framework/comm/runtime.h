@@ -1,6 +1,7 @@
 // MPI's life, the groups, and what a rank does while it waits. Private to framework/comm.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -82,15 +83,21 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   void unlink_mpi_segments() const;
   RankReport describe(std::uint64_t group) const;
-  void check(Group& group, const Operation& operation, Seconds waited);
-  void look_at_suspicion(Group& group, const Operation& operation, Seconds waited);
-  // Exchanges ledgers and throws RankError. Returns only when `certain` is false and no difference
-  // was found.
-  void give_up(Group& group, const Operation& operation, Seconds waited, bool certain);
-  std::string diagnose(Group& group,
-                       const Operation& operation,
-                       Seconds waited,
+  // What this rank waits for, and since when.
+  struct Wait {
+    Group& group;
+    const Operation& operation;
+    Seconds waited;
+  };
+  // Asks the other ranks where a transport or another rank hints at a difference.
+  void look_at_suspicions(const Wait& wait);
+  // Exchanges the ledgers of `suspect` and throws RankError. Returns only when `certain` is false
+  // and no difference was found.
+  void give_up(Group& suspect, const Wait& wait, bool certain);
+  std::string diagnose(const Group& suspect,
+                       const Wait& wait,
                        const ControlChannel::Reports& reports) const;
+  double grace() const { return std::min(options_.grace.count(), limit_.count()); }
   void relax(std::uint64_t idle) const;
 
   SessionOptions options_;

@@ -12,7 +12,7 @@ namespace {
 const std::vector<DType> dtypes = {
     DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::u8};
 // One element, a few, more than one slot of the shared memory, and nothing.
-const std::vector<std::int64_t> counts = {0, 1, 7, 1000, 5000, 300001};
+const std::vector<std::int64_t> counts = {0, 1, 7, 1000, 5000, 140001};
 
 // A whole number that every dtype holds, and so do the sums over four ranks.
 double value_at(int rank, std::int64_t index) {
