@@ -40,6 +40,6 @@ install_packages() {
     apt-cache show "$package" >/dev/null 2>&1 || absent+=("$package")
   done
   [ ${#absent[@]} -eq 0 ] || fail "this system's package sources lack: ${absent[*]}; Debian 12 has them all"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
+  as_root env DEBIAN_FRONTEND=noninteractive DEBCONF_NOWARNINGS=yes apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     fail "apt-get install ${missing[*]} failed"
 }

@@ -1,0 +1,29 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/core/error.h"
+#include "framework/data/corpus.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+TEST(RequireSameCorpus, IsContentWhenEveryRankHasTheSameText) {
+  const TemporaryFile file("the same text");
+  testing::on_ranks(4, [&](const Communicator& all) {
+    EXPECT_NO_THROW(require_same_corpus(Corpus(file.path(), Tokenizer()), all));
+  });
+}
+
+TEST(RequireSameCorpus, TellsEveryRankWhenOneHasAnotherText) {
+  testing::on_ranks(4, [](const Communicator& all) {
+    const TemporaryFile file(all.rank() == 2 ? "another text!" : "the same text");
+    const Corpus corpus(file.path(), Tokenizer());
+    EXPECT_THAT(sentence_of<DataError>([&] { require_same_corpus(corpus, all); }),
+                ::testing::HasSubstr("the ranks do not see the same text"));
+  });
+}
+
+}  // namespace
+}  // namespace longspan
