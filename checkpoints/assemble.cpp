@@ -1,5 +1,7 @@
 #include "checkpoints/assemble.h"
 
+#include <set>
+
 #include "checkpoints/json_fields.h"
 #include "checkpoints/view.h"
 
@@ -21,16 +23,15 @@ Manifest manifest_of_reports(const CheckpointInfo& info, const std::vector<RankR
       if (!added) tensor.pieces.insert(tensor.pieces.end(), part.pieces.begin(), part.pieces.end());
     }
   }
+  std::set<std::string> names;
   for (const auto& [name, tensor] : manifest.tensors) {
     std::vector<Box> boxes;
     for (const ManifestPiece& piece : tensor.pieces) boxes.push_back(piece.box);
     const std::string problem = coverage_problem(whole_box(tensor.shape).shape, boxes);
     require(problem.empty(), "tensor \"{}\": {}", name, problem);
-    const auto inside = manifest.tensors.lower_bound(name + "/");
-    require(inside == manifest.tensors.end() || !inside->first.starts_with(name + "/"),
-            "tensor \"{}\" is also the folder of another",
-            name);
+    names.insert(name);
   }
+  check_folders(names);
   return manifest;
 }
 

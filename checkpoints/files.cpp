@@ -93,6 +93,12 @@ std::string read_text_file(const std::filesystem::path& path, std::int64_t most)
   return text;
 }
 
+std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept {
+  std::error_code error;
+  const auto space = std::filesystem::space(directory, error);
+  return error ? 0 : space.available;
+}
+
 void write_text_file(const std::filesystem::path& path, std::string_view text) {
   const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.defined())

@@ -46,6 +46,9 @@ FileHash hash_file(const Descriptor& file, const std::filesystem::path& path);
 // All of a regular file of at most `most` bytes. Throws DataError.
 std::string read_text_file(const std::filesystem::path& path, std::int64_t most);
 
+// Bytes that may still be written to the file system of that directory; 0 when it does not say.
+std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept;
+
 // Writes a new file and makes it durable. Throws Failure.
 void write_text_file(const std::filesystem::path& path, std::string_view text);
 // Returns when what was written to a file or directory is on the disk. Throw Failure.

@@ -208,6 +208,11 @@ void Dataset::read(const Box& box, std::byte* elements) const {
                    "read");
 }
 
+void Dataset::close() {
+  const Quiet quiet;
+  if (!id_.close()) throw Failure("{}: cannot write: {}", place_, reason());
+}
+
 Writer::Writer(const std::filesystem::path& path) : path_(path) {
   const Quiet quiet;
   const Id access = access_properties<Failure>(path_.string());

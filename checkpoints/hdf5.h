@@ -41,6 +41,8 @@ class Dataset {
   // Write and read a box of the dataset, dense and row-major. Throw Failure and DataError.
   void write(const Box& box, const std::byte* elements);
   void read(const Box& box, std::byte* elements) const;
+  // Must end the writing: what is still in HDF5's cache may fail to reach the file. Throws Failure.
+  void close();
 
  private:
   friend class Writer;

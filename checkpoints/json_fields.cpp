@@ -36,6 +36,15 @@ Shape shape_of_json(const Json& value, const std::string& place) {
   return Shape(std::span<const std::int64_t>(extents));
 }
 
+DType dtype_of_json(const Json& value, const std::string& place) {
+  const std::string& name = text_of(value, place);
+  try {
+    return dtype_named(name);
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", place, error.what());
+  }
+}
+
 ManifestPiece piece_of_json(const Json& value,
                             const std::string& name,
                             const Shape& whole,
@@ -192,7 +201,7 @@ ManifestTensor tensor_of_json(const Json& value,
     throw DataError("{}: {}", where, problem);
   object_of(value, where);
   ManifestTensor tensor;
-  tensor.dtype = dtype_named(text_of(member(value, "dtype", where), where));
+  tensor.dtype = dtype_of_json(member(value, "dtype", where), where);
   tensor.shape = shape_of_json(member(value, "shape", where), where);
   for (const Json& piece : array_of(member(value, "pieces", where), where))
     tensor.pieces.push_back(piece_of_json(piece, name, tensor.shape, files, where));

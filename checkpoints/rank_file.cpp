@@ -1,6 +1,6 @@
 #include "checkpoints/rank_file.h"
 
-#include <limits>
+#include <set>
 
 #include "checkpoints/json_fields.h"
 
@@ -22,7 +22,22 @@ ManifestPiece write_piece(hdf5::Writer& file,
     hasher.add(elements, static_cast<std::size_t>(part.shape.elements()) * size_of(dtype));
     target.write(part, elements);
   });
+  target.close();
   return {rank, dataset, box, hasher.result()};
+}
+
+void check_state(const TrainingState& state) {
+  std::set<std::string> owned;
+  for (const StateTensor& piece : state.tensors) {
+    check_piece(piece);
+    if (piece.owned) owned.insert(piece.name);
+  }
+  check_folders(owned);
+  try {
+    json_of(state.scalars).dump();
+  } catch (const Json::exception& error) {
+    throw Failure("the scalars cannot be written as JSON: {}", error.what());
+  }
 }
 
 void verify_written(const std::filesystem::path& directory, const RankReport& report) {
@@ -58,6 +73,16 @@ RankReport RankReport::from_text(const std::string& text, int rank) {
   return report;
 }
 
+void check_folders(const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto inside = names.lower_bound(name + "/");
+    require(inside == names.end() || !inside->starts_with(name + "/"),
+            "tensor \"{}\" is also the folder of tensor \"{}\"",
+            name,
+            inside == names.end() ? "" : *inside);
+  }
+}
+
 void check_piece(const StateTensor& piece) {
   const auto problem = name_problem(piece.name);
   require(problem.empty(), "tensor \"{}\": {}", piece.name, problem);
@@ -72,13 +97,13 @@ void check_piece(const StateTensor& piece) {
 RankReport write_rank_file(const std::filesystem::path& directory,
                            int rank,
                            const TrainingState& state) {
+  check_state(state);
   RankReport report;
   report.file.name = rank_file_name(rank);
   report.scalars = state.scalars;
   const auto path = directory / report.file.name;
   hdf5::Writer file(path);
   for (const StateTensor& piece : state.tensors) {
-    check_piece(piece);
     if (!piece.owned) continue;
     auto& tensor = report.tensors[piece.name];
     require(tensor.pieces.empty() ||
@@ -98,7 +123,9 @@ RankReport write_rank_file(const std::filesystem::path& directory,
     report.file.content = hash_file(open_regular(path), path);
     verify_written(directory, report);
   } catch (const DataError& error) {
-    throw Failure("what was written does not read back: {}", error.what());
+    throw Failure("what was written does not read back ({} bytes are free on the file system): {}",
+                  free_bytes(directory),
+                  error.what());
   }
   return report;
 }

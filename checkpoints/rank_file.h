@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "checkpoints/hdf5.h"
@@ -53,5 +54,7 @@ void read_piece(const hdf5::Reader& file,
 
 // Throws Failure unless the piece is a box of its tensor and its name is one.
 void check_piece(const StateTensor& piece);
+// Throws Failure when a name is the folder of another.
+void check_folders(const std::set<std::string>& names);
 
 }  // namespace longspan

@@ -51,6 +51,14 @@ inline void write_bytes(const std::filesystem::path& path, const std::string& by
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
+inline void flip_bit(const std::filesystem::path& path, std::size_t byte, unsigned bit) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekg(static_cast<std::streamoff>(byte));
+  const int found = file.get();
+  file.seekp(static_cast<std::streamoff>(byte));
+  file.put(static_cast<char>(found ^ (1 << bit)));
+}
+
 // Every bit random: NaN payloads, infinities, subnormals and -0 are among the floats.
 inline Tensor random_bits(const Shape& shape, DType dtype, const Random& random) {
   Tensor tensor = Tensor::empty(shape, dtype, Device::cpu());

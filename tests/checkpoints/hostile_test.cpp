@@ -1,0 +1,281 @@
+// Checkpoints whose hashes are right and whose content is not: what a reader must refuse.
+#include <hdf5.h>
+
+#include <functional>
+
+#include "checkpoints/manifest.h"
+#include "tests/checkpoints/checkpoint_testing.h"
+
+namespace longspan::testing {
+namespace {
+
+constexpr const char* name = "weight";
+
+class Hostile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    state_.add(name, random_bits({6, 4}, DType::f32, Random(5)), true);
+    path_ = save_checkpoint(directory_.path(), info_of(1), state_, {});
+    manifest_ = read_manifest(path_);
+  }
+
+  // Writes the manifest anew; the hash of the rank file is what the file has.
+  void seal() {
+    const auto file = path_ / rank_file_name(0);
+    manifest_.files[0].content = hash_file(open_regular(file), file);
+    std::filesystem::remove(path_ / manifest_name);
+    write_text_file(path_ / manifest_name, manifest_text(manifest_));
+  }
+  // Replaces text of the manifest and gives it the right hash again.
+  void edit(const std::string& from, const std::string& to) {
+    std::string text = manifest_text(manifest_);
+    text.resize(text.rfind(",\n\"manifest_hash\""));
+    const auto at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    text.replace(at, from.size(), to);
+    write_bytes(path_ / manifest_name, with_manifest_hash(text));
+  }
+  // Replaces the rank file by what f makes and seals it.
+  void make_file(const std::function<void(hid_t)>& f) {
+    const auto path = path_ / rank_file_name(0);
+    std::filesystem::remove(path);
+    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT);
+    ASSERT_GE(file, 0);
+    f(file);
+    ASSERT_GE(H5Fclose(file), 0);
+    seal();
+  }
+  // A dataset [6, 4] of f32 with the tensor's values, laid out as f sets the properties.
+  void make_dataset(hid_t place,
+                    const char* dataset_name,
+                    hid_t type,
+                    const std::function<void(hid_t)>& f) {
+    const hsize_t extents[] = {6, 4};
+    const hid_t space = H5Screate_simple(2, extents, nullptr);
+    const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
+    f(layout);
+    const hid_t dataset =
+        H5Dcreate2(place, dataset_name, type, space, H5P_DEFAULT, layout, H5P_DEFAULT);
+    ASSERT_GE(dataset, 0);
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, 3);
+    H5Tset_strpad(text, H5T_STR_NULLPAD);
+    const hid_t scalar = H5Screate(H5S_SCALAR);
+    const hid_t attribute = H5Acreate2(dataset, "dtype", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
+    H5Awrite(attribute, text, "f32");
+    H5Dwrite(
+        dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, state_.tensors[0].tensor.bytes());
+    H5Aclose(attribute), H5Sclose(scalar), H5Tclose(text), H5Dclose(dataset);
+    H5Pclose(layout), H5Sclose(space);
+  }
+  static void as_ours(hid_t layout) {
+    const hsize_t chunk[] = {6, 4};
+    H5Pset_chunk(layout, 2, chunk);
+    H5Pset_fletcher32(layout);
+  }
+
+  // What reading the tensor says, without the place.
+  std::string refusal() {
+    TrainingState read = blank(state_);
+    const std::string text = message_of<DataError>([&] { Checkpoint::open(path_).read(read); });
+    EXPECT_FALSE(verify_checkpoint(path_).empty());
+    const std::string prefix = path_.string() + "/";
+    return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
+  }
+
+  TemporaryDirectory directory_;
+  TrainingState state_;
+  std::filesystem::path path_;
+  Manifest manifest_;
+};
+
+TEST_F(Hostile, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
+  make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
+  TrainingState read = blank(state_);
+  Checkpoint::open(path_).read(read);
+  expect_equal(read, state_);
+  EXPECT_TRUE(verify_checkpoint(path_).empty());
+}
+
+TEST_F(Hostile, SoftLinksAreRefused) {
+  make_file([&](hid_t file) {
+    make_dataset(file, "other", H5T_IEEE_F32LE, as_ours);
+    H5Lcreate_soft("/other", file, name, H5P_DEFAULT, H5P_DEFAULT);
+  });
+  EXPECT_EQ(refusal(),
+            "rank-00000.h5: tensor \"weight\": \"weight\" is a soft or external link, a dataset "
+            "of this file is wanted");
+}
+
+TEST_F(Hostile, ExternalLinksAreRefused) {
+  std::filesystem::copy_file(path_ / "rank-00000.h5", directory_.path() / "secret.h5");
+  make_file([&](hid_t file) {
+    H5Lcreate_external("../secret.h5", name, file, name, H5P_DEFAULT, H5P_DEFAULT);
+  });
+  EXPECT_NE(refusal().find("is a soft or external link"), std::string::npos);
+}
+
+TEST_F(Hostile, LinksThatNobodyAskedForAreReported) {
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
+    make_dataset(file, "hidden", H5T_IEEE_F32LE, as_ours);
+    H5Lcreate_external("../secret.h5", name, file, "outside", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  const auto problems = verify_checkpoint(path_);
+  ASSERT_EQ(problems.size(), 2u);
+  EXPECT_NE(problems[0].sentence.find("\"hidden\" is not in the manifest"), std::string::npos);
+  EXPECT_NE(problems[1].sentence.find("\"outside\" is a soft or external link"), std::string::npos);
+}
+
+TEST_F(Hostile, VirtualDatasetsAreRefused) {
+  std::filesystem::copy_file(path_ / "rank-00000.h5", path_ / "other.h5");
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
+      const hsize_t extents[] = {6, 4};
+      const hid_t space = H5Screate_simple(2, extents, nullptr);
+      H5Pset_virtual(layout, space, "other.h5", name, space);
+      H5Sclose(space);
+    });
+  });
+  EXPECT_EQ(refusal(),
+            "rank-00000.h5: tensor \"weight\": its layout is virtual, chunks are wanted");
+}
+
+TEST_F(Hostile, ExternalStorageIsRefused) {
+  const std::string raw = (directory_.path() / "raw").string();
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, [&](hid_t layout) {
+      H5Pset_external(layout, raw.c_str(), 0, 96);
+    });
+  });
+  EXPECT_NE(refusal().find("its layout is contiguous or external"), std::string::npos);
+}
+
+TEST_F(Hostile, CompactLayoutIsRefused) {
+  make_file([&](hid_t file) {
+    make_dataset(
+        file, name, H5T_IEEE_F32LE, [](hid_t layout) { H5Pset_layout(layout, H5D_COMPACT); });
+  });
+  EXPECT_NE(refusal().find("its layout is compact"), std::string::npos);
+}
+
+TEST_F(Hostile, OtherFiltersAreRefused) {
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
+      as_ours(layout);
+      H5Pset_shuffle(layout);
+    });
+  });
+  EXPECT_NE(refusal().find("its filters are not Fletcher32 alone"), std::string::npos);
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
+      const hsize_t chunk[] = {6, 4};
+      H5Pset_chunk(layout, 2, chunk);
+    });
+  });
+  EXPECT_NE(refusal().find("its filters are not Fletcher32 alone"), std::string::npos);
+}
+
+TEST_F(Hostile, AnotherTypeShapeOrDtypeNameIsRefused) {
+  make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32BE, as_ours); });
+  EXPECT_NE(refusal().find("its element type is not the one that f32 is stored in"),
+            std::string::npos);
+  make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
+  manifest_.tensors.at(name).shape = Shape{4, 6};
+  manifest_.tensors.at(name).pieces[0].box.shape = Shape{4, 6};
+  seal();
+  state_.tensors[0].global_shape = Shape{4, 6};
+  state_.tensors[0].tensor = state_.tensors[0].tensor.reshape({4, 6});
+  EXPECT_NE(refusal().find("its shape is not [4, 6]"), std::string::npos);
+}
+
+TEST_F(Hostile, AnElementThatDiffersHasAnotherHash) {
+  state_.tensors[0].tensor.data<float>()[7] = 1;
+  make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
+  EXPECT_NE(refusal().find("its elements do not have the hash"), std::string::npos);
+}
+
+TEST_F(Hostile, AMissingDatasetIsNamed) {
+  make_file([](hid_t) {});
+  EXPECT_NE(refusal().find("rank-00000.h5: tensor \"weight\": cannot find it in the file"),
+            std::string::npos);
+}
+
+TEST_F(Hostile, ManifestsThatCannotBeAreRefused) {
+  const std::vector<std::array<std::string, 3>> table = {
+      {"\"format\": \"longspan checkpoint\"", "\"format\": \"other\"", "is not the manifest of"},
+      {"\"version\": 1", "\"version\": 2", "has format version 2, this program reads version 1"},
+      {"\"step\": 1", "\"step\": -1", "step: found -1, an integer from 0 to 999999999"},
+      {"\"step\": 1", "\"step\": 1.0", "found 1.0, an integer"},
+      {"\"step\": 1", "\"step\": 18446744073709551615", "found 18446744073709551615, an integer"},
+      {"\"step\": 1", "\"steps\": 1", "\"step\" is missing"},
+      {"\"step\": 1", "\"step\": 1,", "it is not JSON"},
+      {"\"data\": 1", "\"data\": 2", "found 1, one for each of 2 ranks is wanted"},
+      {"\"data\": 1, \"context\": 1",
+       "\"data\": 99999, \"context\": 99999",
+       "more than 99999 ranks"},
+      {"\"name\":\"rank-00000.h5\"",
+       "\"name\":\"../secret.h5\"",
+       "found \"../secret.h5\", \"rank-00000.h5\" is wanted"},
+      {"\"name\":\"view.h5\"", "\"name\":\"/etc/passwd\"", "found the view \"/etc/passwd\""},
+      {"\"weight\": {", "\"../weight\": {", "found \"..\" between the '/' of a name"},
+      {"\"weight\": {", "\"a//weight\": {", "found \"\" between the '/' of a name"},
+      {"\"weight\": {", "\"we ight\": {", "letters, digits"},
+      {"\"dataset\":\"weight\"", "\"dataset\":\"/weight\"", "which is not one of it"},
+      {"\"dataset\":\"weight\"", "\"dataset\":\"weight@01\"", "which is not one of it"},
+      {"\"file\":0", "\"file\":1", "found 1, an integer from 0 to 0 is wanted"},
+      {"\"offset\":[0,0]", "\"offset\":[1,0]", "that is no part of [6, 4]"},
+      {"\"offset\":[0,0]", "\"offset\":[0]", "that is no part of [6, 4]"},
+      {"\"offset\":[0,0]", "\"offset\":[0,\"0\"]", "found \"0\", an integer"},
+      {"\"shape\":[6,4]}],", "\"shape\":[5,4]}],", "4 of its 24 elements are in no piece"},
+      {"\"shape\":[6,4]}],\"shape\":[6,4]",
+       "\"shape\":[72057594037927936,1]}],\"shape\":[72057594037927936,1]",
+       "its pieces are larger than rank-00000.h5"},
+      {"\"shape\":[6,4]}],\"shape\":[6,4]",
+       "\"shape\":[6,4]}],\"shape\":[4294967296,4294967296]",
+       "more than 2^56 elements"},
+      {"\"shape\":[6,4]}],\"shape\":[6,4]",
+       "\"shape\":[6,4]}],\"shape\":[1,1,1,1,1,6,4]",
+       "more than 6 dimensions"},
+      {"\"dtype\":\"f32\"", "\"dtype\":\"f31\"", "tensor \"weight\": there is no dtype \"f31\""},
+      {"\"pieces\":[{", "\"pieces\":[[],{", "found a array, an object is wanted"},
+      {"\"tensors\": {", "\"tensors\": [{", "it is not JSON"},
+      {"\"scalars\": {}", "\"scalars\": {\"x\": null}", "scalar \"x\": found null"},
+      {"\"scalars\": {}", "\"scalars\": {\"x\": {\"f64\": \"3FF\"}}", "16 hexadecimal digits"},
+  };
+  for (const auto& [from, to, wanted] : table) {
+    edit(from, to);
+    const std::string found = refusal();
+    EXPECT_NE(found.find(wanted), std::string::npos) << to << "\n  gave: " << found;
+    EXPECT_TRUE(found.starts_with("manifest.json: ")) << found;
+  }
+}
+
+TEST_F(Hostile, PiecesThatOverlapAreRefused) {
+  auto& pieces = manifest_.tensors.at(name).pieces;
+  pieces.push_back(pieces[0]);
+  pieces[1].dataset = "weight@1";
+  pieces[1].box = {Shape{1, 4}, {5, 0}};
+  seal();
+  EXPECT_EQ(refusal(),
+            "manifest.json: tensor \"weight\": the pieces [6, 4] at [0, 0] and [1, 4] at [5, 0] "
+            "overlap");
+  pieces[0].box = {Shape{5, 4}, {0, 0}};
+  pieces[1].dataset = "weight";
+  seal();
+  EXPECT_NE(refusal().find("two pieces are in dataset \"weight\" of rank-00000.h5"),
+            std::string::npos);
+}
+
+TEST_F(Hostile, HDF5StaysSilent) {
+  ::testing::internal::CaptureStderr();
+  make_file([](hid_t) {});
+  refusal();
+  write_bytes(path_ / "rank-00000.h5", std::string(4096, 'x'));
+  seal();
+  EXPECT_NE(refusal().find("cannot open the file"), std::string::npos);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+}  // namespace
+}  // namespace longspan::testing

@@ -1,0 +1,46 @@
+// The view, as h5py shows it.
+#include <cstdlib>
+
+#include "tests/checkpoints/checkpoint_testing.h"
+
+namespace longspan::testing {
+namespace {
+
+TEST(View, ShowsWholeTensorsToH5py) {
+  if (std::system("python3 -c 'import h5py' 2>/dev/null") != 0)
+    GTEST_SKIP() << "python3 has no h5py here";
+  const TemporaryDirectory directory;
+  const TrainingState state = small_state();
+  const auto path = save_as_ranks(directory.path(), 3, divided(state, 3));
+  const auto raw = directory.path() / "raw";
+  std::filesystem::create_directory(raw);
+  for (const StateTensor& tensor : state.tensors) {
+    std::string name = tensor.name;
+    std::ranges::replace(name, '/', '+');
+    write_bytes(raw / name, bytes_of(tensor.tensor));
+  }
+  write_bytes(directory.path() / "compare.py", R"(import sys, os, h5py
+view, raw = h5py.File(sys.argv[1] + "/view.h5", "r"), sys.argv[2]
+assert view.attrs["step"] == "3" or view.attrs["step"] == b"3", view.attrs["step"]
+names = set()
+view.visititems(lambda name, item: names.add(name) if isinstance(item, h5py.Dataset) else None)
+files = {file.replace("+", "/") for file in os.listdir(raw)}
+assert names == files - {"memory/1"}, names  # it has no elements
+for name in names:
+    wanted = open(os.path.join(raw, name.replace("/", "+")), "rb").read()
+    assert view[name][...].tobytes() == wanted, name
+assert view["layers/0/attention/query/weight"].shape == (24, 10)
+assert view["layers/0/attention/query/weight"].dtype == "<f4"
+dtype = view["layers/1/attention/query/weight"].attrs["dtype"]
+assert dtype == "bf16" or dtype == b"bf16", dtype
+)");
+  // From another directory than the checkpoint's.
+  const std::string command = fmt::format("cd / && python3 '{}' '{}' '{}'",
+                                          (directory.path() / "compare.py").string(),
+                                          path.string(),
+                                          raw.string());
+  EXPECT_EQ(std::system(command.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace longspan::testing
