@@ -8,7 +8,11 @@
 namespace longspan::testing {
 namespace {
 
-const Session* session = nullptr;  // of main, below: gtest has no other way to hand it to a test
+Session* session = nullptr;  // of main, below: gtest has no other way to hand it to a test
+
+constexpr std::chrono::seconds body_limit{60};
+// Ranks that stand beside wait for the whole body of the others, and for its time limit.
+constexpr std::chrono::seconds outer_limit{300};
 
 std::vector<std::string> failures_of(const ::testing::TestResult& result) {
   std::vector<std::string> failures;
@@ -81,6 +85,21 @@ class MeshListener : public ::testing::EmptyTestEventListener {
   int failed_ = 0;
 };
 
+void run_body(const Communicator& group, const std::function<void(const Communicator&)>& body) {
+  try {
+    body(group);
+    return group.barrier();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "exception: " << error.what();
+  }
+  // To the ranks that wait in a collective of the group this is another one than theirs, so they
+  // give up at once.
+  try {
+    static_cast<void>(group.all_reduce(std::int64_t{0}, Reduction::minimum));
+  } catch (const RankError&) {
+  }
+}
+
 }  // namespace
 
 const Communicator& world() { return session->world(); }
@@ -92,11 +111,9 @@ void on_ranks(int ranks, const std::function<void(const Communicator&)>& body) {
   // A group of its own: when it fails, the world goes on with the next test.
   const Communicator group = world().split(inside ? 0 : 1, world().rank(), "test");
   if (inside) {
-    try {
-      body(group);
-    } catch (const std::exception& error) {
-      ADD_FAILURE() << "exception: " << error.what();
-    }
+    session->set_time_limit(body_limit);
+    run_body(group, body);
+    session->set_time_limit(outer_limit);
   }
   world().barrier();
 }
@@ -133,10 +150,10 @@ std::string to_string(const MeshShape& shape) {
 // `--messages` keeps to MPI messages where memory could be shared.
 int run_all_tests(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
-  SessionOptions options{.time_limit = std::chrono::seconds(60), .grace = std::chrono::seconds(2)};
+  SessionOptions options{.time_limit = outer_limit, .grace = std::chrono::seconds(2)};
   if (argc > 1 && std::string_view(argv[1]) == "--messages")
     options.transport = TransportChoice::messages;
-  const Session own(options);
+  Session own(options);
   session = &own;
   if (world().rank() != 0) ::testing::GTEST_FLAG(output) = "";
   ::testing::TestEventListeners& listeners = ::testing::UnitTest::GetInstance()->listeners();

@@ -22,8 +22,8 @@ const Communicator& world();
 
 // Runs `body` on the first `ranks` ranks, which form the communicator it is given; the others wait
 // at the end. Called by all ranks. The test is skipped where the job has fewer ranks. An exception
-// or a failed assertion on one rank fails the test: ranks that wait for it in a collective get a
-// RankError within the job's time limit.
+// or a failed assertion on one rank fails the test, and the next test goes on: ranks that wait in a
+// collective of the group get a RankError at once, those that wait in a part of it after a minute.
 void on_ranks(int ranks, const std::function<void(const Communicator&)>& body);
 
 // Runs `body` once for each layout, on the mesh of that shape over the first ranks.
