@@ -1,0 +1,31 @@
+#include "framework/train/peak.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "framework/kernels/matmul.h"
+
+namespace longspan {
+
+double matmul_peak(const Device& device, DType dtype, double seconds) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::int64_t size = 1024;
+  const auto matrix = [&] {
+    return Tensor::zeros({size, size}, dtype, device, MemoryTag::workspace);
+  };
+  const Matmul product = {.a = matrix(), .b = matrix(), .c = matrix()};
+  double best = 0;
+  on(device, [&](auto backend) {
+    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    matmul(backend, product);
+    do {
+      const auto begin = Clock::now();
+      matmul(backend, product);
+      const std::chrono::duration<double> time = Clock::now() - begin;
+      best = std::max(best, 2.0 * size * size * size / time.count());
+    } while (Clock::now() < end);
+  });
+  return best;
+}
+
+}  // namespace longspan

@@ -1,0 +1,75 @@
+#include "framework/train/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
+
+// The lock's descriptor, or a sentence that says why there is none.
+std::string take_lock(const fs::path& path, int& lock) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error)
+    return fmt::format("run.directory \"{}\" cannot be made: {}", path.string(), error.message());
+  lock = open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock < 0)
+    return fmt::format("run.directory \"{}\" cannot be written: {}", path.string(), reason());
+  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return "";
+  if (errno == EWOULDBLOCK)
+    return fmt::format("run.directory \"{}\" is in use by another run; choose another one",
+                       path.string());
+  // Some network file systems have no locks: then the user's care has to do.
+  return "";
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const std::string& path, const Communicator& world)
+    : path_(path), writes_(world.rank() == 0) {
+  std::string sentence;
+  if (writes_) sentence = take_lock(path_, lock_);
+  sentence = world.broadcast(sentence, 0);
+  if (!sentence.empty()) throw ConfigurationError("{}", sentence);
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) close(lock_);
+}
+
+void RunDirectory::write(const std::string& name, const std::string& text) const {
+  if (!writes_) return;
+  const fs::path target = path_ / name;
+  const fs::path beside = path_ / (name + ".tmp");
+  std::FILE* const file = std::fopen(beside.c_str(), "wb");
+  if (file == nullptr) throw Failure("{}: cannot be written: {}", beside.string(), reason());
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                       std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+  const std::string why = written ? "" : reason();
+  const bool closed = std::fclose(file) == 0;
+  if (!written || !closed) throw Failure("{}: cannot be written: {}", beside.string(), why);
+  std::error_code error;
+  fs::rename(beside, target, error);
+  if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());
+}
+
+std::string new_run_id(const Communicator& world) {
+  std::random_device source;
+  const std::uint64_t bits = (static_cast<std::uint64_t>(source()) << 32) | source();
+  return world.broadcast(fmt::format("{:016x}", bits), 0);
+}
+
+}  // namespace longspan

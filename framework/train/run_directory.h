@@ -1,0 +1,39 @@
+// The directory that a run writes to.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "framework/comm/communicator.h"
+
+namespace longspan {
+
+// Made by rank 0, which holds a lock on it: two runs cannot write to one directory. The lock goes
+// with the process.
+class RunDirectory {
+ public:
+  // Collective. Throws ConfigurationError on every rank when the directory cannot be made or
+  // another process holds it.
+  RunDirectory(const std::string& path, const Communicator& world);
+  RunDirectory(const RunDirectory&) = delete;
+  RunDirectory& operator=(const RunDirectory&) = delete;
+  ~RunDirectory();
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path log() const { return path_ / "log.txt"; }
+
+  // On rank 0: writes the file whole or not at all. Throws Failure.
+  void write(const std::string& name, const std::string& text) const;
+
+ private:
+  std::filesystem::path path_;
+  bool writes_;
+  int lock_ = -1;
+};
+
+// Random, the same on every rank: 16 hexadecimal digits.
+std::string new_run_id(const Communicator& world);
+
+}  // namespace longspan
