@@ -19,21 +19,26 @@ namespace {
 template <typename In>
 struct Forward {
   using T = Accumulator<In>;
+  using E = Element<In>;
 
   // With no block of workspace it only measures what it needs.
   Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, Carver carver)
       : p(problem), biases(query_biases), keep(problem), bands(problem, carver) {
     const std::int64_t block = block_tiles * tile;
-    query = carver.take<T>(block * p.dim_padded);
-    if (p.call.relative) position_query = carver.take<T>(block * p.dim_padded);
+    query = carver.take<E>(block * p.dim_padded);
+    if (p.call.relative) position_query = carver.take<E>(block * p.dim_padded);
     out = carver.take<T>(block * p.value_padded);
     maximum = carver.take<T>(block);
     sum = carver.take<T>(block * lanes<T>);
-    key_rows = carver.take<T>(tile * p.dim_padded);
-    key_columns = carver.take<T>(p.dim_padded * tile);
-    value = carver.take<T>(tile * p.value_padded);
+    key_rows = carver.take<E>(tile * p.dim_padded);
+    key_columns = carver.take<E>(p.dim_padded * tile);
+    value_rows = carver.take<E>(tile * p.value_padded);
     scores = carver.take<T>(tile * tile);
     if (scores != nullptr) std::fill_n(scores, tile * tile, T{0});
+    if (group < E >> 1) {
+      value_stack = carver.take<E>(tile * p.value_padded);
+      probabilities = carver.take<E>(tile * tile);
+    }
     bytes = carver.used();
   }
 
@@ -56,8 +61,8 @@ struct Forward {
   void begin(Interval queries) {
     const std::int64_t rows = queries.end - queries.begin;
     const auto from = p.query_rows(b, h, queries.begin);
-    read_rows<In, T>(from, rows, p.dim, biases.content(h), query);
-    if (p.call.relative) read_rows<In, T>(from, rows, p.dim, biases.position(h), position_query);
+    read_rows<In, E>(from, rows, p.dim, biases.content(h), query);
+    if (p.call.relative) read_rows<In, E>(from, rows, p.dim, biases.position(h), position_query);
     std::fill_n(out, rows * p.value_padded, T{0});
     std::fill_n(maximum, rows, minus_infinity<T>);
     std::fill_n(sum, rows * lanes<T>, T{0});
@@ -66,8 +71,9 @@ struct Forward {
 
   void read_keys(Interval at) {
     read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes, key_rows);
-    transpose(key_rows, p.dim_padded, tile, p.dim_padded, key_columns, tile);
-    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes, value);
+    transpose(key_rows, tile, p.dim_padded, key_columns, tile);
+    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes, value_rows);
+    value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
 
   // `first` is the place of the query tile in the block.
@@ -78,7 +84,7 @@ struct Forward {
       return view.columns_seen(begin, end);
     };
     product(view.rows(),
-            Factors<T>{p.dim_padded,
+            Factors<E>{p.dim_lanes(),
                        query + first * p.dim_padded,
                        p.dim_padded,
                        key_columns,
@@ -87,19 +93,17 @@ struct Forward {
                        tile},
             columns);
     if (p.call.relative)
-      add_relative_scores(view,
-                          p.dim_padded,
-                          position_query + first * p.dim_padded,
-                          bands.at(h, view.origin()),
-                          scores);
+      add_relative_scores(
+          p, view, position_query + first * p.dim_padded, bands.at(h, view.origin()), scores);
     if (view.kind == TileKind::partial || !key_lanes.all_seen)
       mask_scores(view, key_lanes.bias, scores);
     for (std::int64_t r = 0; r < view.rows(); ++r) soften(scores + r * tile, first + r);
     if (keep.active()) drop(queries, at);
+    const E* weights = narrow(scores, round_up(view.rows() * tile, 2 * tile), probabilities);
     add_product<false>(view.rows(),
                        p.value_padded,
-                       Factors<T>{tile,
-                                  scores,
+                       Factors<E>{tile / group<E>,
+                                  weights,
                                   tile,
                                   value,
                                   p.value_padded,
@@ -167,15 +171,18 @@ struct Forward {
   KeyLanes<T> key_lanes;
   std::int64_t b = 0;
   std::int64_t h = 0;
-  T* query;           // [block, dim_padded], with the content bias
-  T* position_query;  // [block, dim_padded], with the position bias
-  T* out;             // [block, value_padded]
-  T* maximum;         // [block], in score units
-  T* sum;             // [block, lanes]: partial sums of each row
-  T* key_rows;        // [tile, dim_padded]
-  T* key_columns;     // [dim_padded, tile]
-  T* value;           // [tile, value_padded]
-  T* scores;          // [block row tile, tile]
+  E* query;                     // [block, dim_padded], with the content bias
+  E* position_query = nullptr;  // [block, dim_padded], with the position bias
+  T* out;                       // [block, value_padded]
+  T* maximum;                   // [block], in score units
+  T* sum;                       // [block, lanes]: partial sums of each row
+  E* key_rows;                  // [tile, dim_padded]
+  E* key_columns;               // [dim_padded, tile] elements
+  E* value_rows;                // [tile, value_padded]
+  E* value_stack = nullptr;     // the same stacked, where that is not the same
+  const E* value = nullptr;     // either
+  T* scores;                    // [tile, tile]
+  E* probabilities = nullptr;   // the scores as elements, where that is not the same
   std::int64_t bytes;
 };
 

@@ -19,6 +19,7 @@ inline constexpr std::int64_t block_tiles = 4;
 template <typename In>
 struct Problem {
   using T = Accumulator<In>;
+  using E = Element<In>;
 
   explicit Problem(const Attention& a)
       : call(a),
@@ -29,8 +30,8 @@ struct Problem {
         heads(a.query.shape()[2]),
         dim(a.query.shape()[3]),
         value_dim(a.value.shape()[3]),
-        dim_padded(padded<T>(dim)),
-        value_padded(padded<T>(value_dim)),
+        dim_padded(padded<E>(dim)),
+        value_padded(padded<E>(value_dim)),
         query(a.query.data<In>()),
         key(a.key.data<In>()),
         value(a.value.data<In>()),
@@ -76,6 +77,10 @@ struct Problem {
   const In* value;
   const std::uint8_t* padding = nullptr;
   T scale;
+
+  // Lanes that the sum over the features of a head takes.
+  std::int64_t dim_lanes() const { return (dim + group<E> - 1) / group<E>; }
+  std::int64_t value_lanes() const { return (value_dim + group<E> - 1) / group<E>; }
 };
 
 // Cuts one block of workspace into arrays that begin on cache lines. With no block it only adds up
@@ -143,18 +148,20 @@ struct KeyLanes {
   }
 };
 
-// Reads a tile of keys or values as accumulators: [tile, padded width], zeros where there is no key
-// or padding.
-template <typename In, typename T>
-void read_key_tile(
-    Rows<In> from, Interval at, std::int64_t width, const KeyLanes<T>& lanes_seen, T* to) {
-  const std::int64_t step = padded<T>(width);
+// Reads a tile of keys or values: [tile, padded width], zeros where there is no key or padding.
+template <typename In, typename E>
+void read_key_tile(Rows<const In> from,
+                   Interval at,
+                   std::int64_t width,
+                   const KeyLanes<Accumulator<E>>& lanes_seen,
+                   E* to) {
+  const std::int64_t step = padded<E>(width);
   const std::int64_t rows = at.end - at.begin;
-  read_rows<In, T>(from, rows, width, nullptr, to);
-  std::fill(to + rows * step, to + tile * step, T{0});
+  read_rows<In, E>(from, rows, width, nullptr, to);
+  std::fill(to + rows * step, to + tile * step, E{});
   if (!lanes_seen.all_seen)
     for (std::int64_t j = 0; j < rows; ++j)
-      if (lanes_seen.bias[j] != 0) std::fill_n(to + j * step, step, T{0});
+      if (lanes_seen.bias[j] != 0) std::fill_n(to + j * step, step, E{});
 }
 
 }  // namespace longspan::tile_attention

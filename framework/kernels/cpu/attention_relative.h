@@ -21,10 +21,8 @@ inline constexpr std::int64_t band = 2 * tile - 1;
 inline constexpr std::int64_t skew_rows = 5;
 
 // Zeros on each side of a row of score gradients.
-template <typename T>
 inline constexpr std::int64_t skew_margin = 16;
-template <typename T>
-inline constexpr std::int64_t skew_step = tile + 2 * skew_margin<T>;
+inline constexpr std::int64_t skew_step = tile + 2 * skew_margin;
 
 template <typename T>
 inline constexpr std::int64_t skew_width = padded<T>(tile + skew_rows - 1);
@@ -35,12 +33,14 @@ inline constexpr std::int64_t skew_vectors = std::min<std::int64_t>(
 template <typename T>
 inline constexpr std::int64_t band_step = padded<T>(tile + skew_width<T>);
 
-template <typename T>
+template <typename E>
 struct Band {
   std::int64_t origin = 0;
   bool valid = false;
-  T* rows = nullptr;     // [band + 1, dim_padded], row c: distance origin + 63 - c
-  T* columns = nullptr;  // [dim_padded, band_step], the same transposed
+  E* read = nullptr;        // [band + 1, dim_padded], row c: distance origin + 63 - c
+  E* stacked = nullptr;     // the same stacked, where that is not the same
+  E* columns = nullptr;     // [dim lanes, band_step] lanes, the transposed
+  const E* rows = nullptr;  // read or stacked
 };
 
 // The bands last used: neighbouring tiles need the same ones.
@@ -48,13 +48,15 @@ template <typename In>
 class Bands {
  public:
   using T = Accumulator<In>;
+  using E = Element<In>;
   static constexpr std::int64_t slots = 2 * block_tiles;
 
   Bands(const Problem<In>& p, Carver& carver) : problem_(p) {
     if (!p.call.relative) return;
     for (auto& slot : bands_) {
-      slot.rows = carver.take<T>((band + 1) * p.dim_padded);
-      slot.columns = carver.take<T>(p.dim_padded * band_step<T>);
+      slot.read = carver.take<E>((band + 1) * p.dim_padded);
+      if (group < E >> 1) slot.stacked = carver.take<E>((band + 1) * p.dim_padded);
+      slot.columns = carver.take<E>(p.dim_padded * band_step<T>);
     }
   }
 
@@ -64,7 +66,7 @@ class Bands {
   }
 
   // The band of the tile whose first query and first key are `origin` apart.
-  const Band<T>& at(std::int64_t h, std::int64_t origin) {
+  const Band<E>& at(std::int64_t h, std::int64_t origin) {
     const std::int64_t number = origin >= 0 ? origin / tile : -((-origin + tile - 1) / tile);
     auto& slot = bands_[((number % slots) + slots) % slots];
     if (!slot.valid || slot.origin != origin) pack(h, origin, slot);
@@ -72,38 +74,45 @@ class Bands {
   }
 
  private:
-  void pack(std::int64_t h, std::int64_t origin, Band<T>& slot) {
+  void pack(std::int64_t h, std::int64_t origin, Band<E>& slot) {
     const auto& p = problem_;
     const Tensor& table = p.call.relative->position_key;
-    const In* keys = table.template data<In>();
-    const std::int64_t distances = table.shape()[0];
-    for (std::int64_t c = 0; c <= band; ++c) {
-      const std::int64_t distance = origin + tile - 1 - c;
-      T* row = slot.rows + c * p.dim_padded;
-      if (c < band && 0 <= distance && distance < distances)
-        read_rows<In, T>({keys + (distance * p.heads + h) * p.dim, 0}, 1, p.dim, nullptr, row);
-      else
-        std::fill_n(row, p.dim_padded, T{0});
-    }
-    transpose(slot.rows, p.dim_padded, band + 1, p.dim_padded, slot.columns, band_step<T>);
-    for (std::int64_t k = 0; k < p.dim_padded; ++k)
-      std::fill(
-          slot.columns + k * band_step<T> + band + 1, slot.columns + (k + 1) * band_step<T>, T{0});
+    const In* keys = table.template data<In>() + h * p.dim;
+    const std::int64_t row = p.heads * p.dim;
+    // Rows [begin, end) hold a distance that exists, from far to near.
+    const std::int64_t farthest = origin + tile - 1;
+    const std::int64_t begin = std::clamp(farthest - (table.shape()[0] - 1), std::int64_t{0}, band);
+    const std::int64_t end = std::clamp(farthest + 1, begin, band);
+    std::fill_n(slot.read, begin * p.dim_padded, E{});
+    read_rows<In, E>({keys + (farthest - begin) * row, -row},
+                     end - begin,
+                     p.dim,
+                     nullptr,
+                     slot.read + begin * p.dim_padded);
+    std::fill(slot.read + end * p.dim_padded, slot.read + (band + 1) * p.dim_padded, E{});
+    transpose(slot.read, band + 1, p.dim_padded, slot.columns, band_step<T>);
+    for (std::int64_t k = 0; k < p.dim_padded / group<E>; ++k)
+      std::fill(slot.columns + (k * band_step<T> + band + 1) * group<E>,
+                slot.columns + (k + 1) * band_step<T> * group<E>,
+                E{});
+    slot.rows = stack(slot.read, band + 1, p.dim_padded, p.dim_padded, 0, slot.stacked);
     slot.origin = origin;
     slot.valid = true;
   }
 
   const Problem<In>& problem_;
-  Band<T> bands_[slots];
+  Band<E> bands_[slots];
 };
 
 // scores[i, j] += position_query[i] . r(i, j). scores: [rows, tile].
-template <typename T>
-void add_relative_scores(const TileView& view,
-                         std::int64_t dim_padded,
-                         const T* position_query,
-                         const Band<T>& distances,
-                         T* scores) {
+template <typename In>
+void add_relative_scores(const Problem<In>& p,
+                         const TileView& view,
+                         const Element<In>* position_query,
+                         const Band<Element<In>>& distances,
+                         Accumulator<In>* scores) {
+  using T = Accumulator<In>;
+  using E = Element<In>;
   alignas(64) T block[skew_rows * skew_width<T>];
   const Tag<T> tag;
   const std::int64_t rows = view.rows();
@@ -112,10 +121,10 @@ void add_relative_scores(const TileView& view,
     const Interval seen = view.columns_seen(i, i + count);
     // Row i + r reads columns 63 - i - r + j: the block begins where its last row does.
     const std::int64_t first = tile - 1 - i - (count - 1);
-    const Factors<T> factors{dim_padded,
-                             position_query + i * dim_padded,
-                             dim_padded,
-                             distances.columns + first,
+    const Factors<E> factors{p.dim_lanes(),
+                             position_query + i * p.dim_padded,
+                             p.dim_padded,
+                             distances.columns + first * group<E>,
                              band_step<T>,
                              block,
                              skew_width<T>};

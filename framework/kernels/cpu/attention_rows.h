@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -63,17 +64,25 @@ struct Rows {
 };
 
 // to[r, c] = from[r, c] (+ bias[c]); columns from `width` to the padded width become 0.
-template <typename In, typename T>
-void read_rows(Rows<const In> from, std::int64_t rows, std::int64_t width, const T* bias, T* to) {
-  const std::int64_t step = padded<T>(width);
+template <typename In, typename E>
+void read_rows(
+    Rows<const In> from, std::int64_t rows, std::int64_t width, const Accumulator<E>* bias, E* to) {
+  using T = Accumulator<E>;
+  const std::int64_t step = padded<E>(width);
   for (std::int64_t r = 0; r < rows; ++r) {
     const In* source = from.row(r);
-    T* target = to + r * step;
+    E* target = to + r * step;
+    // Rows lie far apart: the processor does not foresee where the next ones begin.
+    for (std::int64_t c = 0; c < width; c += 64 / static_cast<std::int64_t>(sizeof(In)))
+      __builtin_prefetch(source + 4 * from.step + c);
     if (bias != nullptr)
-      for (std::int64_t c = 0; c < width; ++c) target[c] = static_cast<T>(source[c]) + bias[c];
+      for (std::int64_t c = 0; c < width; ++c)
+        target[c] = static_cast<E>(static_cast<T>(source[c]) + bias[c]);
+    else if constexpr (std::is_same_v<In, E>)
+      std::copy_n(source, width, target);
     else
       for (std::int64_t c = 0; c < width; ++c) target[c] = static_cast<T>(source[c]);
-    std::fill(target + width, target + step, T{0});
+    for (std::int64_t c = width; c < step; ++c) target[c] = E{};
   }
 }
 
@@ -109,14 +118,14 @@ HWY_INLINE void transpose_steps(V (&rows)[n]) {
   }
 }
 
-// to[c, r] = from[r, c] for `rows` and `columns` that are multiples of a vector.
+// Lanes: to[c, r] = from[r, c] for `rows` and `columns` that are multiples of a vector.
 template <typename T>
-void transpose(const T* from,
-               std::int64_t from_step,
-               std::int64_t rows,
-               std::int64_t columns,
-               T* to,
-               std::int64_t to_step) {
+void transpose_lanes(const T* from,
+                     std::int64_t from_step,
+                     std::int64_t rows,
+                     std::int64_t columns,
+                     T* to,
+                     std::int64_t to_step) {
   constexpr int n = static_cast<int>(lanes<T>);
   typedef T Block __attribute__((vector_size(sizeof(T) * n)));
   for (std::int64_t c = 0; c < columns; c += n)
@@ -130,6 +139,22 @@ void transpose(const T* from,
       for (int i = 0; i < n; ++i)
         __builtin_memcpy(to + (c + i) * to_step + r, &block[i], sizeof(Block));
     }
+}
+
+// Rows of elements as a stacked factor whose sum runs along the rows: [columns / group, to_step]
+// lanes. `columns` is a padded width and the step of `from`.
+template <typename E>
+void transpose(
+    const E* from, std::int64_t rows, std::int64_t columns, E* to, std::int64_t to_step) {
+  if constexpr (group<E> == 1)
+    transpose_lanes(from, columns, rows, columns, to, to_step);
+  else  // only moved, never read as numbers
+    transpose_lanes(reinterpret_cast<const float*>(from),
+                    columns / group<E>,
+                    rows,
+                    columns / group<E>,
+                    reinterpret_cast<float*>(to),
+                    to_step);
 }
 
 }  // namespace longspan::tile_attention
