@@ -39,6 +39,9 @@ class Trainer {
   std::int64_t skipped() const { return skipped_; }
   std::int64_t tokens() const { return tokens_; }
 
+  // Rows that the streams remember now.
+  std::int64_t memory_length() const { return memory_.front().length(); }
+
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   const ProcessMesh& mesh() const { return model_->parameters().mesh(); }

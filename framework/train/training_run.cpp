@@ -1,0 +1,378 @@
+#include "framework/train/training_run.h"
+
+#include <omp.h>
+
+#include <chrono>
+#include <optional>
+
+#include "framework/data/batch_loader.h"
+#include "framework/kernels/matmul.h"
+#include "framework/train/evaluation.h"
+#include "framework/train/loading.h"
+#include "framework/train/log.h"
+#include "framework/train/memory_table.h"
+#include "framework/train/metrics.h"
+#include "framework/train/peak.h"
+#include "framework/train/progress.h"
+#include "framework/train/run_directory.h"
+#include "framework/train/stop_request.h"
+#include "framework/train/trainer.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* cursor_name = "data/cursor";
+constexpr const char* corpus_scalar = "data/fingerprint";
+constexpr const char* threads_scalar = "run/threads";
+constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+ProcessMesh make_mesh(Session& session, const Settings& settings) {
+  session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
+  if (settings.run.threads > 0) omp_set_num_threads(static_cast<int>(settings.run.threads));
+  const Communicator& world = session.world();
+  return ProcessMesh(world, mesh_shape(settings.parallel, world.size()));
+}
+
+BatchLoader make_loader(const Settings& settings,
+                        const Tokenizer& tokenizer,
+                        const ProcessMesh& mesh,
+                        const Device& device) {
+  Corpus corpus(settings.data.train, tokenizer);
+  require_same_corpus(corpus, mesh.world);
+  return BatchLoader(StreamReader(std::move(corpus),
+                                  settings.data.layout(),
+                                  mesh.data_coordinate(),
+                                  mesh.data.size(),
+                                  device),
+                     static_cast<std::size_t>(settings.data.read_ahead));
+}
+
+std::unique_ptr<Model> make_model(const Settings& settings,
+                                  const Tokenizer& tokenizer,
+                                  const ProcessMesh& mesh,
+                                  const Device& device) {
+  return settings.make_model(
+      {.vocabulary = tokenizer.vocabulary(),
+       .segment = settings.data.segment,
+       .compute = settings.precision.compute,
+       .device = device,
+       .mesh = mesh,
+       .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights")});
+}
+
+class TrainingRun {
+ public:
+  TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text);
+  ExitCode run();
+
+ private:
+  std::optional<std::filesystem::path> checkpoint_to_resume();
+  void resume(const std::filesystem::path& path);
+  void judge_layout(const Checkpoint& checkpoint) const;
+  void introduce();
+  void step();
+  bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
+  bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
+  std::optional<EvaluationResult> validate();
+  void report(const StepResult& result);
+  void show(const StepResult& result, bool is_logged);
+  StepTiming timing();
+  TrainingState state();
+  void save();
+
+  bool speaks() const { return mesh_.world.rank() == 0; }
+
+  const Settings& settings_;
+  const TrainingRunText& text_;
+  ProcessMesh mesh_;
+  Device device_;
+  RunDirectory directory_;
+  Console console_;
+  Log log_;
+  Tokenizer tokenizer_;
+  BatchLoader loader_;
+  Trainer trainer_;
+  Progress progress_;
+  StopRequest stop_request_;
+  std::optional<MetricsFile> metrics_;
+  std::string run_id_;
+  double peak_ = 0;  // FLOP/s of all ranks
+  // Since the last report.
+  double step_seconds_ = 0;
+  std::int64_t step_tokens_ = 0;
+  double step_flops_ = 0;
+  std::int64_t first_step_ = 0;
+  double run_seconds_ = 0;  // spent in steps since first_step_
+  std::int64_t saved_step_ = -1;
+  bool stopping_ = false;
+};
+
+TrainingRun::TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text)
+    : settings_(settings),
+      text_(text),
+      mesh_(make_mesh(session, settings)),
+      device_(Device::cpu()),
+      directory_(settings.run.directory, mesh_.world),
+      console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
+      log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),
+      tokenizer_(make_tokenizer(settings.data)),
+      loader_(make_loader(settings, tokenizer_, mesh_, device_)),
+      trainer_(make_model(settings, tokenizer_, mesh_, device_),
+               settings.training,
+               Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps")),
+      progress_(console_, log_, settings.metrics.console) {
+  const auto found = checkpoint_to_resume();
+  if (found)
+    resume(*found);
+  else
+    run_id_ = new_run_id(mesh_.world);
+  first_step_ = trainer_.steps();
+  directory_.write("config.yaml", text.configuration);
+  if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
+  peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
+  introduce();
+}
+
+std::optional<std::filesystem::path> TrainingRun::checkpoint_to_resume() {
+  const std::string& wish = settings_.checkpoint.resume;
+  const std::vector<std::int64_t> there = steps_in(directory_.checkpoints());
+  if (wish == "never") {
+    // Decided by rank 0: another node may see the directory later.
+    const auto newest = mesh_.world.broadcast(there.empty() ? "" : step_name(there.back()), 0);
+    if (!newest.empty())
+      throw ConfigurationError(
+          "checkpoint.resume is never, but {} already holds {}; choose another run.directory or "
+          "remove it",
+          directory_.checkpoints().string(),
+          newest);
+    return std::nullopt;
+  }
+  if (wish != "auto") return wish;
+  CheckpointSearch search = latest_good_checkpoint(directory_.checkpoints(), mesh_.world);
+  for (const std::string& sentence : search.skipped) log_.warning("{}", sentence);
+  if (!search.found) {
+    if (!search.skipped.empty())
+      throw DataError("{}: no checkpoint can be read; the newest: {}",
+                      directory_.checkpoints().string(),
+                      search.skipped.front());
+    return std::nullopt;
+  }
+  if (!search.skipped.empty())
+    log_.warning("going back to step {}, the newest that verifies", search.found->step);
+  return search.found->path;
+}
+
+void TrainingRun::resume(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path);
+  const ConfigurationChange change = text_.compare(checkpoint.info().configuration);
+  if (!change.refused.empty())
+    throw ConfigurationError(
+        "{}: was made with another model: {}", path.string(), fmt::join(change.refused, "; "));
+  for (const std::string& difference : change.differences)
+    log_.info("differs from the checkpoint: {}", difference);
+  const std::int64_t streams = settings_.data.batch;
+  if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
+    throw ConfigurationError("data.batch is {}, but {} holds the memory and place of {} streams",
+                             streams,
+                             path.string(),
+                             saved);
+  if (tokenizer_of(checkpoint, settings_.data) != tokenizer_)
+    throw ConfigurationError(
+        "{}: was made with another tokenizer than data.train and data.tokenizer give",
+        path.string());
+  if (checkpoint.scalars().get<std::uint64_t>(corpus_scalar) != loader_.corpus().fingerprint())
+    log_.warning("{} holds another text than the checkpoint was trained on", settings_.data.train);
+  run_id_ = checkpoint.info().run_id;
+  trainer_.restore(checkpoint, loader_.range(), streams);
+  const Tensor cursors = loader_.cursors();
+  StateTensor piece;
+  piece.name = cursor_name;
+  piece.tensor = cursors;
+  piece.global_shape = {streams, 2};
+  piece.offset = {loader_.range().begin, 0};
+  checkpoint.read(piece);
+  loader_.restore(cursors);
+  saved_step_ = trainer_.steps();
+  log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
+  judge_layout(checkpoint);
+}
+
+void TrainingRun::judge_layout(const Checkpoint& checkpoint) const {
+  const MeshShape& saved = checkpoint.info().layout;
+  const auto threads = checkpoint.scalars().get<std::int64_t>(threads_scalar);
+  if (saved == mesh_.shape && threads == omp_get_max_threads()) return;
+  log_.info(
+      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank: the run "
+      "goes "
+      "on to rounding, not bit for bit",
+      saved.data,
+      saved.context,
+      saved.tensor,
+      threads);
+}
+
+void TrainingRun::introduce() {
+  const Parameters& parameters = trainer_.model().parameters();
+  log_.info("{}: {} parameters, {} on data {} x context {} x tensor {} with {} threads a rank",
+            settings_.family,
+            parameters.global_elements(),
+            name_of(settings_.precision.compute),
+            mesh_.shape.data,
+            mesh_.shape.context,
+            mesh_.shape.tensor,
+            omp_get_max_threads());
+  log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
+            settings_.data.train,
+            loader_.corpus().tokens(),
+            settings_.data.batch,
+            loader_.batches_per_epoch(),
+            peak_ / 1e9);
+  if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
+    log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
+}
+
+ExitCode TrainingRun::run() {
+  while (!last_step() && !stopping_) step();
+  progress_.finish();
+  if (saved_step_ != trainer_.steps()) save();
+  if (stopping_ && !last_step()) {
+    log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
+    return ExitCode::stopped;
+  }
+  log_.info("done: {} steps, {} tokens, {} steps skipped",
+            trainer_.steps(),
+            trainer_.tokens(),
+            trainer_.skipped());
+  return ExitCode::ok;
+}
+
+void TrainingRun::step() {
+  const Clock::time_point begin = Clock::now();
+  const Batch batch = loader_.next();
+  const StepResult result = trainer_.step(batch, stop_request_.asked());
+  mesh_.world.check_ledger();
+  const double seconds = seconds_since(begin);
+  stopping_ = result.stop_requested;
+  step_seconds_ += seconds;
+  run_seconds_ += seconds;
+  step_tokens_ += result.tokens;
+  step_flops_ += trainer_.model()
+                     .flops(settings_.data.batch, settings_.data.segment, trainer_.memory_length())
+                     .total();
+  if (result.skipped)
+    log_.warning(
+        "step {} skipped: loss {}, gradient norm {}; batch at token {} of each stream in epoch {}",
+        trainer_.steps(),
+        result.loss,
+        result.gradient_norm,
+        batch.position,
+        batch.epoch);
+  if (trainer_.steps() == first_step_ + memory_settles_after) log_memory(log_, device_.allocator());
+  report(result);
+  if (due(settings_.checkpoint.every)) save();
+}
+
+std::optional<EvaluationResult> TrainingRun::validate() {
+  const bool wanted = due(settings_.training.validation_every) || last_step();
+  if (settings_.data.validation.empty() || !wanted) return std::nullopt;
+  const Corpus corpus(settings_.data.validation, tokenizer_);
+  const EvaluationResult result = evaluate(
+      trainer_.model(),
+      corpus,
+      {.streams = settings_.data.batch,
+       .segment = settings_.data.segment,
+       .tokens_per_stream = settings_.training.validation_batches * settings_.data.segment});
+  log_.info("step {}: validation loss {:.4f}, {:.4f} bits per byte",
+            trainer_.steps(),
+            result.loss(),
+            result.bits_per_byte());
+  return result;
+}
+
+StepTiming TrainingRun::timing() {
+  const std::int64_t peak = device_.allocator().report().total.peak;
+  const StepTiming timing = {.tokens_per_second = static_cast<double>(step_tokens_) / step_seconds_,
+                             .model_flops_utilisation = step_flops_ / step_seconds_ / peak_,
+                             .peak_memory_bytes = mesh_.world.all_reduce(peak, Reduction::maximum)};
+  step_seconds_ = 0;
+  step_tokens_ = 0;
+  step_flops_ = 0;
+  return timing;
+}
+
+void TrainingRun::show(const StepResult& result, bool is_logged) {
+  const double seconds_a_step = run_seconds_ / static_cast<double>(trainer_.steps() - first_step_);
+  const std::int64_t steps_left = settings_.training.steps - trainer_.steps();
+  progress_.update({.step = trainer_.steps(),
+                    .steps = settings_.training.steps,
+                    .loss = result.loss,
+                    .tokens_per_second = static_cast<double>(step_tokens_) / step_seconds_,
+                    .utilisation = step_flops_ / step_seconds_ / peak_,
+                    .seconds_left = seconds_a_step * static_cast<double>(steps_left)},
+                   is_logged);
+}
+
+void TrainingRun::report(const StepResult& result) {
+  const bool is_logged = due(settings_.metrics.every) || last_step();
+  show(result, is_logged);
+  const std::optional<EvaluationResult> validation = validate();
+  if (!is_logged && !validation) return;
+  StepMetrics metrics = {.step = trainer_.steps(),
+                         .tokens = trainer_.tokens(),
+                         .loss = result.loss,
+                         .learning_rate = result.learning_rate,
+                         .gradient_norm = result.gradient_norm};
+  const StepTiming measured = timing();
+  if (settings_.metrics.timing) metrics.timing = measured;
+  if (validation) {
+    metrics.validation_loss = validation->loss();
+    metrics.validation_bits_per_byte = validation->bits_per_byte();
+  }
+  if (metrics_) metrics_->write(metrics);
+}
+
+TrainingState TrainingRun::state() {
+  TrainingState state;
+  trainer_.save(state, settings_.data.batch);
+  state.add_part(cursor_name,
+                 loader_.cursors(),
+                 0,
+                 loader_.range().begin,
+                 settings_.data.batch,
+                 mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
+  state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
+  state.scalars.set(corpus_scalar, loader_.corpus().fingerprint());
+  state.scalars.set(threads_scalar, omp_get_max_threads());
+  return state;
+}
+
+void TrainingRun::save() {
+  const Clock::time_point begin = Clock::now();
+  if (metrics_) metrics_->sync();
+  const std::filesystem::path path = save_checkpoint(directory_.checkpoints(),
+                                                     {.run_id = run_id_,
+                                                      .step = trainer_.steps(),
+                                                      .layout = mesh_.shape,
+                                                      .configuration = text_.configuration},
+                                                     state(),
+                                                     mesh_.world);
+  if (speaks())
+    remove_old_checkpoints(
+        directory_.checkpoints(), trainer_.steps(), static_cast<int>(settings_.checkpoint.keep));
+  saved_step_ = trainer_.steps();
+  log_.info("saved {} in {:.2f} s", path.string(), seconds_since(begin));
+}
+
+}  // namespace
+
+ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) {
+  return TrainingRun(session, settings, text).run();
+}
+
+}  // namespace longspan

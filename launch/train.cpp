@@ -1,0 +1,40 @@
+// longspan train: trains, resumes, stops on request.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+
+#include "framework/train/training_run.h"
+#include "launch/command.h"
+#include "launch/configuration.h"
+
+namespace longspan {
+namespace {
+
+Action bind(CLI::App& app) {
+  const auto arguments = std::make_shared<ConfigurationArguments>();
+  add_configuration(app, *arguments);
+  return [arguments](Session& session) {
+    const auto configuration =
+        configure(read_configuration(arguments->file, arguments->settings, session.world()));
+    return run_training(
+        session,
+        *configuration,
+        {.configuration = configuration->table.resolved(),
+         .compare = [&](const std::string& saved) { return compare(*configuration, saved); }});
+  };
+}
+
+}  // namespace
+
+Command train_command() {
+  return {.name = "train",
+          .description = "train a model; goes on from the newest checkpoint of its run directory",
+          .examples =
+              "  longspan train configs/quickstart.yaml\n"
+              "  mpirun -n 2 longspan train configs/quickstart.yaml --set training.steps=2000\n"
+              "  mpirun -n 4 longspan train configs/quickstart.yaml --set parallel.tensor=2\n",
+          .bind = bind};
+}
+
+}  // namespace longspan
