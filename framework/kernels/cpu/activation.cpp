@@ -74,7 +74,7 @@ void activate(Cpu, Activation activation, const Tensor& x, const Tensor& y) {
       for_elements(x.elements(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
-          to[i] = T(value_of<decltype(kind)::value>(static_cast<Accumulator<T>>(from[i])));
+          put(to[i], value_of<decltype(kind)::value>(static_cast<Accumulator<T>>(from[i])));
       });
     });
   });
@@ -93,8 +93,8 @@ void activate_backward(
       for_elements(dy.elements(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
         for (std::int64_t i = begin; i < end; ++i)
-          below[i] =
-              T(static_cast<A>(above[i]) * slope_of<decltype(kind)::value>(static_cast<A>(x[i])));
+          put(below[i],
+              static_cast<A>(above[i]) * slope_of<decltype(kind)::value>(static_cast<A>(x[i])));
       });
     });
   });

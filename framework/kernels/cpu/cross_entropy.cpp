@@ -100,7 +100,7 @@ template <typename T, typename A>
 void gradient_row(T* row, std::int64_t count, A log_sum_exp, A scale, A off_target) {
 #pragma omp simd
   for (std::int64_t v = 0; v < count; ++v)
-    row[v] = T(scale * (exponential(static_cast<A>(row[v]) - log_sum_exp) - off_target));
+    put(row[v], scale * (exponential(static_cast<A>(row[v]) - log_sum_exp) - off_target));
 }
 
 template <typename T>

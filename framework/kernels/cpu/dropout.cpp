@@ -26,7 +26,7 @@ void drop_run(const Random& random,
     const std::uint32_t* word = words + skipped;
 #pragma omp simd
     for (std::int64_t i = 0; i < here; ++i)
-      y[i] = T(word[i] >> 8 >= threshold ? static_cast<A>(x[i]) * factor : A{0});
+      put(y[i], word[i] >> 8 >= threshold ? static_cast<A>(x[i]) * factor : A{0});
     x += here;
     y += here;
     index += static_cast<std::uint64_t>(here);

@@ -35,12 +35,6 @@ void with_both_types(const Tensor& x, const Tensor& y, const F& f) {
 template <typename X, typename Y>
 using Wider = decltype(Accumulator<X>{} + Accumulator<Y>{});
 
-// The conversion passes through the narrower type's own rounding only.
-template <typename T, typename A>
-T rounded_to(A value) {
-  return T(static_cast<Accumulator<T>>(value));
-}
-
 }  // namespace
 
 void add(Cpu, const Tensor& a, const Tensor& b, const Tensor& out) {
@@ -54,7 +48,7 @@ void add(Cpu, const Tensor& a, const Tensor& b, const Tensor& out) {
     for_elements(a.elements(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i)
-        sum[i] = T(static_cast<A>(left[i]) + static_cast<A>(right[i]));
+        put(sum[i], static_cast<A>(left[i]) + static_cast<A>(right[i]));
     });
   });
 }
@@ -71,8 +65,9 @@ void accumulate(Cpu, double factor, const Tensor& x, const Tensor& y) {
     for_elements(x.elements(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i)
-        to[i] = rounded_to<Y>(static_cast<A>(static_cast<Accumulator<Y>>(to[i])) +
-                              by * static_cast<A>(static_cast<Accumulator<X>>(from[i])));
+        put(to[i],
+            static_cast<A>(static_cast<Accumulator<Y>>(to[i])) +
+                by * static_cast<A>(static_cast<Accumulator<X>>(from[i])));
     });
   });
 }
@@ -89,7 +84,7 @@ void scale(Cpu, double factor, const Tensor& x, const Tensor& y) {
     for_elements(x.elements(), [=](std::int64_t begin, std::int64_t end) {
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i)
-        to[i] = rounded_to<Y>(by * static_cast<A>(static_cast<Accumulator<X>>(from[i])));
+        put(to[i], by * static_cast<A>(static_cast<Accumulator<X>>(from[i])));
     });
   });
 }
@@ -122,8 +117,9 @@ void scale_and_add_rows(Cpu, double factor, const Tensor& x, const Tensor& table
         T* target = to + r * width;
 #pragma omp simd
         for (std::int64_t i = 0; i < width; ++i)
-          target[i] = rounded_to<T>(by * static_cast<A>(static_cast<Accumulator<T>>(source[i])) +
-                                    static_cast<A>(static_cast<Accumulator<R>>(row[i])));
+          put(target[i],
+              by * static_cast<A>(static_cast<Accumulator<T>>(source[i])) +
+                  static_cast<A>(static_cast<Accumulator<R>>(row[i])));
       }
     });
   });
@@ -198,7 +194,7 @@ void copy_rows(Cpu,
         T* y = target + target_row(r);
 #pragma omp simd
         for (std::int64_t i = 0; i < width; ++i)
-          y[i] = T(static_cast<A>(y[i]) + static_cast<A>(x[i]));
+          put(y[i], static_cast<A>(y[i]) + static_cast<A>(x[i]));
       }
     });
   });

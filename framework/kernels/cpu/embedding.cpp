@@ -43,7 +43,7 @@ void gather(const EmbeddingGather& gather) {
       }
       const T* from = table + row * width;
 #pragma omp simd
-      for (std::int64_t c = 0; c < width; ++c) to[c] = T(factor * static_cast<A>(from[c]));
+      for (std::int64_t c = 0; c < width; ++c) put(to[c], factor * static_cast<A>(from[c]));
     }
   });
 }
@@ -75,7 +75,7 @@ void scatter(const EmbeddingScatter& scatter) {
       const T* add = from + i * width + column;
 #pragma omp simd
       for (std::int64_t c = 0; c < columns; ++c)
-        to[c] = D(static_cast<A>(to[c]) + factor * static_cast<A>(add[c]));
+        put(to[c], static_cast<A>(to[c]) + factor * static_cast<A>(add[c]));
     }
   });
 }

@@ -79,7 +79,7 @@ void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
       inverses[r] = inverse;
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i)
-        to[i] = T((static_cast<A>(from[i]) - mean) * inverse * weight[i] + bias[i]);
+        put(to[i], (static_cast<A>(from[i]) - mean) * inverse * weight[i] + bias[i]);
     }
   });
 }
@@ -111,7 +111,7 @@ void backward_row(const T* x,
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
     const A normal = (static_cast<A>(x[i]) - mean) * inverse;
-    dx[i] = T((static_cast<A>(dy[i]) * weight[i] - sum - normal * product) * inverse);
+    put(dx[i], (static_cast<A>(dy[i]) * weight[i] - sum - normal * product) * inverse);
   }
 }
 

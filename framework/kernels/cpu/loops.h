@@ -6,11 +6,23 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
+
+// element = value, rounded. Assigns the bits and not the struct, because compilers vectorise that.
+template <typename T, typename V>
+inline void put(T& element, V value) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    element.bits = BFloat16(static_cast<float>(value)).bits;
+  else if constexpr (std::is_same_v<T, Float16>)
+    element.value = Float16(static_cast<float>(value)).value;
+  else
+    element = static_cast<T>(value);
+}
 
 // Fewer elements than this are not worth waking another thread.
 inline constexpr std::int64_t serial_elements = 16384;
@@ -111,7 +123,7 @@ void add_rows_in_order(const A* partial, std::int64_t rows, std::int64_t width, 
       }
 #pragma omp simd
       for (std::int64_t i = 0; i < columns; ++i)
-        out[c + i] = T(static_cast<A>(out[c + i]) + sums[i]);
+        put(out[c + i], static_cast<A>(out[c + i]) + sums[i]);
     }
   });
 }

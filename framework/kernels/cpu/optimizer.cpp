@@ -46,8 +46,7 @@ void with_range(const OptimizerRange& range, const F& f) {
     with_floating_type(range.compute.dtype(), [&](auto compute_tag) {
       using C = typename decltype(compute_tag)::type;
       C* compute = range.compute.data<C>();
-      f(weight_tag,
-        [compute](std::int64_t i, W value) { compute[i] = C(static_cast<Accumulator<C>>(value)); });
+      f(weight_tag, [compute](std::int64_t i, W value) { put(compute[i], value); });
     });
   };
   if (range.weight.dtype() == DType::f64)

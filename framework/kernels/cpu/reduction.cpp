@@ -39,11 +39,17 @@ double blocked_sum(const Tensor& x, const Term& term) {
     for_ranges(std::ssize(sums), block, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t last = std::min(count, (b + 1) * block);
-        double total = 0;
-#pragma omp simd reduction(+ : total)
-        for (std::int64_t i = b * block; i < last; ++i)
-          total += term(static_cast<double>(static_cast<Accumulator<T>>(elements[i])));
-        sums[static_cast<std::size_t>(b)] = total;
+        const auto term_at = [&](std::int64_t i) {
+          return term(static_cast<double>(static_cast<Accumulator<T>>(elements[i])));
+        };
+        // Sums side by side: they fill the vector units, and their order is written here.
+        constexpr std::int64_t lanes = 32;
+        double totals[lanes] = {};
+        std::int64_t i = b * block;
+        for (; i + lanes <= last; i += lanes)
+          for (std::int64_t lane = 0; lane < lanes; ++lane) totals[lane] += term_at(i + lane);
+        for (; i < last; ++i) totals[i % lanes] += term_at(i);
+        sums[static_cast<std::size_t>(b)] = std::accumulate(totals, totals + lanes, 0.0);
       }
     });
   });
