@@ -30,6 +30,10 @@ void check(const Model& model,
     throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
   if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
     throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
+  require(options.vocabulary <= model.vocabulary().total,
+          "{} ids are to be chosen from, the model has {}",
+          options.vocabulary,
+          model.vocabulary().total);
   for (const std::int64_t token : prompt)
     require(token >= 0 && token < model.vocabulary().total,
             "token {} of the prompt is not in the vocabulary of {}",
@@ -214,6 +218,8 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
   const std::vector<double> first = reader.read_prompt(prompt);
   reader.repeat(options.samples);
   const std::size_t vocabulary = first.size();
+  const std::size_t allowed =
+      options.vocabulary > 0 ? static_cast<std::size_t>(options.vocabulary) : vocabulary;
   std::vector<double> logits;
   for (std::size_t s = 0; s < samples; ++s) logits.insert(logits.end(), first.begin(), first.end());
   const Random random = Random(options.seed).child("generation");
@@ -221,7 +227,7 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
   for (std::int64_t i = 0; i < options.tokens; ++i) {
     if (i > 0) logits = reader.read(chosen);
     for (std::size_t s = 0; s < samples; ++s) {
-      const auto row = std::span<const double>(logits).subspan(s * vocabulary, vocabulary);
+      const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
       const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
       chosen[s] = choose(candidates(row, options.sampling), uniform);
       result[s].push_back(chosen[s]);
