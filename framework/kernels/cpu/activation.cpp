@@ -9,13 +9,13 @@ namespace {
 // gelu_tanh(x) = x logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): the same function without
 // the cancellation of 1 + tanh.
 template <typename A>
-A tanh_argument(A x) {
+[[gnu::always_inline]] inline A tanh_argument(A x) {
   return A(1.5957691216057308) * (x + A(0.044715) * x * x * x);
 }
 
 // The function and its derivative, by activation; NaN goes through.
 template <Activation kind, typename A>
-A value_of(A x) {
+[[gnu::always_inline]] inline A value_of(A x) {
   if constexpr (kind == Activation::relu) return x < A{0} ? A{0} : x;
   if constexpr (kind == Activation::gelu) return x * normal_distribution(x).below;
   if constexpr (kind == Activation::gelu_tanh) return x * logistic(tanh_argument(x));
@@ -23,7 +23,7 @@ A value_of(A x) {
 }
 
 template <Activation kind, typename A>
-A slope_of(A x) {
+[[gnu::always_inline]] inline A slope_of(A x) {
   if constexpr (kind == Activation::relu) return x <= A{0} ? A{0} : A{1};
   if constexpr (kind == Activation::gelu) {
     const auto normal = normal_distribution(x);

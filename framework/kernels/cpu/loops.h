@@ -15,7 +15,7 @@ namespace longspan {
 
 // element = value, rounded. Assigns the bits and not the struct, because compilers vectorise that.
 template <typename T, typename V>
-inline void put(T& element, V value) {
+[[gnu::always_inline]] inline void put(T& element, V value) {
   if constexpr (std::is_same_v<T, BFloat16>)
     element.bits = BFloat16(static_cast<float>(value)).bits;
   else if constexpr (std::is_same_v<T, Float16>)
