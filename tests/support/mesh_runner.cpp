@@ -85,19 +85,27 @@ class MeshListener : public ::testing::EmptyTestEventListener {
   int failed_ = 0;
 };
 
-void run_body(const Communicator& group, const std::function<void(const Communicator&)>& body) {
+// To the ranks that wait in a collective of the group, the one that a failed rank enters is another
+// than theirs, so they give up at once. What is wrong is told by the rank that it happened on.
+void meet(const Communicator& group, bool failed) {
   try {
-    body(group);
-    return group.barrier();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "exception: " << error.what();
-  }
-  // To the ranks that wait in a collective of the group this is another one than theirs, so they
-  // give up at once.
-  try {
-    static_cast<void>(group.all_reduce(std::int64_t{0}, Reduction::minimum));
+    if (failed)
+      static_cast<void>(group.all_reduce(std::int64_t{0}, Reduction::minimum));
+    else
+      group.barrier();
   } catch (const RankError&) {
   }
+}
+
+void run_body(const Communicator& group, const std::function<void(const Communicator&)>& body) {
+  bool failed = false;
+  try {
+    body(group);
+  } catch (const std::exception& error) {
+    failed = true;
+    ADD_FAILURE() << "exception: " << error.what();
+  }
+  meet(group, failed);
 }
 
 }  // namespace
