@@ -119,6 +119,21 @@ std::string read_file(const std::string& file) {
   return text.str();
 }
 
+// A value as `resolved` writes it; what was in quotation marks there needed them.
+std::string text_of(const Assignment& assignment) {
+  std::string text;
+  for (const Scalar& scalar : assignment.scalars) {
+    if (!text.empty()) text += ", ";
+    if (scalar.quoted) {
+      const std::string word = yaml_word(scalar.text);
+      text += word == scalar.text ? fmt::format("\"{}\"", word) : word;
+    } else {
+      text += scalar.text;
+    }
+  }
+  return assignment.kind == Assignment::Kind::list ? fmt::format("[{}]", text) : text;
+}
+
 bool same(const OptionDescription& a, const OptionDescription& b) {
   return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
          a.documentation == b.documentation;
@@ -127,12 +142,12 @@ bool same(const OptionDescription& a, const OptionDescription& b) {
 }  // namespace
 
 std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
-  std::vector<Settings> layers;
+  std::vector<WrittenKeys> layers;
   if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
   std::vector<Assignment> assignments;
-  for (const Settings& layer : layers) {
+  for (const WrittenKeys& layer : layers) {
     assignments.insert(assignments.end(), layer.assignments.begin(), layer.assignments.end());
   }
   const Family* family = chosen_family(assignments);
@@ -141,7 +156,7 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   declare_all(*configuration, family);
   declare_checks(*configuration);
   judge_family_keys(configuration->table, family, assignments);
-  for (const Settings& layer : layers) {
+  for (const WrittenKeys& layer : layers) {
     for (const Complaint& complaint : layer.complaints) configuration->table.complain(complaint);
   }
   configuration->table.assign(assignments);
@@ -165,6 +180,32 @@ ConfigurationText read_configuration(const std::string& file,
   const std::string text = message.substr(1);
   if (message[0] == '-') throw ConfigurationError("{}", text);
   return {file, text, std::move(settings)};
+}
+
+ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
+  std::map<std::string, std::string> before;
+  for (const Assignment& assignment : read_yaml(saved, "checkpoint").assignments) {
+    before[assignment.key] = text_of(assignment);
+  }
+  ConfigurationChange change;
+  for (const OptionValue& value : configuration.table.values()) {
+    const auto found = before.find(value.key);
+    const std::string was = found == before.end() ? "no such key" : found->second;
+    if (found != before.end()) before.erase(found);
+    if (was == value.text) continue;
+    std::string sentence = fmt::format("{}: the checkpoint has {}, the configuration {} ({})",
+                                       value.key,
+                                       was,
+                                       value.text,
+                                       value.place);
+    if (value.fixes_weights) change.refused.push_back(sentence);
+    change.differences.push_back(std::move(sentence));
+  }
+  for (const auto& [key, text] : before) {
+    change.differences.push_back(
+        fmt::format("{}: the checkpoint has {}, the configuration no such key", key, text));
+  }
+  return change;
 }
 
 std::vector<OptionDescription> configuration_reference() {

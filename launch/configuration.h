@@ -8,6 +8,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/core/options.h"
 #include "framework/train/settings.h"
+#include "framework/train/training_run.h"
 
 namespace longspan {
 
@@ -35,6 +36,10 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source);
 ConfigurationText read_configuration(const std::string& file,
                                      std::vector<std::string> settings,
                                      const Communicator& world);
+
+// What differs between the resolved configuration `saved` of a checkpoint and this one; keys that
+// say what the weights are may not. A key that only one of the two has is a difference too.
+ConfigurationChange compare(const Configuration& configuration, const std::string& saved);
 
 // Every key of every family.
 std::vector<OptionDescription> configuration_reference();

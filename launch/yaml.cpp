@@ -20,6 +20,7 @@ constexpr std::size_t most_levels = 16;
 
 // Nothing after this complaint can be trusted.
 struct Unreadable {
+  Unreadable(Mark mark, std::string sentence) : complaint{std::move(mark), std::move(sentence)} {}
   Complaint complaint;
 };
 
@@ -49,11 +50,11 @@ class Reader : public YAML::EventHandler {
   Reader(std::string_view text, std::string file, std::string prefix)
       : text_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
-  Settings take() { return std::move(settings_); }
+  WrittenKeys take() { return std::move(keys_); }
   // What was thought to be wrong inside a bracket that was never closed was a misreading.
   void forget_open_flow() {
     for (const Level& level : levels_) {
-      if (level.is_flow) return settings_.complaints.resize(level.complaints_before);
+      if (level.is_flow) return keys_.complaints.resize(level.complaints_before);
     }
   }
   bool saw_document() const { return documents_ > 0; }
@@ -82,9 +83,9 @@ class Reader : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& place) override {
     if (++documents_ == 1) return;
-    throw Unreadable{{mark_of(place),
-                      prefix_.empty() ? "found a second document; allowed: one document a file"
-                                      : "found more after the value"}};
+    throw Unreadable(mark_of(place),
+                     prefix_.empty() ? "found a second document; allowed: one document a file"
+                                     : "found more after the value");
   }
   void OnDocumentEnd() override {}
 
@@ -145,7 +146,7 @@ class Reader : public YAML::EventHandler {
     refuse_tag(place, tag);
     if (levels_.empty() && prefix_.empty()) {
       complain(place, "found a list; allowed: sections with keys");
-      return open(place, {.is_list = true, .ignored = true}, settings_.complaints.size());
+      return open(place, {.is_list = true, .ignored = true}, keys_.complaints.size());
     }
     open_below(place, true, style == YAML::EmitterStyle::Flow);
   }
@@ -191,7 +192,7 @@ class Reader : public YAML::EventHandler {
   bool expects_key() const { return !levels_.back().is_list && !levels_.back().has_key; }
 
   void complain(const YAML::Mark& place, std::string sentence) {
-    settings_.complaints.push_back({mark_of(place), std::move(sentence)});
+    keys_.complaints.push_back({mark_of(place), std::move(sentence)});
   }
   void refuse_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
     if (anchor != 0) complain(place, "found an anchor; allowed: plain values");
@@ -201,7 +202,7 @@ class Reader : public YAML::EventHandler {
     complain(place, fmt::format("found the tag {}; allowed: plain values", in_quotes(tag)));
   }
 
-  void add(Assignment assignment) { settings_.assignments.push_back(std::move(assignment)); }
+  void add(Assignment assignment) { keys_.assignments.push_back(std::move(assignment)); }
 
   // Assigns to the key that was read last, or to the key of the setting.
   void assign(Assignment::Kind kind, std::vector<Scalar> scalars = {}) {
@@ -248,7 +249,7 @@ class Reader : public YAML::EventHandler {
 
   void open(const YAML::Mark& place, Level level, std::size_t complaints_before) {
     if (levels_.size() >= most_levels) {
-      throw Unreadable{{mark_of(place), fmt::format("more than {} levels deep", most_levels)}};
+      throw Unreadable(mark_of(place), fmt::format("more than {} levels deep", most_levels));
     }
     level.complaints_before = complaints_before;
     levels_.push_back(std::move(level));
@@ -256,7 +257,7 @@ class Reader : public YAML::EventHandler {
 
   // A mapping or list that stands as the value of the last key, in a list, or as a key.
   void open_below(const YAML::Mark& place, bool is_list, bool is_flow) {
-    const std::size_t before = settings_.complaints.size();
+    const std::size_t before = keys_.complaints.size();
     Level level{.is_list = is_list, .is_flow = is_flow};
     if (levels_.empty()) {
       level.key = prefix_;
@@ -292,12 +293,12 @@ class Reader : public YAML::EventHandler {
   std::string_view text_;
   std::string file_;
   std::string prefix_;  // the key of a setting; empty for a file
-  Settings settings_;
+  WrittenKeys keys_;
   std::vector<Level> levels_;
   int documents_ = 0;
 };
 
-Settings read(std::string_view text, const std::string& file, const std::string& prefix) {
+WrittenKeys read(std::string_view text, const std::string& file, const std::string& prefix) {
   Reader reader(text, file, prefix);
   std::optional<Complaint> stopped;
   try {
@@ -313,52 +314,50 @@ Settings read(std::string_view text, const std::string& file, const std::string&
     reader.forget_open_flow();
     stopped = Complaint{reader.mark_of(error.mark), explain(error.msg)};
   }
-  Settings settings = reader.take();
-  if (stopped) settings.complaints.push_back(std::move(*stopped));
-  return settings;
+  WrittenKeys keys = reader.take();
+  if (stopped) keys.complaints.push_back(std::move(*stopped));
+  return keys;
 }
 
 }  // namespace
 
-Settings read_yaml(std::string_view text, const std::string& file) {
-  Settings settings;
+WrittenKeys read_yaml(std::string_view text, const std::string& file) {
+  WrittenKeys keys;
   if (text.size() > most_bytes) {
-    settings.complaints.push_back(
+    keys.complaints.push_back(
         {Mark{file}, fmt::format("{} bytes; allowed: at most {}", text.size(), most_bytes)});
-    return settings;
+    return keys;
   }
   if (auto complaint = judge_text(text, file)) {
-    settings.complaints.push_back(std::move(*complaint));
-    return settings;
+    keys.complaints.push_back(std::move(*complaint));
+    return keys;
   }
   return read(text, file, "");
 }
 
-Settings read_setting(std::string_view text) {
-  Settings settings;
+WrittenKeys read_setting(std::string_view text) {
+  WrittenKeys keys;
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    settings.complaints.push_back(
-        {{}, fmt::format("found {}; allowed: key=value", in_quotes(text))});
-    return settings;
+    keys.complaints.push_back({{}, fmt::format("found {}; allowed: key=value", in_quotes(text))});
+    return keys;
   }
   const std::string key(text.substr(0, equals));
   const std::string_view value = text.substr(equals + 1);
   if (auto complaint = judge_text(value, "")) {
-    settings.complaints.push_back({{}, fmt::format("{}: {}", key, complaint->sentence)});
-    return settings;
+    keys.complaints.push_back({{}, fmt::format("{}: {}", key, complaint->sentence)});
+    return keys;
   }
   constexpr std::string_view openers = "[{\"'";
   if (value.empty() || openers.find(value[0]) == std::string_view::npos) {
-    settings.assignments.push_back(
-        {key, Assignment::Kind::scalar, {{std::string(value), false}}, {}});
-    return settings;
+    keys.assignments.push_back({key, Assignment::Kind::scalar, {{std::string(value), false}}, {}});
+    return keys;
   }
-  settings = read(value, "", key);
-  for (Complaint& complaint : settings.complaints) {
+  keys = read(value, "", key);
+  for (Complaint& complaint : keys.complaints) {
     complaint.sentence = fmt::format("{}: {}", key, complaint.sentence);
   }
-  return settings;
+  return keys;
 }
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 
 namespace longspan {
 
-struct Settings {
+struct WrittenKeys {
   std::vector<Assignment> assignments;
   std::vector<Complaint> complaints;
 };
@@ -17,10 +17,10 @@ struct Settings {
 // Reads one document: nested mappings of words and lists of words. `file` stands in the marks.
 // Whatever else YAML can say (aliases, tags, several documents, keys given twice, ...) becomes a
 // complaint; so does what is not YAML, not UTF-8 or not there.
-Settings read_yaml(std::string_view text, const std::string& file);
+WrittenKeys read_yaml(std::string_view text, const std::string& file);
 
 // Reads "key=value". The value is one word as it stands, or, when it begins with [ { " or ', a
 // piece of YAML: "data.train=[a.txt, b.txt]".
-Settings read_setting(std::string_view text);
+WrittenKeys read_setting(std::string_view text);
 
 }  // namespace longspan

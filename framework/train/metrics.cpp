@@ -104,9 +104,11 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t last_st
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) fail(path_, "cannot be opened");
   try {
-    const std::size_t kept =
-        last_step > 0 ? bytes_to_keep(read_all(file_, path_), last_step, path_) : 0;
-    if (::ftruncate(file_, static_cast<off_t>(kept)) != 0) fail(path_, "cannot be cut");
+    struct stat status {};
+    if (::fstat(file_, &status) != 0) fail(path_, "cannot be read");
+    const auto kept = static_cast<off_t>(
+        last_step > 0 ? bytes_to_keep(read_all(file_, path_), last_step, path_) : 0);
+    if (kept != status.st_size && ::ftruncate(file_, kept) != 0) fail(path_, "cannot be cut");
   } catch (...) {
     ::close(file_);
     throw;

@@ -7,23 +7,25 @@
 namespace longspan {
 namespace {
 
-std::string complaints_of(const Settings& settings) {
+std::string complaints_of(const WrittenKeys& settings) {
   std::string lines;
   for (const Complaint& complaint : settings.complaints) {
     if (!lines.empty()) lines += '\n';
-    lines += complaint.mark.to_string() + ": " + complaint.sentence;
+    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence);
   }
   return lines;
 }
 
-std::string describe(const Settings& settings) {
+std::string describe(const WrittenKeys& settings) {
   static const char* kinds[] = {"", "list", "nothing", "section"};
   std::string lines;
   for (const Assignment& assignment : settings.assignments) {
-    lines += assignment.mark.to_string() + " " + assignment.key + " = " +
-             kinds[static_cast<int>(assignment.kind)];
+    lines += fmt::format("{} {} = {}",
+                         assignment.mark.to_string(),
+                         assignment.key,
+                         kinds[static_cast<int>(assignment.kind)]);
     for (const Scalar& scalar : assignment.scalars) {
-      lines += scalar.quoted ? "'" + scalar.text + "'," : scalar.text + ",";
+      lines += fmt::format(fmt::runtime(scalar.quoted ? "'{}'," : "{},"), scalar.text);
     }
     lines += '\n';
   }
@@ -31,7 +33,7 @@ std::string describe(const Settings& settings) {
 }
 
 TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
-  const Settings settings = read_yaml(
+  const WrittenKeys settings = read_yaml(
       "# a comment\r\n"
       "model:\r\n"
       "  family: decoder\n"
@@ -64,7 +66,7 @@ TEST(Yaml, SectionsBecomeKeysWithTheirPlaces) {
 }
 
 TEST(Yaml, ColumnsCountCharacters) {
-  const Settings settings = read_yaml("data: {train: \"\xc3\xa9\xe2\x82\xac\", test: x}\n", "a");
+  const WrittenKeys settings = read_yaml("data: {train: \"\xc3\xa9\xe2\x82\xac\", test: x}\n", "a");
   EXPECT_EQ(describe(settings),
             "a:1:8 data.train = '\xc3\xa9\xe2\x82\xac',\n"
             "a:1:21 data.test = x,\n");
@@ -123,7 +125,7 @@ TEST(Yaml, EachThingThatIsNotAllowedHasItsSentence) {
 }
 
 TEST(Yaml, ASectionGivenTwiceIsStillLookedInto) {
-  const Settings settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
+  const WrittenKeys settings = read_yaml("a:\n  b: 1\na:\n  c: 2\n", "f");
   EXPECT_EQ(complaints_of(settings), "f:3:1: a is given twice, first at f:1:1");
   EXPECT_EQ(describe(settings), "f:2:3 a.b = 1,\nf:4:3 a.c = 2,\n");
 }
@@ -131,7 +133,7 @@ TEST(Yaml, ASectionGivenTwiceIsStillLookedInto) {
 TEST(Yaml, DeepNestingIsRefusedNotRecursedInto) {
   std::string deep;
   for (int level = 0; level < 20; ++level) {
-    deep += std::string(static_cast<std::size_t>(level), ' ') + "a:\n";
+    deep += fmt::format("{:{}}a:\n", "", level);
   }
   EXPECT_EQ(complaints_of(read_yaml(deep, "a")), "a:17:17: more than 16 levels deep");
   EXPECT_NE(complaints_of(read_yaml("a: " + std::string(100000, '['), "a")), "");
@@ -156,7 +158,7 @@ TEST(Yaml, SettingsAreOneWordAsItStandsOrAPieceOfYaml) {
       {"a.b={c: 1, d: {e: [2]}}", "--set a.b.c = 1,\n--set a.b.d.e = list2,\n"},
   };
   for (const auto& [text, expected] : cases) {
-    const Settings settings = read_setting(text);
+    const WrittenKeys settings = read_setting(text);
     EXPECT_EQ(describe(settings), expected) << text;
     EXPECT_EQ(complaints_of(settings), "") << text;
   }
@@ -200,7 +202,7 @@ TEST(Yaml, WhateverIsInTheFileReadingEnds) {
       }
       if (text.empty()) text = "a";
     }
-    const Settings settings = read_yaml(text, "a");
+    const WrittenKeys settings = read_yaml(text, "a");
     for (const Assignment& assignment : settings.assignments) EXPECT_FALSE(assignment.key.empty());
   }
 }

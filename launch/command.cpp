@@ -1,0 +1,33 @@
+#include "launch/command.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+namespace longspan {
+
+void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required) {
+  app.add_option("CONFIG", arguments.file, "the YAML file of the run")->required(is_required);
+  app.add_option("--set",
+                 arguments.settings,
+                 "set a key of the configuration, as in --set training.steps=100 or --set "
+                 "'model.names=[a, b]'; may be repeated, the last one of a key wins")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+void print(const Session& session, const std::string& text) {
+  if (session.world().rank() != 0) return;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) {
+    throw Failure("standard output cannot be written: {}",
+                  std::error_code(errno, std::generic_category()).message());
+  }
+}
+
+}  // namespace longspan

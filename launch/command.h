@@ -1,0 +1,47 @@
+// A subcommand of the program.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/comm/session.h"
+#include "framework/core/error.h"
+
+namespace CLI {
+class App;
+}
+
+namespace longspan {
+
+// What a subcommand does once the command line is read. It returns ok or stopped; what goes wrong
+// is thrown.
+using Action = std::function<ExitCode(Session&)>;
+
+struct Command {
+  std::string name;
+  std::string description;
+  std::string examples;  // for --help, a line each
+  // Binds the command line to variables that live in the action.
+  std::function<Action(CLI::App&)> bind;
+};
+
+Command train_command();
+Command evaluate_command();
+Command generate_command();
+Command config_command();
+Command inspect_command();
+Command verify_command();
+
+// CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
+struct ConfigurationArguments {
+  std::string file;
+  std::vector<std::string> settings;
+};
+void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required = true);
+
+// All of the text to standard output, on the lowest rank only. Throws Failure when it cannot be
+// written.
+void print(const Session& session, const std::string& text);
+
+}  // namespace longspan

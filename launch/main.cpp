@@ -1,0 +1,138 @@
+// The only main(): reads the command line, opens the session, runs the subcommand, and turns every
+// exception into one sentence on one rank and the exit code that says why.
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "framework/core/option_text.h"
+#include "launch/command.h"
+#include "launch/version.h"
+
+namespace longspan {
+namespace {
+
+std::vector<Command> commands() {
+  return {train_command(),  evaluate_command(), generate_command(),
+          config_command(), inspect_command(),  verify_command()};
+}
+
+// Help and mistakes in the command line come before MPI; every rank has the same, one says it.
+bool speaks() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    const char* rank = std::getenv(name);
+    if (rank != nullptr) return std::string(rank) == "0";
+  }
+  return true;
+}
+
+struct CommandLine {
+  Action action;  // empty: there is nothing left to do
+  ExitCode code = ExitCode::ok;
+};
+
+CommandLine mistake(const std::string& sentence) {
+  if (speaks()) std::fprintf(stderr, "longspan: %s\n", sentence.c_str());
+  return {{}, ExitCode::configuration};
+}
+
+CommandLine say(const std::string& text) {
+  if (!speaks()) return {};
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  return {{}, written && std::fflush(stdout) == 0 ? ExitCode::ok : ExitCode::failure};
+}
+
+// A word where a command should be: the parser itself would only call it unexpected.
+std::string judge_command(int count, char** words, const std::vector<Command>& known) {
+  if (count < 2) return "a command is missing; see longspan --help";
+  const std::string word = words[1];
+  if (word.starts_with("-")) return "";
+  std::vector<std::string> names;
+  for (const Command& command : known) {
+    if (command.name == word) return "";
+    names.push_back(command.name);
+  }
+  const std::string near = nearest(word, names);
+  return fmt::format("{} is not a command; allowed: {}{}",
+                     in_quotes(word),
+                     either(names),
+                     near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+}
+
+CommandLine read_command_line(int count, char** words) {
+  CLI::App app("Train the Transformer family on very long sequences.", "longspan");
+  app.set_version_flag("--version", version_text, "versions of the program and its libraries");
+  app.footer(
+      "Examples:\n"
+      "  longspan config configs/quickstart.yaml\n"
+      "  longspan COMMAND --help\n"
+      "Exit codes: 0 done; 2 bad command line or configuration; 3 bad data, tokenizer or "
+      "checkpoint;\n"
+      "4 training diverged; 5 a rank failed or hung; 75 stopped on request with a checkpoint "
+      "saved; 1 anything else.");
+  app.require_subcommand(1);
+  const std::vector<Command> known = commands();
+  std::vector<Action> actions;
+  for (const Command& command : known) {
+    CLI::App* sub = app.add_subcommand(command.name, command.description);
+    sub->footer("Examples:\n" + command.examples);
+    actions.push_back(command.bind(*sub));
+  }
+  if (const std::string sentence = judge_command(count, words, known); !sentence.empty()) {
+    return mistake(sentence);
+  }
+  try {
+    app.parse(count, words);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    return say(chosen.empty() ? app.help() : chosen.front()->help("longspan"));
+  } catch (const CLI::CallForVersion& version) {
+    return say(version.what());
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    const std::string which = chosen.empty() ? "longspan" : "longspan " + chosen[0]->get_name();
+    return mistake(fmt::format("{}; see {} --help", error.what(), which));
+  }
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (app.got_subcommand(known[i].name)) return {std::move(actions[i])};
+  }
+  return mistake("a command is missing; see longspan --help");
+}
+
+// Does not return: the job ends on every rank.
+[[noreturn]] void give_up(const Session& session, ExitCode code, const char* sentence) {
+  if (session.claim_report()) {
+    std::fflush(stdout);
+    std::fprintf(stderr, "longspan: %s\n", sentence);
+  }
+  session.abort(static_cast<int>(code));
+}
+
+int run(const Action& action) {
+  Session session;
+  ExitCode code = ExitCode::failure;
+  try {
+    code = action(session);
+  } catch (const Error& error) {
+    give_up(session, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    give_up(session, ExitCode::failure, "the machine has no memory left");
+  } catch (const std::exception& error) {
+    give_up(session, ExitCode::failure, error.what());
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int count, char** words) {
+  using namespace longspan;
+  const CommandLine line = read_command_line(count, words);
+  return line.action ? run(line.action) : static_cast<int>(line.code);
+}

@@ -1,0 +1,62 @@
+#include "launch/version.h"
+
+#include <fmt/format.h>
+#include <hdf5.h>
+#include <hwy/highway.h>
+#include <mpi.h>
+#include <oneapi/dnnl/dnnl.h>
+#include <spdlog/version.h>
+#include <xxhash.h>
+
+#include <CLI/Version.hpp>
+#include <nlohmann/json.hpp>
+
+#include "revision.h"
+
+namespace longspan {
+
+std::string version_text() {
+  const std::string revision = LONGSPAN_REVISION;
+  std::string text = fmt::format(
+      "longspan {}{}\n", LONGSPAN_VERSION, revision.empty() ? "" : fmt::format(" ({})", revision));
+
+  char mpi[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(mpi, &length);
+  const std::string_view name(mpi, static_cast<std::size_t>(length));
+  text += fmt::format("  {}\n", name.substr(0, name.find_first_of(",\n")));
+
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned patch = 0;
+  H5get_libversion(&major, &minor, &patch);
+  text += fmt::format("  HDF5 {}.{}.{}\n", major, minor, patch);
+
+  const dnnl_version_t* onednn = dnnl_version();
+  text += fmt::format("  oneDNN {}.{}.{}\n", onednn->major, onednn->minor, onednn->patch);
+
+  text += fmt::format("  Highway {}.{}.{}, yaml-cpp {}, CLI11 {}\n",
+                      HWY_MAJOR,
+                      HWY_MINOR,
+                      HWY_PATCH,
+                      LONGSPAN_YAML_CPP_VERSION,
+                      CLI11_VERSION);
+  text += fmt::format("  spdlog {}.{}.{}, fmt {}.{}.{}, nlohmann-json {}.{}.{}, xxHash {}.{}.{}\n",
+                      SPDLOG_VER_MAJOR,
+                      SPDLOG_VER_MINOR,
+                      SPDLOG_VER_PATCH,
+                      FMT_VERSION / 10000,
+                      FMT_VERSION / 100 % 100,
+                      FMT_VERSION % 100,
+                      NLOHMANN_JSON_VERSION_MAJOR,
+                      NLOHMANN_JSON_VERSION_MINOR,
+                      NLOHMANN_JSON_VERSION_PATCH,
+                      XXH_VERSION_MAJOR,
+                      XXH_VERSION_MINOR,
+                      XXH_VERSION_RELEASE);
+  text += fmt::format(
+      "  compiled by {} {} for {}\n", LONGSPAN_COMPILER, __VERSION__, LONGSPAN_ARCHITECTURE);
+  return text;
+}
+
+}  // namespace longspan
