@@ -31,46 +31,39 @@ void expect_equals_dense(const AttentionCase& c) {
 
 constexpr DType dtypes[] = {DType::f64, DType::f32, DType::bf16, DType::f16};
 
-TEST(Attention, CausalEqualsDenseForEveryLengthAndMemory) {
-  std::uint64_t seed = 0;
+void expect_equals_dense_for_every_length(bool relative) {
+  std::uint64_t seed = relative ? 100 : 0;
   for (const std::int64_t time : {1, 3, 5, 17, 64, 65, 130, 200})
     for (const std::int64_t memory : {0, 2, 7, 100})
-      for (const DType dtype : {DType::f64, DType::f32})
-        expect_equals_dense({.batch = 2,
+      for (const DType dtype : dtypes)
+        expect_equals_dense({.batch = 1,
                              .time = time,
                              .keys = time + memory,
                              .heads = 2,
-                             .dim = 16,
-                             .value_dim = 16,
+                             .dim = 8,
+                             .value_dim = 8,
+                             .relative = relative,
                              .dtype = dtype,
                              .seed = ++seed});
 }
 
+TEST(Attention, CausalEqualsDenseForEveryLengthAndMemory) {
+  expect_equals_dense_for_every_length(false);
+}
+
 TEST(Attention, RelativeEqualsDenseForEveryLengthAndMemory) {
-  std::uint64_t seed = 100;
-  for (const std::int64_t time : {1, 3, 5, 17, 64, 65, 130, 200})
-    for (const std::int64_t memory : {0, 2, 7, 100})
-      for (const DType dtype : {DType::f64, DType::f32})
-        expect_equals_dense({.batch = 2,
-                             .time = time,
-                             .keys = time + memory,
-                             .heads = 2,
-                             .dim = 16,
-                             .value_dim = 16,
-                             .relative = true,
-                             .dtype = dtype,
-                             .seed = ++seed});
+  expect_equals_dense_for_every_length(true);
 }
 
 TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
   std::uint64_t seed = 200;
   for (const std::int64_t dim : {1, 3, 16, 41, 64, 72})
-    for (const std::int64_t value_dim : {1, 24, 64, 100})
+    for (const std::int64_t value_dim : {1, 24, 100})
       for (const DType dtype : dtypes)
         expect_equals_dense({.batch = 1,
-                             .time = 70,
-                             .keys = 90,
-                             .heads = 3,
+                             .time = 66,
+                             .keys = 75,
+                             .heads = 2,
                              .dim = dim,
                              .value_dim = value_dim,
                              .relative = seed % 2 == 0,
@@ -98,18 +91,18 @@ TEST(Attention, CrossAttentionSeesEveryKey) {
 // Random combinations of everything.
 TEST(Attention, AnyCombinationEqualsDense) {
   const Random random = Random(7).child("combinations");
-  for (std::uint64_t seed = 0; seed < 160; ++seed) {
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
     auto pick = [&, n = std::uint64_t{0}](std::int64_t most) mutable {
       return static_cast<std::int64_t>(random.child(seed).word(n++)) % (most + 1);
     };
     AttentionCase c;
     c.batch = 1 + pick(2);
-    c.time = 1 + pick(180);
+    c.time = 1 + pick(140);
     c.causal = pick(3) > 0;
-    c.keys = c.causal ? c.time + pick(1) * pick(150) : 1 + pick(200);
+    c.keys = c.causal ? c.time + pick(1) * pick(100) : 1 + pick(150);
     c.heads = 1 + pick(2);
-    c.dim = 1 + pick(40);
-    c.value_dim = 1 + pick(40);
+    c.dim = 1 + pick(24);
+    c.value_dim = 1 + pick(24);
     c.window = pick(1) * (1 + pick(150));
     c.padded = pick(2) == 0;
     c.relative = c.causal && pick(1) == 1;

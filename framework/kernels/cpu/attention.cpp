@@ -12,6 +12,7 @@
 #include "framework/kernels/cpu/attention_problem.h"
 #include "framework/kernels/cpu/attention_relative.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan {
 namespace tile_attention {
 namespace {
@@ -70,8 +71,10 @@ struct Forward {
   }
 
   void read_keys(Interval at) {
-    read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes, key_rows);
-    transpose(key_rows, tile, p.dim_padded, key_columns, tile);
+    if (!few()) {
+      read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes, key_rows);
+      transpose(key_rows, tile, p.dim_padded, key_columns, tile);
+    }
     read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes, value_rows);
     value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
@@ -83,18 +86,22 @@ struct Forward {
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
       return view.columns_seen(begin, end);
     };
-    product(view.rows(),
-            Factors<E>{p.dim_lanes(),
-                       query + first * p.dim_padded,
-                       p.dim_padded,
-                       key_columns,
-                       tile,
-                       scores,
-                       tile},
-            columns);
-    if (p.call.relative)
-      add_relative_scores(
-          p, view, position_query + first * p.dim_padded, bands.at(h, view.origin()), scores);
+    if (few()) {
+      score_rows(view, first);
+    } else {
+      product(view.rows(),
+              Factors<E>{p.dim_lanes(),
+                         query + first * p.dim_padded,
+                         p.dim_padded,
+                         key_columns,
+                         tile,
+                         scores,
+                         tile},
+              columns);
+      if (p.call.relative)
+        add_relative_scores(
+            p, view, position_query + first * p.dim_padded, bands.at(h, view.origin()), scores);
+    }
     if (view.kind == TileKind::partial || !key_lanes.all_seen)
       mask_scores(view, key_lanes.bias, scores);
     for (std::int64_t r = 0; r < view.rows(); ++r) soften(scores + r * tile, first + r);
@@ -110,6 +117,26 @@ struct Forward {
                                   out + first * p.value_padded,
                                   p.value_padded},
                        columns);
+  }
+
+  // For a few queries (a step of generation, an evaluation token by token) transposing the keys
+  // would cost more than their scores: each is a dot product with the key where it stands.
+  bool few() const { return p.time <= 4; }
+
+  void score_rows(const TileView& view, std::int64_t first) {
+    const auto keys = p.key_rows(b, h, view.keys.begin);
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      const Interval seen = view.columns_seen(r, r + 1);
+      for (std::int64_t j = seen.begin; j < seen.end; ++j) {
+        if (key_lanes.bias[j] != 0) continue;
+        T& score = scores[r * tile + j];
+        score = dot(query + (first + r) * p.dim_padded, keys.row(j), p.dim);
+        if (p.call.relative)
+          score += dot(position_query + (first + r) * p.dim_padded,
+                       p.position_key_row(h, view.origin() + r - j),
+                       p.dim);
+      }
+    }
   }
 
   // Scores become probabilities against the row's new maximum; what was summed against the old one
@@ -224,3 +251,4 @@ void attention(Cpu, const Attention& a) {
 }
 
 }  // namespace longspan
+HWY_AFTER_NAMESPACE();

@@ -8,6 +8,7 @@
 #include "framework/kernels/cpu/attention_problem.h"
 #include "framework/kernels/cpu/attention_relative.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 // Where one head's gradients of the relative term gather, not yet scaled. Tiles reach past both
@@ -157,11 +158,7 @@ class Backward {
     for (std::int64_t r = 0; r < rows; ++r) {
       const E* dout_row = dout_.rows + r * p.value_padded;
       const In* out_row = out.row(r);
-      T delta = 0;
-#pragma omp simd reduction(+ : delta)
-      for (std::int64_t c = 0; c < p.value_dim; ++c)
-        delta += static_cast<T>(dout_row[c]) * static_cast<T>(out_row[c]);
-      delta_[r] = delta;
+      delta_[r] = dot(dout_row, out_row, p.value_dim);
       // A row that sees no key: +infinity here makes its probabilities 0.
       subtract_[r] = log_sum_exp[r] == minus_infinity<T> ? -minus_infinity<T>
                                                          : log_sum_exp[r] * score_units<T>;
@@ -396,3 +393,4 @@ class Backward {
 };
 
 }  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

@@ -7,6 +7,7 @@
 #include "framework/kernels/attention.h"
 #include "framework/kernels/cpu/attention_rows.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 enum class TileKind { none, partial, full };
@@ -118,3 +119,4 @@ void mask_scores(const TileView& view, const T* bias, T* scores) {
 }
 
 }  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

@@ -58,6 +58,10 @@ struct Problem {
   Rows<const In> value_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return rows(value, b, keys, h, value_dim, first);
   }
+  // The key of a distance, for one head.
+  const In* position_key_row(std::int64_t h, std::int64_t distance) const {
+    return call.relative->position_key.template data<In>() + (distance * heads + h) * dim;
+  }
   T* log_sum_exp(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return call.log_sum_exp.template data<T>() + (b * heads + h) * time + first;
   }

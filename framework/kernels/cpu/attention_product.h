@@ -8,6 +8,7 @@
 
 #include "framework/kernels/cpu/attention_element.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 // The register block: 6 x 4 accumulators where there are 32 registers, 6 x 2 where there are 16.
@@ -141,3 +142,4 @@ void product(std::int64_t rows, const Factors<E>& f, const ColumnsOf& columns_of
 }
 
 }  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

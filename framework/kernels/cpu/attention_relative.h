@@ -13,6 +13,7 @@
 
 #include "framework/kernels/cpu/attention_problem.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 inline constexpr std::int64_t band = 2 * tile - 1;
@@ -49,7 +50,7 @@ class Bands {
  public:
   using T = Accumulator<In>;
   using E = Element<In>;
-  static constexpr std::int64_t slots = 2 * block_tiles;
+  static constexpr std::int64_t slots = block_tiles;
 
   Bands(const Problem<In>& p, Carver& carver) : problem_(p) {
     if (!p.call.relative) return;
@@ -76,15 +77,13 @@ class Bands {
  private:
   void pack(std::int64_t h, std::int64_t origin, Band<E>& slot) {
     const auto& p = problem_;
-    const Tensor& table = p.call.relative->position_key;
-    const In* keys = table.template data<In>() + h * p.dim;
     const std::int64_t row = p.heads * p.dim;
     // Rows [begin, end) hold a distance that exists, from far to near.
     const std::int64_t farthest = origin + tile - 1;
-    const std::int64_t begin = std::clamp(farthest - (table.shape()[0] - 1), std::int64_t{0}, band);
+    const std::int64_t begin = std::clamp(farthest - (p.keys - 1), std::int64_t{0}, band);
     const std::int64_t end = std::clamp(farthest + 1, begin, band);
     std::fill_n(slot.read, begin * p.dim_padded, E{});
-    read_rows<In, E>({keys + (farthest - begin) * row, -row},
+    read_rows<In, E>({p.position_key_row(h, farthest - begin), -row},
                      end - begin,
                      p.dim,
                      nullptr,
@@ -142,3 +141,4 @@ void add_relative_scores(const Problem<In>& p,
 }
 
 }  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

@@ -13,6 +13,7 @@
 #include "framework/core/dtype.h"
 #include "framework/kernels/cpu/attention_product.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
 // Queries and keys of a tile; the products of one fill the first cache.
@@ -84,6 +85,15 @@ void read_rows(
       for (std::int64_t c = 0; c < width; ++c) target[c] = static_cast<T>(source[c]);
     for (std::int64_t c = width; c < step; ++c) target[c] = E{};
   }
+}
+
+template <typename E, typename In>
+inline Accumulator<E> dot(const E* a, const In* b, std::int64_t width) {
+  using T = Accumulator<E>;
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t c = 0; c < width; ++c) sum += static_cast<T>(a[c]) * static_cast<T>(b[c]);
+  return sum;
 }
 
 template <typename T, typename Out>
@@ -158,3 +168,4 @@ void transpose(
 }
 
 }  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();
