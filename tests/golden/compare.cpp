@@ -1,0 +1,157 @@
+#include "tests/golden/compare.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan::golden {
+namespace {
+
+std::size_t row_bytes(const Tensor& tensor) {
+  const std::int64_t rows = tensor.shape()[0];
+  return rows == 0 ? 0 : tensor.byte_size() / static_cast<std::size_t>(rows);
+}
+
+}  // namespace
+
+void expect_near(const std::string& what,
+                 const Tensor& found,
+                 const Tensor& expected,
+                 double tolerance) {
+  ASSERT_EQ(found.elements(), expected.elements()) << what;
+  if (expected.elements() == 0) return;
+  const auto wanted = expected.span<double>();
+  double largest = 1;
+  for (const double value : wanted) largest = std::max(largest, std::abs(value));
+  double worst = 0;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const double difference = std::abs(found.data<double>()[i] - wanted[i]);
+    if (!(difference <= worst)) {  // NaN counts as worst
+      worst = difference;
+      where = i;
+    }
+  }
+  EXPECT_LE(worst, tolerance * largest)
+      << what << ": element " << where << " is " << found.data<double>()[where] << ", expected "
+      << wanted[where];
+}
+
+void expect_output(const GoldenFile& file, const std::string& name, const Tensor& found) {
+  const std::string dataset = "outputs/" + name;
+  expect_near(file.name() + ": " + dataset, found, file.numbers(dataset), output_tolerance);
+}
+
+void expect_gradient(const GoldenFile& file, const std::string& name, const Tensor& found) {
+  const std::string dataset = "gradients/" + name;
+  expect_near(file.name() + ": " + dataset, found, file.numbers(dataset), gradient_tolerance);
+}
+
+void expect_extent(const GoldenFile& file, const std::string& attribute, std::int64_t found) {
+  EXPECT_EQ(file.integer(attribute), found) << file.name() << ": " << attribute;
+}
+
+Variable leaf_of(const GoldenFile& file, const std::string& dataset) {
+  return Variable::leaf(file.numbers(dataset).clone());
+}
+
+Tensor gradient_of(const Variable& leaf) {
+  const Tensor gradient = leaf.gradient();
+  return gradient.defined() ? gradient
+                            : Tensor::zeros(leaf.shape(), DType::f64, testing::cpu_device());
+}
+
+void load(const GoldenFile& file,
+          const std::string& weight,
+          const Parameters& parameters,
+          const std::vector<std::string>& names) {
+  const Tensor& stacked = file.numbers("weights/" + weight);
+  const auto count = static_cast<std::int64_t>(names.size());
+  if (stacked.elements() % count != 0)
+    throw DataError("{}: {} cannot be divided by {}", file.name(), weight, count);
+  const Tensor parts = stacked.reshape({count, stacked.elements() / count});
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Parameter& parameter = parameters.named(names[static_cast<std::size_t>(i)]);
+    if (parameter.master.elements() != parts.shape()[1])
+      throw DataError("{}: {} of shape {} does not fit {} of shape {}",
+                      file.name(),
+                      weight,
+                      stacked.shape().to_string(),
+                      parameter.name,
+                      parameter.shape.to_string());
+    parameter.master.copy_from(parts.slice(i, i + 1));
+  }
+}
+
+void expect_weight_gradient(const GoldenFile& file,
+                            const std::string& weight,
+                            const Parameters& parameters,
+                            const std::vector<std::string>& names) {
+  testing::Values found;
+  for (const std::string& name : names)
+    for (const double value : testing::values_of(gradient_of(parameters.named(name).variable)))
+      found.push_back(value);
+  expect_gradient(file, weight, testing::tensor_of<double>(found, {std::ssize(found)}));
+}
+
+void load(const GoldenFile& file,
+          const std::vector<WeightName>& names,
+          const Parameters& parameters) {
+  std::size_t loaded = 0;
+  for (const WeightName& name : names) {
+    load(file, name.weight, parameters, name.parameters);
+    loaded += name.parameters.size();
+  }
+  if (loaded != parameters.all().size())
+    throw DataError(
+        "{}: {} of {} parameters come from the file", file.name(), loaded, parameters.all().size());
+  parameters.refresh_compute();
+}
+
+void expect_weight_gradients(const GoldenFile& file,
+                             const std::vector<WeightName>& names,
+                             const Parameters& parameters) {
+  for (const WeightName& name : names)
+    expect_weight_gradient(file, name.weight, parameters, name.parameters);
+}
+
+Tensor exchanged_leading_axes(const Tensor& tensor) {
+  const std::int64_t a = tensor.shape()[0];
+  const std::int64_t b = tensor.shape()[1];
+  const Tensor result =
+      Tensor::empty(tensor.shape().with(0, b).with(1, a), tensor.dtype(), tensor.device());
+  if (tensor.elements() == 0) return result;
+  const std::size_t cell = tensor.byte_size() / static_cast<std::size_t>(a * b);
+  for (std::int64_t i = 0; i < a; ++i)
+    for (std::int64_t j = 0; j < b; ++j)
+      std::memcpy(result.bytes() + static_cast<std::size_t>(j * a + i) * cell,
+                  tensor.bytes() + static_cast<std::size_t>(i * b + j) * cell,
+                  cell);
+  return result;
+}
+
+Tensor reversed(const Tensor& tensor) {
+  const Tensor result = tensor.like();
+  const std::size_t bytes = row_bytes(tensor);
+  const auto rows = static_cast<std::size_t>(tensor.shape()[0]);
+  for (std::size_t i = 0; i < rows; ++i)
+    std::memcpy(result.bytes() + (rows - 1 - i) * bytes, tensor.bytes() + i * bytes, bytes);
+  return result;
+}
+
+Tensor mask_of(const GoldenFile& file, const std::string& dataset) {
+  const Tensor& numbers = file.ids(dataset);
+  const Tensor mask = Tensor::empty(numbers.shape(), DType::u8, numbers.device());
+  for (std::int64_t i = 0; i < numbers.elements(); ++i) {
+    const std::int64_t value = numbers.data<std::int64_t>()[i];
+    if (value != 0 && value != 1)
+      throw DataError("{}: {} holds {}, wanted 0 or 1", file.name(), dataset, value);
+    mask.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
+  }
+  return mask;
+}
+
+}  // namespace longspan::golden

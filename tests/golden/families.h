@@ -1,0 +1,22 @@
+// The families of golden files that exist here. Each check builds what its file describes from
+// nothing but the file and compares all outputs and all gradients.
+#pragma once
+
+#include "tests/golden/golden_file.h"
+
+namespace longspan::golden {
+
+void check_attention(const GoldenFile& file);
+void check_encoder_layer(const GoldenFile& file);
+void check_transformer_xl_layer(const GoldenFile& file);
+void check_transformer_xl(const GoldenFile& file);
+void check_sgd(const GoldenFile& file);
+void check_adam(const GoldenFile& file);
+void check_clipping(const GoldenFile& file);
+void check_schedules(const GoldenFile& file);
+void check_layer_norm(const GoldenFile& file);
+void check_gelu(const GoldenFile& file);
+void check_label_smoothing(const GoldenFile& file);
+void check_sinusoids(const GoldenFile& file);
+
+}  // namespace longspan::golden

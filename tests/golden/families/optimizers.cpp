@@ -1,0 +1,153 @@
+// Optimizers, gradient clipping and schedules (PyTorch, fairseq).
+#include <cmath>
+
+#include "framework/train/optimizer.h"
+#include "framework/train/schedule.h"
+#include "tests/golden/compare.h"
+#include "tests/golden/families.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan::golden {
+namespace {
+
+// Hands a parameter its gradient as a backward pass does.
+void set_gradient(const Parameter& parameter, const Tensor& gradient) {
+  parameter.variable.clear_gradient();
+  backward({parameter.variable}, {gradient.clone()});
+}
+
+// A parameter on its way down a noisy parabola: the gradient of each step depends on what the
+// steps before it did.
+struct Walker {
+  std::string name;
+  Weight parameter;
+
+  void begin(const GoldenFile& file) const {
+    parameter->master.copy_from(file.numbers("inputs/" + name + "0"));
+  }
+  void set_step_gradient(const GoldenFile& file, std::int64_t step) const {
+    const double* const curvature = file.numbers("inputs/" + name + "_curvature").data<double>();
+    const double* const target = file.numbers("inputs/" + name + "_target").data<double>();
+    const Tensor noise = file.numbers("inputs/" + name + "_noise").slice(step, step + 1);
+    const Tensor gradient = parameter->master.like();
+    for (std::int64_t i = 0; i < gradient.elements(); ++i)
+      gradient.data<double>()[i] =
+          curvature[i] * (parameter->master.data<double>()[i] - target[i]) +
+          noise.data<double>()[i];
+    set_gradient(*parameter, gradient);
+    compare(file, "grad_" + name, step, gradient);
+  }
+  void compare(const GoldenFile& file,
+               const std::string& output,
+               std::int64_t step,
+               const Tensor& found) const {
+    const Tensor& steps = file.numbers("outputs/" + output);
+    expect_near(file.name() + ": " + output + " of step " + std::to_string(step),
+                found,
+                steps.slice(step, step + 1),
+                output_tolerance);
+  }
+};
+
+void check_optimizer(const GoldenFile& file, const OptimizerOptions& options) {
+  const std::int64_t steps = file.integer("steps");
+  file.real("p_scale");  // of the initial parameters: they are in the file
+  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  const auto walker = [&](const std::string& name, const Shape& shape) {
+    // The reference lets every parameter decay.
+    return Walker{name, parameters.add(name, shape, -1, {}, true)};
+  };
+  const Walker walkers[] = {walker("matrix", {file.integer("rows"), file.integer("cols")}),
+                            walker("vector", {file.integer("size")})};
+  parameters.allocate(Random(0));
+  Optimizer optimizer(options, parameters);
+  for (const Walker& each : walkers) each.begin(file);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    for (const Walker& each : walkers) each.set_step_gradient(file, step);
+    optimizer.update(file.real("lr"), 1);
+    for (const Walker& each : walkers) each.compare(file, each.name, step, each.parameter->master);
+  }
+}
+
+}  // namespace
+
+void check_sgd(const GoldenFile& file) {
+  check_optimizer(file,
+                  {.kind = OptimizerKind::sgd,
+                   .weight_decay = file.real("weight_decay"),
+                   .momentum = file.real("momentum"),
+                   .nesterov = file.flag("nesterov")});
+}
+
+void check_adam(const GoldenFile& file) {
+  check_optimizer(file,
+                  {.kind = file.flag("decoupled") ? OptimizerKind::adamw : OptimizerKind::adam,
+                   .beta1 = file.real("beta1"),
+                   .beta2 = file.real("beta2"),
+                   .epsilon = file.real("eps"),
+                   .weight_decay = file.real("weight_decay")});
+}
+
+void check_clipping(const GoldenFile& file) {
+  for (const char* const described : {"rows", "cols", "size"}) file.integer(described);
+  file.real("scale");  // of the gradients: they are in the file
+  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  std::vector<Weight> all;
+  const auto input = [](std::size_t i) { return "inputs/grad" + std::to_string(i); };
+  for (std::size_t i = 0; file.has(input(i)); ++i)
+    all.push_back(parameters.add(std::to_string(i), file.numbers(input(i)).shape(), -1, {}, false));
+  parameters.allocate(Random(0));
+  for (std::size_t i = 0; i < all.size(); ++i) set_gradient(*all[i], file.numbers(input(i)));
+  const double norm = std::sqrt(squared_gradient_norm(parameters));
+  expect_output(file, "norm", testing::tensor_of<double>({norm}, {1}));
+  const double factor = clip_factor(norm, file.real("max_norm"));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    testing::Values clipped = testing::values_of(all[i]->variable.gradient());
+    for (double& value : clipped) value *= factor;
+    expect_output(file,
+                  "clipped" + std::to_string(i),
+                  testing::tensor_of<double>(clipped, {std::ssize(clipped)}));
+  }
+}
+
+void check_schedules(const GoldenFile& file) {
+  const double rate = file.real("lr");
+  const double minimum = file.real("min_lr");
+  const double start = file.real("warmup_init_lr");
+  const std::int64_t warmup = file.integer("warmup");
+  const std::int64_t total = file.integer("total");
+  const double width = static_cast<double>(file.integer("d_model"));
+  const double noam_peak = file.real("factor") / std::sqrt(width * static_cast<double>(warmup));
+  const std::pair<const char*, Schedule> schedules[] = {
+      {"inverse_sqrt",
+       {.kind = ScheduleKind::inverse_sqrt, .rate = rate, .warmup_start = start, .warmup = warmup}},
+      {"cosine_warmup",
+       {.kind = ScheduleKind::cosine,
+        .rate = rate,
+        .end_rate = minimum,
+        .warmup_start = start,
+        .warmup = warmup,
+        .total = total,
+        .end = ScheduleEnd::restart}},
+      {"cosine_torch",
+       {.kind = ScheduleKind::cosine,
+        .rate = rate,
+        .end_rate = minimum,
+        .total = total,
+        .end = ScheduleEnd::go_on}},
+      {"linear",
+       {.kind = ScheduleKind::linear,
+        .rate = rate,
+        .end_rate = file.real("end_lr"),
+        .warmup = warmup,
+        .total = total}},
+      {"noam", {.kind = ScheduleKind::inverse_sqrt, .rate = noam_peak, .warmup = warmup}}};
+  const Tensor& steps = file.ids("outputs/step");
+  for (const auto& [name, schedule] : schedules) {
+    testing::Values rates;
+    for (const std::int64_t step : steps.span<std::int64_t>()) rates.push_back(schedule.at(step));
+    expect_output(file, name, testing::tensor_of<double>(rates, {std::ssize(rates)}));
+  }
+}
+
+}  // namespace longspan::golden

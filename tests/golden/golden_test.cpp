@@ -1,0 +1,76 @@
+// Runs every FAMILY-CASE.h5 of a folder: the environment variable LONGSPAN_GOLDEN or this one.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/golden/families.h"
+
+namespace longspan::golden {
+namespace {
+
+struct Family {
+  std::string prefix;  // of the files' names
+  void (*check)(const GoldenFile&);
+};
+
+// The first that fits counts. A new family is a line here and in families.h.
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {
+      {"attention-", check_attention},
+      {"encoder_decoder-encoder_layer_", check_encoder_layer},
+      {"transformer_xl-layer_", check_transformer_xl_layer},
+      {"transformer_xl-lm_", check_transformer_xl},
+      {"optimiser-sgd_", check_sgd},
+      {"optimiser-adam", check_adam},
+      {"optimiser-clip_global_norm", check_clipping},
+      {"optimiser-schedules", check_schedules},
+      {"small_ops-layer_norm", check_layer_norm},
+      {"small_ops-gelu_", check_gelu},
+      {"small_ops-xent_label_smoothing_", check_label_smoothing},
+      {"small_ops-embedding_sinusoid_", check_sinusoids},
+  };
+  return all;
+}
+
+std::filesystem::path folder() {
+  const char* const named = std::getenv("LONGSPAN_GOLDEN");
+  return named != nullptr ? named : LONGSPAN_SOURCE_DIRECTORY "/tests/golden";
+}
+
+std::vector<std::filesystem::path> files() {
+  std::vector<std::filesystem::path> result;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder(), error))
+    if (entry.path().extension() == ".h5") result.push_back(entry.path());
+  std::ranges::sort(result);
+  return result;
+}
+
+std::string test_name(const ::testing::TestParamInfo<std::filesystem::path>& file) {
+  std::string name = file.param.stem().string();
+  for (char& letter : name)
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+  return name;
+}
+
+class Golden : public ::testing::TestWithParam<std::filesystem::path> {};
+
+TEST_P(Golden, File) {
+  const std::string name = GetParam().stem().string();
+  const auto family = std::ranges::find_if(
+      families(), [&](const Family& candidate) { return name.starts_with(candidate.prefix); });
+  if (family == families().end()) GTEST_SKIP() << name << ": this family does not exist yet";
+  const GoldenFile file(GetParam());
+  family->check(file);
+  for (const std::string& part : file.unused())
+    ADD_FAILURE() << name << ": " << part << " was not used";
+}
+
+INSTANTIATE_TEST_SUITE_P(Files, Golden, ::testing::ValuesIn(files()), test_name);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Golden);
+
+TEST(GoldenFolder, HasFiles) { EXPECT_FALSE(files().empty()) << "no golden file in " << folder(); }
+
+}  // namespace
+}  // namespace longspan::golden
