@@ -1,0 +1,161 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "framework/train/evaluation.h"
+#include "launch/command.h"
+#include "launch/opened_run.h"
+
+namespace longspan {
+namespace {
+
+struct Arguments {
+  RunArguments run;
+  std::string split = "validation";
+  std::string data;
+  std::optional<std::int64_t> memory;
+  std::optional<std::int64_t> recompute_context;
+  std::optional<std::int64_t> tokens;
+  std::optional<std::int64_t> segment;
+  std::optional<std::int64_t> batch;
+  bool json = false;
+};
+
+std::string text_file(const Arguments& arguments, const DataOptions& data) {
+  if (!arguments.data.empty()) return arguments.data;
+  const std::string& file = arguments.split == "train"  ? data.train
+                            : arguments.split == "test" ? data.test
+                                                        : data.validation;
+  if (file.empty())
+    throw ConfigurationError("data.{} is not set in the configuration; name a text with --data",
+                             arguments.split);
+  return file;
+}
+
+EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptions& data) {
+  EvaluationOptions options = {.streams = arguments.batch.value_or(data.batch),
+                               .segment = arguments.segment.value_or(data.segment),
+                               .memory = arguments.memory};
+  if (arguments.tokens)
+    options.tokens_per_stream = (*arguments.tokens + options.streams - 1) / options.streams;
+  return options;
+}
+
+// Says how, so that two lines can be compared.
+std::string manner(const Arguments& arguments,
+                   const EvaluationOptions& options,
+                   const Model& model) {
+  if (arguments.recompute_context)
+    return fmt::format("a window of {} computed anew for each token", *arguments.recompute_context);
+  const std::int64_t memory = options.memory.value_or(model.longest_memory());
+  return fmt::format("memory {}, segments of {}", memory, options.segment);
+}
+
+std::string line(const EvaluationResult& result, const std::string& file, const std::string& how) {
+  return fmt::format(
+      "{}: {:.4f} bits per byte; loss {:.4f} nats a token, perplexity {:.4f}; {} tokens, {} bytes "
+      "in "
+      "{:.2f} s ({:.4g} s a token); {}\n",
+      file,
+      result.bits_per_byte(),
+      result.loss(),
+      result.perplexity(),
+      result.tokens,
+      result.bytes,
+      result.seconds,
+      result.seconds / static_cast<double>(result.tokens),
+      how);
+}
+
+std::string json_object(const Arguments& arguments,
+                        const EvaluationOptions& options,
+                        const EvaluationResult& result,
+                        const OpenedRun& run,
+                        const std::string& file) {
+  nlohmann::ordered_json object = {{"data", file},
+                                   {"checkpoint", run.checkpoint.path().string()},
+                                   {"step", run.checkpoint.info().step},
+                                   {"loss", result.loss()},
+                                   {"perplexity", result.perplexity()},
+                                   {"bits_per_byte", result.bits_per_byte()},
+                                   {"tokens", result.tokens},
+                                   {"bytes", result.bytes},
+                                   {"seconds", result.seconds},
+                                   {"batch", options.streams},
+                                   {"segment", options.segment}};
+  if (arguments.recompute_context)
+    object["recompute_context"] = *arguments.recompute_context;
+  else
+    object["memory"] = options.memory.value_or(run.model->longest_memory());
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
+  const DataOptions& data = opened.configuration->data;
+  const std::string file = text_file(arguments, data);
+  const EvaluationOptions options = evaluation_options(arguments, data);
+  const Corpus corpus(file, opened.tokenizer);
+  require_same_corpus(corpus, session.world());
+  const EvaluationResult result =
+      arguments.recompute_context
+          ? evaluate_recomputing(*opened.model, corpus, *arguments.recompute_context, options)
+          : evaluate(*opened.model, corpus, options);
+  print(session,
+        arguments.json ? json_object(arguments, options, result, opened, file)
+                       : line(result, file, manner(arguments, options, *opened.model)));
+  return ExitCode::ok;
+}
+
+void bind(CLI::App& app, Arguments& arguments) {
+  add_run(app, arguments.run);
+  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 60);
+  auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
+                    ->check(CLI::IsMember({"validation", "test", "train"}))
+                    ->capture_default_str();
+  app.add_option("--data", arguments.data, "another text file")->excludes(split);
+  auto* memory =
+      app.add_option("--memory",
+                     arguments.memory,
+                     "rows to remember, more or fewer than in training; without it model.memory")
+          ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+  app.add_option("--recompute-context",
+                 arguments.recompute_context,
+                 "evaluate as a model without memory must: compute a window of so many tokens anew "
+                 "for each token")
+      ->check(positive)
+      ->excludes(memory);
+  app.add_option("--tokens",
+                 arguments.tokens,
+                 "predict only so many tokens, rounded up to as many in each stream of the batch")
+      ->check(positive);
+  app.add_option("--segment",
+                 arguments.segment,
+                 "tokens of a stream read in one pass; without it data.segment")
+      ->check(positive);
+  app.add_option(
+         "--batch", arguments.batch, "streams that the text is cut into; without it data.batch")
+      ->check(positive);
+  app.add_flag("--json", arguments.json, "print one JSON object");
+}
+
+}  // namespace
+
+Command evaluate_command() {
+  return {"evaluate",
+          "Measure how well a trained model predicts a text",
+          "  longspan evaluate runs/quickstart\n"
+          "  longspan evaluate runs/quickstart --data book.txt --memory 1024\n"
+          "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<Arguments>();
+            bind(app, *arguments);
+            return [arguments](Session& session) { return run(*arguments, session); };
+          }};
+}
+
+}  // namespace longspan

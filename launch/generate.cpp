@@ -1,0 +1,129 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <memory>
+#include <optional>
+
+#include "framework/data/mapped_file.h"
+#include "framework/train/generation.h"
+#include "launch/command.h"
+#include "launch/opened_run.h"
+
+namespace longspan {
+namespace {
+
+struct Arguments {
+  RunArguments run;
+  std::string prompt = "\n";
+  std::string prompt_file;
+  GenerationOptions generation;
+  std::optional<std::int64_t> segment;
+};
+
+std::string prompt_text(const Arguments& arguments) {
+  if (arguments.prompt_file.empty()) return arguments.prompt;
+  const MappedFile file(arguments.prompt_file);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.copy(0, text);
+  return text;
+}
+
+// The first sample is printed as it is written, the others when it is done.
+class Printer {
+ public:
+  Printer(const Session& session, const Tokenizer& tokenizer, std::size_t samples)
+      : session_(session), tokenizer_(tokenizer), streams_(samples), later_(samples) {}
+
+  void push(std::size_t sample, std::int64_t token) {
+    show(sample, streams_[sample].push(tokenizer_.decode({&token, 1})));
+  }
+  void finish(const std::string& prompt) {
+    for (std::size_t sample = 0; sample < streams_.size(); ++sample) {
+      show(sample, streams_[sample].finish());
+      if (sample > 0) print(session_, "\n\n" + prompt + later_[sample]);
+    }
+    print(session_, "\n");
+  }
+
+ private:
+  void show(std::size_t sample, const std::string& text) {
+    if (sample == 0)
+      print(session_, text);
+    else
+      later_[sample] += text;
+  }
+
+  const Session& session_;
+  const Tokenizer& tokenizer_;
+  std::vector<Utf8Stream> streams_;
+  std::vector<std::string> later_;
+};
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::tensor);
+  const std::string text = prompt_text(arguments);
+  const std::vector<std::int64_t> prompt = opened.tokenizer.encode(text, "the prompt");
+  GenerationOptions options = arguments.generation;
+  options.segment = arguments.segment.value_or(opened.configuration->data.segment);
+  options.vocabulary = opened.tokenizer.vocabulary();
+  Printer printer(session, opened.tokenizer, static_cast<std::size_t>(options.samples));
+  print(session, text);
+  generate(*opened.model, prompt, options, [&](std::int64_t sample, std::int64_t token) {
+    printer.push(static_cast<std::size_t>(sample), token);
+  });
+  printer.finish(text);
+  return ExitCode::ok;
+}
+
+void bind(CLI::App& app, Arguments& arguments) {
+  add_run(app, arguments.run);
+  GenerationOptions& options = arguments.generation;
+  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 31);
+  auto* prompt =
+      app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
+  app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")->excludes(prompt);
+  app.add_option("--tokens", options.tokens, "tokens of each sample")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60))
+      ->capture_default_str();
+  app.add_option("--samples", options.samples, "texts to write")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the random numbers")->capture_default_str();
+  app.add_option("--temperature",
+                 options.sampling.temperature,
+                 "below 1 likelier tokens, above 1 unlikelier ones; 0: always the likeliest")
+      ->capture_default_str();
+  app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p",
+                 options.sampling.top_p,
+                 "only the likeliest tokens that together have this probability")
+      ->capture_default_str();
+  app.add_option(
+      "--memory",
+      options.memory,
+      "rows to remember; without it model.memory. 0: read the last tokens anew for each");
+  app.add_option("--segment",
+                 arguments.segment,
+                 "tokens of the prompt read in one pass, and the window of a model without memory; "
+                 "without it data.segment")
+      ->check(positive);
+}
+
+}  // namespace
+
+Command generate_command() {
+  return {"generate",
+          "Let a trained model go on with a text",
+          "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
+          "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
+          "  mpirun -n 2 longspan generate runs/large\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<Arguments>();
+            bind(app, *arguments);
+            return [arguments](Session& session) { return run(*arguments, session); };
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,81 @@
+#include "launch/opened_run.h"
+
+#include <omp.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <optional>
+
+#include "launch/command.h"
+
+namespace longspan {
+namespace {
+
+bool was_set(const Configuration& configuration, const char* key) {
+  return configuration.table.place(key) == "--set";
+}
+
+MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
+  ParallelOptions parallel = configuration.parallel;
+  if (!was_set(configuration, "parallel.tensor"))
+    parallel.tensor =
+        axis == DefaultAxis::tensor && !was_set(configuration, "parallel.data") ? ranks : 1;
+  if (!was_set(configuration, "parallel.data")) parallel.data.reset();
+  return mesh_shape(parallel, ranks);
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, RunArguments& arguments) {
+  app.add_option("RUN",
+                 arguments.path,
+                 "a run's directory, one of its checkpoints, or the YAML file of a run")
+      ->required();
+  app.add_option("--checkpoint",
+                 arguments.checkpoint,
+                 "the checkpoint to use; without it the newest of the run that verifies");
+  app.add_option("--set",
+                 arguments.settings,
+                 "set a key of the configuration; may be repeated. Only what is set here of "
+                 "parallel.* counts")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+}
+
+OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis) {
+  const Communicator& world = session.world();
+  const RunLocation location = locate_run(arguments.path);
+  auto configuration =
+      configure(read_configuration(location.configuration.string(), arguments.settings, world));
+  if (configuration->run.threads > 0)
+    omp_set_num_threads(static_cast<int>(configuration->run.threads));
+  session.set_time_limit(std::chrono::duration<double>(configuration->run.time_limit));
+
+  std::optional<std::filesystem::path> named = location.checkpoint;
+  if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
+  OpenedCheckpoint opened =
+      open_checkpoint(named, location.run.value_or(configuration->run.directory), world);
+  if (world.rank() == 0) {
+    for (const std::string& sentence : opened.skipped)
+      std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
+  }
+
+  Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
+  const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
+  auto model = configuration->make_model({.vocabulary = tokenizer.vocabulary(),
+                                          .segment = configuration->data.segment,
+                                          .compute = configuration->precision.compute,
+                                          .device = Device::cpu(),
+                                          .mesh = mesh});
+  load_weights(opened.checkpoint, model->parameters());
+  return {std::move(configuration),
+          std::move(opened.checkpoint),
+          std::move(tokenizer),
+          std::move(model)};
+}
+
+}  // namespace longspan

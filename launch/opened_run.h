@@ -1,0 +1,42 @@
+// A trained model, found and loaded for the subcommands that use one.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/comm/session.h"
+#include "framework/train/loading.h"
+#include "launch/configuration.h"
+
+namespace CLI {
+class App;
+}
+
+namespace longspan {
+
+// What the command line says. Keep it alive with the action.
+struct RunArguments {
+  std::string path;
+  std::string checkpoint;
+  std::vector<std::string> settings;
+};
+void add_run(CLI::App& app, RunArguments& arguments);
+
+// The axis that the ranks of the job lie along unless --set says otherwise: how a run was trained
+// does not bind those who use it.
+enum class DefaultAxis { data, tensor };
+
+struct OpenedRun {
+  std::unique_ptr<Configuration> configuration;
+  Checkpoint checkpoint;
+  Tokenizer tokenizer;
+  std::unique_ptr<Model> model;
+};
+
+// Collective. Sets the threads and the time limit of the configuration and loads the newest
+// checkpoint that verifies, or the one that is named; says on standard error which were passed
+// over. Throws ConfigurationError and DataError.
+OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
+
+}  // namespace longspan
