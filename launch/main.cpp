@@ -18,8 +18,12 @@ namespace longspan {
 namespace {
 
 std::vector<Command> commands() {
-  return {train_command(),  evaluate_command(), generate_command(),
-          config_command(), inspect_command(),  verify_command()};
+  return {train_command(),
+          evaluate_command(),
+          generate_command(),
+          config_command(),
+          inspect_command(),
+          verify_command()};
 }
 
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.
