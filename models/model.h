@@ -77,7 +77,7 @@ struct ModelSetting {
   std::int64_t segment = 0;  // of the training data
   DType compute = DType::f32;
   Device device;
-  ProcessMesh mesh;
+  ProcessMesh mesh = {};
   Random random{0};  // of the initial weights
 };
 

@@ -18,7 +18,7 @@ using MechanismFactory = std::function<std::unique_ptr<Mechanism>(const Scope& a
 struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
-  Initial initial_out;  // of the matrices that write to the stream
+  Initial initial_out = {};  // of the matrices that write to the stream
 };
 
 // `layers` layers named "layers/0", "layers/1", ... of an attention and a feed-forward sublayer.

@@ -9,10 +9,10 @@ namespace longspan {
 
 struct TransformerXlOptions {
   ModelOptions common;
-  std::int64_t memory = 256;                 // rows remembered in training
-  bool same_length = false;                  // every query sees at most `longest memory` keys
-  std::optional<std::int64_t> clamp_length;  // distances beyond it count as it
-  bool share_position_biases = true;         // one u and v for all layers
+  std::int64_t memory = 256;                      // rows remembered in training
+  bool same_length = false;                       // every query sees at most `longest memory` keys
+  std::optional<std::int64_t> clamp_length = {};  // distances beyond it count as it
+  bool share_position_biases = true;              // one u and v for all layers
   bool output_bias = true;
 };
 

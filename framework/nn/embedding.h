@@ -31,7 +31,7 @@ class OutputLayer {
     std::int64_t vocabulary = 0;
     std::int64_t width = 0;
     bool bias = true;
-    Initial initial;
+    Initial initial = {};
   };
   OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
 

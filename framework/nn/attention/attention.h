@@ -16,7 +16,7 @@ class MultiHeadAttention {
     std::int64_t heads = 0;
     std::int64_t dim = 0;  // of a head
     bool bias = true;
-    Initial initial;
+    Initial initial = {};
     std::optional<Initial> initial_out = {};
   };
   // Throws ConfigurationError when the heads do not divide by the tensor ranks.

@@ -22,8 +22,8 @@ class RelativeAttention : public Mechanism {
     std::int64_t width = 0;  // of the distance encodings
     std::int64_t heads = 0;
     std::int64_t dim = 0;
-    double dropout = 0;  // of the probabilities
-    Initial initial;     // of W_r
+    double dropout = 0;    // of the probabilities
+    Initial initial = {};  // of W_r
   };
   RelativeAttention(const Scope& scope, const Options& options, const PositionBiases& biases);
   // Needs context.distances.
