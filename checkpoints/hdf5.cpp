@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
+#include "checkpoints/fletcher32.h"
 #include "framework/core/error.h"
 
 namespace longspan::hdf5 {
@@ -174,38 +176,45 @@ bool Id::close() {
 }
 
 Dataset::Dataset(Id id, std::string place, DType dtype, Shape chunk)
-    : id_(std::move(id)), place_(std::move(place)), dtype_(dtype), chunk_(chunk) {}
+    : id_(std::move(id)),
+      place_(std::move(place)),
+      dtype_(dtype),
+      chunk_(chunk),
+      chunk_bytes_(static_cast<std::size_t>(chunk.elements()) * size_of(dtype)),
+      stored_(chunk_bytes_ + sizeof(std::uint32_t)) {}
 
 void Dataset::write(const Box& box, const std::byte* elements) {
   const Quiet quiet;
-  const Id file_space =
-      opened<Failure>(H5Dget_space(id_.get()), H5Sclose, place_, "read the shape");
-  select<Failure>(file_space, box, place_);
-  const Id memory_space = space_of<Failure>(box.shape, place_);
-  check<Failure>(H5Dwrite(id_.get(),
-                          stored_type(dtype_),
-                          memory_space.get(),
-                          file_space.get(),
-                          H5P_DEFAULT,
-                          elements),
-                 place_,
-                 "write");
+  const auto bytes = static_cast<std::size_t>(box.shape.elements()) * size_of(dtype_);
+  std::memcpy(stored_.data(), elements, bytes);
+  // A chunk at the edge is stored whole.
+  std::memset(stored_.data() + bytes, 0, chunk_bytes_ - bytes);
+  const std::uint32_t checksum = fletcher32(stored_.data(), chunk_bytes_);
+  std::memcpy(stored_.data() + chunk_bytes_, &checksum, sizeof(checksum));
+  const Extents offset = extents_of(box.offset);
+  check<Failure>(
+      H5Dwrite_chunk(id_.get(), H5P_DEFAULT, 0, offset.data(), stored_.size(), stored_.data()),
+      place_,
+      "write");
 }
 
-void Dataset::read(const Box& box, std::byte* elements) const {
+const std::byte* Dataset::read(const Box& box) {
   const Quiet quiet;
-  const Id file_space =
-      opened<DataError>(H5Dget_space(id_.get()), H5Sclose, place_, "read the shape");
-  select<DataError>(file_space, box, place_);
-  const Id memory_space = space_of<DataError>(box.shape, place_);
-  check<DataError>(H5Dread(id_.get(),
-                           stored_type(dtype_),
-                           memory_space.get(),
-                           file_space.get(),
-                           H5P_DEFAULT,
-                           elements),
+  const Extents offset = extents_of(box.offset);
+  hsize_t bytes = 0;
+  check<DataError>(
+      H5Dget_chunk_storage_size(id_.get(), offset.data(), &bytes), place_, "find a chunk");
+  if (bytes != stored_.size())
+    throw DataError("{}: found a chunk of {} bytes, {} are wanted", place_, bytes, stored_.size());
+  std::uint32_t skipped = 0;
+  check<DataError>(H5Dread_chunk(id_.get(), H5P_DEFAULT, offset.data(), &skipped, stored_.data()),
                    place_,
                    "read");
+  std::uint32_t checksum = 0;
+  std::memcpy(&checksum, stored_.data() + chunk_bytes_, sizeof(checksum));
+  if (skipped != 0 || checksum != fletcher32(stored_.data(), chunk_bytes_))
+    throw DataError("{}: a chunk does not have its checksum", place_);
+  return stored_.data();
 }
 
 void Dataset::close() {
@@ -360,6 +369,13 @@ Shape checked_layout(const Id& dataset, DType dtype, const Shape& shape, const s
       throw DataError("{}: its chunks are larger than it or than 64 MiB", place);
     bytes *= static_cast<std::int64_t>(extent);
     result = result.with(axis, static_cast<std::int64_t>(extent));
+  }
+  // Pieces are read in the order of their elements.
+  bool begun = false;
+  for (int axis = 0; axis < shape.dimensions(); ++axis) {
+    if (begun && result[axis] != shape[axis])
+      throw DataError("{}: its chunks are no contiguous ranges of it", place);
+    begun = begun || result[axis] > 1;
   }
   return result;
 }

@@ -38,9 +38,11 @@ class Id {
 class Dataset {
  public:
   const Shape& chunk() const { return chunk_; }
-  // Write and read a box of the dataset, dense and row-major. Throw Failure and DataError.
+  // Write and read one chunk, a box as `for_each_chunk` gives it: a contiguous range of elements.
+  // They go around HDF5's own pipeline, which is slower than a disk. Throw Failure and DataError;
+  // what `read` returns lasts until the next call.
   void write(const Box& box, const std::byte* elements);
-  void read(const Box& box, std::byte* elements) const;
+  const std::byte* read(const Box& box);
   // Must end the writing: what is still in HDF5's cache may fail to reach the file. Throws Failure.
   void close();
 
@@ -53,6 +55,8 @@ class Dataset {
   std::string place_;
   DType dtype_;
   Shape chunk_;
+  std::size_t chunk_bytes_;
+  std::vector<std::byte> stored_;  // a chunk and its checksum, as in the file
 };
 
 // A virtual dataset's part that lies in another file.

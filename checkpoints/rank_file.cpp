@@ -152,17 +152,15 @@ void read_piece(const hdf5::Reader& file,
                 const ManifestPiece& piece,
                 DType dtype,
                 const PieceVisitor& visit) {
-  const hdf5::Dataset dataset = file.open(piece.dataset, dtype, piece.box.shape);
-  const auto most = static_cast<std::size_t>(dataset.chunk().elements()) * size_of(dtype);
-  std::vector<std::byte> elements(most);
+  hdf5::Dataset dataset = file.open(piece.dataset, dtype, piece.box.shape);
   Hasher hasher;
   for_each_chunk(piece.box.shape, dataset.chunk(), [&](const Box& chunk, std::int64_t) {
-    dataset.read(chunk, elements.data());
-    hasher.add(elements.data(), static_cast<std::size_t>(chunk.shape.elements()) * size_of(dtype));
+    const std::byte* elements = dataset.read(chunk);
+    hasher.add(elements, static_cast<std::size_t>(chunk.shape.elements()) * size_of(dtype));
     Box part = chunk;
     for (std::size_t axis = 0; axis < part.offset.size(); ++axis)
       part.offset[axis] += piece.box.offset[axis];
-    visit(part, elements.data());
+    visit(part, elements);
   });
   if (hasher.result() != piece.hash)
     throw DataError("{}: tensor \"{}\": its elements do not have the hash that the manifest says",

@@ -97,6 +97,31 @@ TEST_F(Hostile, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
   EXPECT_TRUE(verify_checkpoint(path_).empty());
 }
 
+// HDF5 checks Fletcher32 here, which we compute ourselves.
+TEST(RankFile, IsReadByHDF5ItselfWhateverItsSize) {
+  const TemporaryDirectory directory;
+  TrainingState state;
+  for (const std::int64_t bytes : {1, 2, 63, 64, 65, 16384, 16386, 40001, 1048577, 3000001})
+    state.add(fmt::format("{}", bytes),
+              random_bits({bytes}, DType::u8, Random(static_cast<std::uint64_t>(bytes))),
+              true);
+  state.add("zeros", Tensor::zeros({100000}, DType::u8, Device::cpu()), true);
+  state.add("ones", Tensor::empty({100000}, DType::u8, Device::cpu()), true);
+  std::memset(state.tensors.back().tensor.bytes(), 0xff, 100000);
+  const auto path = save_checkpoint(directory.path(), info_of(1), state, {});
+  const hid_t file = H5Fopen((path / rank_file_name(0)).c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+  ASSERT_GE(file, 0);
+  for (const StateTensor& tensor : state.tensors) {
+    const hid_t dataset = H5Dopen2(file, tensor.name.c_str(), H5P_DEFAULT);
+    std::string found(tensor.tensor.byte_size(), 'x');
+    EXPECT_GE(H5Dread(dataset, H5T_NATIVE_UINT8, H5S_ALL, H5S_ALL, H5P_DEFAULT, found.data()), 0)
+        << tensor.name;
+    EXPECT_TRUE(found == bytes_of(tensor.tensor)) << tensor.name;
+    H5Dclose(dataset);
+  }
+  H5Fclose(file);
+}
+
 TEST_F(Hostile, SoftLinksAreRefused) {
   make_file([&](hid_t file) {
     make_dataset(file, "other", H5T_IEEE_F32LE, as_ours);

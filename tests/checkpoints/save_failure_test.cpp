@@ -101,6 +101,7 @@ TEST(FullDisk, IsSaidClearlyAndTheLastGoodStepLoads) {
   EXPECT_LT(failed, static_cast<int>(sizes.size()));
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   // With room again, saving goes on.
+  std::filesystem::remove_all(directory.path() / step_name(2));
   EXPECT_EQ(try_to_save(10), "");
   EXPECT_EQ(latest_good_checkpoint(directory.path()).found->step, 2);
 }
