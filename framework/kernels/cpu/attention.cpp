@@ -220,7 +220,7 @@ void run_forward(const Attention& a) {
   // The last queries see most keys: they go first, so that no thread begins the longest item last.
   const std::int64_t pairs = p.batch * p.heads;
   std::int64_t block = block_tiles * tile;
-  const std::int64_t threads = omp_get_max_threads();
+  const std::int64_t threads = useful_threads(p);
   while (block > tile && pairs * ((p.time + block - 1) / block) < 4 * threads) block /= 2;
   const std::int64_t blocks = (p.time + block - 1) / block;
   const std::int64_t items = pairs * blocks;

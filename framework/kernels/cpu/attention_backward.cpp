@@ -21,9 +21,8 @@ struct Division {
   std::int64_t threads = 1;
   std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread
 
-  Division(const BandPlan& plan, std::int64_t pairs) {
+  Division(const BandPlan& plan, std::int64_t pairs, std::int64_t most) {
     const std::int64_t blocks = (plan.key_tiles() + block_tiles - 1) / block_tiles;
-    const std::int64_t most = omp_get_max_threads();
     // As few runs as keep the threads busy: each costs another dquery.
     const auto idle = [&](std::int64_t count) {
       const std::int64_t rounds = (pairs * count + most - 1) / most;
@@ -74,7 +73,10 @@ struct Run {
   using T = Accumulator<In>;
 
   explicit Run(const AttentionGradient& gradient)
-      : g(gradient), p(gradient.forward), biases(p), division(p.plan, p.batch * p.heads) {
+      : g(gradient),
+        p(gradient.forward),
+        biases(p),
+        division(p.plan, p.batch * p.heads, useful_threads(p)) {
     scratch_bytes = Backward<In>(p, biases, g, Carver(nullptr)).bytes();
     const Device& device = g.dquery.device();
     scratch =

@@ -1,6 +1,9 @@
 // The extents, pointers and factors of one attention call, as the tiles read them.
 #pragma once
 
+#include <omp.h>
+
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -86,6 +89,16 @@ struct Problem {
   std::int64_t dim_lanes() const { return (dim + group<E> - 1) / group<E>; }
   std::int64_t value_lanes() const { return (value_dim + group<E> - 1) / group<E>; }
 };
+
+// Threads that the work of one call can feed: less than about ten microseconds each is not worth
+// waking one.
+template <typename In>
+std::int64_t useful_threads(const Problem<In>& p) {
+  constexpr std::int64_t products_a_thread = std::int64_t{1} << 18;
+  const std::int64_t products =
+      p.batch * p.heads * p.time * p.keys * (p.dim_padded + p.value_padded);
+  return std::clamp<std::int64_t>(products / products_a_thread, 1, omp_get_max_threads());
+}
 
 // Cuts one block of workspace into arrays that begin on cache lines. With no block it only adds up
 // the size.
