@@ -1,0 +1,182 @@
+// Ops that join ranks: their gradients, and that a split vocabulary is the whole one.
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/ops.h"
+#include "tests/kernels/kernel_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::on_ranks;
+using testing::tensor_of;
+using testing::Values;
+using testing::values_of;
+
+Tensor random_tensor(const Shape& shape, std::uint64_t seed, double deviation = 1) {
+  return tensor_of<double>(testing::normal_values<double>(shape.elements(), seed, deviation),
+                           shape);
+}
+
+double dot(const Tensor& a, const Tensor& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < a.elements(); ++i) sum += a.data<double>()[i] * b.data<double>()[i];
+  return sum;
+}
+
+std::uint64_t own_seed(const Communicator& ranks, std::uint64_t seed) {
+  return seed + 10 * static_cast<std::uint64_t>(ranks.rank());
+}
+
+// A block as a tensor-parallel layer is: an input that all ranks share enters, each rank has its
+// part of the hidden layer, and the parts leave as one sum.
+Variable block(const Variable& x,
+               const Variable& in,
+               const Variable& out,
+               const Communicator& ranks) {
+  const Variable hidden = activate(Activation::gelu, linear(enter_split(x, ranks), in, Variable()));
+  return leave_split(linear(hidden, out, Variable()), ranks);
+}
+
+TEST(SplitRegion, GradientsOfABlockAgreeWithDifferences) {
+  for (const int size : {1, 2, 4})
+    on_ranks(size, [](const Communicator& ranks) {
+      const Tensor x = random_tensor({3, 4}, 1);
+      const Tensor in = random_tensor({2, 4}, own_seed(ranks, 2));
+      const Tensor out = random_tensor({4, 2}, own_seed(ranks, 3));
+      const Tensor upstream = random_tensor({3, 4}, 4);
+      const Variable leaf_x = Variable::leaf(x.clone());
+      const Variable leaf_in = Variable::leaf(in.clone());
+      const Variable leaf_out = Variable::leaf(out.clone());
+      backward({block(leaf_x, leaf_in, leaf_out, ranks)}, {upstream.clone()});
+
+      // Every rank moves the shared input alike; rank by rank the parts.
+      const auto loss = [&](double dx, double din, double dout) {
+        const NoGradient no_gradient;
+        const auto moved = [](const Tensor& from, double distance, std::uint64_t seed) {
+          const Tensor to = from.clone();
+          const Tensor direction = random_tensor(from.shape(), seed);
+          for (std::int64_t i = 0; i < to.elements(); ++i)
+            to.data<double>()[i] += distance * direction.data<double>()[i];
+          return Variable(to);
+        };
+        return dot(block(moved(x, dx, 7), moved(in, din, 8), moved(out, dout, 9), ranks).value(),
+                   upstream);
+      };
+      const auto difference = [](const auto& f) {
+        const double h = 1e-4;
+        return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
+      };
+      const auto expect = [](double found, double expected) {
+        EXPECT_NEAR(found, expected, 1e-9 * std::max(1.0, std::abs(expected)));
+      };
+      expect(dot(leaf_x.gradient(), random_tensor({3, 4}, 7)),
+             difference([&](double h) { return loss(h, 0, 0); }));
+      for (int mover = 0; mover < ranks.size(); ++mover) {
+        const double mine = mover == ranks.rank() ? 1 : 0;
+        const double in_difference = difference([&](double h) { return loss(0, mine * h, 0); });
+        const double out_difference = difference([&](double h) { return loss(0, 0, mine * h); });
+        if (mover != ranks.rank()) continue;
+        expect(dot(leaf_in.gradient(), random_tensor({2, 4}, 8)), in_difference);
+        expect(dot(leaf_out.gradient(), random_tensor({4, 2}, 9)), out_difference);
+      }
+    });
+}
+
+TEST(SplitRegion, LeavingDoesNotWriteOverAValueThatOthersHold) {
+  on_ranks(2, [](const Communicator& ranks) {
+    const Tensor value = tensor_of<double>({1, 2}, {2});
+    const Variable x = Variable::leaf(value);
+    Variable handed = x;
+    const Variable y = leave_split(std::move(handed), ranks);
+    EXPECT_EQ(values_of(value), (Values{1, 2}));
+    EXPECT_EQ(values_of(y.value()), (Values{2, 4}));
+    Variable own(tensor_of<double>({1, 2}, {2}));
+    const std::byte* const bytes = own.value().bytes();
+    const Variable sum_of_own = leave_split(std::move(own), ranks);
+    EXPECT_EQ(values_of(sum_of_own.value()), (Values{2, 4}));
+    EXPECT_EQ(sum_of_own.value().bytes(), bytes) << "no copy where nobody else looks";
+  });
+}
+
+TEST(SplitRegion, EnteringDoesNotWriteOverTheGradientOfOthers) {
+  on_ranks(2, [](const Communicator& ranks) {
+    const Variable x = Variable::leaf(tensor_of<double>({1, 2}, {2}));
+    // add hands one gradient to both of its inputs.
+    const Variable outside = add(enter_split(x, ranks), x);
+    backward({outside}, {tensor_of<double>({3, 5}, {2})});
+    EXPECT_EQ(values_of(x.gradient()), (Values{2 * 3 + 3, 2 * 5 + 5}));
+  });
+}
+
+struct Case {
+  const char* name;
+  std::int64_t vocabulary;
+  double deviation;  // of the logits
+  double smoothing;
+  Smoothing kind;
+};
+
+// This rank's columns of whole logits, as even as they go; with 3 ids over 4 ranks one has none.
+struct Columns {
+  std::int64_t begin;
+  std::int64_t end;
+
+  Columns(std::int64_t vocabulary, const Communicator& ranks)
+      : begin(vocabulary * ranks.rank() / ranks.size()),
+        end(vocabulary * (ranks.rank() + 1) / ranks.size()) {}
+  Tensor of(const Tensor& whole) const {
+    const Tensor result = Tensor::empty({whole.shape()[0], end - begin}, DType::f64, cpu_device());
+    for (std::int64_t row = 0; row < whole.shape()[0]; ++row)
+      std::copy_n(whole.data<double>() + row * whole.shape()[1] + begin,
+                  end - begin,
+                  result.data<double>() + row * (end - begin));
+    return result;
+  }
+};
+
+TEST(VocabularySplit, CrossEntropyIsThatOfTheWholeVocabulary) {
+  const std::int64_t rows = 6;
+  std::vector<Case> cases;
+  for (const std::int64_t vocabulary : {3, 5, 16})
+    for (const double deviation : {1.0, 1e4}) {
+      cases.push_back({"plain", vocabulary, deviation, 0, Smoothing::all_classes});
+      cases.push_back({"all classes", vocabulary, deviation, 0.1, Smoothing::all_classes});
+      cases.push_back({"wrong classes", vocabulary, deviation, 0.1, Smoothing::wrong_classes});
+    }
+  for (const int size : {1, 2, 4})
+    on_ranks(size, [&](const Communicator& ranks) {
+      for (const Case& c : cases) {
+        SCOPED_TRACE(fmt::format("{} ids, {}, logits of {}", c.vocabulary, c.name, c.deviation));
+        const Tensor whole = random_tensor({rows, c.vocabulary}, 1, c.deviation);
+        const Tensor targets = Tensor::empty({rows}, DType::i64, cpu_device());
+        for (std::int64_t i = 0; i < rows; ++i)
+          targets.data<std::int64_t>()[i] = i == 2 ? -1 : i % c.vocabulary;
+        const Tensor upstream = random_tensor({rows}, 2);
+        const auto run = [&](const Tensor& logits, std::int64_t begin, const Communicator& over) {
+          const Variable leaf = Variable::leaf(logits.clone());
+          Variable handed = leaf;
+          const Variable losses = cross_entropy(std::move(handed),
+                                                targets,
+                                                {.vocabulary = c.vocabulary,
+                                                 .vocabulary_begin = begin,
+                                                 .smoothing = c.smoothing,
+                                                 .kind = c.kind},
+                                                over);
+          const Tensor values = losses.value().clone();
+          backward({losses}, {upstream.clone()});
+          return std::pair(values, leaf.gradient());
+        };
+        const auto [expected, expected_gradient] = run(whole, 0, Communicator());
+        const Columns columns(c.vocabulary, ranks);
+        const auto [losses, gradient] = run(columns.of(whole), columns.begin, ranks);
+        testing::expect_close(values_of(losses), values_of(expected), 1e-13);
+        testing::expect_close(values_of(gradient), values_of(columns.of(expected_gradient)), 1e-13);
+        for (const double loss : values_of(losses)) EXPECT_TRUE(std::isfinite(loss));
+        EXPECT_EQ(losses.data<double>()[2], 0);
+      }
+    });
+}
+
+}  // namespace
+}  // namespace longspan
