@@ -1,0 +1,148 @@
+// Parameters in their flat buffers, and how they start.
+#include "framework/nn/parameters.h"
+
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::one_process_parameters;
+using testing::Values;
+using testing::values_of;
+
+TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
+  for (const std::int64_t total : {0, 1, 4, 5, 7, 257})
+    for (const int ranks : {1, 2, 3, 4, 8}) {
+      std::int64_t end = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Part part = part_of(total, rank, ranks);
+        EXPECT_EQ(part.begin, end);
+        EXPECT_EQ(part.total, total);
+        EXPECT_LE(part.count, (total + ranks - 1) / ranks);
+        EXPECT_GE(part.count, total / ranks);
+        end = part.begin + part.count;
+      }
+      EXPECT_EQ(end, total);
+    }
+}
+
+TEST(ParametersTest, LieInFlatBuffersThatHoldZerosBetweenThem) {
+  Parameters parameters = one_process_parameters();
+  const Weight a = parameters.add("a", {3, 5}, -1, Initial::constant(2), true);
+  const Weight b = parameters.add("b", {7}, -1, Initial::constant(3), false);
+  parameters.allocate(Random(1));
+  EXPECT_EQ(parameters.global_elements(), 22);
+  EXPECT_EQ(parameters.local_elements(), 22);
+  double total = 0;
+  for (const double value : values_of(parameters.flat_master())) total += value;
+  EXPECT_EQ(total, 2 * 15 + 3 * 7);
+  for (const Weight& weight : {a, b}) {
+    EXPECT_EQ(weight->begin % 16, 0) << "whole cache lines";
+    EXPECT_EQ(weight->master.bytes(), parameters.flat_master().bytes() + weight->begin * 8);
+    EXPECT_EQ(weight->gradient.bytes(), parameters.flat_gradient().bytes() + weight->begin * 8);
+    EXPECT_EQ(weight->compute.bytes(), weight->master.bytes()) << "no copy in f64";
+    EXPECT_EQ(weight->variable.value().bytes(), weight->master.bytes());
+  }
+}
+
+TEST(ParametersTest, GradientsArriveInTheFlatBufferAndAreForgottenByClearing) {
+  Parameters parameters = one_process_parameters();
+  const Weight a = parameters.add("a", {2, 2}, -1, {}, true);
+  const Weight b = parameters.add("b", {3}, -1, {}, false);
+  parameters.allocate(Random(1));
+  backward(add(sum(a->variable, 2), sum(b->variable, 5)));
+  double total = 0;
+  for (const double value : values_of(parameters.flat_gradient())) total += value;
+  EXPECT_EQ(total, 2 * 4 + 5 * 3);
+  parameters.clear_gradients();
+  EXPECT_FALSE(a->variable.gradient().defined());
+  backward(sum(b->variable, 7));
+  EXPECT_EQ(values_of(b->gradient), (Values{7, 7, 7}));
+}
+
+TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
+  Parameters parameters(cpu_device(), DType::bf16, ProcessMesh());
+  const Weight matrix = parameters.add("matrix", {2, 3}, -1, Initial::normal(1), true);
+  const Weight vector = parameters.add("vector", {5}, -1, Initial::normal(1), false);
+  parameters.allocate(Random(1));
+  EXPECT_EQ(matrix->master.dtype(), DType::f32);
+  EXPECT_EQ(matrix->compute.dtype(), DType::bf16);
+  EXPECT_EQ(vector->compute.dtype(), DType::f32);
+  EXPECT_EQ(vector->compute.bytes(), vector->master.bytes());
+  const auto expect_rounded = [&] {
+    for (std::int64_t i = 0; i < 6; ++i)
+      EXPECT_EQ(static_cast<float>(matrix->compute.data<BFloat16>()[i]),
+                static_cast<float>(BFloat16(matrix->master.data<float>()[i])));
+  };
+  expect_rounded();
+  matrix->master.data<float>()[4] = 0.123456789f;
+  parameters.refresh_compute();
+  expect_rounded();
+  backward(sum(cast(matrix->variable, DType::f32), 1));
+  EXPECT_EQ(matrix->variable.gradient().dtype(), DType::f32);
+}
+
+TEST(ParametersTest, HaveUniqueNames) {
+  Parameters parameters = one_process_parameters();
+  const Scope layer = Scope(parameters).child("layers").child(3);
+  const Weight weight = layer.weight("weight", {2, 2}, {});
+  EXPECT_EQ(weight->name, "layers/3/weight");
+  EXPECT_THROW(layer.weight("weight", {2, 2}, {}), Failure);
+  EXPECT_EQ(&parameters.named("layers/3/weight"), weight.get());
+  EXPECT_THROW(parameters.named("layers/4/weight"), Failure);
+}
+
+TEST(ParametersTest, MatricesDecayButNeitherVectorsNorPositionBiases) {
+  Parameters parameters = one_process_parameters();
+  const Scope scope(parameters);
+  EXPECT_TRUE(scope.weight("matrix", {2, 2}, {})->decays);
+  EXPECT_FALSE(scope.weight("vector", {2}, {})->decays);
+  EXPECT_FALSE(scope.undecayed("biases", {2, 2}, {})->decays);
+}
+
+Values initial_of(const std::vector<std::string>& before, std::uint64_t seed) {
+  Parameters parameters = one_process_parameters();
+  for (const std::string& name : before) parameters.add(name, {2, 2}, -1, Initial::normal(1), true);
+  const Weight weight = parameters.add("weight", {4, 4}, -1, Initial::normal(1), true);
+  parameters.allocate(Random(seed));
+  return values_of(weight->master);
+}
+
+TEST(InitialWeights, AreAFunctionOfSeedAndNameAlone) {
+  EXPECT_EQ(initial_of({}, 1), initial_of({"others", "before"}, 1));
+  EXPECT_NE(initial_of({}, 1), initial_of({}, 2));
+  Parameters parameters = one_process_parameters();
+  const Weight a = parameters.add("a", {4, 4}, -1, Initial::normal(1), true);
+  const Weight b = parameters.add("b", {4, 4}, -1, Initial::normal(1), true);
+  parameters.allocate(Random(1));
+  EXPECT_NE(values_of(a->master), values_of(b->master));
+}
+
+TEST(InitialWeights, FollowTheirDistributions) {
+  Parameters parameters = one_process_parameters();
+  const Shape shape = {200, 300};
+  const Weight normal = parameters.add("normal", shape, -1, Initial::normal(0.02, 1), true);
+  const Weight xavier = parameters.add("xavier", shape, -1, Initial::xavier(300, 200), true);
+  parameters.allocate(Random(1));
+  const auto moments = [](const Weight& weight) {
+    double sum = 0;
+    double squares = 0;
+    const Values values = values_of(weight->master);
+    const auto count = static_cast<double>(values.size());
+    for (const double value : values) sum += value;
+    for (const double value : values) squares += std::pow(value - sum / count, 2);
+    return std::pair(sum / count, std::sqrt(squares / count));
+  };
+  const auto [mean, deviation] = moments(normal);
+  EXPECT_NEAR(mean, 1, 5 * 0.02 / std::sqrt(60000.0));
+  EXPECT_NEAR(deviation, 0.02, 0.02 * 0.02);
+  const double bound = std::sqrt(6.0 / 500);
+  const auto [center, spread] = moments(xavier);
+  EXPECT_NEAR(center, 0, 5 * bound / std::sqrt(60000.0));
+  EXPECT_NEAR(spread, bound / std::sqrt(3.0), 0.02 * bound);
+  for (const double value : values_of(xavier->master)) ASSERT_LE(std::abs(value), bound);
+}
+
+}  // namespace
+}  // namespace longspan
