@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <hdf5.h>
 #include <hwy/highway.h>
-#include <mpi.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <spdlog/version.h>
 #include <xxhash.h>
@@ -11,6 +10,7 @@
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
 
+#include "framework/comm/mpi_c.h"
 #include "revision.h"
 
 namespace longspan {

@@ -337,15 +337,18 @@ WrittenKeys read_yaml(std::string_view text, const std::string& file) {
 
 WrittenKeys read_setting(std::string_view text) {
   WrittenKeys keys;
+  const auto complain = [&keys](std::string sentence) {
+    keys.complaints.emplace_back().sentence = std::move(sentence);
+  };
   const std::size_t equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    keys.complaints.push_back({{}, fmt::format("found {}; allowed: key=value", in_quotes(text))});
+    complain(fmt::format("found {}; allowed: key=value", in_quotes(text)));
     return keys;
   }
   const std::string key(text.substr(0, equals));
   const std::string_view value = text.substr(equals + 1);
   if (auto complaint = judge_text(value, "")) {
-    keys.complaints.push_back({{}, fmt::format("{}: {}", key, complaint->sentence)});
+    complain(fmt::format("{}: {}", key, complaint->sentence));
     return keys;
   }
   constexpr std::string_view openers = "[{\"'";
