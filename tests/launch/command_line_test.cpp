@@ -1,0 +1,175 @@
+// The program as a process: what it prints and returns.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* program = LONGSPAN_BINARY_DIRECTORY "/launch/longspan";
+
+struct Result {
+  int code = -1;
+  std::string output;  // standard output and error
+};
+
+Result shell(const std::string& command) {
+  Result result;
+  std::FILE* pipe = ::popen(("( " + command + " ) 2>&1").c_str(), "r");
+  if (pipe == nullptr) return result;
+  char block[4096];
+  for (std::size_t count = 0; (count = std::fread(block, 1, sizeof block, pipe)) > 0;) {
+    result.output.append(block, count);
+  }
+  const int status = ::pclose(pipe);
+  result.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+Result longspan(const std::string& words) { return shell(std::string(program) + " " + words); }
+
+class CommandLine : public testing::Test {
+ protected:
+  CommandLine() {
+    std::string name = (fs::temp_directory_path() / "longspan-command-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    good_ = write("good.yaml",
+                  "run: {directory: runs/x}\nmodel: {family: decoder}\ndata: {train: book.txt}\n");
+    bad_ =
+        write("bad.yaml", "run: {directory: runs/x}\nmodel: {family: decoder}\ndata: {tain: b}\n");
+  }
+  ~CommandLine() override { fs::remove_all(directory_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    const fs::path path = directory_ / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path.string();
+  }
+
+  fs::path directory_;
+  std::string good_;
+  std::string bad_;
+};
+
+TEST_F(CommandLine, HelpAndVersionEndWellWithExamples) {
+  for (const char* words : {"--help", "config --help", "inspect --help", "verify --help"}) {
+    const Result result = longspan(words);
+    EXPECT_EQ(result.code, 0) << words;
+    EXPECT_NE(result.output.find("Examples:\n  longspan "), std::string::npos) << result.output;
+  }
+  const Result version = longspan("--version");
+  EXPECT_EQ(version.code, 0);
+  EXPECT_TRUE(version.output.starts_with("longspan ")) << version.output;
+  EXPECT_NE(version.output.find("HDF5 "), std::string::npos);
+}
+
+TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "longspan: a command is missing; see longspan --help\n"},
+      {"confg x", "did you mean \"config\"?\n"},
+      {"config", "longspan: longspan config: CONFIG or --reference is required\n"},
+      {"config --nonsense", "see longspan config --help\n"},
+      {"config a.yaml --set", "see longspan config --help\n"},
+      {"verify", "longspan: PATH is required; see longspan verify --help\n"},
+      {"--nonsense", "see longspan --help\n"},
+  };
+  for (const auto& [words, end] : cases) {
+    const Result result = longspan(words);
+    EXPECT_EQ(result.code, 2) << words;
+    EXPECT_TRUE(result.output.starts_with("longspan: ")) << words << ": " << result.output;
+    EXPECT_TRUE(result.output.ends_with(end)) << words << ": " << result.output;
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  }
+}
+
+TEST_F(CommandLine, ConfigPrintsWhatWasResolved) {
+  const Result result = longspan("config " + good_ + " --set run.seed=5 --set 'data.test=a, b'");
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.output.find("  seed: 5"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("  test: \"a, b\""), std::string::npos) << result.output;
+  const std::string again = write("again.yaml", result.output);
+  EXPECT_EQ(longspan("config " + again).code, 0);
+}
+
+TEST_F(CommandLine, ConfigFindsMistakes) {
+  const Result result = longspan("config " + bad_);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output,
+            "longspan: " + bad_ + ":3:8: data.tain is not a key; did you mean \"data.train\"?\n" +
+                bad_ + ": data.train must be given; allowed: a text, not empty\n");
+}
+
+TEST_F(CommandLine, WhatIsNoFileIsSaid) {
+  const Result missing = longspan("config /nowhere/a.yaml");
+  EXPECT_EQ(missing.code, 2);
+  EXPECT_EQ(missing.output,
+            "longspan: /nowhere/a.yaml: cannot be opened: No such file or directory\n");
+  const Result directory = longspan("config " + directory_.string());
+  EXPECT_EQ(directory.code, 2);
+  EXPECT_EQ(directory.output,
+            "longspan: " + directory_.string() + ": is a directory; wanted: a YAML file\n");
+}
+
+TEST_F(CommandLine, TheReferenceIsPrinted) {
+  const Result text = longspan("config --reference");
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.output.find("  parallel.tensor\n"), std::string::npos);
+  const Result page = longspan("config --markdown");
+  EXPECT_EQ(page.code, 0);
+  EXPECT_NE(page.output.find("## parallel\n"), std::string::npos);
+}
+
+TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
+  EXPECT_EQ(longspan("config " + good_ + " > /dev/full").code, 1);
+  EXPECT_EQ(longspan("--help > /dev/full").code, 1);
+}
+
+TEST_F(CommandLine, NoCheckpointIsBadData) {
+  for (const char* command : {"inspect", "verify"}) {
+    const Result missing = longspan(std::string(command) + " /nowhere");
+    EXPECT_EQ(missing.code, 3);
+    EXPECT_EQ(missing.output, "longspan: /nowhere: there is no such directory\n");
+    EXPECT_EQ(longspan(std::string(command) + " " + directory_.string()).code, 3);
+    EXPECT_EQ(longspan(std::string(command) + " " + good_).code, 3);
+  }
+}
+
+TEST_F(CommandLine, AStepWithoutItsManifestIsDamaged) {
+  fs::create_directories(directory_ / "checkpoints" / "step-000000007");
+  const Result verify = longspan("verify " + directory_.string());
+  EXPECT_EQ(verify.code, 3);
+  EXPECT_NE(verify.output.find("1 of 1 checkpoints damaged\n"), std::string::npos) << verify.output;
+  EXPECT_EQ(longspan("inspect " + directory_.string()).code, 3);
+}
+
+TEST_F(CommandLine, UnderMpirunOneRankSpeaksAndTheCodeIsReturned) {
+  const std::string mpirun = LONGSPAN_SOURCE_DIRECTORY "/tests/support/mpirun 3 ";
+  const Result bad = shell(mpirun + program + " config " + bad_);
+  EXPECT_EQ(bad.code, 2);
+  const std::size_t first = bad.output.find("data.tain is not a key");
+  ASSERT_NE(first, std::string::npos) << bad.output;
+  EXPECT_EQ(bad.output.find("data.tain is not a key", first + 1), std::string::npos) << bad.output;
+
+  const Result good = shell(mpirun + program + " config " + good_);
+  EXPECT_EQ(good.code, 0);
+  const std::size_t seed = good.output.find("  seed: ");
+  ASSERT_NE(seed, std::string::npos) << good.output;
+  EXPECT_EQ(good.output.find("  seed: ", seed + 1), std::string::npos) << good.output;
+
+  const Result words = shell(mpirun + program + " confg");
+  EXPECT_EQ(words.code, 2);
+  EXPECT_EQ(words.output.find("did you mean"), words.output.rfind("did you mean"));
+  const Result help = shell(mpirun + program + " --help");
+  EXPECT_EQ(help.code, 0);
+  EXPECT_EQ(help.output.find("Examples:"), help.output.rfind("Examples:"));
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,224 @@
+#include "launch/configuration.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace longspan {
+namespace {
+
+constexpr const char* good =
+    "run:\n"
+    "  directory: runs/test\n"
+    "model:\n"
+    "  family: decoder\n"
+    "data:\n"
+    "  train: book.txt\n";
+
+std::unique_ptr<Configuration> from(const std::string& text, std::vector<std::string> set = {}) {
+  return configure({"c.yaml", text, std::move(set)});
+}
+
+std::string error_of(const std::string& text, std::vector<std::string> set = {}) {
+  try {
+    from(text, std::move(set));
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Configuration, WhatIsNotGivenHasItsDefault) {
+  const auto configuration = from(good);
+  EXPECT_EQ(configuration->family, "decoder");
+  EXPECT_EQ(configuration->run.directory, "runs/test");
+  EXPECT_EQ(configuration->run.seed, RunOptions().seed);
+  EXPECT_EQ(configuration->precision.compute, DType::f32);
+  EXPECT_TRUE(configuration->make_model);
+  EXPECT_TRUE(configuration->table.is_default("run.seed"));
+  EXPECT_EQ(configuration->table.place("model.family"), "c.yaml:4:3");
+}
+
+TEST(Configuration, TheCommandLineWinsOverTheFile) {
+  const auto configuration = from(good, {"data.train=other.txt", "run.seed=7", "run.seed=8"});
+  EXPECT_EQ(configuration->data.train, "other.txt");
+  EXPECT_EQ(configuration->run.seed, 8);
+  EXPECT_EQ(configuration->table.place("data.train"), "--set");
+}
+
+TEST(Configuration, TheCommandLineMayChooseTheFamily) {
+  EXPECT_EQ(from(good, {"model.family=transformer_xl"})->family, "transformer_xl");
+}
+
+TEST(Configuration, EachBadFileHasItsMessages) {
+  const std::string head(good);
+  const std::pair<std::string, std::string> cases[] = {
+      {"",
+       "c.yaml:1:1: the file is empty; allowed: the sections of a configuration\n"
+       "configuration: run.directory must be given; allowed: a text, not empty\n"
+       "configuration: model.family must be given; allowed: transformer_xl or decoder\n"
+       "configuration: data.train must be given; allowed: a text, not empty"},
+      {"model:\n  family: decoder\n",
+       "c.yaml: run.directory must be given; allowed: a text, not empty\n"
+       "c.yaml: data.train must be given; allowed: a text, not empty"},
+      {head + "  batch: 1.5\n",
+       "c.yaml:7:3: data.batch: found \"1.5\" (it is not a whole number); allowed: an integer, at "
+       "least 1"},
+      {head + "  batch: 0x10\n",
+       "c.yaml:7:3: data.batch: found \"0x10\"; allowed: an integer, at least 1"},
+      {head + "  batch: 010\n",
+       "c.yaml:7:3: data.batch: found \"010\" (leading zeros are not allowed); allowed: an "
+       "integer, at least 1"},
+      {head + "  batch: 99999999999999999999\n",
+       "c.yaml:7:3: data.batch: found \"99999999999999999999\" (it does not fit in 64 bits); "
+       "allowed: an integer, at least 1"},
+      {head + "  batch:\n",
+       "c.yaml:7:3: data.batch: found no value; allowed: an integer, at least 1"},
+      {head + "  batch: {}\n",
+       "c.yaml:7:3: data.batch: found a section; allowed: an integer, at least 1"},
+      {head + "  batch: [1, 2]\n",
+       "c.yaml:7:3: data.batch: found the list [1, 2]; allowed: an integer, at least 1"},
+      {head + "  unknown: yes\n",
+       "c.yaml:7:3: data.unknown: found \"yes\"; allowed: true or false"},
+      {head + "  tokenizer: byte\n",
+       "c.yaml:7:3: data.tokenizer: found \"byte\"; allowed: bytes or characters; did you mean "
+       "\"bytes\"?"},
+      {head + "  bacth: 4\n", "c.yaml:7:3: data.bacth is not a key; did you mean \"data.batch\"?"},
+      {head + "precison:\n  compute: bf16\n",
+       "c.yaml:8:3: precison.compute is not a key; did you mean \"precision.compute\"?"},
+      {head + "precision: bf16\n",
+       "c.yaml:7:1: precision is a section: found \"bf16\"; allowed: keys below it"},
+      {head + "precision:\n  compute: fp16\n",
+       "c.yaml:8:3: precision.compute: found \"fp16\"; allowed: float64, float32, bf16 or f16; did "
+       "you mean \"f16\"?"},
+      {head + "parallel:\n  context: 2\n",
+       "c.yaml:8:3: parallel.context: found 2; this version accepts 1"},
+      {head + "parallel:\n  zero: 3\n",
+       "c.yaml:8:3: parallel.zero: found \"3\"; allowed: an integer, 0 to 2"},
+      {head + "parallel:\n  data: 3\n",
+       "c.yaml:8:3: data.batch is 8, which does not divide by parallel.data = 3; a data rank takes "
+       "whole streams"},
+      {head + "run:\n  seed: 4\n", "c.yaml:7:1: run is given twice, first at c.yaml:1:1"},
+      {head + "  train: again.txt\n", "c.yaml:7:3: data.train is given twice, first at c.yaml:6:3"},
+      {head + "checkpoint:\n  keep: &k 2\nmetrics:\n  every: *k\n",
+       "c.yaml:8:9: found an anchor; allowed: plain values\n"
+       "c.yaml:10:10: found an alias; allowed: the value written out"},
+      {head + "data.batch: 4\n",
+       "c.yaml:7:1: found the key \"data.batch\"; allowed: sections nested, not joined by dots"},
+      {head + "run\n",
+       "c.yaml:7:1: not valid YAML: a line is not indented like those above it, or more follows a "
+       "value"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_EQ(error_of(text), message) << text;
+}
+
+TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
+  EXPECT_EQ(error_of(std::string(good) + "  batch: none\n  batch: 4\nzebra: 1\n",
+                     {"run.sead=1", "run.seed", "run.threads=-1"}),
+            "c.yaml:7:3: data.batch: found \"none\"; allowed: an integer, at least 1\n"
+            "c.yaml:8:3: data.batch is given twice, first at c.yaml:7:3\n"
+            "c.yaml:9:1: zebra is not a key; the sections are run, model, data, training, "
+            "parallel, memory, precision, checkpoint, metrics\n"
+            "--set: found \"run.seed\"; allowed: key=value\n"
+            "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
+            "--set: run.threads: found \"-1\"; allowed: an integer, 0 to 4096");
+}
+
+TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {
+  EXPECT_EQ(error_of(good, {"model.same_length=true"}),
+            "--set: model.same_length is a key of family transformer_xl, not of decoder");
+}
+
+TEST(Configuration, AnUnknownFamilyIsTheOnlyComplaintAboutItsKeys) {
+  EXPECT_EQ(error_of("run: {directory: r}\n"
+                     "model:\n  family: decodr\n  layers: 3\n  same_length: true\n"
+                     "data: {train: t}\n"),
+            "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl or decoder; did "
+            "you mean \"decoder\"?");
+}
+
+TEST(Configuration, TheResolvedTextReadsBackToTheSameValues) {
+  std::mt19937_64 random(5);
+  for (const char* family : {"decoder", "transformer_xl"}) {
+    for (int round = 0; round < 50; ++round) {
+      std::string path = "p";
+      static const std::vector<std::string> pieces = {
+          "a",       " ",    ":",  "#",        "\"",
+          "'",       "\\",   "\n", "\t",       "\x01",
+          "\x7f",    "-",    "{",  "]",        ",",
+          "&",       "*",    "!",  "%",        "@",
+          "~",       "null", "1",  "\xc3\xa9", "\xe2\x80\xa8",
+          "\xc2\x85"};
+      for (int i = 0; i < 12; ++i) path += pieces[random() % pieces.size()];
+      const double limit = std::ldexp(static_cast<double>(random() >> 11), -45) + 1e-9;
+      const auto first = from(
+          good, {fmt::format("model.family={}", family), fmt::format("run.time_limit={}", limit)});
+      first->data.train = path;
+      const std::string resolved = first->table.resolved();
+      const auto second = from(resolved);
+      EXPECT_EQ(second->data.train, path);
+      EXPECT_EQ(second->run.time_limit, limit);
+      const auto before = first->table.values();
+      const auto after = second->table.values();
+      ASSERT_EQ(before.size(), after.size());
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        EXPECT_EQ(before[i].key, after[i].key);
+        EXPECT_EQ(before[i].text, after[i].text);
+      }
+      const ConfigurationChange change = compare(*second, resolved);
+      EXPECT_TRUE(change.differences.empty()) << change.differences.front();
+    }
+  }
+}
+
+TEST(Configuration, AChangeSaysWhichKeysDifferAndWhichTheWeightsForbid) {
+  const std::string saved = from(good, {"model.layers=3"})->table.resolved();
+  const auto now = from(good, {"model.layers=4", "run.seed=9"});
+  const ConfigurationChange change = compare(*now, saved + "zebra:\n  stripes: 7\n");
+  EXPECT_EQ(
+      change.refused,
+      std::vector<std::string>{"model.layers: the checkpoint has 3, the configuration 4 (--set)"});
+  EXPECT_EQ(change.differences,
+            (std::vector<std::string>{
+                "run.seed: the checkpoint has 1, the configuration 9 (--set)",
+                "model.layers: the checkpoint has 3, the configuration 4 (--set)",
+                "zebra.stripes: the checkpoint has 7, the configuration no such key"}));
+}
+
+TEST(Configuration, TheReferenceHasEveryKeyOfEveryFamilyOnce) {
+  const auto reference = configuration_reference();
+  int families_key = 0;
+  int width = 0;
+  int same_length = 0;
+  std::string last_section;
+  std::vector<std::string> sections;
+  for (const OptionDescription& option : reference) {
+    EXPECT_FALSE(option.documentation.empty()) << option.key;
+    families_key += option.key == "model.family";
+    width += option.key == "model.width";
+    if (option.key == "model.same_length") {
+      ++same_length;
+      EXPECT_TRUE(option.documentation.ends_with(" (family transformer_xl)"));
+    }
+    const std::string section = option.key.substr(0, option.key.find('.'));
+    if (section != last_section) sections.push_back(section);
+    last_section = section;
+  }
+  EXPECT_EQ(families_key, 1);
+  EXPECT_EQ(width, 1);
+  EXPECT_EQ(same_length, 1);
+  EXPECT_EQ(sections,
+            (std::vector<std::string>{"run",
+                                      "model",
+                                      "data",
+                                      "training",
+                                      "parallel",
+                                      "memory",
+                                      "precision",
+                                      "checkpoint",
+                                      "metrics"}));
+}
+
+}  // namespace
+}  // namespace longspan
