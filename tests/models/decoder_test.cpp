@@ -1,0 +1,133 @@
+// The causal language model with absolute positions.
+#include "models/decoder.h"
+
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::random_ids;
+using testing::segment_of;
+using testing::tiny_setting;
+using testing::values_of;
+
+DecoderOptions tiny(DecoderOptions::Positions positions = DecoderOptions::Positions::sinusoidal,
+                    NormPlacement norm = NormPlacement::pre) {
+  DecoderOptions options;
+  options.common = testing::tiny_options(norm);
+  options.common.activation = Activation::gelu_tanh;
+  options.positions = positions;
+  return options;
+}
+
+constexpr DecoderOptions::Positions both[] = {DecoderOptions::Positions::sinusoidal,
+                                              DecoderOptions::Positions::learned};
+
+TEST(DecoderModel, StartsWithTheLossOfAGuess) {
+  for (const auto positions : both) {
+    DecoderOptions options = tiny(positions);
+    options.common.initial_deviation = 0.02;
+    const auto model = make_decoder(options, tiny_setting());
+    const Tensor text = random_ids(8, 6, 1);
+    EXPECT_NEAR(testing::mean(model->losses(segment_of(text, 0, 5), Pass()).losses.value()),
+                std::log(11.0),
+                0.05);
+  }
+}
+
+TEST(DecoderModel, GradientOfAllWeights) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const auto positions : both)
+    for (const double dropout : {0.0, 0.3}) {
+      DecoderOptions options = tiny(positions);
+      options.common.dropout = options.common.attention_dropout = dropout;
+      const auto model = make_decoder(options, tiny_setting());
+      testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
+    }
+}
+
+TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
+  DecoderOptions options = tiny();
+  options.common.tied_embeddings = false;
+  const auto model = make_decoder(options, tiny_setting());
+  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), Pass());
+}
+
+TEST(DecoderModel, DescendsOnARepeatedSegment) {
+  for (const auto positions : both) {
+    const auto model = make_decoder(tiny(positions), tiny_setting());
+    const auto [first, last] =
+        testing::descend(*model, segment_of(random_ids(2, 6, 1), 0, 5), 100, 0.3);
+    EXPECT_LT(last, 0.5 * first);
+  }
+}
+
+TEST(DecoderModel, SeesNothingOfTheFuture) {
+  const auto model = make_decoder(tiny(), tiny_setting());
+  const Tensor text = random_ids(1, 6, 1);
+  const Tensor changed = text.clone();
+  std::int64_t& token = changed.data<std::int64_t>()[3];
+  token = (token + 1) % testing::vocabulary;
+  const Segment segment = segment_of(text, 0, 5);
+  Segment other = segment;
+  other.tokens = testing::columns(changed, 0, 5);
+  const auto before = values_of(model->losses(segment, Pass()).losses.value());
+  const auto after = values_of(model->losses(other, Pass()).losses.value());
+  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
+}
+
+TEST(DecoderModel, LossesAreThoseOfItsLogits) {
+  const auto model = make_decoder(tiny(), tiny_setting());
+  const Segment segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const Tensor logits = model->logits(segment, Pass()).logits.value();
+  ASSERT_EQ(logits.shape(), (Shape{2, 5, 11}));
+  testing::Values expected;
+  for (std::int64_t row = 0; row < 10; ++row) {
+    const double* const values = logits.data<double>() + row * 11;
+    double total = 0;
+    for (int v = 0; v < 11; ++v) total += std::exp(values[v]);
+    expected.push_back(std::log(total) - values[segment.targets.data<std::int64_t>()[row]]);
+  }
+  expect_close(values_of(model->losses(segment, Pass()).losses.value()), expected, 1e-13);
+}
+
+TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
+  const auto model = make_decoder(tiny(), tiny_setting());
+  Segment segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const auto before = values_of(model->losses(segment, Pass()).losses.value());
+  segment.targets.data<std::int64_t>()[7] = -1;
+  const auto after = values_of(model->losses(segment, Pass()).losses.value());
+  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(after[i], i == 7 ? 0 : before[i]);
+}
+
+TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
+  DecoderOptions options = tiny(DecoderOptions::Positions::learned);
+  options.longest = 4;
+  EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);
+  const auto model = make_decoder(options, tiny_setting(3));
+  EXPECT_EQ(model->longest_segment(), 4);
+  const Tensor text = random_ids(1, 6, 1);
+  EXPECT_NO_THROW(model->losses(segment_of(text, 0, 4), Pass()));
+  EXPECT_THROW(model->losses(segment_of(text, 0, 5), Pass()), Failure);
+  EXPECT_EQ(make_decoder(tiny(), tiny_setting())->longest_segment(), 0);
+}
+
+TEST(DecoderModel, ItsFloatingPointOperationsCountedByHand) {
+  DecoderOptions options = tiny();
+  options.common.layers = 1;
+  options.common.width = 4;
+  options.common.feed_forward = 10;
+  ModelSetting setting = tiny_setting();
+  setting.vocabulary = 7;
+  const FlopCount count = make_decoder(options, setting)->flops(2, 3, 0);
+  const double projections = 4 * 2 * 6 * 4 * 6;  // q, k, v, out: 6 rows, width 4, 2 heads of 3
+  const double feed_forward = 2 * 2 * 6 * 4 * 10;
+  const double scores = 2 * (1 + 2 + 3) * 2 * (6 + 6);  // streams, pairs: q.k and p.v
+  const double logits = 2 * 6 * 4 * 7;
+  EXPECT_EQ(count.forward, projections + feed_forward + scores + logits);
+  EXPECT_EQ(count.backward, 2 * count.forward);
+}
+
+}  // namespace
+}  // namespace longspan

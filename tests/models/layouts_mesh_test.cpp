@@ -1,0 +1,195 @@
+// The equality matrix: every model trains the same on every layout. A new model is a line in
+// `cases`.
+#include "framework/train/trainer.h"
+#include "tests/models/model_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::Values;
+using testing::values_of;
+
+constexpr int steps = 5;
+constexpr std::int64_t streams = 4;
+constexpr std::int64_t segment = 5;
+// Does not divide by the ranks.
+constexpr std::int64_t ids = 11;
+
+struct Case {
+  std::string name;
+  std::function<std::unique_ptr<Model>(const ModelSetting&)> make;
+  std::int64_t accumulation = 1;
+};
+
+// Dropout everywhere; four heads, so that they divide by the tensor ranks.
+ModelOptions common(NormPlacement norm) {
+  return {.layers = 2,
+          .width = 12,
+          .heads = 4,
+          .feed_forward = 18,
+          .activation = norm == NormPlacement::pre ? Activation::gelu_tanh : Activation::relu,
+          .norm = norm,
+          .dropout = 0.2,
+          .attention_dropout = 0.15,
+          .initial_deviation = 0.1};
+}
+
+std::vector<Case> cases() {
+  const auto transformer_xl = [](NormPlacement norm, std::int64_t memory, bool tied) {
+    return [=](const ModelSetting& setting) {
+      TransformerXlOptions options;
+      options.common = common(norm);
+      options.common.tied_embeddings = tied;
+      options.memory = memory;
+      options.share_position_biases = tied;
+      return make_transformer_xl(options, setting);
+    };
+  };
+  const auto decoder = [](DecoderOptions::Positions positions) {
+    return [=](const ModelSetting& setting) {
+      DecoderOptions options;
+      options.common = common(NormPlacement::pre);
+      options.positions = positions;
+      return make_decoder(options, setting);
+    };
+  };
+  return {
+      {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
+      {"transformer_xl, memory 3, norms before, untied",
+       transformer_xl(NormPlacement::pre, 3, false)},
+      {"decoder, sinusoidal", decoder(DecoderOptions::Positions::sinusoidal)},
+      {"decoder, learned", decoder(DecoderOptions::Positions::learned)},
+  };
+}
+
+Batch batch_of(int step, const StreamRange& range) {
+  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
+  Batch batch;
+  batch.tokens = testing::columns(text, 0, segment).slice(range.begin, range.end);
+  batch.targets = testing::columns(text, 1, segment).slice(range.begin, range.end);
+  // Streams end at different places: ranks have different numbers of tokens that count.
+  for (std::int64_t row = 0; row < range.count(); ++row)
+    if (range.begin + row == 3 && step == 2)
+      std::fill_n(batch.targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
+  batch.first_stream = range.begin;
+  batch.epoch_start = step == 0;
+  for (const std::int64_t target : batch.targets.span<std::int64_t>())
+    batch.predicted_tokens += target >= 0;
+  return batch;
+}
+
+// What a run leaves behind, with this rank's pieces of the parameters.
+struct Trained {
+  Values losses;
+  Values norms;
+  std::vector<Values> first_gradients;  // one a parameter
+  std::vector<Values> last_weights;
+};
+
+Trained train(const Case& c, const ProcessMesh& mesh) {
+  TrainingOptions options;
+  options.steps = steps;
+  options.learning_rate = 0.01;
+  options.optimizer.weight_decay = 0.1;
+  options.clip_norm = 0.5;  // active
+  options.accumulation = c.accumulation;
+  options.bucket_megabytes = 0.001;  // many buckets
+  Trainer trainer(c.make({.vocabulary = ids,
+                          .segment = segment,
+                          .compute = DType::f64,
+                          .device = cpu_device(),
+                          .mesh = mesh,
+                          .random = Random(1).child("weights")}),
+                  options,
+                  Random(1).child("steps"));
+  const StreamRange range =
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  Trained run;
+  for (int step = 0; step < steps; ++step) {
+    const StepResult result = trainer.step(batch_of(step, range));
+    EXPECT_FALSE(result.skipped);
+    run.losses.push_back(result.loss);
+    run.norms.push_back(result.gradient_norm);
+    for (const auto& parameter : trainer.model().parameters().all()) {
+      if (step == 0) run.first_gradients.push_back(values_of(parameter->variable.gradient()));
+      if (step + 1 == steps) run.last_weights.push_back(values_of(parameter->master));
+    }
+  }
+  return run;
+}
+
+// This rank's piece of a whole parameter's values.
+Values piece_of(const Values& whole, const Parameter& parameter) {
+  if (!parameter.split()) return whole;
+  std::int64_t inner = 1;
+  for (int axis = parameter.split_axis + 1; axis < parameter.global_shape.dimensions(); ++axis)
+    inner *= parameter.global_shape[axis];
+  const std::int64_t run = inner * parameter.part.count;
+  Values piece;
+  for (std::int64_t begin = parameter.part.begin * inner; begin < std::ssize(whole);
+       begin += inner * parameter.part.total)
+    piece.insert(piece.end(), whole.begin() + begin, whole.begin() + begin + run);
+  return piece;
+}
+
+void expect_close(const Values& found, const Values& expected) {
+  testing::expect_close(found, expected, 1e-9);
+}
+
+void expect_same_training(const Case& c, const Trained& expected, const ProcessMesh& mesh) {
+  SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
+  const Trained found = train(c, mesh);
+  expect_close(found.losses, expected.losses);
+  expect_close(found.norms, expected.norms);
+  const auto model = c.make({.vocabulary = ids,
+                             .segment = segment,
+                             .compute = DType::f64,
+                             .device = cpu_device(),
+                             .mesh = mesh});
+  const auto& parameters = model->parameters().all();
+  ASSERT_EQ(parameters.size(), expected.last_weights.size());
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    SCOPED_TRACE(parameters[i]->name);
+    expect_close(found.first_gradients[i], piece_of(expected.first_gradients[i], *parameters[i]));
+    expect_close(found.last_weights[i], piece_of(expected.last_weights[i], *parameters[i]));
+  }
+}
+
+TEST(Layouts, EveryModelTrainsTheSameOnEach) {
+  for (const Case& c : cases()) {
+    const Trained expected = train(c, ProcessMesh());
+    testing::for_each_layout(testing::data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
+      expect_same_training(c, expected, mesh);
+    });
+  }
+}
+
+TEST(Layouts, AccumulationTrainsTheSame) {
+  for (Case c : cases()) {
+    const Trained expected = train(c, ProcessMesh());
+    c.accumulation = 2;
+    c.name += ", in two parts";
+    testing::for_each_layout(
+        {{}, {.data = 2}, {.data = 2, .tensor = 2}},
+        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
+TEST(Layouts, TheSameLayoutGivesTheSameBits) {
+  const std::vector<Case> all = cases();
+  testing::for_each_layout({{}, {.data = 2, .tensor = 2}, {.data = 4}},
+                           [&](const ProcessMesh& mesh) {
+                             for (const Case& c : all) {
+                               SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
+                               const Trained once = train(c, mesh);
+                               const Trained again = train(c, mesh);
+                               EXPECT_EQ(once.losses, again.losses);
+                               EXPECT_EQ(once.last_weights, again.last_weights);
+                             }
+                           });
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,98 @@
+// Tiny models in float64 for the tests of the families.
+#pragma once
+
+#include "models/decoder.h"
+#include "models/transformer_xl.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan::testing {
+
+inline constexpr std::int64_t vocabulary = 11;
+
+// heads * head_width is not the width, so that neither can stand for the other.
+inline ModelOptions tiny_options(NormPlacement norm = NormPlacement::post) {
+  return {.layers = 2,
+          .width = 8,
+          .heads = 2,
+          .head_width = 3,
+          .feed_forward = 12,
+          .norm = norm,
+          .dropout = 0,
+          .initial_deviation = 0.2};
+}
+
+inline ModelSetting tiny_setting(std::int64_t segment = 5) {
+  return {.vocabulary = vocabulary,
+          .segment = segment,
+          .compute = DType::f64,
+          .device = cpu_device(),
+          .random = Random(1)};
+}
+
+// Token ids [streams, time].
+inline Tensor random_ids(std::int64_t streams, std::int64_t time, std::uint64_t seed) {
+  const Tensor ids = Tensor::empty({streams, time}, DType::i64, cpu_device());
+  const Random random(seed);
+  for (std::int64_t i = 0; i < ids.elements(); ++i)
+    ids.data<std::int64_t>()[i] =
+        static_cast<std::int64_t>(random.word(static_cast<std::uint64_t>(i)) % vocabulary);
+  return ids;
+}
+
+// The columns [begin, begin + count) of ids [streams, time].
+inline Tensor columns(const Tensor& ids, std::int64_t begin, std::int64_t count) {
+  const Tensor result = Tensor::empty({ids.shape()[0], count}, DType::i64, cpu_device());
+  for (std::int64_t row = 0; row < ids.shape()[0]; ++row)
+    std::copy_n(ids.data<std::int64_t>() + row * ids.shape()[1] + begin,
+                count,
+                result.data<std::int64_t>() + row * count);
+  return result;
+}
+
+// The segment of a text whose targets are the tokens that follow.
+inline Segment segment_of(const Tensor& text,
+                          std::int64_t begin,
+                          std::int64_t time,
+                          const SegmentMemory& memory = {},
+                          std::int64_t longest_memory = 0) {
+  return {.tokens = columns(text, begin, time),
+          .targets = columns(text, begin + 1, time),
+          .memory = memory,
+          .longest_memory = longest_memory};
+}
+
+inline double mean(const Tensor& losses) {
+  double total = 0;
+  for (const double loss : losses.span<double>()) total += loss;
+  return total / static_cast<double>(losses.elements());
+}
+
+// The gradient of a model's losses with respect to all its weights.
+inline void expect_model_gradients(Model& model, const Segment& segment, const Pass& pass) {
+  expect_layer_gradients(
+      model.parameters(),
+      [&](const std::vector<Variable>&) { return model.losses(segment, pass).losses; },
+      {},
+      {.directions = 1, .elements = 1});
+}
+
+// Plain gradient descent on one segment; the mean loss before the first step and after the last.
+inline std::pair<double, double> descend(Model& model,
+                                         const Segment& segment,
+                                         int steps,
+                                         double rate) {
+  double first = 0;
+  for (int step = 0; step < steps; ++step) {
+    model.parameters().clear_gradients();
+    const Variable losses = model.losses(segment, Pass()).losses;
+    if (step == 0) first = mean(losses.value());
+    backward(sum(losses, 1.0 / static_cast<double>(losses.value().elements())));
+    for (const auto& parameter : model.parameters().all())
+      for (std::int64_t i = 0; i < parameter->master.elements(); ++i)
+        parameter->master.data<double>()[i] -= rate * parameter->gradient.data<double>()[i];
+    model.parameters().refresh_compute();
+  }
+  return {first, mean(model.losses(segment, Pass()).losses.value())};
+}
+
+}  // namespace longspan::testing

@@ -1,0 +1,369 @@
+// Transformer-XL: what its memory means.
+#include "models/transformer_xl.h"
+
+#include "framework/nn/attention/relative_attention.h"
+#include "framework/nn/embedding.h"
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::expect_close;
+using testing::random_ids;
+using testing::random_tensor;
+using testing::segment_of;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+constexpr NormPlacement placements[] = {NormPlacement::post, NormPlacement::pre};
+
+TransformerXlOptions tiny(NormPlacement norm = NormPlacement::post, std::int64_t memory = 4) {
+  TransformerXlOptions options;
+  options.common = testing::tiny_options(norm);
+  options.memory = memory;
+  return options;
+}
+
+// The losses [streams, time] of segments of those lengths, memory carried.
+Values losses_of(const Model& model,
+                 const Tensor& text,
+                 const std::vector<std::int64_t>& lengths,
+                 std::int64_t longest_memory) {
+  const std::int64_t streams = text.shape()[0];
+  const std::int64_t total = text.shape()[1] - 1;
+  Values result(static_cast<std::size_t>(streams * total));
+  SegmentMemory memory;
+  std::int64_t begin = 0;
+  for (const std::int64_t time : lengths) {
+    const SegmentResult part =
+        model.losses(segment_of(text, begin, time, memory, longest_memory), Pass());
+    memory = part.memory;
+    for (std::int64_t row = 0; row < streams; ++row)
+      for (std::int64_t i = 0; i < time; ++i)
+        result[static_cast<std::size_t>(row * total + begin + i)] =
+            part.losses.value().data<double>()[row * time + i];
+    begin += time;
+  }
+  return result;
+}
+
+TEST(TransformerXl, StartsWithTheLossOfAGuess) {
+  TransformerXlOptions options = tiny();
+  options.common.initial_deviation = 0.02;
+  const auto model = make_transformer_xl(options, tiny_setting());
+  const Values losses = losses_of(*model, random_ids(8, 11, 1), {5, 5}, 4);
+  double total = 0;
+  for (const double loss : losses) total += loss;
+  EXPECT_NEAR(total / 80, std::log(11.0), 0.05);
+}
+
+TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const NormPlacement norm : placements)
+    for (const double dropout : {0.0, 0.3})
+      for (const bool shared : {true, false}) {
+        TransformerXlOptions options = tiny(norm);
+        options.common.activation = Activation::gelu;  // relu has kinks, which differences cross
+        options.common.dropout = options.common.attention_dropout = dropout;
+        options.share_position_biases = shared;
+        const auto model = make_transformer_xl(options, tiny_setting());
+        const SegmentMemory memory = {{random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)}};
+        testing::expect_model_gradients(
+            *model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), pass);
+      }
+}
+
+TEST(TransformerXl, DescendsOnARepeatedSegment) {
+  const auto model = make_transformer_xl(tiny(), tiny_setting());
+  const SegmentMemory memory = {{random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)}};
+  const auto [first, last] =
+      testing::descend(*model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), 30, 0.3);
+  EXPECT_LT(last, 0.5 * first);
+}
+
+TEST(TransformerXl, MemoryEqualsOneLongSegment) {
+  const Tensor text = random_ids(2, 13, 1);
+  for (const NormPlacement norm : placements) {
+    const auto model = make_transformer_xl(tiny(norm), tiny_setting());
+    const Values whole = losses_of(*model, text, {12}, 0);
+    expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
+    expect_close(losses_of(*model, text, {1, 7, 2, 2}, 100), whole, 1e-12);
+    expect_close(losses_of(*model, text, std::vector<std::int64_t>(12, 1), 11), whole, 1e-12);
+  }
+}
+
+TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
+  const Tensor text = random_ids(2, 13, 1);
+  const auto model = make_transformer_xl(tiny(NormPlacement::post, 2), tiny_setting());
+  EXPECT_EQ(model->longest_memory(), 2);
+  const Values whole = losses_of(*model, text, {12}, 0);
+  expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
+  const Values shorter = losses_of(*model, text, {4, 4, 4}, 2);
+  EXPECT_GT(std::abs(shorter[11] - whole[11]), 1e-6) << "the last token has lost some context";
+}
+
+TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
+  const Tensor text = random_ids(2, 9, 1);
+  const auto model = make_transformer_xl(tiny(NormPlacement::post, 0), tiny_setting());
+  const Values carried = losses_of(*model, text, {4, 4}, 0);
+  const SegmentResult second = model->losses(segment_of(text, 4, 4), Pass());
+  EXPECT_TRUE(second.memory.layers.empty());
+  for (std::size_t row = 0; row < 2; ++row)
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_EQ(carried[row * 8 + 4 + i], second.losses.value().data<double>()[row * 4 + i]);
+}
+
+// x, through which no gradient passes into the first `count` rows of time.
+Variable stopped_before(const Variable& x, std::int64_t count) {
+  return record(x.value().clone(), {x}, [count](Gradients& gradients) {
+    const Tensor dx = gradients.take_output();
+    for (std::int64_t stream = 0; stream < dx.shape()[0]; ++stream)
+      dx.slice(stream, stream + 1).reshape({dx.shape()[1], dx.shape()[2]}).slice(0, count).zero();
+    gradients.give(0, dx);
+  });
+}
+
+// The model's own mathematics over one long segment, put together by hand: each layer's input is
+// cut from what came before at `border`. The gradients of the losses after the border.
+void backward_of_long_segment(Parameters& parameters,
+                              const TransformerXlOptions& options,
+                              const Parameters& weights,
+                              const Tensor& text,
+                              std::int64_t border) {
+  const ModelOptions& common = options.common;
+  const Scope scope(parameters);
+  const TokenEmbedding words(scope.child("embedding"), testing::vocabulary, common.width, {});
+  const PositionBiases biases(scope, common.heads, common.head_dim(), {});
+  const std::vector<Layer> layers =
+      make_layers(scope, {.common = common, .attention_bias = false}, [&](const Scope& attention) {
+        return std::make_unique<RelativeAttention>(
+            attention,
+            RelativeAttention::Options{
+                .width = common.width, .heads = common.heads, .dim = common.head_dim()},
+            biases);
+      });
+  const OutputLayer output(scope.child("output"),
+                           {.vocabulary = testing::vocabulary, .width = common.width},
+                           words.table());
+  std::optional<Norm> final_norm;
+  if (common.has_final_norm()) final_norm.emplace(scope.child("final_norm"), common.width);
+  parameters.allocate(Random(1));
+  ASSERT_EQ(parameters.all().size(), weights.all().size());
+  for (const auto& parameter : parameters.all())
+    parameter->master.copy_from(weights.named(parameter->name).master);
+
+  const std::int64_t time = text.shape()[1] - 1;
+  SegmentContext context;
+  context.distances = Variable(
+      sinusoids(SinusoidLayout::halves, 0, time, common.width, -1, DType::f64, cpu_device()));
+  const auto residual = make_residual(common);
+  Variable hidden =
+      words(testing::columns(text, 0, time), std::sqrt(static_cast<double>(common.width)));
+  for (const Layer& layer : layers)
+    hidden = residual->run(
+        std::span(&layer, 1), stopped_before(hidden, border), {}, context, Pass(), {});
+  if (final_norm) hidden = (*final_norm)(hidden);
+  const Tensor targets = testing::columns(text, 1, time);
+  for (std::int64_t stream = 0; stream < targets.shape()[0]; ++stream)
+    std::fill_n(targets.data<std::int64_t>() + stream * time, border, -1);
+  backward(sum(output.losses(hidden, targets)));
+}
+
+TEST(TransformerXl, GradientsAreThoseOfTheLongSegmentCutAtTheBorder) {
+  const Tensor text = random_ids(2, 9, 1);
+  for (const NormPlacement norm : placements) {
+    const TransformerXlOptions options = tiny(norm, 5);
+    const auto model = make_transformer_xl(options, tiny_setting());
+    SegmentMemory memory;
+    {
+      const NoGradient no_gradient;
+      memory = model->losses(segment_of(text, 0, 5, {}, 5), Pass()).memory;
+    }
+    backward(sum(model->losses(segment_of(text, 5, 3, memory, 5), Pass()).losses));
+
+    Parameters reference = testing::one_process_parameters();
+    backward_of_long_segment(reference, options, model->parameters(), text, 5);
+    for (const auto& parameter : model->parameters().all()) {
+      SCOPED_TRACE(parameter->name);
+      expect_close(values_of(parameter->variable.gradient()),
+                   values_of(reference.named(parameter->name).variable.gradient()),
+                   1e-11);
+    }
+  }
+}
+
+TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
+  TransformerXlOptions options = tiny();
+  options.common.layers = 1;
+  const auto model = make_transformer_xl(options, tiny_setting());
+  const auto gradient = [&](const SegmentMemory& memory) {
+    model->parameters().clear_gradients();
+    const Segment segment = segment_of(random_ids(2, 2, 1), 0, 1, memory, 4);
+    backward(sum(model->losses(segment, Pass()).losses));
+    double largest = 0;
+    for (const double value :
+         values_of(model->parameters().named("layers/0/attention/key/weight").variable.gradient()))
+      largest = std::max(largest, std::abs(value));
+    return largest;
+  };
+  // A query with one key gives it probability 1, whatever the weights.
+  EXPECT_LT(gradient({}), 1e-15);
+  EXPECT_GT(gradient({{random_tensor({2, 4, 8}, 4)}}), 1e-3);
+}
+
+TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
+  const Tensor text = random_ids(2, 13, 1);
+  for (const std::int64_t longest : {1, 3, 5, 7, 100}) {
+    const auto model = make_transformer_xl(tiny(), tiny_setting());
+    SegmentMemory memory;
+    for (std::int64_t segment = 0; segment < 4; ++segment) {
+      const SegmentMemory all =
+          model->losses(segment_of(text, 3 * segment, 3, memory, 1000), Pass()).memory;
+      const SegmentMemory next =
+          model->losses(segment_of(text, 3 * segment, 3, memory, longest), Pass()).memory;
+      ASSERT_EQ(next.layers.size(), 2u);
+      const std::int64_t length = std::min(longest, memory.length() + 3);
+      ASSERT_EQ(next.length(), length);
+      EXPECT_EQ(all.length(), memory.length() + 3);
+      for (std::size_t layer = 0; layer < 2; ++layer)
+        for (std::int64_t stream = 0; stream < 2; ++stream) {
+          const auto rows = [&](const SegmentMemory& from) {
+            return from.layers[layer]
+                .slice(stream, stream + 1)
+                .reshape({from.length(), 8})
+                .slice(from.length() - length, from.length());
+          };
+          EXPECT_TRUE(testing::same_bits(rows(next), rows(all)));
+          if (memory.length() > 0) {
+            EXPECT_TRUE(testing::same_bits(
+                all.layers[layer]
+                    .slice(stream, stream + 1)
+                    .reshape({all.length(), 8})
+                    .slice(0, memory.length()),
+                memory.layers[layer].slice(stream, stream + 1).reshape({memory.length(), 8})))
+                << "the old rows come first";
+          }
+        }
+      memory = next;
+    }
+  }
+}
+
+TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
+  const Tensor text = random_ids(1, 6, 1);
+  const auto model = make_transformer_xl(tiny(), tiny_setting());
+  const SegmentMemory memory = model->losses(segment_of(text, 0, 5, {}, 3), Pass()).memory;
+  const Tensor table = model->parameters().named("embedding/weight").master;
+  for (std::int64_t row = 0; row < 3; ++row)
+    for (std::int64_t i = 0; i < 8; ++i)
+      EXPECT_NEAR(memory.layers[0].data<double>()[row * 8 + i],
+                  std::sqrt(8.0) * table.data<double>()[text.data<std::int64_t>()[row + 2] * 8 + i],
+                  1e-14);
+}
+
+TEST(TransformerXl, TheMemoryIsAValueThatLaterPassesDoNotChange) {
+  const Tensor text = random_ids(1, 11, 1);
+  const auto model = make_transformer_xl(tiny(), tiny_setting());
+  const SegmentMemory memory = model->losses(segment_of(text, 0, 5, {}, 4), Pass()).memory;
+  const Tensor before = memory.layers[1].clone();
+  backward(sum(model->losses(segment_of(text, 5, 5, memory, 4), Pass()).losses));
+  EXPECT_TRUE(testing::same_bits(memory.layers[1], before));
+}
+
+TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
+  TransformerXlOptions options = tiny();
+  options.common.layers = 1;
+  options.same_length = true;
+  const auto model = make_transformer_xl(options, tiny_setting());
+  const Tensor text = random_ids(1, 7, 1);
+  const SegmentMemory memory = {{random_tensor({1, 4, 8}, 4)}};
+  const auto losses = [&](const SegmentMemory& with) {
+    return values_of(model->losses(segment_of(text, 0, 6, with, 4), Pass()).losses.value());
+  };
+  const Values before = losses(memory);
+  for (std::int64_t row = 0; row < 4; ++row) {
+    SegmentMemory changed = {{memory.layers[0].clone()}};
+    changed.layers[0].data<double>()[row * 8] += 1;
+    const Values after = losses(changed);
+    for (std::int64_t i = 0; i < 6; ++i) {
+      const bool seen = i + 4 - row < 4;  // the distance is below the memory's length
+      EXPECT_EQ(before[static_cast<std::size_t>(i)] != after[static_cast<std::size_t>(i)], seen)
+          << "row " << row << ", query " << i;
+    }
+  }
+}
+
+TEST(TransformerXl, SameLengthChangesNothingWhileNoQuerySeesMore) {
+  TransformerXlOptions options = tiny();
+  const auto model = make_transformer_xl(options, tiny_setting());
+  options.same_length = true;
+  const auto same_length = make_transformer_xl(options, tiny_setting());
+  const Tensor text = random_ids(2, 9, 1);
+  EXPECT_EQ(losses_of(*model, text, {4, 4}, 8), losses_of(*same_length, text, {4, 4}, 8));
+  EXPECT_NE(losses_of(*model, text, {4, 4}, 4), losses_of(*same_length, text, {4, 4}, 4));
+}
+
+TEST(TransformerXl, AClampBeyondTheGreatestDistanceChangesNothing) {
+  const Tensor text = random_ids(2, 9, 1);
+  const auto losses = [&](std::optional<std::int64_t> clamp) {
+    TransformerXlOptions options = tiny();
+    options.clamp_length = clamp;
+    return losses_of(*make_transformer_xl(options, tiny_setting()), text, {4, 4}, 4);
+  };
+  EXPECT_EQ(losses({}), losses(7));
+  EXPECT_NE(losses({}), losses(6));
+}
+
+TEST(TransformerXl, StreamsDoNotMix) {
+  const Tensor text = random_ids(3, 9, 1);
+  const auto model = make_transformer_xl(tiny(), tiny_setting());
+  const Values together = losses_of(*model, text, {4, 4}, 4);
+  for (std::int64_t stream = 0; stream < 3; ++stream) {
+    const Values alone = losses_of(*model, text.slice(stream, stream + 1), {4, 4}, 4);
+    expect_close(
+        alone, Values(together.begin() + stream * 8, together.begin() + (stream + 1) * 8), 1e-13);
+  }
+}
+
+TEST(TransformerXl, PositionBiasesDoNotDecayButMatricesDo) {
+  const auto model = make_transformer_xl(tiny(), tiny_setting());
+  EXPECT_FALSE(model->parameters().named("content_bias").decays);
+  EXPECT_FALSE(model->parameters().named("position_bias").decays);
+  EXPECT_TRUE(model->parameters().named("layers/1/attention/position/weight").decays);
+}
+
+TEST(TransformerXl, ItsFloatingPointOperationsCountedByHand) {
+  TransformerXlOptions options = tiny();
+  options.common.layers = 1;
+  options.common.width = 4;
+  options.common.feed_forward = 10;
+  ModelSetting setting = tiny_setting();
+  setting.vocabulary = 7;
+  // 2 streams of 3 tokens after 2 remembered rows; width 4, 2 heads of 3.
+  const double queries_and_out = 2 * 2 * 6 * 4 * 6;
+  const double keys_and_values = 2 * 2 * 10 * 4 * 6;
+  const double distances = 2 * 5 * 4 * 6;
+  const double feed_forward = 2 * 2 * 6 * 4 * 10;
+  const double scores = 2 * (3 + 4 + 5) * 2 * (6 + 6 + 6);  // q.k, q.r and p.v
+  const double logits = 2 * 6 * 4 * 7;
+  FlopCount count = make_transformer_xl(options, setting)->flops(2, 3, 2);
+  EXPECT_EQ(count.forward,
+            queries_and_out + keys_and_values + distances + feed_forward + scores + logits);
+  // Of the keys and values all rows give weights their gradient, but only the 6 new rows have one.
+  const double of_new_rows = 2 * 2 * 6 * 4 * 6;
+  EXPECT_EQ(count.backward,
+            2 * (queries_and_out + feed_forward + scores + logits) + keys_and_values + of_new_rows +
+                distances);
+  // Before the projections a norm whose weights want the gradient of the memory rows too.
+  options.common.norm = NormPlacement::pre;
+  count = make_transformer_xl(options, setting)->flops(2, 3, 2);
+  EXPECT_EQ(count.backward,
+            2 * (queries_and_out + keys_and_values + feed_forward + scores + logits) + distances);
+}
+
+}  // namespace
+}  // namespace longspan
