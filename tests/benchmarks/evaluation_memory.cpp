@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
@@ -121,6 +122,7 @@ void run(const std::vector<std::int64_t>& lengths) {
         windows.seconds_per_token / memory.seconds_per_token);
     if (paper_ratio(length) > 0) fmt::print(" (the paper, on a GPU: {:.0f})", paper_ratio(length));
     fmt::print("\n");
+    std::fflush(stdout);
   }
 }
 

@@ -1,0 +1,53 @@
+#include <gtest/gtest.h>
+
+#include "framework/train/evaluation.h"
+#include "tests/support/mesh_runner.h"
+#include "tests/train/small_models.h"
+
+namespace longspan {
+namespace {
+
+using testing::data_and_tensor_layouts;
+using testing::for_each_layout;
+using testing::small_setting;
+using testing::small_transformer_xl;
+using testing::varied_text;
+
+TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
+  const TemporaryFile file(varied_text(151));
+  // 150 predictions in 4 streams of 37 or 38, segments of 9: a data rank may be done before
+  // another.
+  const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14};
+  for_each_layout(data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats) << testing::to_string(mesh.shape);
+    EXPECT_EQ(result.tokens, 150);
+    EXPECT_EQ(result.bytes, 150);
+    const double windows = evaluate_recomputing(*single, corpus, 5, options).nats;
+    EXPECT_NEAR(evaluate_recomputing(*split, corpus, 5, options).nats, windows, 1e-9 * windows)
+        << testing::to_string(mesh.shape);
+  });
+}
+
+TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
+  // 5 predictions in 4 streams of 1, 1, 1 and 2, a token a pass: in the second pass only the last
+  // data rank has anything to predict.
+  const TemporaryFile file(varied_text(6));
+  for_each_layout({{.data = 4}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const EvaluationOptions options = {.streams = 4, .segment = 1};
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.tokens, 5);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+  });
+}
+
+}  // namespace
+}  // namespace longspan
