@@ -88,7 +88,9 @@ HWY_INLINE Vector<float> add_products(Vector<std::uint32_t> a,
 // Accumulators rounded to elements; where they are the same type nothing is done and `from` is
 // returned. `elements` is a multiple of two vectors.
 template <typename E, typename T>
-inline const E* narrow(const T* from, std::int64_t elements, [[maybe_unused]] E* to) {
+inline const E* narrow(const T* from,
+                       [[maybe_unused]] std::int64_t elements,
+                       [[maybe_unused]] E* to) {
   if constexpr (std::is_same_v<E, T>) {
     return from;
   } else {
@@ -109,10 +111,10 @@ inline const E* narrow(const T* from, std::int64_t elements, [[maybe_unused]] E*
 // vector. Where a lane holds one element the rows are already stacked, and `from` is returned.
 template <typename E>
 inline const E* stack(const E* from,
-                      std::int64_t rows,
-                      std::int64_t width,
-                      std::int64_t step,
-                      std::int64_t shift,
+                      [[maybe_unused]] std::int64_t rows,
+                      [[maybe_unused]] std::int64_t width,
+                      [[maybe_unused]] std::int64_t step,
+                      [[maybe_unused]] std::int64_t shift,
                       [[maybe_unused]] E* to) {
   if constexpr (group<E> == 1) {
     return from;
