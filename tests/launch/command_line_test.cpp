@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoints/checkpoint.h"
+
 namespace longspan {
 namespace {
 
@@ -139,6 +141,31 @@ TEST_F(CommandLine, NoCheckpointIsBadData) {
     EXPECT_EQ(longspan(std::string(command) + " " + directory_.string()).code, 3);
     EXPECT_EQ(longspan(std::string(command) + " " + good_).code, 3);
   }
+}
+
+TEST_F(CommandLine, AGoodCheckpointIsShownAndVerifiedAndADamagedOneIsNot) {
+  const Tensor weight = Tensor::zeros(Shape{3, 4}, DType::f32, Device::cpu());
+  TrainingState state;
+  state.add("layers/0/weight", weight, true);
+  state.scalars.set("steps", 7);
+  const fs::path step =
+      save_checkpoint(directory_ / "checkpoints",
+                      {.run_id = "r", .step = 7, .layout = {}, .configuration = "run: {}\n"},
+                      state,
+                      {});
+  const Result inspect = longspan("inspect --tensors " + directory_.string());
+  EXPECT_EQ(inspect.code, 0);
+  EXPECT_TRUE(inspect.output.starts_with(step.string() + "\n  run r, step 7\n")) << inspect.output;
+  EXPECT_NE(inspect.output.find("\nlayers/0/weight "), std::string::npos) << inspect.output;
+  EXPECT_EQ(longspan("inspect --configuration " + step.string()).output, "run: {}\n");
+
+  const Result good = longspan("verify " + directory_.string());
+  EXPECT_EQ(good.code, 0);
+  EXPECT_EQ(good.output, step.string() + ": good\n");
+  fs::resize_file(step / "rank-00000.h5", 100);
+  const Result damaged = longspan("verify " + step.string());
+  EXPECT_EQ(damaged.code, 3);
+  EXPECT_TRUE(damaged.output.starts_with(step.string() + ": damaged\n")) << damaged.output;
 }
 
 TEST_F(CommandLine, AStepWithoutItsManifestIsDamaged) {
