@@ -47,7 +47,8 @@ TEST(Progress, TheBarShowsAllThatFits) {
   EXPECT_EQ(progress_bar(half_way(), 120),
             "[###############...............]  50%  step 50/100  loss 1.2346  12.3k tokens/s  "
             "61% of peak  3m05s left");
-  EXPECT_EQ(progress_bar(half_way(), 60), "[#####......]  50%  step 50/100  loss 1.2346  12.3k tokens/s");
+  EXPECT_EQ(progress_bar(half_way(), 60),
+            "[#####......]  50%  step 50/100  loss 1.2346  12.3k tokens/s");
   EXPECT_EQ(progress_bar(half_way(), 12), " 50%  step 5");
 }
 
