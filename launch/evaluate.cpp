@@ -113,7 +113,6 @@ ExitCode run(const Arguments& arguments, Session& session) {
 
 void bind(CLI::App& app, Arguments& arguments) {
   add_run(app, arguments.run);
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 60);
   auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
                     ->check(CLI::IsMember({"validation", "test", "train"}))
                     ->capture_default_str();
@@ -122,24 +121,24 @@ void bind(CLI::App& app, Arguments& arguments) {
       app.add_option("--memory",
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.memory")
-          ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60));
+          ->check(CLI::NonNegativeNumber);
   app.add_option("--recompute-context",
                  arguments.recompute_context,
                  "evaluate as a model without memory must: compute a window of so many tokens anew "
                  "for each token")
-      ->check(positive)
+      ->check(CLI::PositiveNumber)
       ->excludes(memory);
   app.add_option("--tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")
-      ->check(positive);
+      ->check(CLI::PositiveNumber);
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of a stream read in one pass; without it data.segment")
-      ->check(positive);
+      ->check(CLI::PositiveNumber);
   app.add_option(
          "--batch", arguments.batch, "streams that the text is cut into; without it data.batch")
-      ->check(positive);
+      ->check(CLI::PositiveNumber);
   app.add_flag("--json", arguments.json, "print one JSON object");
 }
 

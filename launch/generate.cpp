@@ -68,6 +68,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
   Printer printer(session, opened.tokenizer, static_cast<std::size_t>(options.samples));
+  check_generation(*opened.model, prompt, options);
   print(session, text);
   generate(*opened.model, prompt, options, [&](std::int64_t sample, std::int64_t token) {
     printer.push(static_cast<std::size_t>(sample), token);
@@ -79,15 +80,14 @@ ExitCode run(const Arguments& arguments, Session& session) {
 void bind(CLI::App& app, Arguments& arguments) {
   add_run(app, arguments.run);
   GenerationOptions& options = arguments.generation;
-  const CLI::Range positive(std::int64_t{1}, std::int64_t{1} << 31);
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
   app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")->excludes(prompt);
   app.add_option("--tokens", options.tokens, "tokens of each sample")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 60))
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--samples", options.samples, "texts to write")
-      ->check(positive)
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the random numbers")->capture_default_str();
   app.add_option("--temperature",
@@ -108,7 +108,7 @@ void bind(CLI::App& app, Arguments& arguments) {
                  arguments.segment,
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
                  "without it data.segment")
-      ->check(positive);
+      ->check(CLI::PositiveNumber);
 }
 
 }  // namespace

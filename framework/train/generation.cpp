@@ -10,37 +10,6 @@
 namespace longspan {
 namespace {
 
-void check(const Model& model,
-           std::span<const std::int64_t> prompt,
-           const GenerationOptions& options) {
-  const SamplingOptions& sampling = options.sampling;
-  if (prompt.empty()) throw ConfigurationError("the prompt is empty; at least 1 token is needed");
-  if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
-    throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
-                             options.tokens,
-                             options.samples,
-                             options.segment);
-  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
-    throw ConfigurationError("the temperature is {}; wanted: at least 0", sampling.temperature);
-  if (sampling.top_k < 0)
-    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", sampling.top_k);
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", sampling.top_p);
-  if (options.memory.value_or(0) < 0)
-    throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
-  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
-    throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
-  require(options.vocabulary <= model.vocabulary().total,
-          "{} ids are to be chosen from, the model has {}",
-          options.vocabulary,
-          model.vocabulary().total);
-  for (const std::int64_t token : prompt)
-    require(token >= 0 && token < model.vocabulary().total,
-            "token {} of the prompt is not in the vocabulary of {}",
-            token,
-            model.vocabulary().total);
-}
-
 // 53 bits of the numbers at `index`.
 double uniform_at(const Random& random, std::uint64_t index) {
   const auto words = random.block(index);
@@ -205,11 +174,42 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
   return candidates.back().token;
 }
 
+void check_generation(const Model& model,
+                      std::span<const std::int64_t> prompt,
+                      const GenerationOptions& options) {
+  const SamplingOptions& sampling = options.sampling;
+  if (prompt.empty()) throw ConfigurationError("the prompt is empty; at least 1 token is needed");
+  if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
+    throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
+                             options.tokens,
+                             options.samples,
+                             options.segment);
+  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
+    throw ConfigurationError("the temperature is {}; wanted: at least 0", sampling.temperature);
+  if (sampling.top_k < 0)
+    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", sampling.top_k);
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
+    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", sampling.top_p);
+  if (options.memory.value_or(0) < 0)
+    throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
+  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+    throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
+  require(options.vocabulary <= model.vocabulary().total,
+          "{} ids are to be chosen from, the model has {}",
+          options.vocabulary,
+          model.vocabulary().total);
+  for (const std::int64_t token : prompt)
+    require(token >= 0 && token < model.vocabulary().total,
+            "token {} of the prompt is not in the vocabulary of {}",
+            token,
+            model.vocabulary().total);
+}
+
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 std::span<const std::int64_t> prompt,
                                                 const GenerationOptions& options,
                                                 const TokenSink& sink) {
-  check(model, prompt, options);
+  check_generation(model, prompt, options);
   const NoGradient unrecorded;
   const auto samples = static_cast<std::size_t>(options.samples);
   std::vector<std::vector<std::int64_t>> result(samples);

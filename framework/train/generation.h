@@ -45,6 +45,12 @@ struct GenerationOptions {
   std::int64_t segment = 256;
 };
 
+// Throws ConfigurationError, as `generate` does, for options out of range or that do not fit the
+// model.
+void check_generation(const Model& model,
+                      std::span<const std::int64_t> prompt,
+                      const GenerationOptions& options);
+
 // Told each token as soon as it is chosen.
 using TokenSink = std::function<void(std::int64_t sample, std::int64_t token)>;
 
