@@ -1,0 +1,105 @@
+// The families in each compute dtype: the same losses and gradients up to rounding.
+#include <map>
+
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Values;
+using testing::values_of;
+
+struct Result {
+  Values losses;
+  Values memory;
+  std::map<std::string, Values> gradients;
+};
+
+using Make = std::function<std::unique_ptr<Model>(const ModelSetting&)>;
+
+ModelOptions options_with_dropout(NormPlacement norm) {
+  ModelOptions options = testing::tiny_options(norm);
+  options.activation = Activation::gelu;
+  options.dropout = options.attention_dropout = 0.2;
+  return options;
+}
+
+std::unique_ptr<Model> transformer_xl(const ModelSetting& setting) {
+  TransformerXlOptions options;
+  options.common = options_with_dropout(NormPlacement::post);
+  options.memory = 4;
+  return make_transformer_xl(options, setting);
+}
+
+std::unique_ptr<Model> decoder(const ModelSetting& setting) {
+  DecoderOptions options;
+  options.common = options_with_dropout(NormPlacement::pre);
+  options.positions = DecoderOptions::Positions::learned;
+  return make_decoder(options, setting);
+}
+
+// Two segments, the memory of the first carried to the second.
+Result run(const Make& make, DType compute) {
+  ModelSetting setting = testing::tiny_setting();
+  setting.compute = compute;
+  const auto model = make(setting);
+  const Tensor text = testing::random_ids(3, 11, 1);
+  const Pass pass = {.training = true, .random = Random(3)};
+  const std::int64_t longest = model->longest_memory();
+  const SegmentResult first =
+      model->losses(testing::segment_of(text, 0, 5, {}, longest), pass.child(0));
+  const SegmentResult second =
+      model->losses(testing::segment_of(text, 5, 5, first.memory, longest), pass.child(1));
+  EXPECT_EQ(second.losses.value().dtype(), accumulator_of(compute));
+  Result result;
+  result.losses = values_of(second.losses.value());
+  for (const Tensor& layer : second.memory.layers) {
+    EXPECT_EQ(layer.dtype(), compute);
+    for (const double value : values_of(layer)) result.memory.push_back(value);
+  }
+  backward(sum(add(first.losses, second.losses)));
+  for (const auto& parameter : model->parameters().all()) {
+    EXPECT_EQ(parameter->variable.gradient().dtype(), accumulator_of(compute));
+    result.gradients[parameter->name] = values_of(parameter->variable.gradient());
+  }
+  return result;
+}
+
+// |found - expected| / |expected|, both as vectors; 0 of nothing.
+double relative_error(const Values& found, const Values& expected) {
+  double difference = 0;
+  double size = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    difference += std::pow(found[i] - expected[i], 2);
+    size += std::pow(expected[i], 2);
+  }
+  return expected.empty() ? 0 : std::sqrt(difference / size);
+}
+
+void expect_same_within(const Make& make, DType compute, double tolerance) {
+  SCOPED_TRACE(name_of(compute));
+  const Result expected = run(make, DType::f64);
+  const Result found = run(make, compute);
+  EXPECT_LT(relative_error(found.losses, expected.losses), tolerance);
+  EXPECT_LE(relative_error(found.memory, expected.memory), tolerance);
+  for (const auto& [name, gradient] : expected.gradients) {
+    // The bias of the keys moves all scores of a query alike: its gradient is rounding alone.
+    if (name.ends_with("key/bias")) continue;
+    EXPECT_LT(relative_error(found.gradients.at(name), gradient), 5 * tolerance) << name;
+  }
+}
+
+TEST(Precision, Float32IsFloat64UpToRounding) {
+  expect_same_within(transformer_xl, DType::f32, 2e-6);
+  expect_same_within(decoder, DType::f32, 2e-6);
+}
+
+TEST(Precision, Bf16AndF16AreFloat64UpToTheirRounding) {
+  expect_same_within(transformer_xl, DType::bf16, 0.02);
+  expect_same_within(decoder, DType::bf16, 0.02);
+  expect_same_within(transformer_xl, DType::f16, 0.0025);
+  expect_same_within(decoder, DType::f16, 0.0025);
+}
+
+}  // namespace
+}  // namespace longspan
