@@ -1,5 +1,6 @@
 #include "framework/comm/runtime.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -25,6 +26,15 @@ bool started_with_others() {
 int usable_cores() {
   cpu_set_t cores;
   return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
+// Open MPI would add eight lines on MPI_Abort to the one sentence that was said, and in
+// MPI_Finalize complain about the segments that have no name any more. Its switch for a quiet
+// mpirun is read at each message, in ranks too; what it says at the start and what mpirun says is
+// heard.
+void quiet_open_mpi() {
+  if (void* const quiet = dlsym(RTLD_DEFAULT, "orte_execute_quiet"))
+    *static_cast<bool*>(quiet) = true;
 }
 
 void pause_core() {
@@ -223,12 +233,16 @@ void Runtime::abort(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
+  quiet_open_mpi();
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   std::_Exit(exit_code);
 }
 
 void Runtime::finish(bool in_order) {
-  if (mpi_ && in_order) MPI_Finalize();
+  if (mpi_ && in_order) {
+    quiet_open_mpi();
+    MPI_Finalize();
+  }
   finished_ = true;
 }
 
