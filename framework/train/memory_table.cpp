@@ -22,21 +22,22 @@ ProcessMemory process_memory() {
   return memory;
 }
 
-std::string memory_text(const MemoryReport& report) {
+std::string memory_text(const MemoryAccount& account) {
+  const MemoryReport& report = account.report;
   std::string text;
   for (std::size_t i = 0; i < memory_tags; ++i)
-    text += fmt::format("{}{} {:.1f} MB",
-                        i == 0 ? "" : ", ",
-                        name_of(static_cast<MemoryTag>(i)),
-                        megabytes(report.by_tag[i].peak));
-  return text + fmt::format("; at most {:.1f} MB at once, {:.1f} MB held from the system",
+    text += fmt::format(
+        "{} {:.1f} MB, ", name_of(static_cast<MemoryTag>(i)), megabytes(report.by_tag[i].peak));
+  return text + fmt::format("at once {:.1f} MB, kept for reuse {:.1f} MB, program {:.1f} MB",
                             megabytes(report.total.peak),
-                            megabytes(report.reserved));
+                            megabytes(report.reserved - report.total.peak),
+                            megabytes(account.program));
 }
 
-void log_memory(const Log& log, const Allocator& allocator) {
-  log.info("peak memory of this rank: {}; the process {:.1f} MB",
-           memory_text(allocator.report()),
+void log_memory(const Log& log, const MemoryAccount& account) {
+  log.info("peak memory of this rank: {}; in all {:.1f} MB, the process {:.1f} MB",
+           memory_text(account),
+           megabytes(account.known()),
            megabytes(process_memory().peak));
 }
 

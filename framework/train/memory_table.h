@@ -16,8 +16,19 @@ struct ProcessMemory {
 };
 ProcessMemory process_memory();
 
-// "weights 76.1 MB, gradients 76.1 MB, ...; peak of the sum 812.3 MB".
-std::string memory_text(const MemoryReport& report);
-void log_memory(const Log& log, const Allocator& allocator);
+// The most bytes of each tag, what the allocator keeps beyond the most that were in use at once,
+// and `program`: what the process held before the run made anything (its code, its libraries and
+// theirs). Their sum is what is known of the process's memory.
+struct MemoryAccount {
+  MemoryReport report;
+  std::int64_t program = 0;
+
+  std::int64_t known() const { return program + report.reserved; }
+};
+
+// "weights 76.1 MB, gradients 76.1 MB, ...".
+std::string memory_text(const MemoryAccount& account);
+// The account beside the process's own peak.
+void log_memory(const Log& log, const MemoryAccount& account);
 
 }  // namespace longspan

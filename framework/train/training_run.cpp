@@ -88,6 +88,7 @@ class TrainingRun {
 
   bool speaks() const { return mesh_.world.rank() == 0; }
 
+  std::int64_t program_bytes_ = process_memory().now;
   const Settings& settings_;
   const TrainingRunText& text_;
   ProcessMesh mesh_;
@@ -273,7 +274,8 @@ void TrainingRun::step() {
         result.gradient_norm,
         batch.position,
         batch.epoch);
-  if (trainer_.steps() == first_step_ + memory_settles_after) log_memory(log_, device_.allocator());
+  if (trainer_.steps() == first_step_ + memory_settles_after)
+    log_memory(log_, {device_.allocator().report(), program_bytes_});
   report(result);
   if (due(settings_.checkpoint.every)) save();
 }
