@@ -13,7 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-MPIRUN = Path(__file__).resolve().parent.parent / "support" / "mpirun"
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+from jobs import MPIRUN, left_behind, processes_with
+
 PLACE = r"at tests/comm/failing_job\.cpp:\d+"
 REDUCE = rf"all_reduce of 100 f32 {PLACE}"
 SILENT = (r"rank \d: rank {} did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
@@ -45,30 +47,6 @@ CASES = [
 # The limit of a collective is 2 s and the grace 1 s; mpirun takes a second or two to end stopped
 # processes. The rest is for busy machines.
 MOST_SECONDS = 30
-
-
-def processes_with(mark):
-    """The commands of running processes whose environment has the mark."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
-                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
-        except OSError:
-            pass  # it has ended, or is another user's
-    return found
-
-
-def left_behind(mark):
-    """What still runs a while after the job's end."""
-    for _ in range(50):
-        found = processes_with(mark)
-        if not found:
-            return []
-        time.sleep(0.1)
-    for process, _ in found:
-        os.kill(process, signal.SIGKILL)
-    return found
 
 
 def check(condition, problems, text):

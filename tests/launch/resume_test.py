@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""Runs that are killed or stopped anywhere go on as if nothing had been: bit for bit on the same layout.
+
+    tests/launch/resume_test.py build/launch/longspan
+"""
+
+import random
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout, until
+
+STEPS = 60
+KILLS = 5  # a layout
+
+
+class Resume(jobs.TestCase):
+    settings = {"training.steps": STEPS, "checkpoint.every": 3, "data.validation": "held-out.txt",
+                "training.validation_batches": 2, "training.validation_every": 7}
+
+    def setUp(self):
+        super().setUp()
+        jobs.write_text(self.directory / "held-out.txt", words=200, seed=2)
+
+    def unbroken(self, layout):
+        self.train("unbroken", layout, {**self.settings, "checkpoint.every": 0})
+        run = self.run_at("unbroken")
+        self.assertEqual([line["step"] for line in run.metrics()], list(range(1, STEPS + 1)))
+        return run
+
+    def assert_same(self, run, unbroken):
+        self.assertEqual(run.metrics_bytes(), unbroken.metrics_bytes())
+        self.assertEqual(run.state(STEPS), unbroken.state(STEPS))
+        self.longspan("verify", run.path)
+        self.assertEqual(run.entries(), [f"step-{step:09}" for step in run.steps()])
+
+    def kill(self, job, run, moment):
+        """At a random moment; False when the job was quicker."""
+        which = moment.choice(["all", "one", "mpirun"])
+        when = moment.choice(["starting", "training", "saving", "saving"])
+        if when == "starting":
+            time.sleep(moment.uniform(0, 0.5))
+        else:
+            step = max(run.steps(), default=0) + moment.randint(1, 6)
+            until(lambda: job.ended() or f"step {step}/" in job.output())
+            if when == "saving":
+                until(lambda: job.ended() or run.is_saving())
+        time.sleep(moment.uniform(0, 0.03))
+        job.signal(signal.SIGKILL, which)
+        code = job.wait().code
+        if code != 0:
+            self.assertIn(code, (137, -9, 124, 1), job.output() + job.errors())
+        return code != 0
+
+    def kill_and_resume(self, layout, seed):
+        unbroken = self.unbroken(layout)
+        moment = random.Random(seed)
+        run = self.run_at("broken")
+        kills = 0
+        while kills < KILLS:
+            if self.kill(self.start_training("broken", layout, self.settings), run, moment):
+                kills += 1
+            else:
+                self.assert_same(run, unbroken)
+                shutil.rmtree(run.path)
+        self.train("broken", layout, self.settings)
+        self.assert_same(run, unbroken)
+
+    def test_killed_on_one_process(self):
+        self.kill_and_resume(Layout(1, 1), seed=1)
+
+    def test_killed_on_data_2(self):
+        self.kill_and_resume(Layout(2, 1), seed=2)
+
+    def test_killed_on_tensor_2(self):
+        self.kill_and_resume(Layout(1, 2), seed=3)
+
+    def test_killed_on_data_2_x_tensor_2(self):
+        self.kill_and_resume(Layout(2, 2), seed=4)
+
+    def stop_and_resume(self, layout, number):
+        """Returns the exit code of the stopped job."""
+        unbroken = self.unbroken(layout)
+        settings = {**self.settings, "checkpoint.every": 0}
+        job = self.start_training("stopped", layout, settings)
+        until(lambda: job.ended() or "step 5/" in job.output())
+        job.signal(number)
+        stopped = job.wait()
+        run = self.run_at("stopped")
+        if stopped.code == 75:
+            self.assertEqual(len(run.steps()), 1)
+            self.assertGreaterEqual(run.steps()[0], 5)
+            self.assertLess(run.steps()[0], STEPS)
+            self.assertEqual(len(run.metrics()), run.steps()[0])
+            self.assertIn(f"stopped on request after step {run.steps()[0]}", stopped.output)
+        resumed = self.train("stopped", layout, settings)
+        if stopped.code == 75:
+            self.assertIn("resumed from", resumed.output)
+        self.assert_same(run, unbroken)
+        return stopped.code
+
+    def test_save_and_stop_on_one_process(self):
+        for number in signal.SIGUSR1, signal.SIGTERM:
+            with self.subTest(signal=number):
+                self.assertEqual(self.stop_and_resume(Layout(1, 1), number), 75)
+                shutil.rmtree(self.directory / "stopped")
+                shutil.rmtree(self.directory / "unbroken")
+
+    def test_save_and_stop_under_mpirun(self):
+        self.assertEqual(self.stop_and_resume(Layout(2, 2), signal.SIGUSR1), 75)
+
+    def test_termination_under_mpirun_corrupts_nothing(self):
+        # Open MPI gives the ranks two seconds: that they save in time is not promised.
+        self.assertNotEqual(self.stop_and_resume(Layout(2, 1), signal.SIGTERM), 0)
+
+
+class ElasticResume(jobs.TestCase):
+    """Saved on any layout, resumed on any other: the losses go on as those of one process, in float64 to 1e-9."""
+
+    layouts = [Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(2, 2), Layout(4, 1), Layout(1, 4)]
+    settings = {"precision.compute": "float64", "training.steps": 8, "checkpoint.every": 4}
+
+    def assert_losses(self, found, wanted):
+        self.assertEqual([line["step"] for line in found], [line["step"] for line in wanted])
+        for line, reference in zip(found, wanted):
+            for key in "loss", "gradient_norm":
+                self.assertLessEqual(abs(line[key] - reference[key]), 1e-9 * abs(reference[key]),
+                                     f"{key} of step {line['step']}: {line[key]}, expected {reference[key]}")
+
+    def resume(self, path, layout, settings, wanted):
+        everything = {**self.settings, "checkpoint.resume": path, "checkpoint.every": 0, **settings}
+        self.train("resumed", layout, everything)
+        run = self.run_at("resumed")
+        self.assert_losses(run.metrics(), wanted[4:])
+        shutil.rmtree(run.path)
+
+    def test_all_pairs_of_layouts(self):
+        wanted = None
+        for number, saver in enumerate(self.layouts):
+            self.train(f"saved-{number}", saver, self.settings)
+            run = self.run_at(f"saved-{number}")
+            wanted = wanted or run.metrics()
+            self.assert_losses(run.metrics(), wanted)
+            for layout in self.layouts:
+                if layout != saver:
+                    with self.subTest(saved=str(saver), resumed=str(layout)):
+                        self.resume(run.checkpoint(4), layout, {}, wanted)
+
+    def test_other_parts_of_the_batch(self):
+        self.train("saved", Layout(1, 2), {**self.settings, "training.accumulation": 2})
+        run = self.run_at("saved")
+        for layout, parts in (Layout(1, 1), 1), (Layout(2, 1), 4), (Layout(2, 2), 2):
+            with self.subTest(layout=str(layout), parts=parts):
+                self.resume(run.checkpoint(4), layout, {"training.accumulation": parts}, run.metrics())
+
+
+if __name__ == "__main__":
+    jobs.main()

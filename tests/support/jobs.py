@@ -1,0 +1,255 @@
+"""Jobs of one or several ranks, for tests that start them, stop them and look at what they leave.
+
+A test that uses `TestCase` runs as   tests/launch/NAME_test.py PROGRAM [unittest's arguments]
+"""
+
+import collections
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+MPIRUN = SOURCE / "tests" / "support" / "mpirun"
+
+# A job may take so long on a busy machine; then it is taken for hung.
+MOST_SECONDS = 240
+
+
+def processes_with(mark):
+    """(id, command) of the running processes whose environment has the mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and mark.encode() in (entry / "environ").read_bytes():
+                found.append((int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()))
+        except OSError:
+            pass  # it has ended, or is another user's
+    return found
+
+
+def left_behind(mark):
+    """What still runs a while after the job's end; it is killed."""
+    for _ in range(100):
+        found = processes_with(mark)
+        if not found:
+            return []
+        time.sleep(0.1)
+    for process, _ in found:
+        os.kill(process, signal.SIGKILL)
+    return found
+
+
+def until(condition, seconds=MOST_SECONDS):
+    """Waits for the condition; what it returned, or None when the time is over."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.002)
+    return None
+
+
+class Layout(collections.namedtuple("Layout", "data tensor")):
+    @property
+    def ranks(self):
+        return self.data * self.tensor
+
+    def settings(self):
+        return {"parallel.data": self.data, "parallel.tensor": self.tensor}
+
+    def __str__(self):
+        return f"data {self.data} x tensor {self.tensor}"
+
+
+Result = collections.namedtuple("Result", "code output errors")
+
+
+class Job:
+    """`program` with its arguments, on one process without mpirun or on several ranks."""
+
+    numbers = itertools.count()
+
+    def __init__(self, program, arguments, ranks=1, directory="."):
+        name, value = "LONGSPAN_TEST_JOB", f"{os.getpid()}-{next(self.numbers)}."
+        self.mark = f"{name}={value}"
+        self.program = str(program)
+        self._output = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()
+        command = [self.program, *map(str, arguments)]
+        if ranks > 1:
+            command = [str(MPIRUN), str(ranks), *command]
+        self._process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
+                                         stdout=self._output, stderr=self._errors,
+                                         env={"OMP_NUM_THREADS": "1", **os.environ, name: value})
+
+    def output(self):
+        size = os.fstat(self._output.fileno()).st_size
+        return os.pread(self._output.fileno(), size, 0).decode()
+
+    def errors(self):
+        size = os.fstat(self._errors.fileno()).st_size
+        return os.pread(self._errors.fileno(), size, 0).decode()
+
+    def ended(self):
+        return self._process.poll() is not None
+
+    def signal(self, number, which="mpirun"):
+        """To "mpirun" (without one, to the program), to "all" or to "one" rank."""
+        processes = processes_with(self.mark)
+        ranks = [process for process, command in processes if command.startswith(self.program)]
+        mpirun = [process for process, command in processes if command.startswith("mpirun")]
+        chosen = {"mpirun": mpirun or ranks, "one": ranks[-1:],
+                  "all": [process for process, _ in processes]}[which]
+        for process in chosen:
+            try:
+                os.kill(process, number)
+            except ProcessLookupError:
+                pass  # it was quicker
+
+    def wait(self):
+        """Returns when the job and all its processes have ended."""
+        try:
+            self._process.wait(MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.signal(signal.SIGKILL, "all")
+            self._process.wait()
+            raise AssertionError(f"the job hangs; it said\n{self.output()}{self.errors()}") from None
+        found = left_behind(self.mark)
+        if found:
+            raise AssertionError(f"still running: {found}")
+        return Result(self._process.returncode, self.output(), self.errors())
+
+    def close(self):
+        if not self.ended():
+            self.signal(signal.SIGKILL, "all")
+            self._process.wait()
+        self._output.close()
+        self._errors.close()
+
+
+def write_text(path, words=6000, seed=1):
+    """Something to learn: sentences of few words."""
+    source = random.Random(seed)
+    known = "the lord said unto moses and israel went out of egypt in that day . he was not".split()
+    path.write_text(" ".join(source.choice(known) for _ in range(words)) + "\n")
+
+
+def flat(settings):
+    """["--set", "a.b=1", ...] of {"a.b": 1, ...}."""
+    def value(found):
+        return str(found).lower() if isinstance(found, bool) else str(found)
+    return [word for key, found in settings.items() for word in ("--set", f"{key}={value(found)}")]
+
+
+class Run:
+    """The directory of a run."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+
+    def metrics_bytes(self):
+        return (self.path / "metrics.jsonl").read_bytes()
+
+    def metrics(self):
+        return [json.loads(line) for line in self.metrics_bytes().splitlines()]
+
+    def log(self):
+        return (self.path / "log.txt").read_text()
+
+    def entries(self):
+        """The names in checkpoints/."""
+        try:
+            return sorted(os.listdir(self.path / "checkpoints"))
+        except FileNotFoundError:
+            return []
+
+    def steps(self):
+        """The saved steps, oldest first."""
+        return [int(name[5:]) for name in self.entries() if name[5:].isdigit()]
+
+    def is_saving(self):
+        return any(".tmp-" in name for name in self.entries())
+
+    def checkpoint(self, step):
+        return self.path / "checkpoints" / f"step-{step:09}"
+
+    def state(self, step):
+        """All of the training's state, each tensor by its hashes."""
+        manifest = json.loads((self.checkpoint(step) / "manifest.json").read_text())
+        return {name: manifest[name] for name in ("step", "layout", "tensors", "scalars")}
+
+
+def damage(path):
+    """Flips one bit in the middle of a file."""
+    with open(path, "r+b") as file:
+        file.seek(os.path.getsize(path) // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 16]))
+
+
+class TestCase(unittest.TestCase):
+    """Each test in a directory of its own, with tiny.yaml, a small model that trains on text.txt."""
+
+    program = None
+    sections = {
+        "run": {"directory": "run", "threads": 1},
+        "model": {"family": "transformer_xl", "layers": 2, "width": 16, "heads": 4, "memory": 8, "dropout": 0.1},
+        "data": {"train": "text.txt", "batch": 8, "segment": 8},
+        "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2},
+        "checkpoint": {"every": 4, "keep": 3},
+        "metrics": {"every": 1, "timing": False},
+    }
+
+    def setUp(self):
+        self.directory = Path(tempfile.mkdtemp(prefix="longspan-test-"))
+        self.addCleanup(shutil.rmtree, self.directory)
+        write_text(self.directory / "text.txt")
+        # JSON is YAML.
+        (self.directory / "tiny.yaml").write_text(json.dumps(self.sections, indent=1))
+
+    def start(self, *arguments, ranks=1):
+        job = Job(self.program, arguments, ranks, self.directory)
+        self.addCleanup(job.close)
+        return job
+
+    def longspan(self, *arguments, ranks=1, code=0):
+        """Runs it to its end, which must have that exit code."""
+        result = self.start(*arguments, ranks=ranks).wait()
+        self.assertEqual(result.code, code, f"longspan {' '.join(map(str, arguments))}\n{result.output}{result.errors}")
+        return result
+
+    def start_training(self, directory="run", layout=Layout(1, 1), settings=None):
+        every = {"run.directory": directory, **layout.settings(), **(settings or {})}
+        return self.start("train", "tiny.yaml", *flat(every), ranks=layout.ranks)
+
+    def train(self, directory="run", layout=Layout(1, 1), settings=None, code=0):
+        result = self.start_training(directory, layout, settings).wait()
+        self.assertEqual(result.code, code, result.output + result.errors)
+        return result
+
+    def run_at(self, directory="run"):
+        return Run(self.directory / directory)
+
+    def assert_one_sentence(self, result, *parts):
+        """Standard error is one line of the program that has these parts."""
+        self.assertRegex(result.errors, r"\Alongspan: [^\n]*\n\Z")
+        for part in parts:
+            self.assertIn(part, result.errors)
+
+
+def main():
+    if len(sys.argv) < 2 or not os.access(sys.argv[1], os.X_OK):
+        sys.exit(f"usage: {sys.argv[0]} PROGRAM [unittest's arguments]")
+    TestCase.program = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
