@@ -23,6 +23,9 @@ double scalar(const Tensor& tensor) {
   return value;
 }
 
+// The sign of a value that is no number says nothing, and is printed.
+double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
 std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
 
 }  // namespace
@@ -90,8 +93,8 @@ StepResult Trainer::step(const Batch& batch, bool stop) {
     loss += run_part(batch, part, weight, part + 1 == memory_.size());
   reduction_.finish();
   const Sums sums = agree(loss, stop);
-  result.loss = sums.loss;
-  result.gradient_norm = std::sqrt(sums.squared_norm);
+  result.loss = unsigned_nan(sums.loss);
+  result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm));
   result.stop_requested = sums.stops > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);
@@ -115,11 +118,10 @@ void Trainer::judge(const Batch& batch, StepResult& result) {
   ++skipped_in_a_row_;
   if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
   throw DivergedError(
-      "training diverged: step {} is the {}th in a row without a finite loss and gradient (loss "
-      "{}, gradient norm {}); "
-      "its batch began at token {} of each stream in epoch {}",
-      steps_,
+      "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
+      "(loss {}, gradient norm {}), whose batch began at token {} of each stream in epoch {}",
       skipped_in_a_row_,
+      steps_,
       result.loss,
       result.gradient_norm,
       batch.position,

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Every file of configs/ is understood as it stands, says what it is for, and trains when it is made small.
+
+    tests/launch/configs_test.py build/launch/longspan
+"""
+
+import math
+import re
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import SOURCE, Layout
+
+# What makes a model small; a key that a file's family does not have is left out.
+SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_width": 4, "model.feed_forward": 32,
+         "model.memory": 8, "model.vocabulary": "none", "model.longest": 64, "data.batch": 8, "data.segment": 8,
+         "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
+         "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
+         "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
+
+
+class Configs(jobs.TestCase):
+    files = sorted((SOURCE / "configs").glob("*.yaml"))
+
+    def test_there_are_some(self):
+        self.assertIn("quickstart.yaml", [file.name for file in self.files])
+
+    def resolved(self, file):
+        """The keys of the file's configuration."""
+        keys = set()
+        section = []
+        for line in self.longspan("config", file).output.splitlines():
+            found = re.match(r"( *)(\w+):", line)
+            if found:
+                section[len(found[1]) // 2:] = [found[2]]
+                keys.add(".".join(section))
+        return keys
+
+    def train_small(self, file, layout, directory):
+        keys = self.resolved(file)
+        settings = {**SMALL, "run.directory": directory}
+        settings = {key: value for key, value in settings.items() if key in keys}
+        self.assertIn("training.steps", settings)
+        self.assertIn("data.train", settings)
+        self.longspan("train", file, *jobs.flat({**settings, **layout.settings()}), ranks=layout.ranks)
+        run = self.run_at(directory)
+        lines = run.metrics()
+        self.assertEqual([line["step"] for line in lines], [1, 2, 3])
+        for line in lines:
+            self.assertLess(line["loss"], 2 * math.log(256))
+        self.assertIn("validation_loss", lines[-1])
+        self.assertEqual(run.steps(), [2, 3])
+
+    def test_each_trains(self):
+        for file in self.files:
+            with self.subTest(file=file.name):
+                self.train_small(file, Layout(1, 1), file.stem)
+
+    def test_some_train_on_several_ranks(self):
+        for name, layout in ("quickstart", Layout(2, 1)), ("tiny", Layout(2, 2)), ("tiny-decoder", Layout(1, 2)):
+            with self.subTest(file=name, layout=str(layout)):
+                self.train_small(SOURCE / "configs" / f"{name}.yaml", layout, name)
+
+    def test_each_says_what_it_shows_costs_and_what_to_expect(self):
+        for file in self.files:
+            with self.subTest(file=file.name):
+                text = file.read_text()
+                self.assertTrue(text.startswith("# Shows: "))
+                for word in "Costs", "Expect":
+                    self.assertRegex(text, rf"(?m)^# {word}: .")
+                self.assertIn(f"configs/{file.name}", text, "how it is started")
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""What a training run does with what is not as it should be: falls back, warns, refuses, gives up.
+
+    tests/launch/training_test.py build/launch/longspan
+"""
+
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout, until
+
+
+class DamagedCheckpoints(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.train("unbroken", settings={"training.steps": 12})
+        shutil.copytree(self.directory / "unbroken", self.directory / "run")
+        self.run_ = self.run_at()
+
+    def damage(self, *steps):
+        for step in steps:
+            jobs.damage(self.run_.checkpoint(step) / "rank-00000.h5")
+
+    def resume(self, layout=Layout(1, 1), code=0, **more):
+        settings = {"training.steps": 12, "checkpoint.keep": 9}
+        return self.train("run", layout, {**settings, **{f"checkpoint.{key}": value for key, value in more.items()}}, code)
+
+    def test_goes_back_to_the_newest_good_one_and_says_so(self):
+        self.damage(12)
+        result = self.resume()
+        self.assertRegex(result.output, r"step-000000012.*rank-00000\.h5")
+        self.assertIn("going back to step 8, the newest that verifies", result.output)
+        self.assertIn("going back to step 8", self.run_.log())
+        self.assertRegex(result.output, "resumed from .*step-000000008 at step 8")
+        unbroken = self.run_at("unbroken")
+        self.assertEqual(self.run_.metrics_bytes(), unbroken.metrics_bytes())
+        self.assertEqual(self.run_.state(12), unbroken.state(12))
+        self.longspan("verify", self.run_.path)  # the damaged one was replaced
+
+    def test_goes_back_as_far_as_needed_on_several_ranks(self):
+        self.damage(12)
+        (self.run_.checkpoint(8) / "manifest.json").unlink()
+        result = self.resume(Layout(2, 1))
+        self.assertIn("going back to step 4, the newest that verifies", result.output)
+        self.assertEqual(len(self.run_.metrics()), 12)
+
+    def test_gives_up_when_none_is_good(self):
+        self.damage(4, 8, 12)
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                result = self.resume(layout, code=3)
+                self.assert_one_sentence(result, "no checkpoint can be read", "step-000000012", "rank-00000.h5")
+        self.assertEqual(self.run_.steps(), [4, 8, 12])
+        self.assertEqual(self.run_.metrics_bytes(), self.run_at("unbroken").metrics_bytes())
+
+    def test_refuses_a_damaged_one_that_was_named(self):
+        self.damage(8)
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                result = self.resume(layout, code=3, resume=self.run_.checkpoint(8))
+                self.assert_one_sentence(result, "step-000000008/rank-00000.h5")
+        missing = self.resume(code=3, resume="nowhere/step-000000008")
+        self.assert_one_sentence(missing, "nowhere/step-000000008")
+
+    def test_refuses_a_checkpoint_with_a_file_of_another_step(self):
+        shutil.copy(self.run_.checkpoint(8) / "rank-00000.h5", self.run_.checkpoint(12) / "rank-00000.h5")
+        self.assertIn("going back to step 8", self.resume().output)
+
+
+class AnotherConfiguration(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.train()
+        self.before = self.run_at().metrics_bytes()
+
+    def refused(self, settings, *parts, layout=Layout(1, 1)):
+        result = self.train("run", layout, settings, code=2)
+        self.assert_one_sentence(result, *parts)
+        # Nothing was touched.
+        self.assertEqual(self.run_at().metrics_bytes(), self.before)
+        self.assertEqual(self.run_at().steps(), [4, 8])
+        self.assertNotIn("2.5e-05", (self.run_at().path / "config.yaml").read_text())
+
+    def test_says_which_keys_differ_and_goes_on(self):
+        result = self.train(settings={"training.steps": 10, "training.learning_rate": 0.003, "model.dropout": 0.2})
+        for sentence in ("training.steps: the checkpoint has 8, the configuration 10 (--set)",
+                         "training.learning_rate: the checkpoint has 0.01, the configuration 0.003 (--set)",
+                         "model.dropout: the checkpoint has 0.1, the configuration 0.2 (--set)"):
+            self.assertIn(sentence, result.output)
+        self.assertNotIn("model.width", result.output)
+        self.assertTrue(self.run_at().metrics_bytes().startswith(self.before))
+        self.assertEqual(len(self.run_at().metrics()), 10)
+
+    def test_says_nothing_of_an_equal_one(self):
+        self.assertNotIn("differs", self.train(settings={"checkpoint.resume": "auto"}).output)
+
+    def test_refuses_what_changes_the_meaning_of_the_weights(self):
+        wanted = "model.width: the checkpoint has 16, the configuration 32"
+        for layout in Layout(1, 1), Layout(2, 1):
+            self.refused({"model.width": 32, "training.learning_rate": 2.5e-5}, wanted, layout=layout)
+        self.refused({"model.layers": 3}, "model.layers: the checkpoint has 2, the configuration 3")
+        self.refused({"model.heads": 2}, "model.heads: the checkpoint has 4, the configuration 2")
+        self.refused({"data.tokenizer": "characters"}, "data.tokenizer")
+        self.refused({"model.tied_embeddings": False, "model.layers": 1}, "model.tied_embeddings", "model.layers")
+
+    def test_refuses_another_batch(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            self.refused({"data.batch": 4}, "data.batch is 4", "of 8 streams", layout=layout)
+
+    def test_refuses_to_start_anew_in_a_used_directory(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            self.refused({"checkpoint.resume": "never"}, "checkpoint.resume is never", "step-000000008", layout=layout)
+        self.train("fresh", settings={"checkpoint.resume": "never"})
+        self.assertEqual(self.run_at("fresh").metrics_bytes(), self.before)
+
+    def test_warns_of_another_text(self):
+        jobs.write_text(self.directory / "other.txt", seed=9)
+        result = self.train(settings={"data.train": "other.txt", "training.steps": 9})
+        self.assertIn("other.txt holds another text than the checkpoint was trained on", result.output)
+
+    def test_another_alphabet_is_refused(self):
+        characters = {"data.tokenizer": "characters"}
+        self.train("characters", settings=characters)
+        (self.directory / "other.txt").write_text("αβγ δε " * 500)
+        result = self.train("characters", settings={**characters, "data.train": "other.txt"}, code=2)
+        self.assert_one_sentence(result, "tokenizer", "data.train")
+
+    def test_another_precision_goes_on_and_is_said(self):
+        result = self.start_training("run", settings={"precision.compute": "bf16", "training.steps": 9}).wait()
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertIn("precision.compute: the checkpoint has float32, the configuration bf16", result.output)
+        self.assertEqual(len(self.run_at().metrics()), 9)
+
+
+class TwoRuns(jobs.TestCase):
+    def test_cannot_share_a_directory(self):
+        endless = {"training.steps": 1000000, "checkpoint.every": 0}
+        first = self.start_training(settings=endless)
+        until(lambda: first.ended() or "step 2/" in first.output())
+        for layout in Layout(1, 1), Layout(2, 1):
+            second = self.train("run", layout, endless, code=2)
+            self.assert_one_sentence(second, "is in use by another run")
+        first.signal(signal.SIGUSR1)
+        self.assertEqual(first.wait().code, 75)
+        run = self.run_at()
+        self.assertEqual([line["step"] for line in run.metrics()], list(range(1, run.steps()[-1] + 1)))
+
+
+class Diverging(jobs.TestCase):
+    settings = {"training.optimizer.kind": "sgd", "training.learning_rate": 1e30, "training.clip_norm": 0,
+                "training.skipped_in_a_row": 3, "training.steps": 50, "training.warmup": 0,
+                "training.schedule": "constant", "checkpoint.every": 0}
+
+    def test_counts_the_skipped_steps_and_gives_up(self):
+        for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
+            with self.subTest(layout=str(layout)):
+                result = self.train(f"run-{number}", layout, self.settings, code=4)
+                run = self.run_at(f"run-{number}")
+                last = run.metrics()[-1]["step"] + 1
+                self.assert_one_sentence(result, "training diverged: 3 steps in a row ", f"the last is step {last} (",
+                                         f"whose batch began at token {8 * (last - 1)} of each stream in epoch 0")
+                for step in last - 2, last - 1:
+                    self.assertIn(f"step {step} skipped: ", run.log())
+                    line = run.metrics()[step - 1]
+                    self.assertIsNone(line["gradient_norm"])
+                    self.assertIn(line["gradient_norm_reason"], ("nan", "inf"))
+                self.assertNotIn(f"step {last - 3} skipped", run.log())
+
+    def test_a_skipped_step_leaves_the_state_as_it_was(self):
+        # The first steps of this text are good; then the rate makes the loss infinite.
+        settings = {**self.settings, "training.skipped_in_a_row": 100, "training.steps": 6, "checkpoint.every": 1,
+                    "checkpoint.keep": 9}
+        result = self.train("run", Layout(1, 1), settings)
+        run = self.run_at()
+        skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
+        self.assertIn(f"done: 6 steps, {6 * 64} tokens, {len(skipped)} steps skipped", result.output)
+        self.assertGreaterEqual(len(skipped), 2)
+        before, after = run.state(4), run.state(6)
+        weights = [name for name in before["tensors"] if not name.startswith("data/")]
+        self.assertIn("memory/0", weights)
+        for name in weights:
+            self.assertEqual(self.hashes(before, name), self.hashes(after, name), name)
+        self.assertNotEqual(self.hashes(before, "data/cursor"), self.hashes(after, "data/cursor"))
+
+    @staticmethod
+    def hashes(state, name):
+        return [piece["hash"] for piece in state["tensors"][name]["pieces"]]
+
+    def test_skipped_steps_in_a_row_are_counted_through_a_resume(self):
+        settings = {**self.settings, "checkpoint.every": 1}
+        unbroken = self.train("unbroken", Layout(1, 1), settings, code=4)
+        last = self.run_at("unbroken").metrics()[-1]["step"]
+        self.train("run", Layout(1, 1), {**settings, "training.steps": last})
+        resumed = self.train("run", Layout(1, 1), settings, code=4)
+        self.assertEqual(resumed.errors, unbroken.errors)
+
+
+class Metrics(jobs.TestCase):
+    def test_have_the_keys_that_others_rely_on(self):
+        settings = {"metrics.timing": True, "data.validation": "text.txt", "training.validation_batches": 1,
+                    "training.validation_every": 4, "metrics.every": 2}
+        self.train(layout=Layout(2, 1), settings=settings)
+        lines = self.run_at().metrics()
+        self.assertEqual([line["step"] for line in lines], [2, 4, 6, 8])
+        always = ["step", "tokens", "loss", "learning_rate", "gradient_norm", "tokens_per_second",
+                  "model_flops_utilisation", "peak_memory_bytes"]
+        measured = ["validation_loss", "validation_bits_per_byte"]
+        for line in lines:
+            self.assertEqual(list(line), always + (measured if line["step"] % 4 == 0 else []))
+            self.assertEqual(line["tokens"], 64 * line["step"])
+            self.assertGreater(line["tokens_per_second"], 0)
+            self.assertGreater(line["peak_memory_bytes"], 0)
+
+    def test_of_another_program_are_not_overwritten(self):
+        self.train()
+        (self.directory / "run" / "metrics.jsonl").write_text("mine\n")
+        result = self.train(settings={"training.steps": 9}, code=3)
+        self.assert_one_sentence(result, "run/metrics.jsonl:1")
+        self.assertEqual((self.directory / "run" / "metrics.jsonl").read_text(), "mine\n")
+
+
+if __name__ == "__main__":
+    jobs.main()
