@@ -128,6 +128,12 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
   return after;
 }
 
+void require_pairs(const Corpus& corpus) {
+  if (corpus.tokens() < 2)
+    throw DataError(
+        "{}: has {} token; at least 2 are needed to predict one", corpus.path(), corpus.tokens());
+}
+
 void require_same_corpus(const Corpus& corpus, const Communicator& all) {
   if (all.size() == 1) return;
   const std::array<std::int64_t, 1> mine = {static_cast<std::int64_t>(corpus.fingerprint())};

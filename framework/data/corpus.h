@@ -67,6 +67,9 @@ class Corpus {
   std::vector<std::int64_t> index_;  // byte offsets of characters 0, 65536, ...
 };
 
+// Throws DataError when there is no token to predict: fewer than two.
+void require_pairs(const Corpus& corpus);
+
 // Throws DataError on every rank when the ranks do not all see the same corpus (a node with another
 // copy of the file). A collective.
 void require_same_corpus(const Corpus& corpus, const Communicator& all);

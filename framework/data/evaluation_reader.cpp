@@ -14,9 +14,7 @@ EvaluationReader::EvaluationReader(
       range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
       device_(device) {
   require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
-  if (corpus_.tokens() < 2)
-    throw DataError(
-        "{}: has {} token; at least 2 are needed to predict one", corpus_.path(), corpus_.tokens());
+  require_pairs(corpus_);
   rewind();
 }
 

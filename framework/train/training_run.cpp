@@ -53,6 +53,17 @@ BatchLoader make_loader(const Settings& settings,
                      static_cast<std::size_t>(settings.data.read_ahead));
 }
 
+// Opened at the start: what is wrong with it is not to be found after hours of training.
+std::optional<Corpus> open_validation(const Settings& settings,
+                                      const Tokenizer& tokenizer,
+                                      const ProcessMesh& mesh) {
+  if (settings.data.validation.empty()) return std::nullopt;
+  Corpus corpus(settings.data.validation, tokenizer);
+  require_same_corpus(corpus, mesh.world);
+  require_pairs(corpus);
+  return corpus;
+}
+
 std::unique_ptr<Model> make_model(const Settings& settings,
                                   const Tokenizer& tokenizer,
                                   const ProcessMesh& mesh,
@@ -98,6 +109,7 @@ class TrainingRun {
   Log log_;
   Tokenizer tokenizer_;
   BatchLoader loader_;
+  std::optional<Corpus> validation_;
   Trainer trainer_;
   Progress progress_;
   StopRequest stop_request_;
@@ -124,6 +136,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),
       tokenizer_(make_tokenizer(settings.data)),
       loader_(make_loader(settings, tokenizer_, mesh_, device_)),
+      validation_(open_validation(settings, tokenizer_, mesh_)),
       trainer_(make_model(settings, tokenizer_, mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps")),
@@ -282,11 +295,10 @@ void TrainingRun::step() {
 
 std::optional<EvaluationResult> TrainingRun::validate() {
   const bool wanted = due(settings_.training.validation_every) || last_step();
-  if (settings_.data.validation.empty() || !wanted) return std::nullopt;
-  const Corpus corpus(settings_.data.validation, tokenizer_);
+  if (!validation_ || !wanted) return std::nullopt;
   const EvaluationResult result = evaluate(
       trainer_.model(),
-      corpus,
+      *validation_,
       {.streams = settings_.data.batch,
        .segment = settings_.data.segment,
        .tokens_per_stream = settings_.training.validation_batches * settings_.data.segment});

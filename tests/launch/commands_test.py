@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""The other commands on a run that was trained, and what a user sees of mpirun.
+
+    tests/launch/commands_test.py build/launch/longspan
+"""
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import SOURCE, Layout
+
+
+class TrainedRun(jobs.TestCase):
+    """`run` was trained for 24 steps, on tensor 2, with checkpoints of steps 12 and 24."""
+
+    def setUp(self):
+        super().setUp()
+        jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
+        self.train("run", Layout(1, 2), {"training.steps": 24, "checkpoint.every": 12, "data.validation": "held-out.txt"})
+
+    def evaluate(self, *arguments, ranks=1):
+        return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)
+
+    def generate(self, seed=3, ranks=1):
+        result = self.longspan("generate", "run", "--prompt", "the lord ", "--tokens", "30", "--seed", seed,
+                               "--top-k", "8", ranks=ranks)
+        self.assertTrue(result.output.startswith("the lord "), result.output)
+        return result.output
+
+    def test_evaluation_is_that_of_the_training(self):
+        last = self.run_at().metrics()[-1]
+        found = self.evaluate()
+        self.assertEqual(found["step"], 24)
+        self.assertEqual(found["bytes"], len((self.directory / "held-out.txt").read_bytes()) - 1)
+        self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
+        self.assertAlmostEqual(found["bits_per_byte"], last["validation_bits_per_byte"], delta=1e-5)
+        self.assertAlmostEqual(found["perplexity"], math.exp(found["loss"]), delta=1e-9)
+        for ranks in 2, 4:
+            self.assertAlmostEqual(self.evaluate(ranks=ranks)["loss"], found["loss"], delta=1e-5)
+        table = self.longspan("evaluate", "run").output
+        self.assertIn(f"{found['bits_per_byte']:.4f} bits per byte", table)
+
+    def test_evaluation_of_an_earlier_checkpoint_and_of_another_text(self):
+        earlier = self.evaluate("--checkpoint", "run/checkpoints/step-000000012")
+        self.assertEqual(earlier["step"], 12)
+        self.assertGreater(earlier["loss"], self.evaluate()["loss"] + 0.01)
+        self.assertEqual(self.evaluate("--data", "text.txt", "--tokens", "64")["data"], "text.txt")
+
+    def test_evaluation_with_another_memory_or_none(self):
+        self.assertEqual(self.evaluate("--memory", "0")["memory"], 0)
+        self.assertEqual(self.evaluate("--memory", "20")["memory"], 20)
+        window = self.evaluate("--recompute-context", "8", "--tokens", "40")
+        self.assertEqual(window["recompute_context"], 8)
+        self.assertTrue(math.isfinite(window["loss"]))
+
+    def test_generation_repeats_itself_with_its_seed_on_any_ranks(self):
+        text = self.generate()
+        self.assertEqual(self.generate(), text)
+        self.assertEqual(self.generate(ranks=2), text)
+        self.assertNotEqual(self.generate(seed=4), text)
+
+    def test_inspection(self):
+        text = self.longspan("inspect", "run", "--tensors").output
+        self.assertIn("step 24", text)
+        self.assertIn("saved on data 1 x context 1 x tensor 2", text)
+        self.assertIn("trainer/steps = 24", text)
+        self.assertRegex(text, r"(?m)^embedding/weight +f32 +\[256, 16\] +2 pieces")
+        self.assertIn("step 12", self.longspan("inspect", "run/checkpoints/step-000000012").output)
+        again = self.directory / "again.yaml"
+        again.write_text(self.longspan("inspect", "run", "--configuration").output)
+        self.assertEqual(self.longspan("train", again, ranks=2).output.count("differs"), 0)
+
+    def test_verification(self):
+        for ranks in 1, 2:
+            result = self.longspan("verify", "run", ranks=ranks)
+            self.assertEqual(result.output.count(": good\n"), 2)
+        jobs.damage(self.run_at().checkpoint(12) / "rank-00001.h5")
+        for ranks in 1, 2:
+            result = self.longspan("verify", "run", ranks=ranks, code=3)
+            self.assertIn("step-000000012: damaged\n", result.output)
+            self.assertIn("rank-00001.h5", result.output)
+            self.assertIn("step-000000024: good\n", result.output)
+            self.assert_one_sentence(result, "1 of 2 checkpoints damaged")
+
+    def test_a_damaged_checkpoint_is_passed_over_aloud(self):
+        jobs.damage(self.run_at().checkpoint(24) / "rank-00000.h5")
+        result = self.longspan("evaluate", "run", "--json")
+        self.assertEqual(json.loads(result.output)["step"], 12)
+        self.assert_one_sentence(result, "passed over", "step-000000024")
+        for command in "evaluate", "generate":
+            named = self.longspan(command, "run", "--checkpoint", "run/checkpoints/step-000000024", code=3, ranks=2)
+            self.assert_one_sentence(named, "step-000000024", "rank-00000.h5")
+
+    def test_mistakes(self):
+        shutil.copytree(self.directory / "run", self.directory / "empty")
+        shutil.rmtree(self.directory / "empty" / "checkpoints")
+        for arguments, code, part in [
+                (["evaluate", "nowhere"], 2, "nowhere: there is no such file"),
+                (["generate", "nowhere"], 2, "nowhere: there is no such file"),
+                (["inspect", "nowhere"], 3, "nowhere: there is no such directory"),
+                (["verify", "nowhere"], 3, "nowhere: there is no such directory"),
+                (["evaluate", "run", "--data", "missing.txt"], 3, "missing.txt: cannot be opened"),
+                (["evaluate", "run", "--split", "test"], 2, "data.test is not set"),
+                (["evaluate", "run", "--split", "tset"], 2, "--split"),
+                (["evaluate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
+                (["generate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
+                (["evaluate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
+                (["generate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
+                (["generate", "run", "--temperature", "-1"], 2, "temperature"),
+                (["generate", "run", "--top-p", "1.5"], 2, "top-p"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_one_sentence(self.longspan(*arguments, code=code), part)
+
+
+class Training(jobs.TestCase):
+    def test_mistakes(self):
+        (self.directory / "bad.yaml").write_text("run: {directory: run\nmodel: [\n")
+        (self.directory / "empty.txt").write_text("")
+        (self.directory / "one.txt").write_text("a")
+        (self.directory / "short.txt").write_text("short")
+        for arguments, code, parts in [
+                (["missing.yaml"], 2, ["missing.yaml: cannot be opened"]),
+                (["bad.yaml"], 2, ["bad.yaml:2:"]),
+                (["tiny.yaml", "--set", "training.stepz=3"], 2, ['did you mean "training.steps"?']),
+                (["tiny.yaml", "--set", "training.steps=three"], 2, ["training.steps", '"three"']),
+                (["tiny.yaml", "--set", "model.family=transformer-xl"], 2, ['did you mean "transformer_xl"?']),
+                (["tiny.yaml", "--set", "data.train=missing.txt"], 3, ["missing.txt: cannot be opened"]),
+                (["tiny.yaml", "--set", "data.train=."], 3, [".: "]),
+                (["tiny.yaml", "--set", "data.train=empty.txt"], 3, ["empty.txt"]),
+                (["tiny.yaml", "--set", "data.train=short.txt"], 3, ["short.txt"]),
+                (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
+                (["tiny.yaml", "--set", "data.validation=empty.txt"], 3, ["empty.txt"]),
+                (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: has 1 token"]),
+                (["tiny.yaml", "--set", "parallel.tensor=3"], 2, ["parallel.tensor 3"]),
+                (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
+                (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation = 3"]),
+        ]:
+            for ranks in 1, 2:
+                with self.subTest(arguments=arguments, ranks=ranks):
+                    result = self.longspan("train", *arguments, ranks=ranks, code=code)
+                    self.assertTrue(result.errors.startswith("longspan: "), result.errors)
+                    self.assertEqual(result.errors.count("longspan: "), 1)
+                    for part in parts:
+                        self.assertIn(part, result.errors)
+                    self.assertNotIn("step 1/", result.output)
+
+    def test_as_mpirun_is_used_by_a_user(self):
+        """With what launch/mpirun-environment sets, standard error has the one sentence and no noise."""
+        def run(*arguments):
+            script = f'. "{SOURCE}/launch/mpirun-environment"; exec mpirun -n 2 "$@"'
+            environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_")}
+            return subprocess.run(["bash", "-c", script, "-", self.program, "train", "tiny.yaml", *arguments],
+                                  cwd=self.directory, env={**environment, "OMP_NUM_THREADS": "1"}, timeout=jobs.MOST_SECONDS,
+                                  capture_output=True, text=True, check=False)
+        good = run()
+        self.assertEqual((good.returncode, good.stderr), (0, ""))
+        bad = run("--set", "data.train=missing.txt", "--set", "run.directory=other")
+        self.assertEqual((bad.returncode, bad.stderr),
+                         (3, "longspan: missing.txt: cannot be opened for reading: No such file or directory\n"))
+
+
+if __name__ == "__main__":
+    jobs.main()
