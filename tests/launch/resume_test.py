@@ -119,6 +119,41 @@ class Resume(jobs.TestCase):
         self.assertNotEqual(self.stop_and_resume(Layout(2, 1), signal.SIGTERM), 0)
 
 
+class ExactResume(jobs.TestCase):
+    """Whatever a run keeps between its steps is in its checkpoint."""
+
+    variants = {
+        "bfloat16": {"precision.compute": "bf16"},
+        "float64": {"precision.compute": "float64"},
+        "sgd with momentum": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9,
+                              "training.optimizer.nesterov": True},
+        "adam": {"training.optimizer.kind": "adam", "training.optimizer.weight_decay": 0.1},
+        "accumulation": {"training.accumulation": 4},
+        "memory that is not full": {"model.memory": 100, "model.same_length": True},
+        "no memory": {"model.memory": 0},
+        "several epochs": {"data.train": "short.txt"},
+        "characters": {"data.tokenizer": "characters"},
+        "linear": {"training.schedule": "linear", "training.warmup": 5},
+    }
+
+    def test_of_every_kind_of_run(self):
+        jobs.write_text(self.directory / "short.txt", words=60)  # an epoch has about 4 steps
+        for number, (name, settings) in enumerate(self.variants.items()):
+            for layout, steps in (Layout(1, 1), (3, 6)), (Layout(2, 1), (6,)):
+                with self.subTest(variant=name, layout=str(layout)):
+                    directory = f"{number}-{layout.ranks}"
+                    # Once before and once after the first epoch's end.
+                    self.train(directory, layout, {**settings, "checkpoint.every": 3})
+                    unbroken = self.run_at(directory)
+                    for step in steps:
+                        again = f"{directory}-from-{step}"
+                        self.train(again, layout, {**settings, "checkpoint.resume": unbroken.checkpoint(step)})
+                        resumed = self.run_at(again)
+                        lines = unbroken.metrics_bytes().splitlines()[step:]
+                        self.assertEqual(resumed.metrics_bytes().splitlines(), lines)
+                        self.assertEqual(resumed.state(8), unbroken.state(8))
+
+
 class ElasticResume(jobs.TestCase):
     """Saved on any layout, resumed on any other: the losses go on as those of one process, in float64 to 1e-9."""
 
