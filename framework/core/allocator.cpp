@@ -51,12 +51,16 @@ std::size_t Allocator::size_class(std::size_t bytes) {
 
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   const std::size_t size = size_class(bytes);
+  const auto signed_size = static_cast<std::int64_t>(size);
   const std::lock_guard lock(mutex_);
   void* block = nullptr;
   if (auto& free_blocks = cached_[size]; !free_blocks.empty()) {
     block = free_blocks.back();
     free_blocks.pop_back();
   } else {
+    // Sizes that grow (a memory that fills) would leave a block of each class behind.
+    const auto most = 2 * std::max(report_.total.peak, report_.total.live + signed_size);
+    if (report_.reserved + signed_size > most) trim_locked();
     block = from_system(size);
     if (block == nullptr) {
       trim_locked();
@@ -72,10 +76,10 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
                     name_of(tag),
                     table);
     }
-    report_.reserved += static_cast<std::int64_t>(size);
+    report_.reserved += signed_size;
   }
-  count(report_.by_tag[static_cast<std::size_t>(tag)], static_cast<std::int64_t>(size));
-  count(report_.total, static_cast<std::int64_t>(size));
+  count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);
+  count(report_.total, signed_size);
   return block;
 }
 

@@ -35,7 +35,8 @@ struct MemoryReport {
 };
 
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
-// asked for. A freed block is kept for the next request of its size class.
+// asked for. A freed block is kept for the next request of its size class, as long as no more than
+// twice the peak is held from the system.
 class Allocator {
  public:
   Allocator() = default;

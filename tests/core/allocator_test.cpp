@@ -51,6 +51,20 @@ TEST(Allocator, AFreedBlockIsUsedAgainAndTrimGivesItBack) {
   EXPECT_EQ(allocator.report().reserved, 0);
 }
 
+// A memory that grows by a row a step: each step's tensors replace the last one's.
+TEST(Allocator, SizesThatGrowLeaveAtMostAsMuchBehindAsIsUsed) {
+  Allocator allocator;
+  void* block = allocator.allocate(4096, MemoryTag::memory);
+  for (std::size_t row = 2; row <= 2000; ++row) {
+    void* next = allocator.allocate(4096 * row, MemoryTag::memory);
+    allocator.free(block, 4096 * (row - 1), MemoryTag::memory);
+    block = next;
+    const MemoryReport report = allocator.report();
+    ASSERT_LE(report.reserved, 2 * report.total.peak) << row;
+  }
+  allocator.free(block, 4096 * 2000, MemoryTag::memory);
+}
+
 TEST(Allocator, BlocksAreAlignedAndAtMostAnEighthIsLost) {
   Allocator allocator;
   for (const std::size_t bytes : {0u, 1u, 64u, 65u, 1000u, 12345u, 1000000u, 5000000u, 40000000u}) {
