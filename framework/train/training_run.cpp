@@ -100,6 +100,7 @@ class TrainingRun {
   bool speaks() const { return mesh_.world.rank() == 0; }
 
   std::int64_t program_bytes_ = process_memory().now;
+  StopRequest stop_request_;  // first: a signal while a long text is read is not to kill the run
   const Settings& settings_;
   const TrainingRunText& text_;
   ProcessMesh mesh_;
@@ -112,7 +113,6 @@ class TrainingRun {
   std::optional<Corpus> validation_;
   Trainer trainer_;
   Progress progress_;
-  StopRequest stop_request_;
   std::optional<MetricsFile> metrics_;
   std::string run_id_;
   double peak_ = 0;  // FLOP/s of all ranks

@@ -90,7 +90,8 @@ class Job:
             command = [str(MPIRUN), str(ranks), *command]
         self._process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
                                          stdout=self._output, stderr=self._errors,
-                                         env={"OMP_NUM_THREADS": "1", **os.environ, name: value})
+                                         env={"OMP_NUM_THREADS": "1", **os.environ, name: value,
+                                              "TMPDIR": str(directory)})  # where mpirun leaves things
 
     def output(self):
         size = os.fstat(self._output.fileno()).st_size
