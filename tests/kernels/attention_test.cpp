@@ -312,6 +312,26 @@ TEST(Attention, LongSequencesEqualDenseOnAnyNumberOfThreads) {
   }
 }
 
+// As with OMP_DYNAMIC or OMP_THREAD_LIMIT: a call inside a parallel region gets one thread, however
+// many it asks for.
+TEST(Attention, FewerThreadsThanAskedForLoseNothing) {
+  const Threads threads(4);
+  const Device device = Device::cpu();
+  const AttentionGradient g = make_attention({.batch = 2,
+                                              .time = 300,
+                                              .keys = 400,
+                                              .heads = 2,
+                                              .dim = 8,
+                                              .value_dim = 8,
+                                              .relative = true},
+                                             device);
+  AttentionResult found;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  found = run_attention(g);
+  expect_close(found, dense_attention(g), tolerance(DType::f64), "on one thread");
+}
+
 TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
   const AttentionCase c{.batch = 1,
                         .time = 5,

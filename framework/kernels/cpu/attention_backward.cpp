@@ -211,7 +211,10 @@ void run_backward(const AttentionGradient& g) {
   const std::int64_t pieces = (p.keys + tile - 1) / tile;
 #pragma omp parallel num_threads(static_cast <int>(run.division.threads))
   {
-    run.work(omp_get_thread_num());
+    // The system may give fewer threads than were asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT).
+    for (std::int64_t share = omp_get_thread_num(); share < run.division.threads;
+         share += omp_get_num_threads())
+      run.work(share);
 #pragma omp barrier
 #pragma omp for nowait
     for (std::int64_t i = 0; i < query_tiles; ++i) run.gather_dquery(i);
