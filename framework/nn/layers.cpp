@@ -26,8 +26,7 @@ Variable Linear::operator()(const Variable& x, Activation activation) const {
   const Variable bias = bias_ ? bias_->variable : Variable();
   if (split_ != Split::rows) return linear(x, weight, bias, activation);
   require(activation == Activation::none, "Linear \"{}\": a row split has no activation", name_);
-  const bool alone = weight_->part.count == weight_->part.total;
-  if (alone) return linear(x, weight, bias);
+  if (region_.whole()) return linear(x, weight, bias);
   Variable y = region_.leave(linear(x, weight, Variable()));
   return bias.defined() ? add_bias(y, bias) : y;
 }

@@ -86,19 +86,21 @@ void expect_same_on_all_layouts(const Build& build, const Shape& input) {
 }
 
 TEST(DividedLayers, FeedForwardWithDropout) {
-  // 10 hidden features: 2, 3, 2, 3 on four ranks.
-  for (const Activation activation : {Activation::relu, Activation::gelu})
-    expect_same_on_all_layouts(
-        [&](const Scope& scope) {
-          return built(std::make_shared<FeedForward>(
-                           scope,
-                           FeedForward::Options{
-                               .width = 6, .hidden = 10, .activation = activation, .dropout = 0.3}),
-                       [](const FeedForward& layer, const Variable& x, const Pass& pass) {
-                         return layer(x, pass);
-                       });
-        },
-        {2, 3, 6});
+  // 10 hidden features: 2, 3, 2, 3 on four ranks. 1: the last rank has all of them.
+  for (const std::int64_t hidden : {10, 1})
+    for (const Activation activation : {Activation::relu, Activation::gelu})
+      expect_same_on_all_layouts(
+          [&](const Scope& scope) {
+            return built(
+                std::make_shared<FeedForward>(
+                    scope,
+                    FeedForward::Options{
+                        .width = 6, .hidden = hidden, .activation = activation, .dropout = 0.3}),
+                [](const FeedForward& layer, const Variable& x, const Pass& pass) {
+                  return layer(x, pass);
+                });
+          },
+          {2, 3, 6});
 }
 
 TEST(DividedLayers, AttentionWithDropout) {
