@@ -84,6 +84,7 @@ class TrainingRun {
 
  private:
   std::optional<std::filesystem::path> checkpoint_to_resume();
+  std::int64_t newest_step() const;
   void resume(const std::filesystem::path& path);
   void judge_layout(const Checkpoint& checkpoint) const;
   void introduce();
@@ -153,18 +154,23 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
   introduce();
 }
 
+// In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
+// directory later.
+std::int64_t TrainingRun::newest_step() const {
+  const std::vector<std::int64_t> there = steps_in(directory_.checkpoints());
+  const std::int64_t newest = speaks() && !there.empty() ? there.back() : -1;
+  return mesh_.world.all_reduce(newest, Reduction::maximum);
+}
+
 std::optional<std::filesystem::path> TrainingRun::checkpoint_to_resume() {
   const std::string& wish = settings_.checkpoint.resume;
-  const std::vector<std::int64_t> there = steps_in(directory_.checkpoints());
   if (wish == "never") {
-    // Decided by rank 0: another node may see the directory later.
-    const auto newest = mesh_.world.broadcast(there.empty() ? "" : step_name(there.back()), 0);
-    if (!newest.empty())
+    if (const std::int64_t newest = newest_step(); newest >= 0)
       throw ConfigurationError(
           "checkpoint.resume is never, but {} already holds {}; choose another run.directory or "
           "remove it",
           directory_.checkpoints().string(),
-          newest);
+          step_name(newest));
     return std::nullopt;
   }
   if (wish != "auto") return wish;
@@ -184,6 +190,15 @@ std::optional<std::filesystem::path> TrainingRun::checkpoint_to_resume() {
 
 void TrainingRun::resume(const std::filesystem::path& path) {
   const Checkpoint checkpoint = Checkpoint::open(path);
+  // Newer steps than the one named would be taken for this run's when it next goes on from its own.
+  const bool is_named = settings_.checkpoint.resume != "auto";
+  if (const std::int64_t newest = newest_step(); is_named && newest > checkpoint.info().step)
+    throw ConfigurationError(
+        "checkpoint.resume is {}, but {} already holds {}; set checkpoint.resume to auto to go on "
+        "from there, or choose another run.directory",
+        path.string(),
+        directory_.checkpoints().string(),
+        step_name(newest));
   const ConfigurationChange change = text_.compare(checkpoint.info().configuration);
   if (!change.refused.empty())
     throw ConfigurationError(

@@ -58,11 +58,11 @@ class DamagedCheckpoints(jobs.TestCase):
         self.assertEqual(self.run_.metrics_bytes(), self.run_at("unbroken").metrics_bytes())
 
     def test_refuses_a_damaged_one_that_was_named(self):
-        self.damage(8)
+        self.damage(12)
         for layout in Layout(1, 1), Layout(2, 1):
             with self.subTest(layout=str(layout)):
-                result = self.resume(layout, code=3, resume=self.run_.checkpoint(8))
-                self.assert_one_sentence(result, "step-000000008/rank-00000.h5")
+                result = self.resume(layout, code=3, resume=self.run_.checkpoint(12))
+                self.assert_one_sentence(result, "step-000000012/rank-00000.h5")
         missing = self.resume(code=3, resume="nowhere/step-000000008")
         self.assert_one_sentence(missing, "nowhere/step-000000008")
 
@@ -116,6 +116,13 @@ class AnotherConfiguration(jobs.TestCase):
             self.refused({"checkpoint.resume": "never"}, "checkpoint.resume is never", "step-000000008", layout=layout)
         self.train("fresh", settings={"checkpoint.resume": "never"})
         self.assertEqual(self.run_at("fresh").metrics_bytes(), self.before)
+
+    def test_refuses_to_go_on_from_an_older_step_beside_newer_ones(self):
+        older = {"checkpoint.resume": self.run_at().checkpoint(4)}
+        for layout in Layout(1, 1), Layout(2, 1):
+            self.refused(older, "checkpoint.resume is ", "step-000000008", layout=layout)
+        self.train("fresh", settings=older)
+        self.assertEqual(self.run_at("fresh").state(8), self.run_at().state(8))
 
     def test_warns_of_another_text(self):
         jobs.write_text(self.directory / "other.txt", seed=9)
