@@ -117,7 +117,7 @@ CommandLine read_command_line(int count, char** words) {
   session.abort(static_cast<int>(code));
 }
 
-int run(const Action& action) {
+int run(const Action& action) try {
   Session session;
   ExitCode code = ExitCode::failure;
   try {
@@ -130,6 +130,10 @@ int run(const Action& action) {
     give_up(session, ExitCode::failure, error.what());
   }
   return static_cast<int>(code);
+} catch (const std::exception& error) {
+  // Only the session's own start ends here: the ranks do not reach each other, so each speaks.
+  std::fprintf(stderr, "longspan: %s\n", error.what());
+  std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
 }  // namespace
