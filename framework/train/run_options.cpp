@@ -87,6 +87,13 @@ void declare(OptionTable& table, PrecisionOptions& options) {
              {"float32", DType::f32},
              {"bf16", DType::bf16},
              {"f16", DType::f16}});
+  // Gradients of a mean over thousands of tokens are below what f16 holds.
+  table.check({"precision.compute"}, [&options] {
+    return options.compute != DType::f16
+               ? ""
+               : "precision.compute: found f16, which needs a loss scale; this version accepts "
+                 "float64, float32 and bf16";
+  });
 }
 
 void declare(OptionTable& table, CheckpointOptions& options) {

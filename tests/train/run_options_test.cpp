@@ -38,16 +38,19 @@ TEST(RunOptions, RanksThatDoNotFitAreRefused) {
 TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   ParallelOptions parallel;
   MemoryOptions memory;
+  PrecisionOptions precision;
   OptionTable table;
   declare(table, parallel);
   declare(table, memory);
+  declare(table, precision);
   int line = 0;
   const auto given = [&](const std::string& key, const std::string& text) {
     return Assignment{key, Assignment::Kind::scalar, {{text, false}}, {"a.yaml", ++line, 1}};
   };
   table.assign(std::vector<Assignment>{given("parallel.context", "2"),
                                        given("parallel.zero", "1"),
-                                       given("memory.feed_forward_chunks", "4")});
+                                       given("memory.feed_forward_chunks", "4"),
+                                       given("precision.compute", "f16")});
   try {
     table.finish();
     FAIL();
@@ -55,7 +58,9 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
     EXPECT_STREQ(error.what(),
                  "a.yaml:1:1: parallel.context: found 2; this version accepts 1\n"
                  "a.yaml:2:1: parallel.zero: found 1; this version accepts 0\n"
-                 "a.yaml:3:1: memory.feed_forward_chunks: found 4; this version accepts 1");
+                 "a.yaml:3:1: memory.feed_forward_chunks: found 4; this version accepts 1\n"
+                 "a.yaml:4:1: precision.compute: found f16, which needs a loss scale; this version "
+                 "accepts float64, float32 and bf16");
   }
 }
 
