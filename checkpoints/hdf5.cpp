@@ -22,10 +22,13 @@ static_assert(sizeof(hid_t) == sizeof(Id::Identifier) && sizeof(herr_t) == sizeo
 constexpr const char* dtype_attribute = "dtype";
 constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
 
-// While it lives, HDF5 prints nothing on this thread.
+// While it lives, HDF5 prints nothing on this thread. Before the first call it is told to do
+// nothing at the end of the process: every file is closed here, and one that could not be (the disk
+// is full) would be written to once more.
 class Quiet {
  public:
   Quiet() {
+    [[maybe_unused]] static const herr_t without_exit_routine = H5dont_atexit();
     H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }

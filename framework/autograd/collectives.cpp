@@ -118,9 +118,8 @@ Variable leave_split(Variable&& x, const Communicator& communicator) {
   Tensor y = input.value();
   if (!y.held_by(2)) y = y.clone();
   communicator.all_reduce(y, Reduction::sum);
-  return record(std::move(y), {input}, [](Gradients& gradients) {
-    gradients.give(0, gradients.take_output());
-  });
+  return record(
+      std::move(y), {input}, [](Gradients& gradients) { gradients.give(0, gradients.output()); });
 }
 
 Variable cross_entropy(Variable&& logits,

@@ -287,7 +287,7 @@ Variable sum(const Variable& x, double factor) {
 
 Variable reshape(const Variable& x, const Shape& shape) {
   return record(x.value().reshape(shape), {x}, [](Gradients& gradients) {
-    gradients.give(0, gradients.take_output());
+    gradients.give(0, gradients.output());
   });
 }
 

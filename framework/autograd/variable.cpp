@@ -245,6 +245,13 @@ void Variable::clear_gradient() const {
   if (!edge.keeps_buffer) edge.gradient = Tensor();
 }
 
+void Variable::zero_gradient() const {
+  Edge& edge = Tape::leaf_edge(*this);
+  require(edge.keeps_buffer, "a leaf without a buffer has no gradient to fill with zeros");
+  edge.gradient.zero();
+  edge.started = true;
+}
+
 void Variable::when_gradient_ready(std::function<void()> action) const {
   Tape::leaf_edge(*this).ready = std::move(action);
 }

@@ -43,6 +43,8 @@ class Variable {
   // `clear_gradient`.
   Tensor gradient() const;
   void clear_gradient() const;
+  // A gradient of zeros has arrived. Only for leaves with a buffer of their own.
+  void zero_gradient() const;
   // Called in `backward` as soon as the gradient of this leaf is complete.
   void when_gradient_ready(std::function<void()> action) const;
 

@@ -49,7 +49,7 @@ void GradientReduction::ready(Bucket& bucket) {
 
 void GradientReduction::start(Bucket& bucket) {
   for (const Parameter* parameter : bucket.parameters)
-    if (!parameter->variable.gradient().defined()) parameter->gradient.zero();
+    if (!parameter->variable.gradient().defined()) parameter->variable.zero_gradient();
   bucket.started = true;
   bucket.request = replicas_.start_all_reduce(bucket.gradients, Reduction::sum);
 }

@@ -36,7 +36,7 @@ void Optimizer::update(double learning_rate, double gradient_factor) {
 }
 
 void Optimizer::update(const Parameter& parameter, double learning_rate, double gradient_factor) {
-  if (!parameter.variable.gradient().defined()) parameter.gradient.zero();
+  if (!parameter.variable.gradient().defined()) parameter.variable.zero_gradient();
   const bool has_copy = parameter.compute.dtype() != parameter.master.dtype();
   const OptimizerRange range = {.weight = flattened(parameter.master),
                                 .gradient = flattened(parameter.gradient),

@@ -29,7 +29,8 @@ StopRequest::StopRequest() {
   stop_asked = false;
   handle_with(ask);
 }
-StopRequest::~StopRequest() { handle_with(SIG_DFL); }
+// What was asked for is done: a second signal must not end the process before it has said how.
+StopRequest::~StopRequest() { handle_with(SIG_IGN); }
 
 bool StopRequest::asked() const { return stop_asked.load(std::memory_order_relaxed); }
 

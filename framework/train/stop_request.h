@@ -11,6 +11,7 @@ class StopRequest {
   StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
+  // From then on the signals are ignored: what they ask for is done.
   ~StopRequest();
 
   // Whether one of the signals has come to this process.

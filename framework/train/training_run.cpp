@@ -227,7 +227,8 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   piece.offset = {loader_.range().begin, 0};
   checkpoint.read(piece);
   loader_.restore(cursors);
-  saved_step_ = trainer_.steps();
+  // Of another run's checkpoint this directory holds nothing yet.
+  saved_step_ = newest_step();
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
   judge_layout(checkpoint);
 }
@@ -284,6 +285,7 @@ ExitCode TrainingRun::run() {
 void TrainingRun::step() {
   const Clock::time_point begin = Clock::now();
   const Batch batch = loader_.next();
+  const std::int64_t remembered = batch.epoch_start ? 0 : trainer_.memory_length();
   const StepResult result = trainer_.step(batch, stop_request_.asked());
   mesh_.world.check_ledger();
   const double seconds = seconds_since(begin);
@@ -291,9 +293,8 @@ void TrainingRun::step() {
   step_seconds_ += seconds;
   run_seconds_ += seconds;
   step_tokens_ += result.tokens;
-  step_flops_ += trainer_.model()
-                     .flops(settings_.data.batch, settings_.data.segment, trainer_.memory_length())
-                     .total();
+  step_flops_ +=
+      trainer_.model().flops(settings_.data.batch, settings_.data.segment, remembered).total();
   if (result.skipped)
     log_.warning(
         "step {} skipped: loss {}, gradient norm {}; batch at token {} of each stream in epoch {}",
