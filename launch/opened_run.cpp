@@ -1,13 +1,12 @@
 #include "launch/opened_run.h"
 
-#include <omp.h>
-
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
 #include <optional>
 
+#include "framework/train/threads.h"
 #include "launch/command.h"
 
 namespace longspan {
@@ -51,8 +50,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   const RunLocation location = locate_run(arguments.path);
   auto configuration =
       configure(read_configuration(location.configuration.string(), arguments.settings, world));
-  if (configuration->run.threads > 0)
-    omp_set_num_threads(static_cast<int>(configuration->run.threads));
+  set_threads(configuration->run.threads, session.local_size());
   session.set_time_limit(std::chrono::duration<double>(configuration->run.time_limit));
 
   std::optional<std::filesystem::path> named = location.checkpoint;

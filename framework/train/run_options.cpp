@@ -14,10 +14,12 @@ void declare(OptionTable& table, RunOptions& options) {
             options.seed,
             "seed of every random number; the layout does not matter",
             at_least(0));
-  table.add("run.threads",
-            options.threads,
-            "threads of each rank; 0: as many as OpenMP would take (OMP_NUM_THREADS)",
-            between(0, 4096));
+  table.add(
+      "run.threads",
+      options.threads,
+      "threads of each rank; 0: as OMP_NUM_THREADS says, or the cores divided by the ranks of the "
+      "machine",
+      between(0, 4096));
   table.add("run.time_limit",
             options.time_limit,
             "seconds that a collective may take before the job is given up as hung",

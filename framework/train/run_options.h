@@ -17,7 +17,7 @@ enum class LogLevel : std::uint8_t { debug, info, warning, error };
 struct RunOptions {
   std::string directory;                // run.directory: all that the run writes
   std::int64_t seed = 1;                // run.seed
-  std::int64_t threads = 0;             // run.threads: of a rank; 0: as OpenMP says
+  std::int64_t threads = 0;             // run.threads: of a rank; 0: its share
   double time_limit = 300;              // run.time_limit: seconds a collective may take
   LogLevel log_level = LogLevel::info;  // run.log_level
 };

@@ -16,6 +16,7 @@
 #include "framework/train/progress.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/stop_request.h"
+#include "framework/train/threads.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
@@ -34,7 +35,7 @@ double seconds_since(Clock::time_point begin) {
 
 ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
-  if (settings.run.threads > 0) omp_set_num_threads(static_cast<int>(settings.run.threads));
+  set_threads(settings.run.threads, session.local_size());
   const Communicator& world = session.world();
   return ProcessMesh(world, mesh_shape(settings.parallel, world.size()));
 }

@@ -1,0 +1,16 @@
+#include "framework/train/threads.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace longspan {
+
+void set_threads(std::int64_t wanted, int local_ranks) {
+  if (wanted == 0 && std::getenv("OMP_NUM_THREADS") == nullptr)
+    wanted = std::max(1, omp_get_num_procs() / local_ranks);
+  if (wanted > 0) omp_set_num_threads(static_cast<int>(wanted));
+}
+
+}  // namespace longspan
