@@ -84,6 +84,8 @@ hid_t stored_type(DType dtype) {
       return H5T_STD_U16LE;
     case DType::i64:
       return H5T_STD_I64LE;
+    case DType::i32:
+      return H5T_STD_I32LE;
     case DType::u8:
       return H5T_STD_U8LE;
   }

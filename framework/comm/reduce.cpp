@@ -93,6 +93,8 @@ void reduce_in_order(DType dtype,
       return reduce(TypeTag<Float16>());
     case DType::i64:
       return reduce(TypeTag<std::int64_t>());
+    case DType::i32:
+      return reduce(TypeTag<std::int32_t>());
     case DType::u8:
       return reduce(TypeTag<std::uint8_t>());
   }

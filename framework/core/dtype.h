@@ -10,7 +10,7 @@
 
 namespace longspan {
 
-enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, u8 };
+enum class DType : std::uint8_t { f64, f32, bf16, f16, i64, i32, u8 };
 
 // bfloat16: the upper half of a float32. Rounds to nearest, ties to even; NaN stays NaN.
 struct BFloat16 {
@@ -63,6 +63,10 @@ struct DTypeOf<std::int64_t> {
   static constexpr DType value = DType::i64;
 };
 template <>
+struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
 struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::u8;
 };
@@ -73,6 +77,7 @@ constexpr std::size_t size_of(DType dtype) {
     case DType::i64:
       return 8;
     case DType::f32:
+    case DType::i32:
       return 4;
     case DType::bf16:
     case DType::f16:
@@ -83,10 +88,11 @@ constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-constexpr bool is_floating(DType dtype) { return dtype != DType::i64 && dtype != DType::u8; }
+// In the order of the enumeration the floating ones come first.
+constexpr bool is_floating(DType dtype) { return dtype < DType::i64; }
 
 constexpr std::string_view name_of(DType dtype) {
-  constexpr std::string_view names[] = {"f64", "f32", "bf16", "f16", "i64", "u8"};
+  constexpr std::string_view names[] = {"f64", "f32", "bf16", "f16", "i64", "i32", "u8"};
   return names[static_cast<std::size_t>(dtype)];
 }
 

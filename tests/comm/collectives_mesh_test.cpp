@@ -10,7 +10,7 @@ namespace longspan {
 namespace {
 
 const std::vector<DType> dtypes = {
-    DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::u8};
+    DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8};
 // One element, a few, more than one slot of the shared memory, and nothing.
 const std::vector<std::int64_t> counts = {0, 1, 7, 1000, 5000, 140001};
 
@@ -32,6 +32,8 @@ decltype(auto) with_type(DType dtype, F&& f) {
       return f(TypeTag<Float16>());
     case DType::i64:
       return f(TypeTag<std::int64_t>());
+    case DType::i32:
+      return f(TypeTag<std::int32_t>());
     default:
       return f(TypeTag<std::uint8_t>());
   }

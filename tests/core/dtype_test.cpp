@@ -53,10 +53,13 @@ TEST(Float16, RoundsToNearestTiesToEven) {
 }
 
 TEST(DType, NamesSizesAndAccumulatorsBelongTogether) {
-  for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::u8})
+  for (const DType dtype :
+       {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     EXPECT_EQ(dtype_named(name_of(dtype)), dtype);
   EXPECT_EQ(name_of(DType::bf16), "bf16");
   EXPECT_EQ(size_of(DType::i64), 8u);
+  EXPECT_EQ(size_of(DType::i32), 4u);
+  EXPECT_FALSE(is_floating(DType::i32) || is_floating(DType::i64) || is_floating(DType::u8));
   EXPECT_EQ(size_of(DType::f16), 2u);
   EXPECT_EQ(accumulator_of(DType::f64), DType::f64);
   EXPECT_EQ(accumulator_of(DType::f16), DType::f32);
