@@ -107,7 +107,7 @@ inline TrainingState small_state(std::uint64_t seed = 1) {
   add("data/bytes", {33}, DType::u8);
   add("loss_scale", {}, DType::f32);
   add("memory/1", {4, 0, 5}, DType::f32);
-  add("data/buckets", {9}, DType::i32);
+  add("memory/buckets", {9}, DType::i32);
   state.scalars.set("learning_rate", 0.1 + 0.2);
   state.scalars.set("tokens", std::int64_t{1} << 62);
   state.scalars.set("finished", false);

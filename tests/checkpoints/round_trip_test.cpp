@@ -85,7 +85,7 @@ TEST(Checkpoint, SaysWhatItHolds) {
   EXPECT_EQ(checkpoint.info().step, 7);
   EXPECT_EQ(checkpoint.info().layout, (MeshShape{.data = 3}));
   EXPECT_EQ(checkpoint.info().configuration, "model:\n  layers: 2\n");
-  EXPECT_EQ(checkpoint.tensors().size(), 9u);
+  EXPECT_EQ(checkpoint.tensors().size(), 10u);
   EXPECT_EQ(checkpoint.tensors().front().name, "data/bytes");
   EXPECT_EQ(checkpoint.shape_of("memory/0"), (Shape{4, 7, 5}));
   EXPECT_EQ(checkpoint.shape_of("memory/1"), (Shape{4, 0, 5}));
