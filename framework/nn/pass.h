@@ -2,10 +2,31 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 
 #include "framework/core/random.h"
+#include "framework/core/tensor.h"
 
 namespace longspan {
+
+// The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
+// stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
+// from the first time by rounding, and a choice made anew with it.
+class Decisions {
+ public:
+  // What `make()` returned when this was first called for the place.
+  template <typename Make>
+  Tensor at(std::uint64_t place, const Make& make) {
+    Tensor& kept = kept_[place];
+    if (!kept.defined()) kept = make();
+    return kept;
+  }
+  bool empty() const { return kept_.empty(); }
+
+ private:
+  std::map<std::uint64_t, Tensor> kept_;
+};
 
 // A value. Each layer hands its sublayers a child, so that each place draws random numbers of its
 // own.
@@ -13,10 +34,21 @@ struct Pass {
   bool training = false;
   Random random{0};               // of this step
   std::int64_t first_stream = 0;  // the global index of batch row 0
+  // Set by what computes a layer again in the backward pass, for that layer.
+  std::shared_ptr<Decisions> decisions = {};
 
   template <typename Name>
   Pass child(const Name& name) const {
-    return {training, random.child(name), first_stream};
+    Pass result = *this;
+    result.random = random.child(name);
+    return result;
+  }
+
+  // A choice made from activations: `make()` (a Tensor) in the forward pass, and the same tensor
+  // again in a recomputation. One choice a pass: each place that decides takes a child of its own.
+  template <typename Make>
+  Tensor decide(const Make& make) const {
+    return decisions ? decisions->at(random.place(), make) : Tensor(make());
   }
 };
 

@@ -1,0 +1,42 @@
+#include "framework/nn/pass.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/gradient_check.h"
+
+namespace longspan {
+namespace {
+
+// Makes 1, 2, 3, ...: a choice that would be another one each time.
+struct Counter {
+  std::int64_t made = 0;
+  Tensor operator()() {
+    const std::int64_t value[] = {++made};
+    return Tensor::from<std::int64_t>(value, {1}, testing::cpu_device());
+  }
+};
+
+std::int64_t decided(const Pass& pass, Counter& counter) {
+  return *pass.decide([&] { return counter(); }).data<std::int64_t>();
+}
+
+TEST(Decisions, AreMadeAnewInAPassThatKeepsNone) {
+  Counter counter;
+  const Pass pass = {.random = Random(1)};
+  EXPECT_EQ(decided(pass, counter), 1);
+  EXPECT_EQ(decided(pass, counter), 2);
+}
+
+TEST(Decisions, AreTheSameInARecomputationAtTheSamePlace) {
+  Counter counter;
+  Pass pass = {.random = Random(1)};
+  pass.decisions = std::make_shared<Decisions>();
+  EXPECT_EQ(decided(pass.child("a"), counter), 1);
+  EXPECT_EQ(decided(pass.child("b"), counter), 2);
+  EXPECT_EQ(decided(pass.child("b"), counter), 2);
+  EXPECT_EQ(decided(pass.child("a"), counter), 1);
+  EXPECT_EQ(counter.made, 2);
+}
+
+}  // namespace
+}  // namespace longspan
