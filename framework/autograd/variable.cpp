@@ -11,9 +11,10 @@ namespace {
 
 struct Node;
 
-// Per thread: whether ops are recorded, and the order in which they were.
+// Per thread: whether ops are recorded, the order in which they were, and who asks what they read.
 thread_local bool recording = true;
 thread_local std::uint64_t recorded_ops = 0;
+thread_local LeafWatch* leaf_watch = nullptr;
 
 }  // namespace
 
@@ -98,6 +99,7 @@ class Tape {
                                       BackwardFunction backward) {
     std::vector<Variable> outputs;
     for (auto& value : values) outputs.emplace_back(std::move(value));
+    if (leaf_watch != nullptr) note(*leaf_watch, inputs);
     const bool wanted = recording && std::ranges::any_of(inputs, &Variable::requires_gradient);
     if (!wanted) return outputs;
     const auto node = std::make_shared<Node>();
@@ -110,6 +112,18 @@ class Tape {
       node->outputs.push_back(output.edge_);
     }
     return outputs;
+  }
+
+  static void note(LeafWatch& watch, const std::vector<Variable>& inputs) {
+    for (const Variable& input : inputs) {
+      if (!input.edge_) continue;
+      require(!input.edge_->producer,
+              "a function that is computed again reads a variable of shape {} that is neither its "
+              "input nor a leaf",
+              input.shape().to_string());
+      const auto known = [&](const Variable& leaf) { return leaf.edge_ == input.edge_; };
+      if (std::ranges::none_of(watch.leaves_, known)) watch.leaves_.push_back(input);
+    }
   }
 
   static Edge& leaf_edge(const Variable& variable) {
@@ -268,6 +282,8 @@ std::vector<Variable> record(std::vector<Tensor> values,
   return Tape::record(std::move(values), inputs, std::move(backward));
 }
 
+bool is_recording() { return recording; }
+
 bool Gradients::has_output(std::size_t output) const { return outputs_.at(output).defined(); }
 
 const Tensor& Gradients::output(std::size_t output) const {
@@ -317,5 +333,9 @@ NoGradient::NoGradient() : before_(recording) { recording = false; }
 NoGradient::~NoGradient() { recording = before_; }
 WithGradient::WithGradient() : before_(recording) { recording = true; }
 WithGradient::~WithGradient() { recording = before_; }
+
+LeafWatch::LeafWatch() : before_(std::exchange(leaf_watch, this)) {}
+
+LeafWatch::~LeafWatch() { leaf_watch = before_; }
 
 }  // namespace longspan

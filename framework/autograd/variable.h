@@ -63,6 +63,9 @@ class Variable {
   std::shared_ptr<Edge> edge_;
 };
 
+// Whether this thread records ops.
+bool is_recording();
+
 // Where a closure writes the gradient of an input: `tensor` is to be written, or added to where
 // `add` is true.
 struct GradientTarget {
@@ -151,6 +154,23 @@ class WithGradient {
 
  private:
   bool before_;
+};
+
+// While one lives, it notes the leaves that this thread's ops read, recorded or not. Throws Failure
+// in the op that reads what another op has computed on the tape.
+class LeafWatch {
+ public:
+  LeafWatch();
+  LeafWatch(const LeafWatch&) = delete;
+  LeafWatch& operator=(const LeafWatch&) = delete;
+  ~LeafWatch();
+  // Each once, in the order in which they were first read.
+  const std::vector<Variable>& leaves() const { return leaves_; }
+
+ private:
+  friend class Tape;
+  std::vector<Variable> leaves_;
+  LeafWatch* before_;
 };
 
 }  // namespace longspan

@@ -288,60 +288,6 @@ TEST(Tape, SeedsMustFitTheirRoots) {
   EXPECT_THROW(backward({times(2, x)}, {vector_of({1, 2, 3})}), Failure);
 }
 
-// A node that keeps only its input and runs its inside again for the backward pass.
-Variable recomputed(const Variable& x, const Variable& weight) {
-  const auto inside = [](const Variable& in, const Variable& w) {
-    return activate(Activation::gelu, linear(linear(in, w, Variable()), w, Variable()));
-  };
-  Tensor value;
-  {
-    const NoGradient no_gradient;
-    value = inside(x, weight).value();
-  }
-  return record(value, {x, weight}, [inside, kept = x.value(), weight](Gradients& gradients) {
-    const Variable input = Variable::leaf(kept);
-    Variable output;
-    {
-      const WithGradient with_gradient;
-      output = inside(input, weight);
-    }
-    std::vector<Tensor> seeds;
-    seeds.push_back(gradients.take_output());
-    BackwardOptions options;
-    options.announce_leaves = false;
-    backward({output}, std::move(seeds), options);
-    gradients.give(0, input.gradient());
-  });
-}
-
-TEST(Tape, ANodeMayWalkATapeOfItsOwnInsideItsClosure) {
-  const std::vector<Tensor> inputs = {random_tensor({3, 4}, 1), random_tensor({4, 4}, 2)};
-  const Tensor upstream = random_tensor({3, 4}, 3);
-  const auto run = [&](bool recompute) {
-    const Variable x = Variable::leaf(inputs[0]);
-    const Variable weight = Variable::leaf(inputs[1]);
-    int announced = 0;
-    weight.when_gradient_ready([&] {
-      ++announced;
-      EXPECT_TRUE(weight.gradient().defined());
-    });
-    Variable y = linear(x, weight, Variable());
-    if (recompute) {
-      y = recomputed(recomputed(y, weight), weight);
-    } else {
-      for (int i = 0; i < 2; ++i)
-        y = activate(Activation::gelu, linear(linear(y, weight, Variable()), weight, Variable()));
-    }
-    backward({linear(y, weight, Variable())}, {upstream});
-    EXPECT_EQ(announced, 1);
-    return std::pair(values_of(x.gradient()), values_of(weight.gradient()));
-  };
-  const auto [x, weight] = run(true);
-  const auto [plain_x, plain_weight] = run(false);
-  testing::expect_close(x, plain_x, 1e-13);
-  testing::expect_close(weight, plain_weight, 1e-13);
-}
-
 TEST(Tape, RecordingIsOffInsideAClosure) {
   const Variable x = Variable::leaf(vector_of({1}));
   bool recorded = true;

@@ -1,0 +1,116 @@
+#include "framework/autograd/recompute.h"
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+Unrecorded run_unrecorded(const std::function<Variable()>& function) {
+  const LeafWatch watch;
+  const NoGradient no_gradient;
+  Tensor value = function().value();
+  return {std::move(value), watch.leaves()};
+}
+
+void run_back(const std::function<Variable()>& function, Tensor seed) {
+  Variable y;
+  {
+    const WithGradient with_gradient;
+    y = function();
+  }
+  std::vector<Tensor> seeds;
+  seeds.push_back(std::move(seed));
+  backward({std::move(y)}, std::move(seeds), {.announce_leaves = false});
+}
+
+Variable recompute(const Recomputed& function,
+                   const std::vector<Variable>& inputs,
+                   Recomputed again) {
+  if (!is_recording()) return function(inputs);
+  std::vector<Tensor> kept;
+  std::vector<Variable> constants;
+  for (const Variable& input : inputs) {
+    kept.push_back(input.value());
+    constants.push_back(input.detach());
+  }
+  Unrecorded result = run_unrecorded([&] { return function(constants); });
+  std::vector<Variable> all = inputs;
+  all.insert(all.end(), result.leaves.begin(), result.leaves.end());
+  if (!again) again = function;
+  return record(std::move(result.value), all, [kept, again](Gradients& gradients) {
+    std::vector<Variable> variables;
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      variables.push_back(gradients.wanted(i) ? Variable::leaf(kept[i]) : Variable(kept[i]));
+    run_back([&] { return again(variables); }, gradients.take_output());
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      if (gradients.wanted(i) && variables[i].gradient().defined())
+        gradients.give(i, variables[i].gradient());
+  });
+}
+
+std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces) {
+  std::vector<RowPiece> result;
+  if (pieces <= outer) {
+    for (std::int64_t i = 0; i < pieces; ++i) {
+      const std::int64_t begin = outer * i / pieces;
+      result.push_back({begin, outer * (i + 1) / pieces - begin, 0, middle});
+    }
+    return result;
+  }
+  const std::int64_t parts = std::min(middle, (pieces + outer - 1) / outer);
+  for (std::int64_t row = 0; row < outer; ++row) {
+    for (std::int64_t i = 0; i < parts; ++i) {
+      const std::int64_t begin = middle * i / parts;
+      result.push_back({row, 1, begin, middle * (i + 1) / parts - begin});
+    }
+  }
+  return result;
+}
+
+Variable recompute_pieces(const PieceFunction& function,
+                          const Variable& x,
+                          std::int64_t pieces,
+                          PieceFunction again) {
+  const Shape shape = x.shape();
+  require(shape.dimensions() == 3,
+          "what is computed in pieces needs three axes, found shape {}",
+          shape.to_string());
+  const std::int64_t rows = shape.rows();
+  const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
+  // The rows of a piece in a tensor with as many elements for each row of x.
+  const auto rows_of = [rows, middle = shape[1]](const Tensor& whole, const RowPiece& piece) {
+    const std::int64_t begin = piece.outer_begin * middle + piece.middle_begin;
+    return whole.reshape({rows, whole.elements() / rows}).slice(begin, begin + piece.rows());
+  };
+  const auto block_of = [rows_of, width = shape[2]](const Tensor& whole, const RowPiece& piece) {
+    return rows_of(whole, piece).reshape({piece.outer, piece.middle, width});
+  };
+  Tensor y;
+  std::vector<Variable> inputs = {x};
+  for (const RowPiece& piece : all) {
+    const Unrecorded part =
+        run_unrecorded([&] { return function(Variable(block_of(x.value(), piece)), piece); });
+    if (!y.defined()) {
+      const Shape whole = {rows, part.value.elements() / piece.rows()};
+      y = Tensor::empty(whole, part.value.dtype(), part.value.device());
+      inputs.insert(inputs.end(), part.leaves.begin(), part.leaves.end());
+    }
+    rows_of(y, piece).copy_from(part.value);
+  }
+  if (!again) again = function;
+  return record(std::move(y), inputs, [=, kept = x.value()](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    const Tensor dx = gradients.wanted(0) ? kept.like() : Tensor();
+    for (const RowPiece& piece : all) {
+      const Tensor block = block_of(kept, piece);
+      Variable part(block);
+      if (dx.defined()) part = Variable::leaf(block, block.dtype(), block_of(dx, piece));
+      run_back([&] { return again(part, piece); }, rows_of(dy, piece));
+      if (dx.defined() && !part.gradient().defined()) part.zero_gradient();
+    }
+    if (dx.defined()) gradients.give(0, dx);
+  });
+}
+
+}  // namespace longspan

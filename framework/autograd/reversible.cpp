@@ -1,0 +1,73 @@
+#include "framework/autograd/reversible.h"
+
+#include <cmath>
+
+#include "framework/autograd/recompute.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+void add_to(const Tensor& stream, double factor, const Tensor& change) {
+  on(stream.device(), [&](auto backend) { accumulate(backend, factor, change, stream); });
+}
+
+double relative_error(const Tensor& rebuilt, const Tensor& truth) {
+  const Tensor difference = rebuilt.clone(MemoryTag::workspace);
+  add_to(difference, -1, truth);
+  return on(truth.device(), [&](auto backend) {
+    const double size = sum_of_squares(backend, truth);
+    return std::sqrt(sum_of_squares(backend, difference) / (size > 0 ? size : 1));
+  });
+}
+
+}  // namespace
+
+Variable reversible_add(Variable&& a,
+                        const Variable& b,
+                        const ReversibleFunction& function,
+                        const std::shared_ptr<ReversibleStreams>& streams) {
+  require(a.shape() == b.shape() && a.value().dtype() == b.value().dtype(),
+          "the streams of a reversible stack are {} {} and {} {}",
+          name_of(a.value().dtype()),
+          a.shape().to_string(),
+          name_of(b.value().dtype()),
+          b.shape().to_string());
+  const Unrecorded change = run_unrecorded([&] { return function(b.detach()); });
+  streams->read = {};
+  streams->written = {};
+  std::vector<Variable> inputs = {std::move(a), b};
+  inputs.insert(inputs.end(), change.leaves.begin(), change.leaves.end());
+  Tensor c = inputs[0].value();
+  const Tensor truth = streams->measure ? c : Tensor();
+  // The variable itself is one holder of its value.
+  if (!c.held_by(2)) c = c.clone();
+  add_to(c, 1, change.value);
+  if (!is_recording()) return Variable(c);
+  streams->read = b.value();
+  streams->written = c;
+  const std::int64_t place = ++streams->sublayers;
+  return record(std::move(c), inputs, [=](Gradients& gradients) {
+    require(streams->sublayers-- == place,
+            "sublayer {} of a reversible stack was walked back out of order",
+            place);
+    const Tensor dc = gradients.take_output();
+    const Variable read = Variable::leaf(std::exchange(streams->read, {}));
+    Tensor rebuilt = std::exchange(streams->written, {});
+    run_back(
+        [&] {
+          Variable again = function(read);
+          if (!rebuilt.unshared()) rebuilt = rebuilt.clone();
+          add_to(rebuilt, -1, again.value());
+          return again;
+        },
+        dc);
+    if (truth.defined()) streams->measure(relative_error(rebuilt, truth));
+    streams->read = std::move(rebuilt);
+    streams->written = read.value();
+    if (gradients.wanted(1) && read.gradient().defined()) gradients.give(1, read.gradient());
+    if (gradients.wanted(0)) gradients.give(0, dc);
+  });
+}
+
+}  // namespace longspan
