@@ -121,7 +121,9 @@ class TransformerXl : public Model {
     const Shape flat = table.shape();
     const Variable dropped =
         drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
-    return {.mask = {.offset = memory, .window = window(segment.longest_memory)},
+    const std::int64_t seen = window(segment.longest_memory);
+    const Mask rules = seen > 0 ? masks::causal() & masks::window(seen - 1, 0) : masks::causal();
+    return {.mask = {.rules = rules, .query_begin = memory},
             .distances = reshape(dropped, flat)};
   }
 

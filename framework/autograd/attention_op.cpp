@@ -41,7 +41,7 @@ Variable attention(const Variable& query,
                    const Variable& key,
                    const Variable& value,
                    const AttentionMask& mask,
-                   const std::optional<RelativeVariables>& relative,
+                   const AttentionTerms& terms,
                    const std::optional<AttentionDropout>& dropout) {
   const Tensor& q = query.value();
   Attention call;
@@ -50,7 +50,11 @@ Variable attention(const Variable& query,
   call.value = value.value();
   call.mask = mask;
   std::vector<Variable> inputs = {query, key, value};
-  if (relative) {
+  call.slopes = terms.slopes;
+  call.hash = terms.hash;
+  call.scale = terms.scale;
+  if (terms.relative) {
+    const RelativeVariables* const relative = &*terms.relative;
     call.relative = RelativeTerm{.position_key = relative->position_key.value(),
                                  .content_bias = relative->content_bias.value(),
                                  .position_bias = relative->position_bias.value()};

@@ -46,17 +46,35 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
 // time, width].
 Variable concat_time(const Variable& before, const Variable& x);
 
-// As kernels/attention.h; heads are the local ones.
+// As kernels/attention.h; heads are the local ones. Tables of Shaw may be undefined.
 struct RelativeVariables {
   Variable position_key;
   Variable content_bias;
   Variable position_bias;
 };
+struct ShawVariables {
+  Variable key_table;
+  Variable value_table;
+};
+struct SpanVariables {
+  Variable span;
+  double ramp = 32;
+  std::int64_t first = 1;
+  double floor = 1e-8;
+};
+struct AttentionTerms {
+  std::optional<RelativeVariables> relative = {};
+  std::optional<ShawVariables> shaw = {};
+  Tensor slopes = {};
+  std::optional<SpanVariables> span = {};
+  std::optional<HashTerm> hash = {};
+  double scale = 0;
+};
 Variable attention(const Variable& query,
                    const Variable& key,
                    const Variable& value,
                    const AttentionMask& mask,
-                   const std::optional<RelativeVariables>& relative = {},
+                   const AttentionTerms& terms = {},
                    const std::optional<AttentionDropout>& dropout = {});
 
 // The sum of the elements times a factor, as one element.

@@ -151,15 +151,15 @@ std::vector<AttentionCase> attention_cases() {
   const Tensor padding = Tensor::from<std::uint8_t>(
       std::vector<std::uint8_t>{0, 0, 1, 0, 1, 1, 0, 0, 0, 1}, {2, 5}, cpu_device());
   return {
-      {"full", 5, 0, 3, 3, {.causal = false}, 0},
+      {"full", 5, 0, 3, 3, {.rules = Mask()}, 0},
       {"causal", 5, 0, 4, 2, {}, 0},
       {"one token", 1, 0, 1, 1, {}, 0},
-      {"memory", 3, 4, 4, 4, {.offset = 4}, 0},
-      {"window", 5, 3, 4, 4, {.offset = 3, .window = 2}, 0},
-      {"padding", 5, 0, 4, 3, {.causal = false, .key_padding = padding}, 0},
+      {"memory", 3, 4, 4, 4, {.query_begin = 4}, 0},
+      {"window", 5, 3, 4, 4, {.rules = masks::causal() & masks::window(1, 0), .query_begin = 3}, 0},
+      {"padding", 5, 0, 4, 3, {.rules = Mask(), .key_padding = padding}, 0},
       // Stream 1 does not pad its first key, stream 0 neither: no row is empty here.
       {"causal padding", 5, 0, 4, 3, {.key_padding = padding}, 0},
-      {"dropout", 4, 3, 4, 4, {.offset = 3}, 0.3},
+      {"dropout", 4, 3, 4, 4, {.query_begin = 3}, 0.3},
   };
 }
 
@@ -183,13 +183,17 @@ TEST(OpGradient, Attention) {
 
 TEST(OpGradient, RelativeAttention) {
   for (const AttentionCase& c : attention_cases()) {
-    if (!c.mask.causal) continue;
+    if (c.mask.rules.of(0) == Mask()) continue;
     SCOPED_TRACE(c.name);
     const std::int64_t keys = c.time + c.memory;
     expect_gradients(
         [&](const auto& in) {
-          return attention(
-              in[0], in[1], in[2], c.mask, RelativeVariables{in[3], in[4], in[5]}, dropout_of(c));
+          return attention(in[0],
+                           in[1],
+                           in[2],
+                           c.mask,
+                           {.relative = RelativeVariables{in[3], in[4], in[5]}},
+                           dropout_of(c));
         },
         {random_tensor({2, c.time, 2, c.dim}, 1),
          random_tensor({2, keys, 2, c.dim}, 2),

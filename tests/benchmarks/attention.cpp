@@ -51,7 +51,7 @@ AttentionGradient make(const AttentionShape& s, DType dtype, const Device& devic
   a.query = random_tensor({s.batch, s.time, s.heads, dim}, dtype, device, "query");
   a.key = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "key");
   a.value = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "value");
-  a.mask.offset = s.memory;
+  a.mask.query_begin = s.memory;
   a.out = a.query.like();
   a.log_sum_exp = Tensor::empty({s.batch, s.heads, s.time}, sums, device);
   g.dout = random_tensor(a.out.shape(), dtype, device, "dout");

@@ -106,7 +106,9 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   a.query = input("query", query);
   a.key = input("key", {c.batch, c.keys, c.heads, c.dim});
   a.value = input("value", {c.batch, c.keys, c.heads, c.value_dim});
-  a.mask = {c.offset(), c.causal, c.window, {}};
+  a.mask.rules = c.causal ? masks::causal() : Mask();
+  if (c.window > 0) a.mask.rules = a.mask.rules & masks::window(c.window - 1, masks::unlimited);
+  a.mask.query_begin = c.offset();
   if (c.padded) {
     a.mask.key_padding = Tensor::empty({c.batch, c.keys}, DType::u8, device);
     auto padding = a.mask.key_padding.span<std::uint8_t>();
@@ -214,15 +216,16 @@ class DenseAttention {
                  std::int64_t width) const {
     return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
   }
-  bool seen(std::int64_t b, std::int64_t i, std::int64_t j) const {
-    const std::int64_t distance = i + a_.mask.offset - j;
-    if (a_.mask.causal && distance < 0) return false;
-    if (a_.mask.window > 0 && distance >= a_.mask.window) return false;
+  bool seen(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!a_.mask.rules.of(a_.mask.head_begin + h)
+             .allows(a_.mask.query_begin + i, a_.mask.key_begin + j))
+      return false;
     const Tensor& padding = a_.mask.key_padding;
     return !padding.defined() || padding.data<std::uint8_t>()[b * keys_ + j] == 0;
   }
   std::size_t position(std::int64_t h, std::int64_t i, std::int64_t j) const {
-    return static_cast<std::size_t>(((i + a_.mask.offset - j) * heads_ + h) * dim_);
+    return static_cast<std::size_t>(
+        ((i + a_.mask.query_begin - a_.mask.key_begin - j) * heads_ + h) * dim_);
   }
   double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (!a_.dropout) return 1;
@@ -252,7 +255,7 @@ class DenseAttention {
     double most = -std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < keys; ++j) {
       const auto key = static_cast<std::int64_t>(j);
-      if (seen(b, i, key)) scores[j] = score(b, h, i, key);
+      if (seen(b, h, i, key)) scores[j] = score(b, h, i, key);
       most = std::max(most, scores[j]);
     }
     auto& log_sum_exp = r_.log_sum_exp[static_cast<std::size_t>((b * heads_ + h) * time_ + i)];

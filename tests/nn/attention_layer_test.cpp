@@ -47,7 +47,7 @@ std::unique_ptr<MultiHeadAttention> relative_layer(Parameters& parameters, doubl
 
 SegmentContext relative_context(std::int64_t time, std::int64_t memory, std::int64_t clamp = -1) {
   SegmentContext context;
-  context.mask.offset = memory;
+  context.mask.query_begin = memory;
   context.distances = Variable(
       sinusoids(SinusoidLayout::halves, 0, time + memory, width, clamp, DType::f64, cpu_device()));
   return context;
@@ -90,8 +90,7 @@ Values naive(const Parameters& parameters,
         double total = 0;
         for (std::int64_t j = 0; j < past + time; ++j) {
           const std::int64_t distance = i + past - j;
-          if (context.mask.causal && distance < 0) continue;
-          if (context.mask.window > 0 && distance >= context.mask.window) continue;
+          if (!context.mask.rules.of(h).allows(i + past, j)) continue;
           const double* const row = j < past ? memory.data<double>() + (b * past + j) * width
                                              : x.data<double>() + (b * time + j - past) * width;
           const Values k = project(parameters, "key", row);
@@ -166,7 +165,7 @@ TEST(MultiHeadSoftmax, EqualsTheDoubleLoop) {
     Parameters parameters = one_process_parameters();
     const auto layer = softmax_layer(parameters);
     SegmentContext context;
-    context.mask.offset = lengths.memory;
+    context.mask.query_begin = lengths.memory;
     expect_naive(*layer, parameters, lengths, context);
   }
 }
@@ -175,7 +174,7 @@ TEST(MultiHeadSoftmax, SeesEverythingWithoutACausalMask) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   SegmentContext context;
-  context.mask.causal = false;
+  context.mask.rules = Mask();
   expect_naive(*layer, parameters, {4, 0}, context);
 }
 
@@ -183,7 +182,7 @@ TEST(MultiHeadSoftmax, LooksAtAnotherSource) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   SegmentContext context;
-  context.mask.causal = false;
+  context.mask.rules = Mask();
   expect_layer_gradients(
       parameters,
       [&](const auto& in) { return (*layer)(in[0], Variable(), in[1], context, Pass()); },
@@ -200,7 +199,7 @@ TEST(MultiHeadSoftmax, KeysInAnotherOrderGiveTheSame) {
   Parameters parameters = one_process_parameters();
   const auto layer = softmax_layer(parameters);
   SegmentContext context;
-  context.mask.causal = false;
+  context.mask.rules = Mask();
   const Variable x(random_tensor({1, 3, width}, 1));
   const Tensor source = random_tensor({1, 4, width}, 2);
   const Tensor turned = source.like();
@@ -225,7 +224,7 @@ TEST(RelativeAttentionLayer, EqualsTheDoubleLoopWithAWindow) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   SegmentContext context = relative_context(5, 3);
-  context.mask.window = 4;
+  context.mask.rules = masks::causal() & masks::window(3, 0);
   expect_naive(*layer, parameters, {5, 3}, context);
 }
 
@@ -272,7 +271,7 @@ TEST(RelativeAttentionLayer, WithoutBiasesAndPositionKeysItKnowsNoPositions) {
   const Variable x(random_tensor({batch, 3, width}, 1));
   const Variable memory(memory_of(4));
   SegmentContext context;
-  context.mask.offset = 4;
+  context.mask.query_begin = 4;
   expect_close(values_of((*layer)(x, memory, relative_context(3, 4), Pass()).value()),
                values_of((*plain)(x, memory, context, Pass()).value()),
                1e-13);
@@ -294,7 +293,7 @@ TEST(RelativeAttentionLayer, DistancesMayCarryAGradient) {
       parameters,
       [&](const auto& in) {
         SegmentContext context;
-        context.mask.offset = 2;
+        context.mask.query_begin = 2;
         context.distances = in[2];
         return (*layer)(in[0], in[1], context, pass);
       },

@@ -136,7 +136,7 @@ TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {
                          std::move(mechanism)),
                      [](const MultiHeadAttention& layer, const Variable& x, const Pass& pass) {
                        SegmentContext context;
-                       context.mask.offset = 2;
+                       context.mask.query_begin = 2;
                        context.distances = Variable(sinusoids(
                            SinusoidLayout::halves, 0, 5, 6, -1, DType::f64, cpu_device()));
                        return layer(x, Variable(random_tensor({2, 2, 6}, 9)), context, pass);

@@ -42,15 +42,18 @@ void check(const Attention& a) {
   expect(a.value, "value", {q[0], keys, q[2], value_dim}, dtype);
   expect(a.out, "out", {q[0], q[1], q[2], value_dim}, dtype);
   expect(a.log_sum_exp, "log_sum_exp", {q[0], q[2], q[1]}, accumulator_of(dtype));
-  require(a.mask.window >= 0, "attention: the window is {}, wanted 0 or more", a.mask.window);
+  const tile_attention::BandPlan plan(a);
+  require(!a.mask.key_length.defined() && !a.mask.sorted && !a.shaw && !a.slopes.defined() &&
+              !a.span && !a.hash && a.scale == 0,
+          "attention: this term cannot be computed yet");
   if (a.mask.key_padding.defined())
     expect(a.mask.key_padding, "key_padding", {q[0], keys}, DType::u8);
   if (a.relative) {
-    require(a.mask.causal, "attention: the relative term needs a causal mask");
-    require(q[1] + a.mask.offset <= keys,
+    require(plan.causal, "attention: the relative term needs a causal mask");
+    require(q[1] + plan.offset <= keys,
             "attention: the last of {} queries stands at {}, beyond {} keys and distances",
             q[1],
-            q[1] - 1 + a.mask.offset,
+            q[1] - 1 + plan.offset,
             keys);
     expect(a.relative->position_key, "position_key", {keys, q[2], q[3]}, dtype);
     expect_bias(a.relative->content_bias, "content_bias", {q[2], q[3]}, dtype);

@@ -18,15 +18,25 @@ struct BandPlan {
   std::int64_t time;
   std::int64_t keys;
   std::int64_t offset;
-  std::int64_t window;
-  bool causal;
+  std::int64_t window = 0;
+  bool causal = false;
 
   explicit BandPlan(const Attention& a)
       : time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
-        offset(a.mask.offset),
-        window(a.mask.window),
-        causal(a.mask.causal) {}
+        offset(a.mask.query_begin - a.mask.key_begin) {
+    const auto& alternatives = a.mask.rules.of(a.mask.head_begin).alternatives();
+    require(alternatives.size() == 1 && a.mask.rules.one_for_all(),
+            "attention: unions of rules and tables of masks cannot be computed yet");
+    for (const MaskRule& rule : alternatives.front()) {
+      const bool band = rule.kind == RuleKind::window && rule.numbers[0] >= 0 &&
+                        (rule.numbers[1] == 0 || rule.numbers[1] == masks::unlimited);
+      require(band || rule.kind == RuleKind::causal,
+              "attention: this rule of a mask cannot be computed yet");
+      causal |= rule.kind == RuleKind::causal || rule.numbers[1] == 0;
+      if (band) window = rule.numbers[0] + 1;
+    }
+  }
 
   Interval keys_of(std::int64_t query) const {
     const std::int64_t end = causal ? std::clamp(query + offset + 1, std::int64_t{0}, keys) : keys;

@@ -11,7 +11,7 @@ namespace longspan {
 
 // What the layers of a stack share in one pass over a segment.
 struct SegmentContext {
-  AttentionMask mask;  // mask.offset is the memory's length
+  AttentionMask mask;  // mask.query_begin is the memory's length
   Variable distances;  // [memory + time, width]: the encoding of distance d in row d, where a
                        // mechanism asks for it
 };

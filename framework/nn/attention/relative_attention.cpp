@@ -36,9 +36,10 @@ Variable RelativeAttention::operator()(const Projected& input,
       input.key,
       input.value,
       context.mask,
-      RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
-                        .content_bias = biases_.content->variable,
-                        .position_bias = biases_.position->variable},
+      {.relative =
+           RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
+                             .content_bias = biases_.content->variable,
+                             .position_bias = biases_.position->variable}},
       probability_dropout(dropout_, input.heads, pass));
 }
 

@@ -20,7 +20,7 @@ Variable SoftmaxAttention::operator()(const Projected& input,
                    input.key,
                    input.value,
                    context.mask,
-                   std::nullopt,
+                   {},
                    probability_dropout(dropout_, input.heads, pass));
 }
 

@@ -50,7 +50,7 @@ void check_encoder_layer(const GoldenFile& file) {
   expect_extent(file, "batch", x.shape()[0]);
   expect_extent(file, "src_len", x.shape()[1]);
   SegmentContext context;
-  context.mask.causal = false;
+  context.mask.rules = Mask();
   if (file.flag("padding")) {
     const bool as_source = file.has("inputs/src_padding_mask");
     context.mask.key_padding =

@@ -96,7 +96,7 @@ void check_transformer_xl_layer(const GoldenFile& file) {
   expect_extent(file, "tgt_len", x.shape()[1]);
   expect_extent(file, "mem_now", memory.shape()[1]);
   SegmentContext context;
-  context.mask.offset = memory.shape()[1];
+  context.mask.query_begin = memory.shape()[1];
   context.distances = distances;
   const Variable y =
       make_residual(options)->run(layers, x, std::vector<Variable>{memory}, context, Pass(), {});

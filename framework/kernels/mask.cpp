@@ -1,0 +1,262 @@
+#include "framework/kernels/mask.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
+std::int64_t modulo(std::int64_t a, std::int64_t b) { return a - floor_divide(a, b) * b; }
+
+std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV's walk with a 64-bit odd constant
+  return hash ^ (hash >> 29);
+}
+
+std::uint64_t hash_of(const std::vector<Mask::Intersection>& alternatives) {
+  std::uint64_t hash = 1 + alternatives.size();
+  for (const auto& rules : alternatives) {
+    hash = mixed(hash, rules.size());
+    for (const MaskRule& rule : rules) {
+      hash = mixed(hash, static_cast<std::uint64_t>(rule.kind));
+      for (const std::int64_t number : rule.numbers)
+        hash = mixed(hash, static_cast<std::uint64_t>(number));
+      if (rule.list)
+        for (const std::int64_t number : *rule.list)
+          hash = mixed(hash, static_cast<std::uint64_t>(number));
+    }
+  }
+  return hash;
+}
+
+MaskRule rule_of(RuleKind kind, std::array<std::int64_t, 8> numbers = {}) {
+  return {.kind = kind, .numbers = numbers};
+}
+
+bool holds(const std::vector<std::int64_t>& sorted, std::int64_t position) {
+  return std::binary_search(sorted.begin(), sorted.end(), position);
+}
+
+// The list of a block map: for each query block where its key blocks begin, one more, then they.
+bool block_map_allows(const MaskRule& rule, std::int64_t p, std::int64_t k) {
+  const auto& list = *rule.list;
+  const std::int64_t query_block = floor_divide(p, rule.numbers[0]);
+  if (query_block < 0 || query_block >= rule.numbers[1]) return false;
+  const auto begin = list.begin() + list[static_cast<std::size_t>(query_block)];
+  const auto end = list.begin() + list[static_cast<std::size_t>(query_block) + 1];
+  return std::binary_search(begin, end, floor_divide(k, rule.numbers[0]));
+}
+
+bool image_allows(const masks::Image& image,
+                  masks::ImageOrder order,
+                  std::int64_t p,
+                  std::int64_t k) {
+  const std::int64_t pixels = image.height * image.width;
+  if (p < 0 || p >= pixels || k < 0 || k >= pixels) return false;
+  const std::int64_t block_size = image.query_height * image.query_width;
+  const std::int64_t across = image.width / image.query_width;
+  const auto place = [&](std::int64_t position) {
+    if (order == masks::ImageOrder::raster)
+      return std::pair(position / image.width, position % image.width);
+    const std::int64_t block = position / block_size;
+    const std::int64_t inside = position % block_size;
+    return std::pair(block / across * image.query_height + inside / image.query_width,
+                     block % across * image.query_width + inside % image.query_width);
+  };
+  const auto [query_row, query_column] = place(p);
+  const auto [row, column] = place(k);
+  const std::int64_t top = query_row / image.query_height * image.query_height;
+  const std::int64_t left = query_column / image.query_width * image.query_width;
+  const std::int64_t bottom = top + image.query_height;
+  const std::int64_t right = left + image.query_width;
+  const bool in_rows = row >= top && row < bottom;
+  const bool in_columns = column >= left && column < right;
+  if (in_rows && in_columns)
+    return !image.causal || row < query_row || (row == query_row && column <= query_column);
+  if (column < left - image.flange_width || column >= right + image.flange_width) return false;
+  if (row < top) return row >= top - image.flange_height;
+  if (row >= bottom) return !image.causal && row < bottom + image.flange_height;
+  return !image.causal || column < left;
+}
+
+}  // namespace
+
+bool MaskRule::allows(std::int64_t p, std::int64_t k) const {
+  const auto& n = numbers;
+  switch (kind) {
+    case RuleKind::causal:
+      return k <= p;
+    case RuleKind::window:
+      return k >= p - n[0] && k <= p + n[1];
+    case RuleKind::stride:
+      return modulo(p - k, n[0]) == 0;
+    case RuleKind::block: {
+      const std::int64_t begin = floor_divide(p, n[0]) * n[0];
+      return k >= begin - n[1] && k < begin + n[0] + n[2];
+    }
+    case RuleKind::columns: {
+      const std::int64_t column = modulo(k, n[0]);
+      return column >= n[1] && column < n[1] + n[2];
+    }
+    case RuleKind::self:
+      return p == k;
+    case RuleKind::queries:
+      return holds(*list, p);
+    case RuleKind::keys:
+      return holds(*list, k);
+    case RuleKind::block_map:
+      return block_map_allows(*this, p, k);
+    case RuleKind::image:
+      return image_allows({n[0], n[1], n[2], n[3], n[4], n[5], n[6] != 0},
+                          static_cast<masks::ImageOrder>(n[7]),
+                          p,
+                          k);
+  }
+  return false;
+}
+
+bool operator==(const MaskRule& a, const MaskRule& b) {
+  if (a.kind != b.kind || a.numbers != b.numbers) return false;
+  return a.list == b.list || (a.list && b.list && *a.list == *b.list);
+}
+
+Mask::Mask(std::vector<Intersection> alternatives) {
+  const std::uint64_t hash = hash_of(alternatives);
+  terms_ = std::make_shared<const Terms>(Terms{std::move(alternatives), hash});
+}
+
+const std::vector<Mask::Intersection>& Mask::alternatives() const {
+  static const std::vector<Intersection> everything(1);
+  return terms_ ? terms_->alternatives : everything;
+}
+
+bool Mask::allows(std::int64_t p, std::int64_t k) const {
+  for (const Intersection& rules : alternatives())
+    if (std::all_of(
+            rules.begin(), rules.end(), [&](const MaskRule& rule) { return rule.allows(p, k); }))
+      return true;
+  return false;
+}
+
+bool operator==(const Mask& a, const Mask& b) {
+  return a.terms_ == b.terms_ || (a.hash() == b.hash() && a.alternatives() == b.alternatives());
+}
+
+Mask operator&(const Mask& a, const Mask& b) {
+  if (!a.terms_) return b;
+  if (!b.terms_) return a;
+  std::vector<Mask::Intersection> result;
+  for (const auto& left : a.alternatives())
+    for (const auto& right : b.alternatives()) {
+      result.push_back(left);
+      for (const MaskRule& rule : right)
+        if (std::find(left.begin(), left.end(), rule) == left.end()) result.back().push_back(rule);
+    }
+  return Mask(std::move(result));
+}
+
+Mask operator|(const Mask& a, const Mask& b) {
+  if (!a.terms_ || !b.terms_) return Mask();
+  auto result = a.alternatives();
+  for (const auto& other : b.alternatives())
+    if (std::find(result.begin(), result.end(), other) == result.end()) result.push_back(other);
+  return Mask(std::move(result));
+}
+
+HeadMasks operator&(const HeadMasks& table, const Mask& mask) {
+  std::vector<Mask> result;
+  for (const Mask& head : table.masks_) result.push_back(head & mask);
+  return HeadMasks(std::move(result));
+}
+
+namespace masks {
+namespace {
+
+std::shared_ptr<const std::vector<std::int64_t>> sorted_list(std::vector<std::int64_t> positions) {
+  std::sort(positions.begin(), positions.end());
+  positions.erase(std::unique(positions.begin(), positions.end()), positions.end());
+  return std::make_shared<const std::vector<std::int64_t>>(std::move(positions));
+}
+
+}  // namespace
+
+Mask everything() { return Mask(); }
+Mask nothing() { return Mask(rule_of(RuleKind::window, {-1, -1})); }
+Mask causal() { return Mask(rule_of(RuleKind::causal)); }
+Mask window(std::int64_t left, std::int64_t right) {
+  return Mask(
+      rule_of(RuleKind::window,
+              {std::clamp(left, -unlimited, unlimited), std::clamp(right, -unlimited, unlimited)}));
+}
+Mask stride(std::int64_t length) {
+  require(length > 0, "a mask's stride is {}, wanted 1 or more", length);
+  return Mask(rule_of(RuleKind::stride, {length}));
+}
+Mask block(std::int64_t length, std::int64_t before, std::int64_t after) {
+  require(length > 0, "a mask's block length is {}, wanted 1 or more", length);
+  return Mask(rule_of(RuleKind::block, {length, before, after}));
+}
+Mask columns(std::int64_t length, std::int64_t first, std::int64_t count) {
+  require(length > 0 && first >= 0 && count >= 0 && first + count <= length,
+          "a mask's summary columns are {} from {} on, wanted columns of a block of {}",
+          count,
+          first,
+          length);
+  return Mask(rule_of(RuleKind::columns, {length, first, count}));
+}
+Mask self() { return Mask(rule_of(RuleKind::self)); }
+Mask queries_at(std::vector<std::int64_t> positions) {
+  return Mask(MaskRule{.kind = RuleKind::queries, .list = sorted_list(std::move(positions))});
+}
+Mask keys_at(std::vector<std::int64_t> positions) {
+  return Mask(MaskRule{.kind = RuleKind::keys, .list = sorted_list(std::move(positions))});
+}
+Mask global(const std::vector<std::int64_t>& positions) {
+  return queries_at(positions) | keys_at(positions);
+}
+
+Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>& key_blocks) {
+  require(length > 0, "a block map's block length is {}, wanted 1 or more", length);
+  std::vector<std::int64_t> list;
+  auto begin = static_cast<std::int64_t>(key_blocks.size()) + 1;
+  std::vector<std::int64_t> blocks;
+  for (const auto& row : key_blocks) {
+    list.push_back(begin + static_cast<std::int64_t>(blocks.size()));
+    const auto sorted = sorted_list(row);
+    blocks.insert(blocks.end(), sorted->begin(), sorted->end());
+  }
+  list.push_back(begin + static_cast<std::int64_t>(blocks.size()));
+  list.insert(list.end(), blocks.begin(), blocks.end());
+  return Mask(MaskRule{.kind = RuleKind::block_map,
+                       .numbers = {length, static_cast<std::int64_t>(key_blocks.size())},
+                       .list = std::make_shared<const std::vector<std::int64_t>>(std::move(list))});
+}
+
+Mask image(const Image& image, ImageOrder order) {
+  require(image.query_height > 0 && image.query_width > 0 && image.height > 0 && image.width > 0 &&
+              image.height % image.query_height == 0 && image.width % image.query_width == 0,
+          "an image of {} x {} does not divide into blocks of {} x {}",
+          image.height,
+          image.width,
+          image.query_height,
+          image.query_width);
+  require(image.flange_height >= 0 && image.flange_width >= 0,
+          "an image's flange is {} x {}, wanted 0 or more",
+          image.flange_height,
+          image.flange_width);
+  return Mask(rule_of(RuleKind::image,
+                      {image.height,
+                       image.width,
+                       image.query_height,
+                       image.query_width,
+                       image.flange_height,
+                       image.flange_width,
+                       image.causal ? 1 : 0,
+                       static_cast<std::int64_t>(order)}));
+}
+
+}  // namespace masks
+}  // namespace longspan
