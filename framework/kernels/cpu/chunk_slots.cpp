@@ -1,0 +1,304 @@
+#include "framework/kernels/chunk_slots.h"
+
+#include <cmath>
+#include <limits>
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+// Where one head's slots of a round come from.
+class SlotReader {
+ public:
+  SlotReader(const ChunkSlots& slots, std::int64_t head)
+      : rounds_(slots.order.shape()[1]),
+        time_(slots.order.shape()[2]),
+        slots_((time_ + slots.chunk - 1) / slots.chunk * slots.chunk),
+        round_(slots.round),
+        wrap_rounds_(slots.wrap_rounds),
+        order_(slots.order.data<std::int32_t>() + head * rounds_ * time_),
+        bucket_(slots.bucket.defined() ? slots.bucket.data<std::int32_t>() + head * rounds_ * time_
+                                       : nullptr) {}
+
+  // Writes `count` slots from `first` on, which may lie beyond the ends of the round.
+  void read(std::int64_t first,
+            std::int64_t count,
+            std::int32_t* position,
+            std::int32_t* bucket) const {
+    for (std::int64_t i = 0; i < count;) {
+      const std::int64_t all = rounds_ * slots_;
+      const std::int64_t wrapped = wrap_rounds_ ? (round_ * slots_ + first + i + all) % all
+                                                : round_ * slots_ + (first + i + slots_) % slots_;
+      const std::int64_t round = wrapped / slots_, slot = wrapped % slots_;
+      const std::int64_t run = std::min(count - i, slots_ - slot);
+      read_run(round, slot, run, position + i, bucket == nullptr ? nullptr : bucket + i);
+      i += run;
+    }
+  }
+
+ private:
+  void read_run(std::int64_t round,
+                std::int64_t slot,
+                std::int64_t count,
+                std::int32_t* position,
+                std::int32_t* bucket) const {
+    const std::int64_t filled = std::clamp<std::int64_t>(time_ - slot, 0, count);
+    std::copy_n(order_ + round * time_ + slot, filled, position);
+    std::fill(position + filled, position + count, -1);
+    if (bucket == nullptr) return;
+    const std::int32_t* bucket_of = bucket_ + round * time_;
+    for (std::int64_t i = 0; i < count; ++i)
+      bucket[i] = round != round_ || position[i] < 0 ? -1 : bucket_of[position[i]];
+  }
+
+  std::int64_t rounds_;
+  std::int64_t time_;
+  std::int64_t slots_;
+  std::int64_t round_;
+  bool wrap_rounds_;
+  const std::int32_t* order_;
+  const std::int32_t* bucket_;
+};
+
+void require_slots(const ChunkSlots& slots) {
+  const Shape& order = slots.order.shape();
+  require(slots.order.dtype() == DType::i32 && order.dimensions() == 3,
+          "chunk_slots: order is {} {}, wanted i32 [heads, rounds, time]",
+          name_of(slots.order.dtype()),
+          order.to_string());
+  const std::int64_t chunks = (order[2] + slots.chunk - 1) / slots.chunk;
+  require(slots.begin % slots.chunk == 0 && slots.count % slots.chunk == 0 && slots.begin >= 0 &&
+              slots.begin + slots.count <= chunks * slots.chunk && slots.look_back >= 0 &&
+              slots.look_back <= chunks && slots.look_ahead >= 0 && slots.look_ahead <= chunks,
+          "chunk_slots: slots [{}, {}) with {} chunks before and {} after, of {} chunks of {}",
+          slots.begin,
+          slots.begin + slots.count,
+          slots.look_back,
+          slots.look_ahead,
+          chunks,
+          slots.chunk);
+  const std::int64_t keys = slots.count + (slots.look_back + slots.look_ahead) * slots.chunk;
+  const auto expect = [&](const Tensor& tensor, std::int64_t count, const char* name) {
+    require(tensor.dtype() == DType::i32 && tensor.shape() == Shape{order[0], count},
+            "chunk_slots: {} is {} {}, wanted i32 [{}, {}]",
+            name,
+            name_of(tensor.dtype()),
+            tensor.shape().to_string(),
+            order[0],
+            count);
+  };
+  expect(slots.query_position, slots.count, "query_position");
+  expect(slots.key_position, keys, "key_position");
+  if (!slots.bucket.defined()) return;
+  require(slots.bucket.dtype() == DType::i32 && slots.bucket.shape() == order,
+          "chunk_slots: the buckets are {}, the order {}",
+          slots.bucket.shape().to_string(),
+          order.to_string());
+  expect(slots.query_bucket, slots.count, "query_bucket");
+  expect(slots.key_bucket, keys, "key_bucket");
+}
+
+// Checks [time, heads, dim] against [slots, heads, dim] and positions [heads, slots].
+void require_rows(const char* kernel,
+                  const Tensor& whole,
+                  const Tensor& rows,
+                  const Tensor& position) {
+  const Shape& w = whole.shape();
+  const Shape& r = rows.shape();
+  require(w.dimensions() == 3 && r.dimensions() == 3 && w[1] == r[1] && w[2] == r[2] &&
+              position.dtype() == DType::i32 && position.shape() == Shape{r[1], r[0]},
+          "{}: the whole is {}, the rows {} and the positions {} {}, wanted [time, heads, dim], "
+          "[slots, heads, dim] and i32 [heads, slots]",
+          kernel,
+          w.to_string(),
+          r.to_string(),
+          name_of(position.dtype()),
+          position.shape().to_string());
+}
+
+// Calls f(head, slot, position, row) for the slots [begin, end) that are not empty; row counts rows
+// of [slots, heads].
+template <typename F>
+void for_slots(
+    const Tensor& position, std::int64_t begin, std::int64_t end, std::int64_t width, const F& f) {
+  const std::int64_t heads = position.shape()[0], slots = position.shape()[1];
+  const std::int32_t* positions = position.data<std::int32_t>();
+  for_rows(end - begin, heads * width, [=](std::int64_t first, std::int64_t last) {
+    for (std::int64_t s = begin + first; s < begin + last; ++s)
+      for (std::int64_t h = 0; h < heads; ++h)
+        f(h, s, std::int64_t{positions[h * slots + s]}, s * heads + h);
+  });
+}
+
+template <typename T>
+void gather(const Tensor& whole, const Tensor& position, const Tensor& rows) {
+  const std::int64_t heads = rows.shape()[1], dim = rows.shape()[2];
+  const T* from = whole.data<T>();
+  T* to = rows.data<T>();
+  for_slots(position,
+            0,
+            rows.shape()[0],
+            dim,
+            [=](std::int64_t h, std::int64_t, std::int64_t at, std::int64_t row) {
+              if (at < 0)
+                std::fill_n(to + row * dim, dim, T{});
+              else
+                std::copy_n(from + (at * heads + h) * dim, dim, to + row * dim);
+            });
+}
+
+template <typename T, typename D>
+void scatter(const SlotScatter& scatter) {
+  using A = Accumulator<T>;
+  using B = Accumulator<D>;
+  const std::int64_t heads = scatter.rows.shape()[1], dim = scatter.rows.shape()[2];
+  const T* from = scatter.rows.data<T>();
+  D* to = scatter.whole.data<D>();
+  for_slots(scatter.position,
+            scatter.begin,
+            scatter.end,
+            dim,
+            [=](std::int64_t h, std::int64_t, std::int64_t at, std::int64_t row) {
+              if (at < 0) return;
+              const T* add = from + row * dim;
+              D* sum = to + (at * heads + h) * dim;
+#pragma omp simd
+              for (std::int64_t c = 0; c < dim; ++c)
+                put(sum[c], static_cast<B>(sum[c]) + static_cast<B>(static_cast<A>(add[c])));
+            });
+}
+
+template <typename T>
+void merge(const SlotMerge& merge) {
+  using A = Accumulator<T>;
+  const std::int64_t heads = merge.part.shape()[1], dim = merge.part.shape()[2];
+  const std::int64_t slots = merge.part.shape()[0], time = merge.out.shape()[0];
+  const T* part = merge.part.data<T>();
+  const A* part_log_sum_exp = merge.part_log_sum_exp.data<A>();
+  A* out = merge.out.data<A>();
+  A* log_sum_exp = merge.log_sum_exp.data<A>();
+  for_slots(merge.position,
+            0,
+            slots,
+            dim,
+            [=](std::int64_t h, std::int64_t s, std::int64_t at, std::int64_t row) {
+              const A mine = part_log_sum_exp[h * slots + s];
+              if (at < 0 || mine == -std::numeric_limits<A>::infinity()) return;
+              A& sum = log_sum_exp[h * time + at];
+              const A largest = std::max(sum, mine);
+              const A before = std::exp(sum - largest), now = std::exp(mine - largest);
+              const A total = before + now;
+              sum = largest + std::log(total);
+              const A keep = before / total, take = now / total;
+              const T* from = part + row * dim;
+              A* to = out + (at * heads + h) * dim;
+#pragma omp simd
+              for (std::int64_t c = 0; c < dim; ++c)
+                to[c] = keep * to[c] + take * static_cast<A>(from[c]);
+            });
+}
+
+}  // namespace
+
+void chunk_slots(Cpu, const ChunkSlots& slots) {
+  require_slots(slots);
+  const std::int64_t heads = slots.order.shape()[0];
+  const std::int64_t keys = slots.key_position.shape()[1];
+  const auto data = [](const Tensor& tensor, std::int64_t at) {
+    return tensor.defined() ? tensor.data<std::int32_t>() + at : nullptr;
+  };
+  for_rows(heads, keys, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t h = begin; h < end; ++h) {
+      const SlotReader reader(slots, h);
+      reader.read(slots.begin,
+                  slots.count,
+                  data(slots.query_position, h * slots.count),
+                  data(slots.query_bucket, h * slots.count));
+      reader.read(slots.begin - slots.look_back * slots.chunk,
+                  keys,
+                  data(slots.key_position, h * keys),
+                  data(slots.key_bucket, h * keys));
+    }
+  });
+}
+
+void chunk_of_places(Cpu, const Tensor& place, std::int64_t length, const Tensor& chunk) {
+  require(place.dtype() == DType::i32 && chunk.dtype() == DType::i32 &&
+              place.elements() == chunk.elements() && length > 0,
+          "chunk_of_places: places {} and chunks {}, wanted i32 of one shape",
+          place.shape().to_string(),
+          chunk.shape().to_string());
+  const std::int32_t* from = place.data<std::int32_t>();
+  std::int32_t* to = chunk.data<std::int32_t>();
+  const auto divisor = static_cast<std::int32_t>(length);
+  for_elements(place.elements(), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) to[i] = from[i] < 0 ? from[i] : from[i] / divisor;
+  });
+}
+
+void gather_slots(Cpu, const Tensor& whole, const Tensor& position, const Tensor& rows) {
+  require_rows("gather_slots", whole, rows, position);
+  require(whole.dtype() == rows.dtype(),
+          "gather_slots: the whole is {}, the rows {}",
+          name_of(whole.dtype()),
+          name_of(rows.dtype()));
+  with_floating_type(whole.dtype(), [&](auto tag) {
+    gather<typename decltype(tag)::type>(whole, position, rows);
+  });
+}
+
+void gather_slot_values(Cpu, const Tensor& whole, const Tensor& position, const Tensor& values) {
+  require(whole.dtype() == values.dtype() && position.dtype() == DType::i32 &&
+              values.shape() == position.shape() && whole.shape().dimensions() == 2 &&
+              whole.shape()[0] == position.shape()[0],
+          "gather_slot_values: the whole is {}, the values {} and the positions {}",
+          whole.shape().to_string(),
+          values.shape().to_string(),
+          position.shape().to_string());
+  const std::int64_t time = whole.shape()[1], slots = position.shape()[1];
+  const std::int32_t* positions = position.data<std::int32_t>();
+  with_floating_type(whole.dtype(), [&](auto tag) {
+    using A = Accumulator<typename decltype(tag)::type>;
+    const A* from = whole.data<A>();
+    A* to = values.data<A>();
+    for_elements(position.elements(), [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i)
+        to[i] = positions[i] < 0 ? -std::numeric_limits<A>::infinity()
+                                 : from[i / slots * time + positions[i]];
+    });
+  });
+}
+
+void scatter_slots(Cpu, const SlotScatter& slots) {
+  require_rows("scatter_slots", slots.whole, slots.rows, slots.position);
+  require(0 <= slots.begin && slots.begin <= slots.end && slots.end <= slots.rows.shape()[0],
+          "scatter_slots: slots [{}, {}) of {}",
+          slots.begin,
+          slots.end,
+          slots.rows.shape()[0]);
+  with_floating_type(slots.rows.dtype(), [&](auto from) {
+    with_floating_type(slots.whole.dtype(), [&](auto to) {
+      scatter<typename decltype(from)::type, typename decltype(to)::type>(slots);
+    });
+  });
+}
+
+void merge_slots(Cpu, const SlotMerge& slots) {
+  require_rows("merge_slots", slots.out, slots.part, slots.position);
+  const DType accumulator = accumulator_of(slots.part.dtype());
+  const Shape& out = slots.out.shape();
+  require(slots.out.dtype() == accumulator && slots.log_sum_exp.dtype() == accumulator &&
+              slots.part_log_sum_exp.dtype() == accumulator &&
+              slots.log_sum_exp.shape() == Shape{out[1], out[0]} &&
+              slots.part_log_sum_exp.shape() == slots.position.shape(),
+          "merge_slots: out is {} {}, log_sum_exp {} and the part's {}",
+          name_of(slots.out.dtype()),
+          out.to_string(),
+          slots.log_sum_exp.shape().to_string(),
+          slots.part_log_sum_exp.shape().to_string());
+  with_floating_type(slots.part.dtype(),
+                     [&](auto tag) { merge<typename decltype(tag)::type>(slots); });
+}
+
+}  // namespace longspan

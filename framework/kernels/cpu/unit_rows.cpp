@@ -1,0 +1,108 @@
+#include "framework/kernels/unit_rows.h"
+
+#include <cmath>
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+template <typename T>
+void divide_by_length(const UnitRows& unit) {
+  using A = Accumulator<T>;
+  const std::int64_t width = unit.x.shape().width();
+  const T* x = unit.x.data<T>();
+  T* y = unit.y.data<T>();
+  A* inverse_length = unit.inverse_length.data<A>();
+  const A epsilon = static_cast<A>(unit.epsilon);
+  for_rows(unit.inverse_length.elements(), width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* from = x + r * width;
+      T* to = y + r * width;
+      A squares = 0;
+#pragma omp simd reduction(+ : squares)
+      for (std::int64_t c = 0; c < width; ++c)
+        squares += static_cast<A>(from[c]) * static_cast<A>(from[c]);
+      const A inverse = A{1} / std::sqrt(squares + epsilon);
+      inverse_length[r] = inverse;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) put(to[c], static_cast<A>(from[c]) * inverse);
+    }
+  });
+}
+
+template <typename T, typename D>
+void add_gradient(const UnitRowsGradient& unit) {
+  using A = Accumulator<T>;
+  const std::int64_t width = unit.y.shape().width();
+  const T* y = unit.y.data<T>();
+  const A* inverse_length = unit.inverse_length.data<A>();
+  const D* dy = unit.dy.data<D>();
+  D* dx = unit.dx.data<D>();
+  for_rows(unit.inverse_length.elements(), width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      const T* unit_row = y + r * width;
+      const D* from = dy + r * width;
+      D* to = dx + r * width;
+      A along = 0;
+#pragma omp simd reduction(+ : along)
+      for (std::int64_t c = 0; c < width; ++c)
+        along += static_cast<A>(unit_row[c]) * static_cast<A>(from[c]);
+      const A inverse = inverse_length[r];
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c)
+        put(to[c],
+            static_cast<A>(to[c]) +
+                (static_cast<A>(from[c]) - along * static_cast<A>(unit_row[c])) * inverse);
+    }
+  });
+}
+
+void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inverse_length) {
+  require(inverse_length.dtype() == accumulator_of(rows.dtype()) &&
+              inverse_length.elements() == rows.shape().rows(),
+          "{}: {} {} lengths for rows {} {}",
+          kernel,
+          inverse_length.elements(),
+          name_of(inverse_length.dtype()),
+          name_of(rows.dtype()),
+          rows.shape().to_string());
+}
+
+}  // namespace
+
+void unit_rows(Cpu, const UnitRows& unit) {
+  require_lengths("unit_rows", unit.x, unit.inverse_length);
+  require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
+          "unit_rows: x is {} {} and y {} {}",
+          name_of(unit.x.dtype()),
+          unit.x.shape().to_string(),
+          name_of(unit.y.dtype()),
+          unit.y.shape().to_string());
+  with_floating_type(unit.x.dtype(),
+                     [&](auto tag) { divide_by_length<typename decltype(tag)::type>(unit); });
+}
+
+void unit_rows_backward(Cpu, const UnitRowsGradient& unit) {
+  require_lengths("unit_rows_backward", unit.y, unit.inverse_length);
+  const DType dtype = unit.dy.dtype();
+  require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
+              unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&
+              unit.dy.elements() == unit.y.elements(),
+          "unit_rows_backward: y is {} {}, dy {} {} and dx {} {}",
+          name_of(unit.y.dtype()),
+          unit.y.shape().to_string(),
+          name_of(dtype),
+          unit.dy.shape().to_string(),
+          name_of(unit.dx.dtype()),
+          unit.dx.shape().to_string());
+  with_floating_type(unit.y.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (dtype == unit.y.dtype())
+      add_gradient<T, T>(unit);
+    else
+      add_gradient<T, Accumulator<T>>(unit);
+  });
+}
+
+}  // namespace longspan

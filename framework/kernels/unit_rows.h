@@ -1,0 +1,29 @@
+// Rows divided by their length: the keys of shared queries and keys (Reformer, Kitaev et al. 2020).
+#pragma once
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// y = x / sqrt(|x|^2 + epsilon) over the last axis. x, y: [rows, width] (leading axes flattened),
+// of one dtype; y may be x. inverse_length: [rows], accumulator dtype, written, kept for the
+// backward pass.
+struct UnitRows {
+  Tensor x;
+  Tensor y;
+  Tensor inverse_length;
+  double epsilon = 1e-12;
+};
+void unit_rows(Cpu, const UnitRows&);
+
+// dx += (dy - y (y.dy)) * inverse_length: what y kept says all about x. dy and dx of y's dtype or
+// its accumulator's.
+struct UnitRowsGradient {
+  Tensor y;
+  Tensor inverse_length;
+  Tensor dy;
+  Tensor dx;
+};
+void unit_rows_backward(Cpu, const UnitRowsGradient&);
+
+}  // namespace longspan

@@ -1,0 +1,229 @@
+#include "framework/kernels/chunk_slots.h"
+
+#include "framework/kernels/unit_rows.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+using Ids = std::vector<std::int32_t>;
+
+Tensor ids32(const Ids& ids, const Shape& shape) {
+  return Tensor::from<std::int32_t>(ids, shape, cpu_device());
+}
+Ids ids_in(const Tensor& tensor) {
+  const auto span = tensor.span<std::int32_t>();
+  return {span.begin(), span.end()};
+}
+
+// One head, two rounds of 5 positions, the last of which is empty in the order of round 1.
+ChunkSlots slots_of(std::int64_t begin, std::int64_t count) {
+  ChunkSlots slots = {.order = ids32({4, 3, 2, 1, 0, /**/ 0, 2, 4, 1, -1}, {1, 2, 5}),
+                      .chunk = 2,
+                      .begin = begin,
+                      .count = count};
+  slots.bucket = ids32({7, 6, 5, 4, 3, /**/ 1, 8, 1, 9, 2}, {1, 2, 5});
+  return slots;
+}
+
+void read(ChunkSlots& slots) {
+  const std::int64_t keys = slots.count + (slots.look_back + slots.look_ahead) * slots.chunk;
+  slots.query_position = Tensor::empty({1, slots.count}, DType::i32, cpu_device());
+  slots.key_position = Tensor::empty({1, keys}, DType::i32, cpu_device());
+  slots.query_bucket = slots.query_position.like();
+  slots.key_bucket = slots.key_position.like();
+  chunk_slots(cpu(), slots);
+}
+
+TEST(ChunkSlots, GoRoundWithinTheRound) {
+  ChunkSlots slots = slots_of(0, 6);
+  read(slots);
+  EXPECT_EQ(ids_in(slots.query_position), (Ids{4, 3, 2, 1, 0, -1}));
+  EXPECT_EQ(ids_in(slots.key_position), (Ids{0, -1, 4, 3, 2, 1, 0, -1}));
+  EXPECT_EQ(ids_in(slots.query_bucket), (Ids{3, 4, 5, 6, 7, -1}));
+  EXPECT_EQ(ids_in(slots.key_bucket), (Ids{7, -1, 3, 4, 5, 6, 7, -1}));
+}
+
+TEST(ChunkSlots, APartHasItsNeighboursOnBothSides) {
+  ChunkSlots slots = slots_of(2, 2);
+  slots.round = 1;
+  slots.look_ahead = 2;
+  read(slots);
+  EXPECT_EQ(ids_in(slots.query_position), (Ids{4, 1}));
+  EXPECT_EQ(ids_in(slots.key_position), (Ids{0, 2, 4, 1, -1, -1, 0, 2}));
+  EXPECT_EQ(ids_in(slots.key_bucket), (Ids{1, 1, 2, 8, -1, -1, 1, 1}));
+}
+
+TEST(ChunkSlots, GoRoundOverAllRoundsIntoNoBucketOfThisOne) {
+  ChunkSlots slots = slots_of(0, 2);
+  slots.wrap_rounds = true;
+  slots.look_back = 2;
+  read(slots);
+  EXPECT_EQ(ids_in(slots.key_position), (Ids{4, 1, -1, -1, 4, 3}));
+  EXPECT_EQ(ids_in(slots.key_bucket), (Ids{-1, -1, -1, -1, 3, 4}));
+  slots = slots_of(4, 2);
+  slots.wrap_rounds = true;
+  slots.look_ahead = 1;
+  read(slots);
+  EXPECT_EQ(ids_in(slots.key_position), (Ids{2, 1, 0, -1, 0, 2}));
+  EXPECT_EQ(ids_in(slots.key_bucket), (Ids{5, 6, 7, -1, -1, -1}));
+}
+
+TEST(ChunkSlots, ChunksOfPlaces) {
+  const Tensor place = ids32({0, 1, 2, -1, 5, 6}, {6});
+  chunk_of_places(cpu(), place, 3, place);
+  EXPECT_EQ(ids_in(place), (Ids{0, 0, 0, -1, 1, 2}));
+}
+
+constexpr std::int64_t time = 4, slots = 5, heads = 2, dim = 3;
+// Each head has an order of its own; head 1 leaves two slots empty.
+Tensor positions() { return ids32({3, 1, -1, 0, 2, /**/ -1, 2, 0, -1, 1}, {heads, slots}); }
+std::int64_t row_of(std::int64_t first, std::int64_t head) { return (first * heads + head) * dim; }
+
+template <typename T>
+class SlotRowsOf : public ::testing::Test {};
+TYPED_TEST_SUITE(SlotRowsOf, FloatingTypes);
+
+TYPED_TEST(SlotRowsOf, GatherTakesTheRowOfEachHead) {
+  const Values whole = normal_values<TypeParam>(time * heads * dim, 1);
+  const Tensor rows = poisoned<TypeParam>({slots, heads, dim});
+  gather_slots(cpu(), tensor_of<TypeParam>(whole, {time, heads, dim}), positions(), rows);
+  const Ids position = ids_in(positions());
+  const Values found = values_of(rows);
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t s = 0; s < slots; ++s)
+      for (std::int64_t c = 0; c < dim; ++c) {
+        const std::int64_t at = position[static_cast<std::size_t>(h * slots + s)];
+        EXPECT_EQ(found[static_cast<std::size_t>(row_of(s, h) + c)],
+                  at < 0 ? 0 : whole[static_cast<std::size_t>(row_of(at, h) + c)]);
+      }
+}
+
+// What gathering is to a function, scattering is to its gradient: <gather(x), y> = <x, scatter(y)>.
+TYPED_TEST(SlotRowsOf, ScatterIsTheTransposeOfGather) {
+  const Values rows = normal_values<TypeParam>(slots * heads * dim, 2);
+  const auto run = [&]<typename D>(TypeTag<D>) {
+    const Values before = normal_values<D>(time * heads * dim, 3);
+    const SlotScatter scatter = {.rows = tensor_of<TypeParam>(rows, {slots, heads, dim}),
+                                 .position = positions(),
+                                 .begin = 1,
+                                 .end = 5,
+                                 .whole = tensor_of<D>(before, {time, heads, dim})};
+    scatter_slots(cpu(), scatter);
+    Values expected = before;
+    const Ids position = ids_in(positions());
+    for (std::int64_t h = 0; h < heads; ++h)
+      for (std::int64_t s = 1; s < 5; ++s)
+        for (std::int64_t c = 0; c < dim; ++c) {
+          const std::int64_t at = position[static_cast<std::size_t>(h * slots + s)];
+          if (at >= 0)
+            expected[static_cast<std::size_t>(row_of(at, h) + c)] +=
+                rows[static_cast<std::size_t>(row_of(s, h) + c)];
+        }
+    expect_close(values_of(scatter.whole), expected, tolerance<D>(), 1);
+  };
+  run(TypeTag<TypeParam>());
+  run(TypeTag<Accumulator<TypeParam>>());
+}
+
+TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
+  using A = Accumulator<TypeParam>;
+  const Values out = normal_values<A>(time * heads * dim, 1);
+  const Values part = normal_values<TypeParam>(slots * heads * dim, 2);
+  Values sums = normal_values<A>(heads * time, 3);
+  Values part_sums = normal_values<A>(heads * slots, 4);
+  sums[2] = -infinity;       // head 0, position 2: nothing yet
+  part_sums[0] = -infinity;  // head 0, slot 0: nothing in this part
+  const SlotMerge merge = {.part = tensor_of<TypeParam>(part, {slots, heads, dim}),
+                           .part_log_sum_exp = tensor_of<A>(part_sums, {heads, slots}),
+                           .position = positions(),
+                           .out = tensor_of<A>(out, {time, heads, dim}),
+                           .log_sum_exp = tensor_of<A>(sums, {heads, time})};
+  merge_slots(cpu(), merge);
+  Values expected = out, expected_sums = sums;
+  const Ids position = ids_in(positions());
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t s = 0; s < slots; ++s) {
+      const std::int64_t at = position[static_cast<std::size_t>(h * slots + s)];
+      if (at < 0) continue;
+      const auto place = static_cast<std::size_t>(h * time + at);
+      const double before = std::exp(sums[place]);
+      const double now = std::exp(part_sums[static_cast<std::size_t>(h * slots + s)]);
+      expected_sums[place] = std::log(before + now);
+      for (std::int64_t c = 0; c < dim; ++c) {
+        double& value = expected[static_cast<std::size_t>(row_of(at, h) + c)];
+        value = (before * value + now * part[static_cast<std::size_t>(row_of(s, h) + c)]) /
+                (before + now);
+      }
+    }
+  expect_close(values_of(merge.out), expected, tolerance<A>());
+  expect_close(values_of(merge.log_sum_exp), expected_sums, tolerance<A>());
+}
+
+TEST(SlotValues, EmptySlotsHaveNoSum) {
+  const Tensor values = poisoned<float>({heads, slots});
+  gather_slot_values(
+      cpu(), tensor_of<float>({1, 2, 3, 4, /**/ 5, 6, 7, 8}, {heads, time}), positions(), values);
+  EXPECT_EQ(values_of(values), (Values{4, 2, -infinity, 1, 3, /**/ -infinity, 7, 5, -infinity, 6}));
+}
+
+template <typename T>
+class UnitRowsOf : public ::testing::Test {};
+TYPED_TEST_SUITE(UnitRowsOf, FloatingTypes);
+
+TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
+  using A = Accumulator<TypeParam>;
+  for (const std::int64_t width : {1, 3, 64, 70}) {
+    Values x = normal_values<TypeParam>(5 * width, 1);
+    std::fill_n(x.begin() + 2 * width, width, 0);
+    const UnitRows unit = {.x = tensor_of<TypeParam>(x, {5, width}),
+                           .y = poisoned<TypeParam>({5, width}),
+                           .inverse_length = poisoned<A>({5})};
+    unit_rows(cpu(), unit);
+    Values expected, lengths;
+    for (std::int64_t r = 0; r < 5; ++r) {
+      double squares = 1e-12;
+      for (std::int64_t c = 0; c < width; ++c)
+        squares +=
+            x[static_cast<std::size_t>(r * width + c)] * x[static_cast<std::size_t>(r * width + c)];
+      lengths.push_back(1 / std::sqrt(squares));
+      for (std::int64_t c = 0; c < width; ++c)
+        expected.push_back(x[static_cast<std::size_t>(r * width + c)] * lengths.back());
+    }
+    expect_close(values_of(unit.y), expected, tolerance<TypeParam>());
+    expect_close(values_of(unit.inverse_length), lengths, tolerance<A>());
+  }
+}
+
+// The gradient of row 0's length is in no direction of the row: the result is orthogonal to y.
+TYPED_TEST(UnitRowsOf, GradientIsAddedInBothDTypes) {
+  using A = Accumulator<TypeParam>;
+  constexpr std::int64_t width = 6;
+  UnitRows unit = {.x = tensor_of<TypeParam>(normal_values<TypeParam>(4 * width, 1), {4, width}),
+                   .y = poisoned<TypeParam>({4, width}),
+                   .inverse_length = poisoned<A>({4})};
+  unit_rows(cpu(), unit);
+  const Values y = values_of(unit.y), inverse = values_of(unit.inverse_length);
+  const auto run = [&]<typename D>(TypeTag<D>) {
+    const Values dy = normal_values<D>(4 * width, 2), before = normal_values<D>(4 * width, 3);
+    const UnitRowsGradient gradient = {.y = unit.y,
+                                       .inverse_length = unit.inverse_length,
+                                       .dy = tensor_of<D>(dy, {4, width}),
+                                       .dx = tensor_of<D>(before, {4, width})};
+    unit_rows_backward(cpu(), gradient);
+    Values expected = before;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const std::size_t row = i / width * width;
+      double along = 0;
+      for (std::size_t c = 0; c < width; ++c) along += y[row + c] * dy[row + c];
+      expected[i] += (dy[i] - y[i] * along) * inverse[i / width];
+    }
+    expect_close(values_of(gradient.dx), expected, 2 * tolerance<D>());
+  };
+  run(TypeTag<TypeParam>());
+  run(TypeTag<A>());
+}
+
+}  // namespace
+}  // namespace longspan
