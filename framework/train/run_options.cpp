@@ -1,5 +1,7 @@
 #include "framework/train/run_options.h"
 
+#include <cmath>
+
 #include "framework/core/options.h"
 
 namespace longspan {
@@ -89,12 +91,26 @@ void declare(OptionTable& table, PrecisionOptions& options) {
              {"float32", DType::f32},
              {"bf16", DType::bf16},
              {"f16", DType::f16}});
-  // Gradients of a mean over thousands of tokens are below what f16 holds.
-  table.check({"precision.compute"}, [&options] {
-    return options.compute != DType::f16
-               ? ""
-               : "precision.compute: found f16, which needs a loss scale; this version accepts "
-                 "float64, float32 and bf16";
+  table.add(
+      "precision.loss_scale",
+      options.loss_scale.initial,
+      "the first factor of the gradients of f16, a power of two; it adapts: an overflow halves "
+      "it, and the step is skipped without counting as diverged",
+      between(LossScale::least, std::exp2(32)));
+  table.add("precision.loss_scale_growth_interval",
+            options.loss_scale.growth_interval,
+            "steps without an overflow until the loss scale is doubled",
+            at_least(1));
+  table.add("precision.loss_scale_hysteresis",
+            options.loss_scale.hysteresis,
+            "overflows until the loss scale is halved; doubling it counts them anew",
+            at_least(1));
+  table.check({"precision.loss_scale"}, [&options]() -> std::string {
+    int unused = 0;
+    if (std::frexp(options.loss_scale.initial, &unused) == 0.5) return "";
+    return fmt::format(
+        "precision.loss_scale: found {}; wanted a power of two, which rounds nothing",
+        options.loss_scale.initial);
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "framework/comm/process_mesh.h"
 #include "framework/core/dtype.h"
+#include "framework/train/loss_scale.h"
 
 namespace longspan {
 
@@ -35,7 +36,8 @@ struct MemoryOptions {
 };
 
 struct PrecisionOptions {
-  DType compute = DType::f32;  // precision.compute
+  DType compute = DType::f32;   // precision.compute
+  LossScaleOptions loss_scale;  // with compute f16
 };
 
 struct CheckpointOptions {

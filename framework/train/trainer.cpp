@@ -23,6 +23,15 @@ double scalar(const Tensor& tensor) {
   return value;
 }
 
+// One element of the dtype and device of another.
+Tensor filled(const Tensor& like, double value) {
+  const Tensor tensor = like.like(MemoryTag::workspace);
+  with_floating_type(like.dtype(), [&]<typename T>(TypeTag<T>) {
+    *tensor.data<T>() = T(static_cast<Accumulator<T>>(value));
+  });
+  return tensor;
+}
+
 // The sign of a value that is no number says nothing, and is printed.
 double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
@@ -30,7 +39,10 @@ std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(l
 
 }  // namespace
 
-Trainer::Trainer(std::unique_ptr<Model> model, const TrainingOptions& options, const Random& random)
+Trainer::Trainer(std::unique_ptr<Model> model,
+                 const TrainingOptions& options,
+                 const Random& random,
+                 const PrecisionOptions& precision)
     : model_(std::move(model)),
       options_(options),
       random_(random),
@@ -38,7 +50,9 @@ Trainer::Trainer(std::unique_ptr<Model> model, const TrainingOptions& options, c
       reduction_(model_->parameters(), options.bucket_megabytes),
       schedule_(options.make_schedule()),
       memory_(static_cast<std::size_t>(options.accumulation)),
-      next_memory_(memory_.size()) {}
+      next_memory_(memory_.size()) {
+  if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
+}
 
 double Trainer::run_part(const Batch& batch, std::size_t part, double weight, bool last) {
   const std::size_t parts = memory_.size();
@@ -57,7 +71,7 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight, bo
   const double value = scalar(loss.value());
   result.losses = {};
   if (last) reduction_.begin();
-  backward(loss, {.between = [this] { reduction_.progress(); }});
+  backward({loss}, {filled(loss.value(), scale())}, {.between = [this] { reduction_.progress(); }});
   return value;
 }
 
@@ -77,11 +91,7 @@ Trainer::Sums Trainer::agree(double loss, bool stop) const {
 StepResult Trainer::step(const Batch& batch, bool stop) {
   const auto parts = static_cast<std::int64_t>(memory_.size());
   const std::int64_t streams = batch.tokens.shape()[0];
-  if (streams % parts != 0)
-    throw ConfigurationError(
-        "each rank has {} streams, which do not divide by training.accumulation = {}",
-        streams,
-        parts);
+  require(streams % parts == 0, "{} streams do not divide into {} parts", streams, parts);
   first_stream_ = batch.first_stream;
   if (batch.epoch_start) memory_.assign(memory_.size(), {});
   StepResult result;
@@ -94,29 +104,42 @@ StepResult Trainer::step(const Batch& batch, bool stop) {
   reduction_.finish();
   const Sums sums = agree(loss, stop);
   result.loss = unsigned_nan(sums.loss);
-  result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm));
+  result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
+  if (loss_scale_) result.loss_scale = loss_scale_->value();
   result.stop_requested = sums.stops > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);
   ++steps_;
   tokens_ += result.tokens;
   if (!result.skipped) {
-    optimizer_.update(result.learning_rate, clip_factor(result.gradient_norm, options_.clip_norm));
+    optimizer_.update(result.learning_rate,
+                      clip_factor(result.gradient_norm, options_.clip_norm) / scale());
     memory_.swap(next_memory_);
   }
   next_memory_.assign(memory_.size(), {});
+  if (loss_scale_) loss_scale_->update(!result.skipped);
   judge(batch, result);
   return result;
 }
 
-void Trainer::judge(const Batch& batch, StepResult& result) {
+void Trainer::judge(const Batch& batch, const StepResult& result) {
   if (!result.skipped) {
     skipped_in_a_row_ = 0;
     return;
   }
   ++skipped_;
+  // A loss scale that is too large: the next steps have a smaller one.
+  const bool gradients_overflowed = result.loss_scale && std::isfinite(result.loss);
+  if (gradients_overflowed && *result.loss_scale > LossScale::least) return;
   ++skipped_in_a_row_;
   if (skipped_in_a_row_ < options_.skipped_in_a_row) return;
+  if (gradients_overflowed)
+    throw DivergedError(
+        "training diverged: {} steps in a row had gradients that f16 cannot hold even at loss "
+        "scale 1; the last is step {} (loss {}); set precision.compute to bf16 or float32",
+        skipped_in_a_row_,
+        steps_,
+        result.loss);
   throw DivergedError(
       "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
       "(loss {}, gradient norm {}), whose batch began at token {} of each stream in epoch {}",
@@ -146,6 +169,7 @@ void Trainer::save(TrainingState& state, std::int64_t streams) const {
   optimizer_.add_to(state, first, first_replica);
   optimizer_.save(state.scalars);
   add_memory(state, streams);
+  if (loss_scale_) loss_scale_->save(state.scalars);
   state.scalars.set("trainer/steps", steps_);
   state.scalars.set("trainer/skipped", skipped_);
   state.scalars.set("trainer/skipped_in_a_row", skipped_in_a_row_);
@@ -173,6 +197,7 @@ void Trainer::restore(const Checkpoint& checkpoint,
   checkpoint.read(std::span<const StateTensor>(state.tensors));
   const Scalars& scalars = checkpoint.scalars();
   optimizer_.restore(scalars);
+  if (loss_scale_) loss_scale_->restore(scalars);
   steps_ = scalars.get<std::int64_t>("trainer/steps");
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");

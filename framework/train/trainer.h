@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/data/batch.h"
 #include "framework/train/gradient_reduction.h"
 #include "framework/train/optimizer.h"
+#include "framework/train/run_options.h"
 #include "models/model.h"
 
 namespace longspan {
@@ -17,7 +19,9 @@ struct StepResult {
   double loss = 0;           // mean over the tokens of the global batch, nats
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
-  bool skipped = false;         // loss or gradient was not finite: weights and memory are as before
+  std::optional<double> loss_scale;  // of this step, with f16
+  // Loss or gradient was not finite: weights, memory, Adam's count and the schedule are as before.
+  bool skipped = false;
   bool stop_requested = false;  // by any rank
   std::int64_t tokens = 0;      // of the global batch
 };
@@ -26,12 +30,17 @@ struct StepResult {
 // layout: to the bit on the same one, to rounding on another.
 class Trainer {
  public:
-  // `random`: the run's, from which each step draws its own.
-  Trainer(std::unique_ptr<Model> model, const TrainingOptions& options, const Random& random);
+  // `random`: the run's, from which each step draws its own. `precision`: how gradients are scaled
+  // and summed; what is computed in is the model's.
+  Trainer(std::unique_ptr<Model> model,
+          const TrainingOptions& options,
+          const Random& random,
+          const PrecisionOptions& precision = {});
 
-  // Collective. Works through this rank's streams in `accumulation` parts. `stop` asks all ranks to
-  // stop after it. Throws DivergedError, the same on every rank, when too many steps in a row were
-  // skipped.
+  // Collective. Works through this rank's streams in `accumulation` parts, which must divide them.
+  // `stop` asks all ranks to stop after it. Throws DivergedError, the same on every rank, when too
+  // many steps in a row were skipped; those that a loss scale that is still too large explains do
+  // not count.
   StepResult step(const Batch& batch, bool stop = false);
 
   // Steps so far, skipped ones included, and those skipped.
@@ -58,9 +67,10 @@ class Trainer {
     double squared_norm = 0;
     double stops = 0;
   };
+  double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
   double run_part(const Batch& batch, std::size_t part, double weight, bool last);
   Sums agree(double loss, bool stop) const;
-  void judge(const Batch& batch, StepResult& result);
+  void judge(const Batch& batch, const StepResult& result);
   void add_memory(TrainingState& state, std::int64_t streams) const;
 
   std::unique_ptr<Model> model_;
@@ -69,6 +79,7 @@ class Trainer {
   Optimizer optimizer_;
   GradientReduction reduction_;
   Schedule schedule_;
+  std::optional<LossScale> loss_scale_;  // with f16
   // Of each part of this rank's streams: what is remembered, and what will be if the step is taken.
   std::vector<SegmentMemory> memory_;
   std::vector<SegmentMemory> next_memory_;

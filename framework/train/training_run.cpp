@@ -37,7 +37,17 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
   set_threads(settings.run.threads, session.local_size());
   const Communicator& world = session.world();
-  return ProcessMesh(world, mesh_shape(settings.parallel, world.size()));
+  const ProcessMesh mesh(world, mesh_shape(settings.parallel, world.size()));
+  const std::int64_t streams = settings.data.batch / mesh.shape.data;
+  if (streams % settings.training.accumulation != 0)
+    throw ConfigurationError(
+        "training.accumulation is {}, which does not divide the {} streams of a data rank "
+        "(data.batch {} over {} data ranks)",
+        settings.training.accumulation,
+        streams,
+        settings.data.batch,
+        mesh.shape.data);
+  return mesh;
 }
 
 BatchLoader make_loader(const Settings& settings,
@@ -141,7 +151,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       validation_(open_validation(settings, tokenizer_, mesh_)),
       trainer_(make_model(settings, tokenizer_, mesh_, device_),
                settings.training,
-               Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps")),
+               Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
+               settings.precision),
       progress_(console_, log_, settings.metrics.console) {
   const auto found = checkpoint_to_resume();
   if (found)
@@ -266,6 +277,9 @@ void TrainingRun::introduce() {
             peak_ / 1e9);
   if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
     log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
+  if (settings_.precision.compute == DType::f16)
+    log_.warning(
+        "f16 is emulated on the CPU: its matrix products are made in f32, which is slower");
 }
 
 ExitCode TrainingRun::run() {
@@ -298,10 +312,12 @@ void TrainingRun::step() {
       trainer_.model().flops(settings_.data.batch, settings_.data.segment, remembered).total();
   if (result.skipped)
     log_.warning(
-        "step {} skipped: loss {}, gradient norm {}; batch at token {} of each stream in epoch {}",
+        "step {} skipped: loss {}, gradient norm {}{}; batch at token {} of each stream in epoch "
+        "{}",
         trainer_.steps(),
         result.loss,
         result.gradient_norm,
+        result.loss_scale ? fmt::format(" at loss scale {}", *result.loss_scale) : "",
         batch.position,
         batch.epoch);
   if (trainer_.steps() == first_step_ + memory_settles_after)
@@ -358,7 +374,8 @@ void TrainingRun::report(const StepResult& result) {
                          .tokens = trainer_.tokens(),
                          .loss = result.loss,
                          .learning_rate = result.learning_rate,
-                         .gradient_norm = result.gradient_norm};
+                         .gradient_norm = result.gradient_norm,
+                         .loss_scale = result.loss_scale};
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) {

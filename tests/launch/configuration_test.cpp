@@ -92,6 +92,9 @@ TEST(Configuration, EachBadFileHasItsMessages) {
       {head + "precision:\n  compute: fp16\n",
        "c.yaml:8:3: precision.compute: found \"fp16\"; allowed: float64, float32, bf16 or f16; did "
        "you mean \"f16\"?"},
+      {head + "  segment: 8192\nprecision:\n  compute: f16\n  loss_scale: 2\n",
+       "c.yaml:10:3: precision.loss_scale: found 2; with 65536 tokens a step (data.batch x "
+       "data.segment) all gradients underflow f16; wanted at least 4"},
       {head + "parallel:\n  context: 2\n",
        "c.yaml:8:3: parallel.context: found 2; this version accepts 1"},
       {head + "parallel:\n  zero: 3\n",

@@ -124,6 +124,9 @@ class ExactResume(jobs.TestCase):
 
     variants = {
         "bfloat16": {"precision.compute": "bf16"},
+        # A scale that falls before the first checkpoint and grows after it.
+        "float16": {"precision.compute": "f16", "precision.loss_scale": 2**32, "precision.loss_scale_hysteresis": 1,
+                    "precision.loss_scale_growth_interval": 2, "training.skipped_in_a_row": 1},
         "float64": {"precision.compute": "float64"},
         "sgd with momentum": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9,
                               "training.optimizer.nesterov": True},

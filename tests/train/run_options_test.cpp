@@ -50,17 +50,18 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   table.assign(std::vector<Assignment>{given("parallel.context", "2"),
                                        given("parallel.zero", "1"),
                                        given("memory.feed_forward_chunks", "4"),
-                                       given("precision.compute", "f16")});
+                                       given("precision.loss_scale", "1000")});
   try {
     table.finish();
     FAIL();
   } catch (const ConfigurationError& error) {
-    EXPECT_STREQ(error.what(),
-                 "a.yaml:1:1: parallel.context: found 2; this version accepts 1\n"
-                 "a.yaml:2:1: parallel.zero: found 1; this version accepts 0\n"
-                 "a.yaml:3:1: memory.feed_forward_chunks: found 4; this version accepts 1\n"
-                 "a.yaml:4:1: precision.compute: found f16, which needs a loss scale; this version "
-                 "accepts float64, float32 and bf16");
+    EXPECT_STREQ(
+        error.what(),
+        "a.yaml:1:1: parallel.context: found 2; this version accepts 1\n"
+        "a.yaml:2:1: parallel.zero: found 1; this version accepts 0\n"
+        "a.yaml:3:1: memory.feed_forward_chunks: found 4; this version accepts 1\n"
+        "a.yaml:4:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
+        "nothing");
   }
 }
 

@@ -1,0 +1,208 @@
+// What the trainer does with gradients that f16 cannot hold, on one rank or on several.
+#include <limits>
+
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/embedding.h"
+#include "framework/train/trainer.h"
+#include "tests/models/model_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t width = 8;
+
+enum class Fault { none, gradient, loss };
+
+// Predicts the next token from the last alone. In the passes that `fault` says, its losses or their
+// gradients are infinite on this rank.
+class FaultyModel : public Model {
+ public:
+  using FaultAt = std::function<Fault(int pass)>;
+
+  FaultyModel(DType compute, const ProcessMesh& mesh, FaultAt fault)
+      : Model(std::make_unique<Parameters>(cpu_device(), compute, mesh)),
+        fault_(std::move(fault)),
+        embedding_(Scope(parameters()).child("embedding"),
+                   testing::vocabulary,
+                   width,
+                   Initial::normal(0.5)),
+        output_(
+            Scope(parameters()).child("output"),
+            {.vocabulary = testing::vocabulary, .width = width, .initial = Initial::normal(0.5)}) {
+    parameters().allocate(Random(1));
+  }
+
+  SegmentResult losses(const Segment& segment, const Pass&) const override {
+    const Variable losses = output_.losses(embedding_(segment.tokens, 1), segment.targets);
+    const Fault fault = fault_(passes_++);
+    if (fault == Fault::none) return {.losses = losses};
+    return {.losses = record(scaled(losses.value(), fault == Fault::loss ? infinity : 1),
+                             {losses},
+                             [](Gradients& gradients) {
+                               gradients.give(0, scaled(gradients.output(), infinity));
+                             })};
+  }
+  SegmentResult logits(const Segment&, const Pass&) const override { return {}; }
+  std::int64_t longest_memory() const override { return 0; }
+  std::int64_t memory_layers() const override { return 0; }
+  std::int64_t memory_width() const override { return 0; }
+  FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const override { return {}; }
+  const Part& vocabulary() const override { return output_.part(); }
+
+ private:
+  static constexpr double infinity = std::numeric_limits<double>::infinity();
+
+  static Tensor scaled(const Tensor& tensor, double factor) {
+    const Tensor result = tensor.like();
+    on(tensor.device(), [&](auto backend) { scale(backend, factor, tensor, result); });
+    return result;
+  }
+
+  FaultAt fault_;
+  mutable int passes_ = 0;
+  TokenEmbedding embedding_;
+  OutputLayer output_;
+};
+
+constexpr std::int64_t streams = 4;
+constexpr std::int64_t segment = 6;
+
+Batch batch_of(int step, const ProcessMesh& mesh) {
+  const StreamRange range =
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
+  Batch batch;
+  batch.tokens = testing::columns(text, 0, segment).slice(range.begin, range.end);
+  batch.targets = testing::columns(text, 1, segment).slice(range.begin, range.end);
+  batch.first_stream = range.begin;
+  batch.predicted_tokens = range.count() * segment;
+  return batch;
+}
+
+Trainer make_trainer(const ProcessMesh& mesh,
+                     DType compute,
+                     const LossScaleOptions& loss_scale,
+                     FaultyModel::FaultAt fault,
+                     const TrainingOptions& options = {}) {
+  return Trainer(std::make_unique<FaultyModel>(compute, mesh, std::move(fault)),
+                 options,
+                 Random(1),
+                 {.compute = compute, .loss_scale = loss_scale});
+}
+
+Values weights_of(const Trainer& trainer) {
+  Values all;
+  for (const auto& parameter : trainer.model().parameters().all())
+    for (const double value : values_of(parameter->master)) all.push_back(value);
+  return all;
+}
+
+const std::vector<MeshShape> layouts = {{}, {.data = 2}, {.data = 4}, {.data = 2, .tensor = 2}};
+
+TEST(LossScaleMesh, AnOverflowOnOneRankSkipsTheStepOnAll) {
+  testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
+    const bool is_last = mesh.world.rank() == mesh.world.size() - 1;
+    Trainer trainer = make_trainer(
+        mesh, DType::f16, {.initial = 1024, .growth_interval = 3, .hysteresis = 1}, [&](int pass) {
+          return is_last && pass == 3 ? Fault::gradient : Fault::none;
+        });
+    std::vector<double> scales;
+    for (int step = 0; step < 8; ++step) {
+      const Values before = weights_of(trainer);
+      const StepResult result = trainer.step(batch_of(step, mesh));
+      EXPECT_EQ(result.skipped, step == 3);
+      EXPECT_TRUE(std::isfinite(result.loss));
+      EXPECT_EQ(weights_of(trainer) == before, step == 3) << step;
+      scales.push_back(result.loss_scale.value());
+    }
+    EXPECT_EQ(scales, (std::vector<double>{1024, 1024, 1024, 2048, 1024, 1024, 1024, 2048}));
+    EXPECT_EQ(trainer.skipped(), 1);
+    EXPECT_EQ(trainer.steps(), 8);
+  });
+}
+
+TEST(LossScaleMesh, ASkippedStepAdvancesNeitherAdamNorTheSchedule) {
+  testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
+    TrainingOptions options;
+    options.schedule = ScheduleKind::linear;
+    options.steps = 4;
+    const auto train = [&](int fault_at) {
+      Trainer trainer = make_trainer(
+          mesh,
+          DType::f16,
+          {},
+          [=](int pass) { return pass == fault_at ? Fault::gradient : Fault::none; },
+          options);
+      for (int step = 0; step < 5; ++step)
+        if (fault_at < 0 ? step != 2 : true) trainer.step(batch_of(step, mesh));
+      return weights_of(trainer);
+    };
+    // The third batch is skipped, or was never there.
+    EXPECT_EQ(train(2), train(-1));
+  });
+}
+
+TEST(LossScaleMesh, AScaleThatIsTooLargeIsNotDivergence) {
+  testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
+    TrainingOptions options;
+    options.skipped_in_a_row = 2;
+    Trainer trainer = make_trainer(
+        mesh,
+        DType::f16,
+        {.initial = 0x1p32, .hysteresis = 2},
+        [](int) { return Fault::none; },
+        options);
+    for (int step = 0; step < 30; ++step) trainer.step(batch_of(step, mesh));
+    EXPECT_GT(trainer.skipped(), 5);
+    EXPECT_LT(trainer.skipped(), 25);
+  });
+}
+
+std::string divergence(Trainer& trainer, const ProcessMesh& mesh) {
+  try {
+    for (int step = 0; step < 20; ++step) trainer.step(batch_of(step, mesh));
+  } catch (const DivergedError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(LossScaleMesh, AnOverflowAtScaleOneDiverges) {
+  testing::for_each_layout({{}, {.data = 2}}, [](const ProcessMesh& mesh) {
+    TrainingOptions options;
+    options.skipped_in_a_row = 3;
+    const auto trainer = [&](Fault fault) {
+      return make_trainer(
+          mesh, DType::f16, {.initial = 4, .hysteresis = 1}, [=](int) { return fault; }, options);
+    };
+    // Steps 1 and 2 halve the scale to 1, and 3 to 5 overflow there.
+    Trainer overflowing = trainer(Fault::gradient);
+    const std::string overflow = divergence(overflowing, mesh);
+    EXPECT_TRUE(
+        overflow.starts_with("training diverged: 3 steps in a row had gradients that f16 "
+                             "cannot hold even at loss scale 1; the last is step 5 (loss"))
+        << overflow;
+    // A loss that is not finite is not the scale's doing.
+    Trainer lost = trainer(Fault::loss);
+    const std::string loss = divergence(lost, mesh);
+    EXPECT_NE(loss.find("the last is step 3 (loss inf"), std::string::npos) << loss;
+  });
+}
+
+TEST(LossScaleMesh, OnlyF16HasOne) {
+  Trainer trainer = make_trainer(
+      {}, DType::bf16, {}, [](int pass) { return pass ? Fault::gradient : Fault::none; });
+  EXPECT_FALSE(trainer.step(batch_of(0, {})).loss_scale.has_value());
+  TrainingState state;
+  trainer.save(state, streams);
+  for (const auto& [name, value] : state.scalars.values())
+    EXPECT_FALSE(name.starts_with("loss_scale")) << name;
+}
+
+}  // namespace
+}  // namespace longspan
