@@ -4,12 +4,10 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/kernels/mask_tiles.h"
 
 namespace longspan {
 namespace {
-
-std::int64_t floor_divide(std::int64_t a, std::int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
-std::int64_t modulo(std::int64_t a, std::int64_t b) { return a - floor_divide(a, b) * b; }
 
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15u;  // FNV's walk with a 64-bit odd constant

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/core/device.h"
-#include "framework/kernels/mask.h"
+#include "framework/kernels/mask_tiles.h"
 
 namespace longspan {
 
@@ -57,6 +57,8 @@ class TilePlan {
   std::int64_t full_tiles() const { return full_tiles_; }
   std::int64_t partial_tiles() const { return partial_tiles_; }
   std::int64_t pairs() const { return pairs_; }
+  // Runs that it holds, 8 bytes each; twice as many with the transposed lists.
+  std::int64_t runs() const { return static_cast<std::int64_t>(by_query_.runs.size()); }
   // The smallest and largest p - k of an allowed pair; 0 and -1 without one.
   std::int64_t nearest() const { return nearest_; }
   std::int64_t farthest() const { return farthest_; }
@@ -80,6 +82,9 @@ class TilePlan {
   };
 
   void add_query_tile(std::int64_t query_tile);
+  void add_covered(Stretch queries, std::int64_t begin, std::int64_t end);
+  void add_looked_at(Stretch queries, std::int64_t key_tile);
+  void add_distances(std::int64_t nearest, std::int64_t farthest);
   void add_run(std::int64_t begin, std::int64_t end, bool full);
   void transpose() const;
 
