@@ -32,6 +32,8 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
     return static_cast<int>(integer_of(member(layout, name, where), 1, most_ranks, where));
   };
   info.layout = {axis("data"), axis("context"), axis("tensor")};
+  // Written where it is true: the format is older.
+  if (layout.contains("sequence")) info.layout.sequence = true;
   if (std::int64_t{info.layout.data} * info.layout.context > most_ranks ||
       std::int64_t{info.layout.data} * info.layout.context * info.layout.tensor > most_ranks)
     throw DataError("{}: found more than {} ranks", where, most_ranks);
@@ -127,7 +129,7 @@ std::string manifest_text(const Manifest& manifest) {
     // A line an entry, so that people and diff can read it.
     return with_manifest_hash(fmt::format(
         "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n"
-        "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}}},\n"
+        "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}{}}},\n"
         "\"configuration\": {},\n\"scalars\": {},\n\"files\": [\n{}\n],\n\"view\": {},\n"
         "\"tensors\": {{\n{}\n}}",
         format_name,
@@ -137,6 +139,7 @@ std::string manifest_text(const Manifest& manifest) {
         info.layout.data,
         info.layout.context,
         info.layout.tensor,
+        info.layout.sequence ? ", \"sequence\": true" : "",
         Json(info.configuration).dump(),
         json_of(manifest.scalars).dump(),
         fmt::join(files, ",\n"),

@@ -22,6 +22,8 @@ MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis
     parallel.tensor =
         axis == DefaultAxis::tensor && !was_set(configuration, "parallel.data") ? ranks : 1;
   if (!was_set(configuration, "parallel.data")) parallel.data.reset();
+  if (!was_set(configuration, "parallel.context")) parallel.context = 1;
+  if (!was_set(configuration, "parallel.sequence")) parallel.sequence = false;
   return mesh_shape(parallel, ranks);
 }
 

@@ -40,11 +40,11 @@ class Decoder : public Model {
     this->parameters().allocate(setting.random);
   }
 
-  SegmentResult losses(const Segment& segment, const Pass& pass) const override {
-    return {.losses = output_.losses(run(segment, pass), segment.targets)};
+  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
+    return {.losses = output_.losses(run(segment, pass), segment.targets, pass.time)};
   }
-  SegmentResult logits(const Segment& segment, const Pass& pass) const override {
-    return {.logits = output_.logits(run(segment, pass))};
+  SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
+    return {.logits = output_.logits(run(segment, pass), pass.time)};
   }
 
   std::int64_t longest_memory() const override { return 0; }
@@ -76,28 +76,30 @@ class Decoder : public Model {
         [&](const Scope&) { return std::make_unique<SoftmaxAttention>(common.attention_dropout); });
   }
 
-  Variable embed(const Segment& segment) const {
-    const std::int64_t time = segment.tokens.shape()[1];
+  Variable embed(const Segment& segment, const Pass& pass) const {
+    const Ranges& rows = pass.time.outside();
     if (learned()) {
+      const std::int64_t time = pass.time.total;
       require(time <= longest_,
               "a segment of {} tokens is longer than model.longest = {}",
               time,
               longest_);
-      return scale_and_add_positions(embedding_(segment.tokens, 1), 1, positions_->variable);
+      return scale_and_add_positions(
+          embedding_(segment.tokens, 1, pass.time), 1, table_rows(positions_->variable, rows));
     }
     const Tensor table = sinusoids(SinusoidLayout::interleaved,
-                                   0,
-                                   time,
+                                   rows,
                                    options_.common.width,
                                    -1,
                                    parameters().compute_dtype(),
                                    parameters().device());
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    return scale_and_add_positions(embedding_(segment.tokens, 1), scale, Variable(table));
+    return scale_and_add_positions(
+        embedding_(segment.tokens, 1, pass.time), scale, Variable(table));
   }
 
   Variable run(const Segment& segment, const Pass& pass) const {
-    const Variable x = drop(embed(segment), options_.common.dropout, pass.child("embedding"));
+    const Variable x = drop(embed(segment, pass), options_.common.dropout, pass.child("embedding"));
     const Variable hidden =
         residual_->run(layers_, x, {}, SegmentContext{}, pass.child("layers"), {});
     return final_norm_ ? (*final_norm_)(hidden) : hidden;

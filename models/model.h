@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,15 +13,18 @@
 namespace longspan {
 
 // What a model carries from one segment of its streams to the next: a value, never changed in
-// place. One tensor [streams, length, width] for each layer; none where the model has no memory or
-// nothing was seen yet.
+// place. One tensor [streams, rows, width] for each layer; none where the model has no memory or
+// nothing was seen yet. Ranks that share the time of a stream share its memory (divide_memory).
 struct SegmentMemory {
   std::vector<Tensor> layers;
+  std::optional<std::int64_t> all_rows = {};  // over the ranks; none: the layers have them all
 
-  std::int64_t length() const { return layers.empty() ? 0 : layers.front().shape()[1]; }
+  std::int64_t length() const {
+    return layers.empty() ? 0 : all_rows.value_or(layers.front().shape()[1]);
+  }
 };
 
-// What is read in one pass: rows are streams.
+// What is read in one pass: rows are streams. Tokens and targets are whole on every rank.
 struct Segment {
   Tensor tokens;   // [streams, time] i64
   Tensor targets;  // the same, negative: no loss; undefined when only logits are wanted
@@ -30,8 +34,10 @@ struct Segment {
 };
 
 struct SegmentResult {
-  Variable losses = {};       // [streams * time], accumulator dtype; from `losses`
-  Variable logits = {};       // [streams, time, this rank's part of the vocabulary]; from `logits`
+  // [streams * time], accumulator dtype, of this context rank's positions; from `losses`.
+  Variable losses = {};
+  // [streams, time, this rank's part of the vocabulary] of the same positions; from `logits`.
+  Variable logits = {};
   SegmentMemory memory = {};  // for the next segment
 };
 
@@ -46,8 +52,8 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  virtual SegmentResult losses(const Segment& segment, const Pass& pass) const = 0;
-  virtual SegmentResult logits(const Segment& segment, const Pass& pass) const = 0;
+  SegmentResult losses(const Segment& segment, const Pass& pass) const;
+  SegmentResult logits(const Segment& segment, const Pass& pass) const;
 
   // The memory that training keeps; 0 for a model without.
   virtual std::int64_t longest_memory() const = 0;
@@ -68,6 +74,14 @@ class Model {
   explicit Model(std::unique_ptr<Parameters> parameters) : parameters_(std::move(parameters)) {}
 
  private:
+  // What a family computes, of the tokens and targets that this rank reads. `pass` says which
+  // positions they have; the longest memory is that of the whole segment.
+  virtual SegmentResult losses_of(const Segment& part, const Pass& pass) const = 0;
+  virtual SegmentResult logits_of(const Segment& part, const Pass& pass) const = 0;
+
+  template <typename Compute>
+  SegmentResult read(const Segment& segment, const Pass& pass, const Compute& compute) const;
+
   std::unique_ptr<Parameters> parameters_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
@@ -10,22 +9,6 @@
 
 namespace longspan {
 namespace {
-
-// The last `longest` rows of [before; input].
-Tensor remember(const Tensor& before, const Tensor& input, std::int64_t longest) {
-  const std::int64_t old_rows = before.defined() ? before.shape()[1] : 0;
-  const std::int64_t new_rows = input.shape()[1];
-  const std::int64_t length = std::min(longest, old_rows + new_rows);
-  const std::int64_t from_new = std::min(length, new_rows);
-  const std::int64_t from_old = length - from_new;
-  Tensor result = Tensor::empty(
-      input.shape().with(1, length), input.dtype(), input.device(), MemoryTag::memory);
-  on(input.device(), [&](auto backend) {
-    if (from_old > 0) copy_rows(backend, before, old_rows - from_old, result, 0, from_old, false);
-    copy_rows(backend, input, new_rows - from_new, result, from_old, from_new, false);
-  });
-  return result;
-}
 
 class TransformerXl : public Model {
  public:
@@ -52,16 +35,16 @@ class TransformerXl : public Model {
     this->parameters().allocate(setting.random);
   }
 
-  SegmentResult losses(const Segment& segment, const Pass& pass) const override {
+  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
     SegmentResult result;
     const Variable hidden = run(segment, pass, result.memory);
-    result.losses = output_.losses(hidden, segment.targets);
+    result.losses = output_.losses(hidden, segment.targets, pass.time);
     return result;
   }
-  SegmentResult logits(const Segment& segment, const Pass& pass) const override {
+  SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
     SegmentResult result;
     const Variable hidden = run(segment, pass, result.memory);
-    result.logits = output_.logits(hidden);
+    result.logits = output_.logits(hidden, pass.time);
     return result;
   }
 
@@ -110,7 +93,7 @@ class TransformerXl : public Model {
     const std::int64_t memory = segment.memory.length();
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,
-                                   memory + segment.tokens.shape()[1],
+                                   memory + pass.time.total,
                                    options_.common.width,
                                    options_.clamp_length.value_or(-1),
                                    parameters().compute_dtype(),
@@ -118,25 +101,31 @@ class TransformerXl : public Model {
     // The encodings are one table for all streams: dropped alike on every rank.
     Pass positions = pass.child("positions");
     positions.first_stream = 0;
+    positions.time = {};
     const Shape flat = table.shape();
     const Variable dropped =
         drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
     const std::int64_t seen = window(segment.longest_memory);
     const Mask rules = seen > 0 ? masks::causal() & masks::window(seen - 1, 0) : masks::causal();
-    return {.mask = {.rules = rules, .query_begin = memory},
-            .distances = reshape(dropped, flat)};
+    return {.mask = {.rules = rules, .query_begin = memory}, .distances = reshape(dropped, flat)};
   }
 
   Variable run(const Segment& segment, const Pass& pass, SegmentMemory& next) const {
     const double dropout = options_.common.dropout;
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    const Variable x = drop(embedding_(segment.tokens, scale), dropout, pass.child("embedding"));
+    const Variable x =
+        drop(embedding_(segment.tokens, scale, pass.time), dropout, pass.child("embedding"));
     std::vector<Variable> memories;
     for (const Tensor& layer : segment.memory.layers) memories.emplace_back(layer);
     const auto keep = [&](std::size_t layer, const Tensor& input) {
       if (segment.longest_memory == 0) return;
       const Tensor before = memories.empty() ? Tensor() : segment.memory.layers[layer];
-      next.layers.push_back(remember(before, input, segment.longest_memory));
+      next.layers.push_back(remember(before,
+                                     segment.memory.length(),
+                                     input,
+                                     pass.time.total,
+                                     segment.longest_memory,
+                                     parameters().mesh()));
     };
     Variable hidden =
         residual_->run(layers_, x, memories, context(segment, pass), pass.child("layers"), keep);

@@ -1,6 +1,9 @@
 // Operations that join the ranks of an axis, with their gradients.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "framework/autograd/variable.h"
 #include "framework/comm/communicator.h"
 
@@ -12,6 +15,20 @@ Variable enter_split(const Variable& x, const Communicator& communicator);
 // Leaving it: sum over the ranks forward, identity backward (g). Writes over x's value where nobody
 // else holds it.
 Variable leave_split(Variable&& x, const Communicator& communicator);
+
+// The same two where the activations outside of the split region are divided over the ranks by time
+// (Korthikanti et al. 2022, g and its conjugate). `rows`: of each rank's share.
+//
+// All ranks' shares, one after another along time; backward the sum over the ranks of what belongs
+// to this rank's share. x: [batch, rows[rank], width].
+Variable enter_split_by_time(const Variable& x,
+                             const std::vector<std::int64_t>& rows,
+                             const Communicator& communicator);
+// This rank's share of the sum over the ranks; backward all ranks' shares. x: [batch, sum of rows,
+// width].
+Variable leave_split_by_time(const Variable& x,
+                             const std::vector<std::int64_t>& rows,
+                             const Communicator& communicator);
 
 // How label smoothing spreads its share: over the wrong classes (fairseq) or over all (PyTorch).
 enum class Smoothing : std::uint8_t { wrong_classes, all_classes };

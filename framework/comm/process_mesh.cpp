@@ -11,6 +11,10 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes) : shape
         axes.tensor,
         axes.size(),
         all.size());
+  if (axes.sequence && axes.tensor == 1)
+    throw ConfigurationError(
+        "parallel.sequence divides activations over the tensor ranks; it needs parallel.tensor of "
+        "at least 2");
   const int tensor_at = all.rank() % axes.tensor;
   const int context_at = all.rank() / axes.tensor % axes.context;
   const int data_at = all.rank() / axes.tensor / axes.context;
@@ -30,6 +34,12 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes) : shape
     replicas = context;
   else
     replicas = all.split(tensor_at, all.rank(), "replicas");
+  if (!axes.sequence)
+    time = context;
+  else if (axes.context == 1)
+    time = tensor;
+  else
+    time = all.split(data_at, all.rank(), "time");
 }
 
 }  // namespace longspan

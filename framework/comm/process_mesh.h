@@ -11,7 +11,12 @@ struct MeshShape {
   int data = 1;
   int context = 1;
   int tensor = 1;
+  // Tensor ranks also share the time of what is outside of split regions (sequence parallelism,
+  // Korthikanti et al. 2022).
+  bool sequence = false;
 
+  // Ranks that share the time of activations outside of split regions.
+  int time_ranks() const { return context * (sequence ? tensor : 1); }
   int size() const { return data * context * tensor; }
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };
@@ -26,10 +31,14 @@ struct ProcessMesh {
   Communicator tensor;
   // The ranks that hold the same weights (data x context): gradients are summed over it.
   Communicator replicas;
+  // The ranks that share the time of one sequence outside of split regions: the context ranks, with
+  // sequence parallelism the context x tensor ranks, in the order of the world.
+  Communicator time;
 
   // A mesh of one process.
   ProcessMesh() = default;
-  // Throws ConfigurationError when the world's size is not shape.size().
+  // Throws ConfigurationError when the world's size is not shape.size(), or for sequence
+  // parallelism with one tensor rank.
   ProcessMesh(const Communicator& all, const MeshShape& axes);
 
   int data_coordinate() const { return data.rank(); }

@@ -11,6 +11,8 @@
 #include <numbers>
 #include <string_view>
 
+#include "framework/core/range.h"
+
 namespace longspan {
 
 // A place in a program: the seed and the hash of a path of names and numbers. A value; children are
@@ -79,6 +81,9 @@ struct Placement {
   std::int64_t middle_total = 1;
   std::int64_t inner_begin = 0;
   std::int64_t inner_total = 1;
+  // Where the block's rows do not follow one another in the undivided array: which they are,
+  // counted from middle_begin.
+  Ranges middle_ranges = {};
 
   std::uint64_t index(std::int64_t outer, std::int64_t middle, std::int64_t inner) const {
     return static_cast<std::uint64_t>(

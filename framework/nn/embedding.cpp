@@ -9,8 +9,10 @@ TokenEmbedding::TokenEmbedding(const Scope& scope,
     : region_(scope.parameters().mesh().tensor),
       table_(scope.weight("weight", {vocabulary, width}, initial, 0)) {}
 
-Variable TokenEmbedding::operator()(const Tensor& tokens, double scale) const {
-  return region_.leave(embedding(table_->variable, tokens, table_->part.begin, scale));
+Variable TokenEmbedding::operator()(const Tensor& tokens,
+                                    double scale,
+                                    const TimeDivision& time) const {
+  return region_.leave(embedding(table_->variable, tokens, table_->part.begin, scale), time);
 }
 
 OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table)
@@ -23,13 +25,17 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
   if (options.bias) bias_ = scope.weight("bias", {options.vocabulary}, Initial::constant(0), 0);
 }
 
-Variable OutputLayer::logits(const Variable& x) const {
-  return linear(region_.enter(x), table_->variable, bias_ ? bias_->variable : Variable());
+Variable OutputLayer::logits(const Variable& x, const TimeDivision& time) const {
+  return linear(region_.enter(x, time), table_->variable, bias_ ? bias_->variable : Variable());
 }
 
-Variable OutputLayer::losses(const Variable& x, const Tensor& targets) const {
-  return cross_entropy(
-      logits(x), targets, {.vocabulary = part_.total, .vocabulary_begin = part_.begin}, tensor_);
+Variable OutputLayer::losses(const Variable& x,
+                             const Tensor& targets,
+                             const TimeDivision& time) const {
+  return cross_entropy(logits(x, time),
+                       targets,
+                       {.vocabulary = part_.total, .vocabulary_begin = part_.begin},
+                       tensor_);
 }
 
 }  // namespace longspan

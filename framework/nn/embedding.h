@@ -14,8 +14,9 @@ class TokenEmbedding {
                  std::int64_t vocabulary,
                  std::int64_t width,
                  const Initial& initial);
-  // scale * rows of `tokens` [batch, time] i64: [batch, time, width], whole on every rank.
-  Variable operator()(const Tensor& tokens, double scale) const;
+  // scale * rows of `tokens` [batch, time] i64: [batch, time, width] of the positions that `time`
+  // gives this rank.
+  Variable operator()(const Tensor& tokens, double scale, const TimeDivision& time = {}) const;
   const Weight& table() const { return table_; }
 
  private:
@@ -35,10 +36,12 @@ class OutputLayer {
   };
   OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
 
-  // x: [batch, time, width]; result: [batch, time, part().count].
-  Variable logits(const Variable& x) const;
-  // The loss of each token, [batch * time]; 0 where the target is negative.
-  Variable losses(const Variable& x, const Tensor& targets) const;
+  // x: [batch, time, width] of the positions that `time` gives this rank. Result: [batch, time,
+  // part().count] of those of all tensor ranks.
+  Variable logits(const Variable& x, const TimeDivision& time = {}) const;
+  // The loss of each token, [batch * time]; 0 where the target is negative. targets: [batch, time]
+  // of the positions of all tensor ranks.
+  Variable losses(const Variable& x, const Tensor& targets, const TimeDivision& time = {}) const;
   const Part& part() const { return part_; }
 
  private:

@@ -16,18 +16,27 @@ Linear::Linear(const Scope& scope, const Options& options)
         "bias", {options.out}, Initial::constant(0), options.split == Split::columns ? 0 : -1);
 }
 
-Variable Linear::operator()(const Variable& x, Activation activation) const {
-  const Variable& weight = weight_->variable;
-  require(x.shape().width() == weight.shape()[1],
+void Linear::check_width(const Variable& x) const {
+  const Shape& weight = weight_->variable.shape();
+  require(x.shape().width() == weight[1],
           "Linear \"{}\": input has {} features, weight expects {}",
           name_,
           x.shape().width(),
-          weight.shape()[1]);
+          weight[1]);
+}
+
+Variable Linear::operator()(const Variable& x, Activation activation) const {
+  check_width(x);
+  require(split_ != Split::rows, "Linear \"{}\": a row split leaves its region", name_);
+  return linear(x, weight_->variable, bias_ ? bias_->variable : Variable(), activation);
+}
+
+Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
+  check_width(x);
+  require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
   const Variable bias = bias_ ? bias_->variable : Variable();
-  if (split_ != Split::rows) return linear(x, weight, bias, activation);
-  require(activation == Activation::none, "Linear \"{}\": a row split has no activation", name_);
-  if (region_.whole()) return linear(x, weight, bias);
-  Variable y = region_.leave(linear(x, weight, Variable()));
+  if (region_.whole()) return linear(x, weight_->variable, bias);
+  Variable y = region_.leave(linear(x, weight_->variable, Variable()), time);
   return bias.defined() ? add_bias(y, bias) : y;
 }
 
@@ -42,11 +51,16 @@ Variable Norm::operator()(const Variable& x) const {
 
 Variable drop(const Variable& x, double rate, const Pass& pass, const std::optional<Part>& part) {
   if (!pass.training || rate == 0) return x;
-  const Placement placement = {.outer_begin = pass.first_stream,
-                               .middle_total = x.shape()[1],
-                               .inner_begin = part ? part->begin : 0,
-                               .inner_total = part ? part->total : x.shape().width()};
-  return dropout(x, rate, pass.random, placement);
+  const bool placed = pass.time.total > 0;
+  const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
+  return dropout(x,
+                 rate,
+                 pass.random,
+                 {.outer_begin = pass.first_stream,
+                  .middle_total = placed ? pass.time.total : x.shape()[1],
+                  .inner_begin = part ? part->begin : 0,
+                  .inner_total = part ? part->total : x.shape().width(),
+                  .middle_ranges = rows});
 }
 
 FeedForward::FeedForward(const Scope& scope, const Options& options)
@@ -67,9 +81,9 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
 
 Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
   const bool fused = activation_ == Activation::relu;
-  Variable hidden = in_(region_.enter(x), fused ? Activation::relu : Activation::none);
+  Variable hidden = in_(region_.enter(x, pass.time), fused ? Activation::relu : Activation::none);
   if (!fused) hidden = activate(activation_, hidden);
-  return out_(drop(hidden, dropout_, pass.child("hidden"), hidden_));
+  return out_(drop(hidden, dropout_, pass.child("hidden"), hidden_), pass.time);
 }
 
 }  // namespace longspan

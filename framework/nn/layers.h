@@ -31,10 +31,15 @@ class Linear {
   };
   Linear(const Scope& scope, const Options& options);
 
-  // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another.
+  // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another. Not
+  // for a row split.
   Variable operator()(const Variable& x, Activation activation = Activation::none) const;
+  // A row split, whose output has left the region: x: [batch, time, in (this rank's)].
+  Variable operator()(const Variable& x, const TimeDivision& time) const;
 
  private:
+  void check_width(const Variable& x) const;
+
   std::string name_;
   Region region_;
   Split split_;
@@ -54,8 +59,8 @@ class Norm {
   Weight bias_;
 };
 
-// Dropout of an activation [batch, time, width]; `part` says which features this rank holds where
-// they are split. Without training it is x itself.
+// Dropout of an activation [batch, time, width]. Inside a split region `part` says which features
+// this rank holds. Without training it is x itself.
 Variable drop(const Variable& x,
               double rate,
               const Pass& pass,

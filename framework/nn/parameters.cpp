@@ -99,6 +99,8 @@ Weight Parameters::add(const std::string& name,
 }
 
 void Parameters::allocate(const Random& random) {
+  std::ranges::stable_partition(parameters_,
+                                [](const auto& parameter) { return !parameter->split(); });
   std::int64_t total = 0;
   for (const auto& parameter : parameters_) {
     parameter->begin = total;

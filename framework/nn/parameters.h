@@ -74,7 +74,8 @@ class Parameters {
              const Initial& initial,
              bool decays);
 
-  // Once, after the model is built: makes the flat buffers and the initial weights.
+  // Once, after the model is built: makes the flat buffers and the initial weights. What is not
+  // split comes first, so that it lies alike on all tensor ranks.
   void allocate(const Random& random);
   // Rounds the masters into the compute copies, where these are narrower.
   void refresh_compute() const;
@@ -84,6 +85,11 @@ class Parameters {
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
+  // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
+  // parallelism that of every weight that is not split.
+  bool divided(const Parameter& parameter) const {
+    return mesh_.shape.sequence && !parameter.split();
+  }
   // Elements of the whole model, and of this rank's pieces.
   std::int64_t global_elements() const;
   std::int64_t local_elements() const;

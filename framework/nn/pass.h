@@ -7,6 +7,7 @@
 
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "framework/nn/time_division.h"
 
 namespace longspan {
 
@@ -34,6 +35,9 @@ struct Pass {
   bool training = false;
   Random random{0};               // of this step
   std::int64_t first_stream = 0;  // the global index of batch row 0
+  // The positions of the segment and of the memory that this rank reads.
+  TimeDivision time = {};
+  TimeDivision memory = {};
   // Set by what computes a layer again in the backward pass, for that layer.
   std::shared_ptr<Decisions> decisions = {};
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/kernels/elementwise.h"
+
 namespace longspan {
 namespace {
 
@@ -40,24 +42,58 @@ void fill_row(SinusoidLayout layout,
 }  // namespace
 
 Tensor sinusoids(SinusoidLayout layout,
-                 std::int64_t first,
-                 std::int64_t count,
+                 const Ranges& positions,
                  std::int64_t width,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device) {
-  Tensor table = Tensor::empty({count, width}, dtype, device);
+  Tensor table = Tensor::empty({count_of(positions), width}, dtype, device);
   const std::vector<double> frequency = frequencies(layout, width);
   std::vector<double> row(static_cast<std::size_t>(width));
   with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
     T* out = table.data<T>();
-    for (std::int64_t p = 0; p < count; ++p) {
-      const std::int64_t position = clamp >= 0 ? std::min(first + p, clamp) : first + p;
-      fill_row(layout, static_cast<double>(position), frequency, row);
-      for (const double value : row) *out++ = static_cast<T>(static_cast<Accumulator<T>>(value));
-    }
+    for (const Range& range : positions)
+      for (std::int64_t p = range.begin; p < range.end; ++p) {
+        const std::int64_t position = clamp >= 0 ? std::min(p, clamp) : p;
+        fill_row(layout, static_cast<double>(position), frequency, row);
+        for (const double value : row) *out++ = static_cast<T>(static_cast<Accumulator<T>>(value));
+      }
   });
   return table;
+}
+
+Variable table_rows(const Variable& table, const Ranges& rows) {
+  const Shape shape = table.shape();
+  const auto block = [](const Tensor& matrix) {
+    return matrix.reshape({1, matrix.shape()[0], matrix.shape()[1]});
+  };
+  Tensor taken =
+      Tensor::empty({count_of(rows), shape[1]}, table.value().dtype(), table.value().device());
+  const auto for_each_range = [rows](const auto& f) {
+    std::int64_t at = 0;
+    for (const Range& range : rows) {
+      f(range, at);
+      at += range.count();
+    }
+  };
+  on(taken.device(), [&](auto backend) {
+    for_each_range([&](const Range& range, std::int64_t at) {
+      copy_rows(backend, block(table.value()), range.begin, block(taken), at, range.count(), false);
+    });
+  });
+  return record(std::move(taken), {table}, [block, for_each_range](Gradients& gradients) {
+    const Tensor& dtaken = gradients.output();
+    const Tensor dtable = gradients.target_to_add(0);
+    on(dtaken.device(), [&](auto backend) {
+      for_each_range([&](const Range& range, std::int64_t at) {
+        // The table may collect in a wider dtype.
+        accumulate(backend,
+                   1.0,
+                   dtaken.slice(at, at + range.count()),
+                   dtable.slice(range.begin, range.end));
+      });
+    });
+  });
 }
 
 }  // namespace longspan

@@ -1,9 +1,10 @@
-// Sinusoidal position encodings.
+// Absolute positions: sinusoidal encodings and tables.
 #pragma once
 
 #include <cstdint>
 
-#include "framework/core/tensor.h"
+#include "framework/autograd/variable.h"
+#include "framework/core/range.h"
 
 namespace longspan {
 
@@ -15,14 +16,26 @@ enum class SinusoidLayout : std::uint8_t {
                     // (tensor2tensor, fairseq)
 };
 
-// Row p: the encoding of position first + p; positions beyond `clamp` count as it (clamp < 0:
-// none). An odd last column is 0 where halves are used. [count, width] of `dtype`.
+// The encodings of the positions, one after another; positions beyond `clamp` count as it (clamp <
+// 0: none). An odd last column is 0 where halves are used. [count_of(positions), width] of `dtype`.
 Tensor sinusoids(SinusoidLayout layout,
-                 std::int64_t first,
-                 std::int64_t count,
+                 const Ranges& positions,
                  std::int64_t width,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device);
+// Of positions first, first + 1, ...
+inline Tensor sinusoids(SinusoidLayout layout,
+                        std::int64_t first,
+                        std::int64_t count,
+                        std::int64_t width,
+                        std::int64_t clamp,
+                        DType dtype,
+                        const Device& device) {
+  return sinusoids(layout, Ranges{{first, first + count}}, width, clamp, dtype, device);
+}
+
+// The rows of a table [positions, width], one after another: [count_of(rows), width].
+Variable table_rows(const Variable& table, const Ranges& rows);
 
 }  // namespace longspan

@@ -4,24 +4,30 @@
 
 namespace longspan {
 
-GradientReduction::GradientReduction(Parameters& parameters, double bucket_megabytes)
-    : replicas_(parameters.mesh().replicas) {
-  if (replicas_.size() == 1) return;
+GradientReduction::GradientReduction(Parameters& parameters, double bucket_megabytes) {
   const Tensor& flat = parameters.flat_gradient();
   const double bytes = bucket_megabytes * 1e6;
   const auto limit = std::max<std::int64_t>(
       1, static_cast<std::int64_t>(bytes / static_cast<double>(size_of(flat.dtype()))));
   const auto& all = parameters.all();
+  const auto end_of = [&](std::size_t i) {
+    return i < all.size() ? all[i]->begin : flat.elements();
+  };
   for (std::size_t first = 0; first < all.size();) {
-    std::size_t end = first + 1;
+    const bool divided = parameters.divided(*all[first]);
     const std::int64_t begin = all[first]->begin;
-    const auto end_of = [&](std::size_t i) {
-      return i < all.size() ? all[i]->begin : flat.elements();
-    };
-    while (end < all.size() && end_of(end + 1) - begin <= limit) ++end;
-    Bucket& bucket = buckets_.emplace_back();
-    bucket.gradients = flat.slice(begin, end_of(end));
-    for (; first < end; ++first) bucket.parameters.push_back(all[first].get());
+    std::size_t end = first + 1;
+    while (end < all.size() && parameters.divided(*all[end]) == divided &&
+           end_of(end + 1) - begin <= limit)
+      ++end;
+    const Communicator& ranks = divided ? parameters.mesh().world : parameters.mesh().replicas;
+    if (ranks.size() > 1) {
+      Bucket& bucket = buckets_.emplace_back();
+      bucket.gradients = flat.slice(begin, end_of(end));
+      bucket.ranks = ranks;
+      for (std::size_t i = first; i < end; ++i) bucket.parameters.push_back(all[i].get());
+    }
+    first = end;
   }
   // Only now do the buckets stay where they are.
   for (Bucket& bucket : buckets_)
@@ -51,7 +57,7 @@ void GradientReduction::start(Bucket& bucket) {
   for (const Parameter* parameter : bucket.parameters)
     if (!parameter->variable.gradient().defined()) parameter->variable.zero_gradient();
   bucket.started = true;
-  bucket.request = replicas_.start_all_reduce(bucket.gradients, Reduction::sum);
+  bucket.request = bucket.ranks.start_all_reduce(bucket.gradients, Reduction::sum);
 }
 
 void GradientReduction::progress() {

@@ -9,8 +9,9 @@
 namespace longspan {
 
 // The flat gradient buffer cut into buckets of neighbouring parameters. The reduction of a bucket
-// starts when its last gradient is complete. The parameters must outlive it, and it may not be
-// moved: they call it.
+// starts when its last gradient is complete. Gradients that the tensor ranks have shares of
+// (sequence parallelism) are summed over these at once. The parameters must outlive it, and it may
+// not be moved: they call it.
 class GradientReduction {
  public:
   GradientReduction(Parameters& parameters, double bucket_megabytes);
@@ -29,6 +30,7 @@ class GradientReduction {
  private:
   struct Bucket {
     Tensor gradients;
+    Communicator ranks;  // that hold shares of the sum
     std::vector<const Parameter*> parameters;
     std::size_t missing = 0;
     bool started = false;
@@ -38,7 +40,6 @@ class GradientReduction {
   void ready(Bucket& bucket);
   void start(Bucket& bucket);
 
-  Communicator replicas_;
   std::vector<Bucket> buckets_;
   bool active_ = false;
 };

@@ -48,11 +48,21 @@ void declare(OptionTable& table, ParallelOptions& options) {
             options.context,
             "ranks that share each sequence; this version accepts 1",
             between(1, most));
+  table.add("parallel.sequence",
+            options.sequence,
+            "tensor ranks also share the time of activations outside of the split layers");
   table.add("parallel.zero",
             options.zero,
             "what the data ranks share out: 0 nothing, 1 the optimizer's state, 2 the gradients "
             "too; this version accepts 0",
             between(0, 2));
+  table.check({"parallel.sequence"}, [&options] {
+    return !options.sequence || options.tensor > 1
+               ? ""
+               : "parallel.sequence: found true with parallel.tensor 1; it divides activations "
+                 "over "
+                 "the tensor ranks, of which it needs at least 2";
+  });
   table.check({"parallel.context"}, [&options] {
     return options.context == 1
                ? ""
@@ -161,7 +171,8 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   }
   return {static_cast<int>(ranks / others),
           static_cast<int>(options.context),
-          static_cast<int>(options.tensor)};
+          static_cast<int>(options.tensor),
+          options.sequence};
 }
 
 }  // namespace longspan

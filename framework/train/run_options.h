@@ -27,6 +27,7 @@ struct ParallelOptions {
   std::optional<std::int64_t> data;  // parallel.data: none: what fills the ranks
   std::int64_t tensor = 1;           // parallel.tensor
   std::int64_t context = 1;          // parallel.context
+  bool sequence = false;             // parallel.sequence
   std::int64_t zero = 0;             // parallel.zero
 };
 

@@ -152,11 +152,18 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
 }
 
 void Trainer::add_memory(TrainingState& state, std::int64_t streams) const {
-  const bool owner = mesh().tensor.rank() == 0;
+  const bool owner = mesh().shape.sequence || mesh().tensor.rank() == 0;
+  const std::int64_t rows = memory_length();
+  // A memory is one run of rows.
+  const Ranges held = divide_memory(mesh(), rows).outside();
+  if (count_of(held) == 0) return;
   std::int64_t begin = first_stream_;
   for (const SegmentMemory& part : memory_) {
-    for (std::size_t layer = 0; layer < part.layers.size(); ++layer)
-      state.add_part(memory_name(layer), part.layers[layer], 0, begin, streams, owner);
+    for (std::size_t layer = 0; layer < part.layers.size(); ++layer) {
+      const Tensor& piece = part.layers[layer];
+      const Shape whole = piece.shape().with(0, streams).with(1, rows);
+      state.add_box(memory_name(layer), piece, whole, {begin, held.front().begin, 0}, owner);
+    }
     if (!part.layers.empty()) begin += part.layers.front().shape()[0];
   }
 }
@@ -183,10 +190,13 @@ void Trainer::restore(const Checkpoint& checkpoint,
   if (model_->longest_memory() > 0 && checkpoint.has(memory_name(0))) {
     const Shape saved = checkpoint.shape_of(memory_name(0));
     const auto parts = static_cast<std::int64_t>(memory_.size());
+    const Shape piece = saved.with(0, range.count() / parts)
+                            .with(1, count_of(divide_memory(mesh(), saved[1]).outside()));
     for (SegmentMemory& part : memory_) {
       part.layers.clear();
+      part.all_rows = saved[1];
       for (std::int64_t layer = 0; layer < model_->memory_layers(); ++layer)
-        part.layers.push_back(Tensor::empty(saved.with(0, range.count() / parts),
+        part.layers.push_back(Tensor::empty(piece,
                                             checkpoint.dtype_of(memory_name(0)),
                                             model_->parameters().device(),
                                             MemoryTag::memory));

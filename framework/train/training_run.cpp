@@ -261,13 +261,14 @@ void TrainingRun::judge_layout(const Checkpoint& checkpoint) const {
 
 void TrainingRun::introduce() {
   const Parameters& parameters = trainer_.model().parameters();
-  log_.info("{}: {} parameters, {} on data {} x context {} x tensor {} with {} threads a rank",
+  log_.info("{}: {} parameters, {} on data {} x context {} x tensor {}{} with {} threads a rank",
             settings_.family,
             parameters.global_elements(),
             name_of(settings_.precision.compute),
             mesh_.shape.data,
             mesh_.shape.context,
             mesh_.shape.tensor,
+            mesh_.shape.sequence ? " (which share time)" : "",
             omp_get_max_threads());
   log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
             settings_.data.train,

@@ -1,4 +1,6 @@
 // Ops that join ranks: their gradients, and that a split vocabulary is the whole one.
+#include <numeric>
+
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/ops.h"
 #include "tests/kernels/kernel_testing.h"
@@ -107,6 +109,55 @@ TEST(SplitRegion, EnteringDoesNotWriteOverTheGradientOfOthers) {
     backward({outside}, {tensor_of<double>({3, 5}, {2})});
     EXPECT_EQ(values_of(x.gradient()), (Values{2 * 3 + 3, 2 * 5 + 5}));
   });
+}
+
+// Rows [begin, begin + count) along time of x [batch, time, width].
+Tensor times_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
+  const Tensor result = Tensor::empty(x.shape().with(1, count), DType::f64, cpu_device());
+  const std::int64_t width = x.shape()[2];
+  for (std::int64_t b = 0; b < x.shape()[0]; ++b)
+    std::copy_n(x.data<double>() + (b * x.shape()[1] + begin) * width,
+                count * width,
+                result.data<double>() + b * count * width);
+  return result;
+}
+
+// A block whose activations outside are divided by time is the block whose activations are not:
+// what this rank has of its output and of the gradient of its input are its rows of them.
+TEST(SplitRegion, DividedByTimeIsTheUndividedBlock) {
+  const std::vector<std::vector<std::int64_t>> divisions = {
+      {3}, {2, 2}, {2, 3}, {0, 1}, {2, 2, 2, 2}, {1, 0, 3, 2}};
+  for (const auto& rows : divisions)
+    for (const std::int64_t batch : {1, 3})
+      on_ranks(static_cast<int>(rows.size()), [&](const Communicator& ranks) {
+        const auto own = static_cast<std::size_t>(ranks.rank());
+        const std::int64_t begin = std::accumulate(rows.begin(), rows.begin() + ranks.rank(), 0l);
+        const std::int64_t time = std::accumulate(rows.begin(), rows.end(), 0l);
+        const Tensor x = random_tensor({batch, time, 4}, 1);
+        const Tensor upstream = random_tensor({batch, time, 4}, 4);
+        const Tensor in = random_tensor({2, 4}, own_seed(ranks, 2));
+        const Tensor out = random_tensor({4, 2}, own_seed(ranks, 3));
+        const Variable whole = Variable::leaf(x.clone());
+        const Variable whole_in = Variable::leaf(in.clone());
+        const Variable expected = block(whole, whole_in, Variable(out), ranks);
+        const Tensor expected_value = expected.value().clone();
+        backward({expected}, {upstream.clone()});
+
+        const Variable part = Variable::leaf(times_of(x, begin, rows[own]));
+        const Variable part_in = Variable::leaf(in.clone());
+        const Variable hidden = activate(
+            Activation::gelu, linear(enter_split_by_time(part, rows, ranks), part_in, Variable()));
+        const Variable found =
+            leave_split_by_time(linear(hidden, Variable(out), Variable()), rows, ranks);
+        const Tensor found_value = found.value().clone();
+        backward({found}, {times_of(upstream, begin, rows[own])});
+        const auto expect = [](const Tensor& a, const Tensor& b) {
+          testing::expect_close(values_of(a), values_of(b), 1e-13);
+        };
+        expect(found_value, times_of(expected_value, begin, rows[own]));
+        expect(part.gradient(), times_of(whole.gradient(), begin, rows[own]));
+        expect(part_in.gradient(), whole_in.gradient());
+      });
 }
 
 struct Case {

@@ -1,6 +1,7 @@
 // Groups: splits, the mesh's coordinates, and what the ledger says of ranks that differ.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <source_location>
 
 #include "tests/support/mesh_runner.h"
@@ -27,6 +28,29 @@ TEST(Split, OrdersByKeyWithinAColour) {
     const Communicator alone = half.split(half.rank(), 0, "alone");
     EXPECT_EQ(alone.size(), 1);
     EXPECT_EQ(alone.all_reduce(3.0, Reduction::sum), 3.0);
+  });
+}
+
+TEST(ProcessMesh, JoinsTheRanksThatShareTime) {
+  const auto expect = [](const MeshShape& shape, const std::vector<std::vector<int>>& groups) {
+    testing::for_each_layout({shape}, [&](const ProcessMesh& mesh) {
+      const std::vector<int> found = members(mesh.time, mesh.world.rank());
+      EXPECT_EQ(static_cast<int>(found.size()), shape.time_ranks());
+      EXPECT_NE(std::ranges::find(groups, found), groups.end());
+      EXPECT_NE(std::ranges::find(found, mesh.world.rank()), found.end());
+    });
+  };
+  expect({.tensor = 4}, {{0}, {1}, {2}, {3}});
+  expect({.tensor = 4, .sequence = true}, {{0, 1, 2, 3}});
+  expect({.data = 2, .tensor = 2, .sequence = true}, {{0, 1}, {2, 3}});
+  expect({.data = 2, .context = 2}, {{0, 1}, {2, 3}});
+  expect({.context = 2, .tensor = 2}, {{0, 2}, {1, 3}});
+  expect({.context = 2, .tensor = 2, .sequence = true}, {{0, 1, 2, 3}});
+}
+
+TEST(ProcessMesh, SequenceParallelismOfOneTensorRankIsRefused) {
+  testing::on_ranks(2, [](const Communicator& group) {
+    EXPECT_THROW(ProcessMesh(group, {.data = 2, .sequence = true}), ConfigurationError);
   });
 }
 

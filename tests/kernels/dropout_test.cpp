@@ -107,6 +107,37 @@ TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
   EXPECT_NEAR(kept / static_cast<double>(size), 0.7, 0.05);
 }
 
+TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
+  const std::int64_t outer = 3, middle = 700, inner = 11;
+  const auto run = [&](const Placement& placement, std::int64_t rows, std::int64_t width) {
+    const Shape shape = {outer, rows, width};
+    const Dropout call{
+        .x = tensor_of<float>(Values(static_cast<std::size_t>(shape.elements()), 1), shape),
+        .y = poisoned<float>(shape),
+        .rate = 0.3,
+        .random = Random(7),
+        .placement = placement};
+    dropout(cpu(), call);
+    return values_of(call.y);
+  };
+  const Values whole = run({.middle_total = middle, .inner_total = inner}, middle, inner);
+  const Ranges held = {{690, 700}, {3, 4}, {100, 500}};
+  for (const Range& features : {Range{0, inner}, Range{4, 9}}) {
+    const Values found = run({.middle_total = middle,
+                              .inner_begin = features.begin,
+                              .inner_total = inner,
+                              .middle_ranges = held},
+                             count_of(held),
+                             features.count());
+    std::size_t at = 0;
+    for (std::int64_t o = 0; o < outer; ++o)
+      for (const Range& range : held)
+        for (std::int64_t row = range.begin; row < range.end; ++row)
+          for (std::int64_t i = features.begin; i < features.end; ++i)
+            ASSERT_EQ(found[at++], whole[static_cast<std::size_t>((o * middle + row) * inner + i)]);
+  }
+}
+
 TEST(Dropout, MaskDoesNotDependOnTheNumberOfThreads) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {

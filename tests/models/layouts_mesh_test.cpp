@@ -166,13 +166,25 @@ TEST(Layouts, EveryModelTrainsTheSameOnEach) {
   }
 }
 
+// The segment does not divide by the ranks: shares of the time are 2 and 3, or 1, 1, 1 and 2.
+TEST(Layouts, SequenceParallelismTrainsTheSame) {
+  for (const Case& c : cases()) {
+    const Trained expected = train(c, ProcessMesh());
+    testing::for_each_layout(
+        {{.tensor = 2, .sequence = true},
+         {.tensor = 4, .sequence = true},
+         {.data = 2, .tensor = 2, .sequence = true}},
+        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
 TEST(Layouts, AccumulationTrainsTheSame) {
   for (Case c : cases()) {
     const Trained expected = train(c, ProcessMesh());
     c.accumulation = 2;
     c.name += ", in two parts";
     testing::for_each_layout(
-        {{}, {.data = 2}, {.data = 2, .tensor = 2}},
+        {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.tensor = 2, .sequence = true}},
         [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
   }
 }

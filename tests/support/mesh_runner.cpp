@@ -152,6 +152,7 @@ std::string to_string(const MeshShape& shape) {
   add("data", shape.data);
   add("context", shape.context);
   add("tensor", shape.tensor);
+  if (shape.sequence) text += " with sequence parallelism";
   return text.empty() ? "one process" : text;
 }
 

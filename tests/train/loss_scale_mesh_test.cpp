@@ -37,8 +37,9 @@ class FaultyModel : public Model {
     parameters().allocate(Random(1));
   }
 
-  SegmentResult losses(const Segment& segment, const Pass&) const override {
-    const Variable losses = output_.losses(embedding_(segment.tokens, 1), segment.targets);
+  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
+    const Variable losses =
+        output_.losses(embedding_(segment.tokens, 1, pass.time), segment.targets, pass.time);
     const Fault fault = fault_(passes_++);
     if (fault == Fault::none) return {.losses = losses};
     return {.losses = record(scaled(losses.value(), fault == Fault::loss ? infinity : 1),
@@ -47,7 +48,7 @@ class FaultyModel : public Model {
                                gradients.give(0, scaled(gradients.output(), infinity));
                              })};
   }
-  SegmentResult logits(const Segment&, const Pass&) const override { return {}; }
+  SegmentResult logits_of(const Segment&, const Pass&) const override { return {}; }
   std::int64_t longest_memory() const override { return 0; }
   std::int64_t memory_layers() const override { return 0; }
   std::int64_t memory_width() const override { return 0; }

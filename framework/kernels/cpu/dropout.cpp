@@ -1,5 +1,7 @@
 #include "framework/kernels/dropout.h"
 
+#include <vector>
+
 #include "framework/kernels/cpu/loops.h"
 #include "framework/kernels/cpu/philox.h"
 
@@ -34,32 +36,51 @@ void drop_run(const Random& random,
   }
 }
 
+// The middle rows of a block that follow one another in the undivided array.
+struct Piece {
+  std::int64_t first;   // row of the block
+  std::int64_t count;   // of rows
+  std::int64_t placed;  // row of its placement
+};
+
+std::vector<Piece> pieces_of(const Placement& placement, std::int64_t rows) {
+  if (placement.middle_ranges.empty()) return {{0, rows, 0}};
+  std::vector<Piece> pieces;
+  std::int64_t first = 0;
+  for (const Range& range : placement.middle_ranges) {
+    pieces.push_back({first, range.count(), range.begin});
+    first += range.count();
+  }
+  return pieces;
+}
+
 template <typename T>
 void drop(const Dropout& dropout) {
   using A = Accumulator<T>;
   const Shape& shape = dropout.x.shape();
   const Placement& placement = dropout.placement;
-  // Rows that follow each other in the undivided array too are one run.
-  const bool whole_rows = placement.inner_begin == 0 && shape[2] == placement.inner_total;
-  const std::int64_t run = whole_rows ? shape[1] * shape[2] : shape[2];
-  const std::int64_t runs_in_outer = whole_rows ? 1 : shape[1];
+  const std::int64_t rows = shape[1];
+  const std::int64_t width = shape[2];
+  const std::vector<Piece> pieces = pieces_of(placement, rows);
+  const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
   const T* x = dropout.x.data<T>();
   T* y = dropout.y.data<T>();
   const auto threshold = dropout_threshold(dropout.rate);
   const A factor = static_cast<A>(1 / (1 - dropout.rate));
   const Random random = dropout.random;
-  for_elements(shape.elements(), [=, &placement](std::int64_t begin, std::int64_t end) {
+  for_elements(shape.elements(), [=, &placement, &pieces](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
-      const std::int64_t r = begin / run, inside = begin % run;
-      const std::int64_t count = std::min(run - inside, end - begin);
-      const std::uint64_t start = placement.index(r / runs_in_outer, r % runs_in_outer, 0);
-      drop_run(random,
-               threshold,
-               factor,
-               start + static_cast<std::uint64_t>(inside),
-               x + begin,
-               y + begin,
-               count);
+      const std::int64_t outer = begin / (rows * width);
+      const std::int64_t row = begin / width % rows;
+      const std::int64_t inside = begin % width;
+      auto piece = pieces.begin();
+      while (row >= piece->first + piece->count) ++piece;
+      // Rows that follow each other in the undivided array too are one run.
+      const std::int64_t run_rows = whole_rows ? piece->first + piece->count - row : 1;
+      const std::int64_t count = std::min(run_rows * width - inside, end - begin);
+      const std::uint64_t start =
+          placement.index(outer, piece->placed + row - piece->first, inside);
+      drop_run(random, threshold, factor, start, x + begin, y + begin, count);
       begin += count;
     }
   });
@@ -76,6 +97,11 @@ void dropout(Cpu, const Dropout& dropout) {
           shape.to_string(),
           name_of(dropout.y.dtype()),
           dropout.y.shape().to_string());
+  const Ranges& middle = dropout.placement.middle_ranges;
+  require(middle.empty() || count_of(middle) == shape[1],
+          "dropout: x has {} middle rows, its placement {}",
+          shape[1],
+          count_of(middle));
   require(dropout.rate >= 0 && dropout.rate < 1,
           "dropout: the rate is {}, wanted at least 0 and less than 1",
           dropout.rate);

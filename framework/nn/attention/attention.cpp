@@ -45,10 +45,10 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                         const SegmentContext& context,
                                         const Pass& pass) const {
   const std::int64_t batch = x.shape()[0];
-  const std::int64_t time = x.shape()[1];
-  const Variable asking = region_.enter(x);
-  const Variable given = x.same_as(source) ? asking : region_.enter(source);
-  const Variable seen = memory.defined() ? concat_time(region_.enter(memory), given) : given;
+  const Variable asking = region_.enter(x, pass.time);
+  const Variable given = x.same_as(source) ? asking : region_.enter(source, pass.time);
+  const Variable seen =
+      memory.defined() ? concat_time(region_.enter(memory, pass.memory), given) : given;
   const auto by_head = [&](const Variable& projected) {
     return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
   };
@@ -57,7 +57,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                .value = by_head(value_(seen)),
                                .heads = heads_};
   const Variable mixed = (*mechanism_)(projected, context, pass);
-  return out_(reshape(mixed, {batch, time, heads_.count * dim_}));
+  return out_(reshape(mixed, {batch, asking.shape()[1], heads_.count * dim_}), pass.time);
 }
 
 }  // namespace longspan

@@ -1,0 +1,45 @@
+// How the positions of a segment are divided over the ranks that read it together.
+#pragma once
+
+#include "framework/comm/process_mesh.h"
+#include "framework/core/range.h"
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// A value, of a segment or of a memory. Outside of split regions each tensor rank holds a share of
+// the positions where they are divided (sequence parallelism) and all of them otherwise; inside it
+// holds those of all shares, one share after another. Default-constructed, nothing is divided and
+// the rows at hand are all there are.
+struct TimeDivision {
+  std::int64_t total = 0;      // positions over all ranks; 0: not said
+  std::vector<Ranges> shares;  // of each tensor rank where they are divided, otherwise one
+  std::size_t own = 0;         // which share this rank holds
+
+  bool divided() const { return shares.size() > 1; }
+  // The positions of the rows this rank holds.
+  const Ranges& outside() const { return shares[own]; }
+  Ranges inside() const;
+  // Rows of each share.
+  std::vector<std::int64_t> rows() const;
+};
+
+// A segment of `total` positions. A context rank has a run of them; with sequence parallelism its
+// tensor ranks have parts of that run, as even as they go.
+TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total);
+
+// A memory of `total` rows, as even as they go over all ranks that share time, in their order.
+TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total);
+
+// The last `longest` rows of [before; input], divided as a memory of that many rows is. `before`
+// [streams, rows, width] (may be undefined) is this rank's share of a memory of `remembered` rows,
+// `input` its share of a segment of `time` positions. Collective over the ranks that share time:
+// each row is sent to the one rank that keeps it.
+Tensor remember(const Tensor& before,
+                std::int64_t remembered,
+                const Tensor& input,
+                std::int64_t time,
+                std::int64_t longest,
+                const ProcessMesh& mesh);
+
+}  // namespace longspan

@@ -1,0 +1,87 @@
+// Which rank holds which positions, and what a divided memory keeps.
+#include "framework/nn/time_division.h"
+#include "tests/kernels/kernel_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::values_of;
+
+const std::vector<MeshShape> time_layouts = {{},
+                                             {.tensor = 2},
+                                             {.tensor = 2, .sequence = true},
+                                             {.tensor = 4, .sequence = true},
+                                             {.data = 2, .tensor = 2, .sequence = true},
+                                             {.context = 2},
+                                             {.context = 4},
+                                             {.context = 2, .tensor = 2},
+                                             {.context = 2, .tensor = 2, .sequence = true}};
+
+// The rows of the positions, where row p of stream s holds 1000 s + p and half of it.
+Tensor rows_at(const Ranges& positions) {
+  const std::int64_t streams = 2;
+  const Tensor result = Tensor::empty({streams, count_of(positions), 2}, DType::f64, cpu_device());
+  double* to = result.data<double>();
+  for (std::int64_t stream = 0; stream < streams; ++stream)
+    for (const Range& range : positions)
+      for (std::int64_t p = range.begin; p < range.end; ++p) {
+        *to++ = static_cast<double>(1000 * stream + p);
+        *to++ = static_cast<double>(1000 * stream + p) / 2;
+      }
+  return result;
+}
+
+Ranges shifted(Ranges ranges, std::int64_t distance) {
+  for (Range& range : ranges) range = {range.begin + distance, range.end + distance};
+  return ranges;
+}
+
+TEST(TimeDivision, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
+  testing::for_each_layout(time_layouts, [](const ProcessMesh& mesh) {
+    EXPECT_EQ(mesh.time.size(), mesh.shape.time_ranks());
+    for (const std::int64_t total : {0, 1, 5, 8, 24}) {
+      for (const auto divide : {divide_time, divide_memory}) {
+        const TimeDivision division = divide(mesh, total);
+        EXPECT_EQ(division.total, total);
+        EXPECT_EQ(division.divided(), mesh.shape.sequence);
+        const Tensor held = Tensor::zeros({total}, DType::i64, cpu_device());
+        for (const Range& range : division.outside())
+          for (std::int64_t p = range.begin; p < range.end; ++p) ++held.data<std::int64_t>()[p];
+        mesh.time.all_reduce(held, Reduction::sum);
+        for (const std::int64_t times : held.span<std::int64_t>()) EXPECT_EQ(times, 1);
+        // A region joins what its tensor ranks hold.
+        const std::int64_t inside = count_of(division.inside());
+        const std::int64_t outside = count_of(division.outside());
+        EXPECT_EQ(inside,
+                  mesh.shape.sequence ? mesh.tensor.all_reduce(outside, Reduction::sum) : outside);
+      }
+    }
+  });
+}
+
+TEST(TimeDivision, AMemoryIsTheLastRowsInTheirOrder) {
+  testing::for_each_layout(time_layouts, [](const ProcessMesh& mesh) {
+    for (const std::int64_t remembered : {0, 3, 8})
+      for (const std::int64_t time : {1, 5, 8})
+        for (const std::int64_t longest : {1, 4, 7, 100}) {
+          SCOPED_TRACE(fmt::format("{} rows, {} positions, at most {}", remembered, time, longest));
+          const Ranges old_rows = divide_memory(mesh, remembered).outside();
+          const Ranges new_rows = divide_time(mesh, time).outside();
+          const Tensor found = remember(rows_at(old_rows),
+                                        remembered,
+                                        rows_at(shifted(new_rows, remembered)),
+                                        time,
+                                        longest,
+                                        mesh);
+          const std::int64_t length = std::min(longest, remembered + time);
+          const Ranges kept = divide_memory(mesh, length).outside();
+          EXPECT_EQ(values_of(found),
+                    values_of(rows_at(shifted(kept, remembered + time - length))));
+        }
+  });
+}
+
+}  // namespace
+}  // namespace longspan
