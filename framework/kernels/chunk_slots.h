@@ -42,7 +42,7 @@ void chunk_of_places(Cpu, const Tensor& place, std::int64_t length, const Tensor
 // heads, dim]; rows: [slots, heads, dim], of the same dtype; position: [heads, slots] i32.
 void gather_slots(Cpu, const Tensor& whole, const Tensor& position, const Tensor& rows);
 
-// values[h, s] = whole[h, position[h, s]], -inf where the position is negative. f32 or f64.
+// values[h, s] = whole[h, position[h, s]], 0 where the position is negative. f32 or f64.
 void gather_slot_values(Cpu, const Tensor& whole, const Tensor& position, const Tensor& values);
 
 // whole[position[h, s], h, :] += rows[s, h, :] for the slots [begin, end). In these no position of
@@ -55,6 +55,9 @@ struct SlotScatter {
   Tensor whole;
 };
 void scatter_slots(Cpu, const SlotScatter&);
+
+// The attention over no key at all, to merge into: out is zero and log_sum_exp -inf. f32 or f64.
+void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
 
 // merge_attention (kernels/attention.h) with a part that was computed in slots. out: [time, heads,
 // dim], log_sum_exp: [heads, time], accumulator dtype; part: [slots, heads, dim],

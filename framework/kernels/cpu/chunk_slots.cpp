@@ -264,8 +264,7 @@ void gather_slot_values(Cpu, const Tensor& whole, const Tensor& position, const 
     A* to = values.data<A>();
     for_elements(position.elements(), [=](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i)
-        to[i] = positions[i] < 0 ? -std::numeric_limits<A>::infinity()
-                                 : from[i / slots * time + positions[i]];
+        to[i] = positions[i] < 0 ? A{0} : from[i / slots * time + positions[i]];
     });
   });
 }
@@ -281,6 +280,14 @@ void scatter_slots(Cpu, const SlotScatter& slots) {
     with_floating_type(slots.whole.dtype(), [&](auto to) {
       scatter<typename decltype(from)::type, typename decltype(to)::type>(slots);
     });
+  });
+}
+
+void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
+  out.zero();
+  with_floating_type(log_sum_exp.dtype(), [&](auto tag) {
+    using A = Accumulator<typename decltype(tag)::type>;
+    std::ranges::fill(log_sum_exp.span<A>(), -std::numeric_limits<A>::infinity());
   });
 }
 

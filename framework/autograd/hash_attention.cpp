@@ -1,0 +1,397 @@
+#include "framework/autograd/hash_attention.h"
+
+#include <algorithm>
+
+#include "framework/kernels/chunk_slots.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/hash_buckets.h"
+#include "framework/kernels/unit_rows.h"
+
+namespace longspan {
+namespace {
+
+// Rows (slots times heads) that are gathered and attended at once: what bounds the workspace, and
+// keeps a gathered row in the cache until it is used.
+constexpr std::int64_t rows_at_once = 16384;
+
+// What a call is about, and what it keeps for its gradient.
+struct Saved {
+  Tensor shared;
+  Tensor value;
+  Tensor buckets;
+  HashAttention options;
+  std::optional<AttentionDropout> dropout;
+  Tensor out;
+  Tensor log_sum_exp;  // [batch, heads, time]
+
+  std::int64_t batch() const { return shared.shape()[0]; }
+  std::int64_t time() const { return shared.shape()[1]; }
+  std::int64_t heads() const { return shared.shape()[2]; }
+  std::int64_t rounds() const { return buckets.shape()[2]; }
+  std::int64_t chunks() const { return (time() + options.chunk - 1) / options.chunk; }
+  bool counts() const { return options.count_once && (rounds() > 1 || options.count_floor > 0); }
+};
+
+// One batch row of a tensor, without its leading axis.
+Tensor row_of(const Tensor& tensor, std::int64_t b) {
+  const auto extents = tensor.shape().extents();
+  return tensor.slice(b, b + 1).reshape(Shape(extents.subspan(1)));
+}
+
+Tensor with_leading_axis(const Tensor& tensor) {
+  std::vector<std::int64_t> extents = {1};
+  const auto inner = tensor.shape().extents();
+  extents.insert(extents.end(), inner.begin(), inner.end());
+  return tensor.reshape(Shape(extents));
+}
+
+// A batch row as sums are made in it: the row itself, or a wider copy that `finish` rounds.
+class WideRow {
+ public:
+  WideRow(const Tensor& whole, std::int64_t b)
+      : row_(row_of(whole, b)),
+        sums_(whole.dtype() == accumulator_of(whole.dtype())
+                  ? row_
+                  : Tensor::empty(row_.shape(),
+                                  accumulator_of(whole.dtype()),
+                                  whole.device(),
+                                  MemoryTag::workspace)) {}
+  const Tensor& sums() const { return sums_; }
+  template <typename Backend>
+  void finish(Backend backend) const {
+    if (sums_.dtype() != row_.dtype()) scale(backend, 1, sums_, row_);
+  }
+
+ private:
+  Tensor row_;
+  Tensor sums_;
+};
+
+// The order of one batch row in all rounds.
+template <typename Backend>
+class SortedRow {
+ public:
+  SortedRow(Backend backend, const Saved& saved, std::int64_t b)
+      : backend_(backend),
+        saved_(saved),
+        b_(b),
+        shared_(row_of(saved.shared, b)),
+        value_(row_of(saved.value, b)),
+        bucket_(row_of(saved.buckets, b)),
+        order_(bucket_.like(MemoryTag::workspace)),
+        chunk_(bucket_.like(MemoryTag::workspace)) {
+    sort_buckets(
+        backend,
+        {.bucket = bucket_, .buckets = saved.options.buckets, .order = order_, .place = chunk_});
+    if (saved.counts())
+      chunk_of_places(backend, chunk_, saved.options.chunk, chunk_);
+    else
+      chunk_ = {};
+  }
+
+  // Calls f(span) for all spans of all rounds, in order.
+  template <typename F>
+  void for_spans(const F& f) const;
+
+  // Some chunks of a round with what they look at, gathered.
+  struct Span {
+    Tensor query_position;  // [heads, count]
+    Tensor key_position;    // [heads, keys]
+    Tensor inverse_length;  // of the keys
+    std::int64_t before;    // key slots before the first query's
+    Attention call;         // without its results
+    std::int64_t count() const { return query_position.shape()[1]; }
+    std::int64_t keys() const { return key_position.shape()[1]; }
+  };
+
+ private:
+  Span span_of(std::int64_t round, std::int64_t begin, std::int64_t count) const;
+  void gather_inputs(Span& span) const;
+  AttentionMask mask_of(const ChunkSlots& slots) const;
+  HashTerm term() const;
+  AttentionDropout dropout_of(std::int64_t round, std::int64_t begin) const;
+  Tensor scratch(const Shape& shape, DType dtype) const {
+    return Tensor::empty(shape, dtype, shared_.device(), MemoryTag::workspace);
+  }
+
+  Backend backend_;
+  const Saved& saved_;
+  std::int64_t b_;
+  Tensor shared_;  // [time, heads, dim]
+  Tensor value_;
+  Tensor bucket_;  // [heads, rounds, time]
+  Tensor order_;
+  Tensor chunk_;
+};
+
+template <typename Backend>
+template <typename F>
+void SortedRow<Backend>::for_spans(const F& f) const {
+  const std::int64_t chunk = saved_.options.chunk;
+  const std::int64_t slots = saved_.chunks() * chunk;
+  const std::int64_t step =
+      std::max(rows_at_once / saved_.heads() / chunk, std::int64_t{1}) * chunk;
+  for (std::int64_t round = 0; round < saved_.rounds(); ++round)
+    for (std::int64_t begin = 0; begin < slots; begin += step)
+      f(span_of(round, begin, std::min(step, slots - begin)));
+}
+
+template <typename Backend>
+typename SortedRow<Backend>::Span SortedRow<Backend>::span_of(std::int64_t round,
+                                                              std::int64_t begin,
+                                                              std::int64_t count) const {
+  const HashAttention& options = saved_.options;
+  const bool alone = saved_.chunks() == 1;  // looking round would meet the same chunk again
+  ChunkSlots slots = {.order = order_,
+                      .chunk = options.chunk,
+                      .look_back = alone ? 0 : options.look_back,
+                      .look_ahead = alone ? 0 : options.look_ahead,
+                      .wrap_rounds = options.wrap_rounds,
+                      .round = round,
+                      .begin = begin,
+                      .count = count};
+  const std::int64_t keys = count + (slots.look_back + slots.look_ahead) * options.chunk;
+  slots.query_position = scratch({saved_.heads(), count}, DType::i32);
+  slots.key_position = scratch({saved_.heads(), keys}, DType::i32);
+  if (options.same_bucket) {
+    slots.bucket = bucket_;
+    slots.query_bucket = slots.query_position.like(MemoryTag::workspace);
+    slots.key_bucket = slots.key_position.like(MemoryTag::workspace);
+  }
+  chunk_slots(backend_, slots);
+  Span span = {.query_position = slots.query_position,
+               .key_position = slots.key_position,
+               .inverse_length = {},
+               .before = slots.look_back * options.chunk,
+               .call = {}};
+  gather_inputs(span);
+  span.call.mask = mask_of(slots);
+  span.call.hash = term();
+  span.call.scale = options.scale;
+  if (saved_.dropout) span.call.dropout = dropout_of(round, begin);
+  return span;
+}
+
+template <typename Backend>
+void SortedRow<Backend>::gather_inputs(Span& span) const {
+  const std::int64_t keys = span.keys(), heads = saved_.heads();
+  const std::int64_t dim = shared_.shape()[2];
+  const Tensor shared = scratch({keys, heads, dim}, shared_.dtype());
+  const Tensor key = shared.like(MemoryTag::workspace);
+  const Tensor value = scratch({keys, heads, value_.shape()[2]}, value_.dtype());
+  gather_slots(backend_, shared_, span.key_position, shared);
+  gather_slots(backend_, value_, span.key_position, value);
+  span.inverse_length = scratch({keys * heads}, accumulator_of(shared.dtype()));
+  unit_rows(backend_, {.x = shared, .y = key, .inverse_length = span.inverse_length});
+  span.call.query = with_leading_axis(shared.slice(span.before, span.before + span.count()));
+  span.call.key = with_leading_axis(key);
+  span.call.value = with_leading_axis(value);
+}
+
+template <typename Backend>
+AttentionMask SortedRow<Backend>::mask_of(const ChunkSlots& slots) const {
+  const std::int64_t before = slots.look_back * slots.chunk;
+  const auto given = [](const Tensor& tensor) {
+    return tensor.defined() ? with_leading_axis(tensor) : tensor;
+  };
+  return {.rules = masks::block(slots.chunk, before, slots.look_ahead * slots.chunk),
+          .query_begin = before,
+          .sorted = SortedSequence{.query_position = given(slots.query_position),
+                                   .key_position = given(slots.key_position),
+                                   .causal = saved_.options.causal,
+                                   .query_bucket = given(slots.query_bucket),
+                                   .key_bucket = given(slots.key_bucket)}};
+}
+
+template <typename Backend>
+HashTerm SortedRow<Backend>::term() const {
+  const HashAttention& options = saved_.options;
+  HashTerm term = {.self_score = options.self_score};
+  if (!saved_.counts()) return term;
+  term.chunk = with_leading_axis(chunk_);
+  if (options.same_bucket) term.bucket = with_leading_axis(bucket_);
+  const bool alone = saved_.chunks() == 1;
+  term.look_back = alone ? 0 : options.look_back;
+  term.look_ahead = alone ? 0 : options.look_ahead;
+  // Over all rounds the first chunk of a round has no neighbour before it in its own.
+  const bool goes_round = !options.wrap_rounds || saved_.rounds() == 1;
+  term.chunks = goes_round ? saved_.chunks() : 0;
+  term.count_floor = options.count_floor;
+  return term;
+}
+
+template <typename Backend>
+AttentionDropout SortedRow<Backend>::dropout_of(std::int64_t round, std::int64_t begin) const {
+  const HashAttention& options = saved_.options;
+  AttentionDropout dropout = *saved_.dropout;
+  dropout.random = dropout.random.child(static_cast<std::uint64_t>(round));
+  dropout.batch_begin += b_;
+  dropout.time_begin = begin;
+  dropout.time_total = saved_.chunks() * options.chunk;
+  dropout.keys_begin = begin;
+  dropout.keys_total =
+      dropout.time_total + (options.look_back + options.look_ahead) * options.chunk;
+  return dropout;
+}
+
+template <typename Backend>
+void forward(Backend backend, const Saved& saved) {
+  for (std::int64_t b = 0; b < saved.batch(); ++b) {
+    const WideRow out(saved.out, b);
+    const Tensor log_sum_exp = row_of(saved.log_sum_exp, b);
+    begin_merge(backend, out.sums(), log_sum_exp);
+    SortedRow<Backend>(backend, saved, b).for_spans([&](auto span) {
+      const Device& device = saved.out.device();
+      const Tensor part = Tensor::empty(saved.out.shape().with(0, 1).with(1, span.count()),
+                                        saved.out.dtype(),
+                                        device,
+                                        MemoryTag::workspace);
+      const Tensor sums = Tensor::empty(
+          {1, saved.heads(), span.count()}, log_sum_exp.dtype(), device, MemoryTag::workspace);
+      span.call.out = part;
+      span.call.log_sum_exp = sums;
+      attention(backend, span.call);
+      merge_slots(backend,
+                  {.part = row_of(part, 0),
+                   .part_log_sum_exp = row_of(sums, 0),
+                   .position = span.query_position,
+                   .out = out.sums(),
+                   .log_sum_exp = log_sum_exp});
+    });
+    out.finish(backend);
+  }
+}
+
+// The results of the whole, in the slots of a span: the gradient of a part is that of one softmax
+// over all parts.
+template <typename Backend, typename Span>
+AttentionGradient gradient_call(
+    Backend backend, const Saved& saved, std::int64_t b, const Tensor& dout, const Span& span) {
+  const auto in_slots = [&](const Tensor& whole) {
+    const Tensor rows = Tensor::empty(whole.shape().with(0, 1).with(1, span.count()),
+                                      whole.dtype(),
+                                      whole.device(),
+                                      MemoryTag::workspace);
+    gather_slots(backend, row_of(whole, b), span.query_position, row_of(rows, 0));
+    return rows;
+  };
+  AttentionGradient call = {
+      .forward = span.call, .dout = in_slots(dout), .dquery = {}, .dkey = {}, .dvalue = {}};
+  call.forward.out = in_slots(saved.out);
+  call.forward.log_sum_exp = Tensor::empty({1, saved.heads(), span.count()},
+                                           saved.log_sum_exp.dtype(),
+                                           saved.out.device(),
+                                           MemoryTag::workspace);
+  gather_slot_values(backend,
+                     row_of(saved.log_sum_exp, b),
+                     span.query_position,
+                     row_of(call.forward.log_sum_exp, 0));
+  const DType sums = accumulator_of(dout.dtype());
+  const auto wide = [&](const Tensor& like) {
+    return Tensor::empty(like.shape(), sums, dout.device(), MemoryTag::workspace);
+  };
+  call.dkey = wide(span.call.key);
+  call.dvalue = wide(span.call.value);
+  return call;
+}
+
+// Adds rows of key slots into a batch row. Slots of neighbours may repeat those of the span, so
+// they are added one group after another.
+template <typename Backend, typename Span>
+void add_slots(Backend backend, const Tensor& rows, const Span& span, const Tensor& sums) {
+  const std::int64_t begin = span.before, end = span.before + span.count();
+  const auto add = [&](std::int64_t from, std::int64_t to) {
+    scatter_slots(
+        backend,
+        {.rows = rows, .position = span.key_position, .begin = from, .end = to, .whole = sums});
+  };
+  add(begin, end);
+  add(0, begin);
+  add(end, span.keys());
+}
+
+template <typename Backend>
+void backward(Backend backend,
+              const Saved& saved,
+              const Tensor& dout,
+              const Tensor& dshared,
+              const Tensor& dvalue) {
+  for (std::int64_t b = 0; b < saved.batch(); ++b) {
+    const WideRow shared_row(dshared, b), value_row(dvalue, b);
+    shared_row.sums().zero();
+    value_row.sums().zero();
+    SortedRow<Backend>(backend, saved, b).for_spans([&](auto span) {
+      AttentionGradient call = gradient_call(backend, saved, b, dout, span);
+      // The slots in the middle are the queries.
+      const Tensor dslots = row_of(call.dkey, 0).like(MemoryTag::workspace);
+      dslots.zero();
+      call.dquery = with_leading_axis(dslots.slice(span.before, span.before + span.count()));
+      attention_backward(backend, call);
+      unit_rows_backward(backend,
+                         {.y = span.call.key,
+                          .inverse_length = span.inverse_length,
+                          .dy = call.dkey,
+                          .dx = dslots});
+      add_slots(backend, dslots, span, shared_row.sums());
+      add_slots(backend, row_of(call.dvalue, 0), span, value_row.sums());
+    });
+    shared_row.finish(backend);
+    value_row.finish(backend);
+  }
+}
+
+void require_inputs(const Saved& saved) {
+  const Shape& shared = saved.shared.shape();
+  const Shape& value = saved.value.shape();
+  const Shape& buckets = saved.buckets.shape();
+  require(shared.dimensions() == 4 && value.dimensions() == 4 && buckets.dimensions() == 4 &&
+              value == shared.with(3, value[3]) && saved.value.dtype() == saved.shared.dtype() &&
+              saved.buckets.dtype() == DType::i32 &&
+              buckets == Shape{shared[0], shared[2], buckets[2], shared[1]} && buckets[2] > 0,
+          "hash attention: shared is {}, value {} and buckets {} {}, wanted [batch, time, heads, "
+          "dim] and i32 [batch, heads, rounds, time]",
+          shared.to_string(),
+          value.to_string(),
+          name_of(saved.buckets.dtype()),
+          buckets.to_string());
+  const HashAttention& options = saved.options;
+  const std::int64_t seen = 1 + options.look_back + options.look_ahead;
+  require(saved.chunks() == 1 || saved.chunks() >= seen,
+          "hash attention: {} chunks of {}, fewer than the {} that a query sees",
+          saved.chunks(),
+          options.chunk,
+          seen);
+}
+
+}  // namespace
+
+Variable hash_attention(const Variable& shared,
+                        const Variable& value,
+                        const Tensor& buckets,
+                        const HashAttention& options,
+                        const std::optional<AttentionDropout>& dropout) {
+  Saved saved = {.shared = shared.value(),
+                 .value = value.value(),
+                 .buckets = buckets,
+                 .options = options,
+                 .dropout = dropout && dropout->rate > 0 ? dropout : std::nullopt,
+                 .out = {},
+                 .log_sum_exp = {}};
+  require_inputs(saved);
+  const DType dtype = saved.shared.dtype();
+  const Device& device = saved.shared.device();
+  saved.out = Tensor::empty(saved.value.shape(), dtype, device);
+  saved.log_sum_exp =
+      Tensor::empty({saved.batch(), saved.heads(), saved.time()}, accumulator_of(dtype), device);
+  on(device, [&](auto backend) { forward(backend, saved); });
+  Tensor out = saved.out;
+  return record(std::move(out), {shared, value}, [saved = std::move(saved)](Gradients& gradients) {
+    Tensor dshared = saved.shared.like(), dvalue = saved.value.like();
+    on(dshared.device(),
+       [&](auto backend) { backward(backend, saved, gradients.output(), dshared, dvalue); });
+    if (gradients.wanted(0)) gradients.give(0, std::move(dshared));
+    if (gradients.wanted(1)) gradients.give(1, std::move(dvalue));
+  });
+}
+
+}  // namespace longspan
