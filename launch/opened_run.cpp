@@ -70,7 +70,8 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                           .segment = configuration->data.segment,
                                           .compute = configuration->precision.compute,
                                           .device = Device::cpu(),
-                                          .mesh = mesh});
+                                          .mesh = mesh,
+                                          .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           std::move(opened.checkpoint),

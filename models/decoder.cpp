@@ -28,15 +28,15 @@ class Decoder : public Model {
                                               options.common.initial())
                              : nullptr),
         layers_(layers()),
-        residual_(make_residual(options.common)),
+        residual_(make_residual(options.common, setting.memory)),
         output_(scope().child("output"),
                 {.vocabulary = vocabulary_size_,
-                 .width = options.common.width,
+                 .width = options.common.output_width(),
                  .bias = false,
                  .initial = options.common.initial()},
                 options.common.tied_embeddings ? embedding_.table() : nullptr) {
     if (options.common.has_final_norm())
-      final_norm_.emplace(scope().child("final_norm"), options.common.width);
+      final_norm_.emplace(scope().child("final_norm"), options.common.output_width());
     this->parameters().allocate(setting.random);
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/nn/memory_options.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
 
@@ -93,6 +94,7 @@ struct ModelSetting {
   Device device;
   ProcessMesh mesh = {};
   Random random{0};  // of the initial weights
+  MemoryOptions memory = {};
 };
 
 }  // namespace longspan

@@ -43,8 +43,15 @@ void declare(OptionTable& table, ModelOptions& options) {
             fixes_weights());
   table.add("model.residual",
             options.residual,
-            "how the stack is run",
-            one_of({"plain"}),
+            "what the sublayers add to: one stream, or two in turn, which the backward pass "
+            "rebuilds so that memory does not grow with depth (Kitaev et al. 2020)",
+            {{"plain", ResidualKind::plain}, {"reversible", ResidualKind::reversible}},
+            fixes_weights());
+  table.add("model.reversible_output",
+            options.reversible_output,
+            "how the two streams become one at the end: their mean, or side by side, which makes "
+            "the output layer twice as wide",
+            {{"mean", StreamJoin::mean}, {"concatenate", StreamJoin::concatenate}},
             fixes_weights());
   table.add("model.dropout",
             options.dropout,
@@ -64,6 +71,21 @@ void declare(OptionTable& table, ModelOptions& options) {
             options.initial_deviation,
             "standard deviation of the initial weights",
             at_least(0.0));
+  table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
+    if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
+      return "";
+    return "model.residual: found reversible with model.norm post, whose norm of the sum cannot be "
+           "undone; set model.norm to pre";
+  });
+  table.check({"model.reversible_output", "model.residual", "model.tied_embeddings"},
+              [&options]() -> std::string {
+                if (options.reversible_output != StreamJoin::concatenate) return "";
+                if (options.residual != ResidualKind::reversible)
+                  return "model.reversible_output is for model.residual: reversible";
+                if (!options.tied_embeddings) return "";
+                return "model.reversible_output: concatenate makes the output layer twice as wide "
+                       "as the embedding; set model.tied_embeddings to false";
+              });
   table.check({"model.width", "model.heads", "model.head_width"}, [&options]() -> std::string {
     if (options.head_width || options.width % options.heads == 0) return "";
     return fmt::format(

@@ -7,9 +7,11 @@
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
-#include "framework/nn/residual/residual.h"
+#include "framework/nn/residual/reversible.h"
 
 namespace longspan {
+
+enum class ResidualKind : std::uint8_t { plain, reversible };
 
 struct ModelOptions {
   std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
@@ -21,7 +23,8 @@ struct ModelOptions {
   Activation activation = Activation::relu;
   NormPlacement norm = NormPlacement::post;
   std::optional<bool> final_norm = {};  // with norms before the sublayers
-  std::string residual = "plain";
+  ResidualKind residual = ResidualKind::plain;
+  StreamJoin reversible_output = StreamJoin::mean;
   double dropout = 0.1;
   double attention_dropout = 0;
   bool tied_embeddings = true;
@@ -29,6 +32,12 @@ struct ModelOptions {
 
   std::int64_t head_dim() const { return head_width.value_or(width / heads); }
   std::int64_t hidden() const { return feed_forward.value_or(4 * width); }
+  // Of what the stack gives to the final norm and the output layer.
+  std::int64_t output_width() const {
+    const bool both =
+        residual == ResidualKind::reversible && reversible_output == StreamJoin::concatenate;
+    return both ? 2 * width : width;
+  }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   Initial initial() const { return Initial::normal(initial_deviation); }
 };

@@ -47,8 +47,22 @@ std::vector<Layer> make_layers(const Scope& scope,
   return layers;
 }
 
-std::unique_ptr<Residual> make_residual(const ModelOptions& options) {
-  return std::make_unique<PlainResidual>(options.norm, options.dropout);
+std::unique_ptr<Residual> make_residual(const ModelOptions& options, const MemoryOptions& memory) {
+  const Recomputation again = memory.recomputation();
+  if (options.residual == ResidualKind::plain) {
+    if (memory.reconstruction_check_every > 0)
+      throw ConfigurationError(
+          "memory.reconstruction_check_every is {}, but only model.residual: reversible rebuilds "
+          "anything; set it to 0",
+          memory.reconstruction_check_every);
+    return std::make_unique<PlainResidual>(options.norm, options.dropout, again);
+  }
+  if (again.kind != Recomputation::Kind::none)
+    throw ConfigurationError(
+        "memory.recompute is {}, but model.residual: reversible computes every layer again anyway; "
+        "set memory.recompute to none",
+        memory.recompute);
+  return std::make_unique<ReversibleResidual>(options.reversible_output, options.dropout);
 }
 
 FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
@@ -63,7 +77,7 @@ FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
   const double whole = 2 * width * rows * (4 * inner + 2 * number(options.hidden()));
   const double constant_input = 2 * width * inner * (2 * memory_rows + distances);
   const double layers = number(options.layers);
-  const double logits = 2 * rows * width * number(cost.vocabulary);
+  const double logits = 2 * rows * number(options.output_width()) * number(cost.vocabulary);
   const bool memory_is_normed = options.norm == NormPlacement::pre;
   const double through_memory = memory_is_normed ? 2 * width * inner * 2 * memory_rows : 0;
   return {

@@ -25,7 +25,9 @@ struct StackOptions {
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const MechanismFactory& mechanism);
-std::unique_ptr<Residual> make_residual(const ModelOptions& options);
+// Throws ConfigurationError where the two do not go together.
+std::unique_ptr<Residual> make_residual(const ModelOptions& options,
+                                        const MemoryOptions& memory = {});
 
 // The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
 // a layer's mask lets through; `relative`: the scores have a position term, and distances are

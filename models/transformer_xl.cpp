@@ -23,15 +23,16 @@ class TransformerXl : public Model {
                    options.common.width,
                    options.common.initial()),
         layers_(layers(Scope(this->parameters()))),
-        residual_(make_residual(options.common)),
+        residual_(make_residual(options.common, setting.memory)),
         output_(Scope(this->parameters()).child("output"),
                 {.vocabulary = vocabulary_size_,
-                 .width = options.common.width,
+                 .width = options.common.output_width(),
                  .bias = options.output_bias,
                  .initial = options.common.initial()},
                 options.common.tied_embeddings ? embedding_.table() : nullptr) {
     if (options.common.has_final_norm())
-      final_norm_.emplace(Scope(this->parameters()).child("final_norm"), options.common.width);
+      final_norm_.emplace(Scope(this->parameters()).child("final_norm"),
+                          options.common.output_width());
     this->parameters().allocate(setting.random);
   }
 

@@ -24,6 +24,10 @@ std::optional<std::string> judge_choice(const std::string& text, const Rule& rul
   if (choices.empty() || std::find(choices.begin(), choices.end(), text) != choices.end()) {
     return std::nullopt;
   }
+  if (!rule.counted.empty() && text.starts_with(rule.counted + " ")) {
+    const auto number = parse_integer(text.substr(rule.counted.size() + 1));
+    if (number.good && number.value >= 1) return std::nullopt;
+  }
   return "";
 }
 

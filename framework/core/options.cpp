@@ -34,7 +34,7 @@ std::string found_text(const Assignment& assignment) {
 std::string allowed_sentence(const OptionBinding& binding, const Rule& rule) {
   if (!rule.choices.empty() && !binding.is_list()) {
     const bool optional = binding.type_with_article().starts_with("none");
-    std::vector<std::string> words = rule.choices;
+    std::vector<std::string> words = choice_words(rule);
     if (optional) words.insert(words.begin(), "none");
     return either(words);
   }
@@ -68,6 +68,7 @@ void Rule::merge(const Rule& other) {
   }
   if (other.multiple) multiple = other.multiple;
   if (!other.choices.empty()) choices = other.choices;
+  if (!other.counted.empty()) counted = other.counted;
   required = required || other.required;
   not_empty = not_empty || other.not_empty;
   fixes_weights = fixes_weights || other.fixes_weights;
@@ -131,7 +132,10 @@ void OptionTable::assign(std::span<const Assignment> assignments) {
 void OptionTable::assign_one(const Assignment& assignment) {
   if (!assignment.mark.file.empty()) file_ = assignment.mark.file;
   Entry* entry = find(assignment.key);
-  if (entry == nullptr) return refuse_unknown(assignment);
+  if (entry == nullptr) {
+    const auto counted = as_counted(assignment);
+    return counted ? assign_one(*counted) : refuse_unknown(assignment);
+  }
 
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
     return complain(
@@ -147,6 +151,19 @@ void OptionTable::assign_one(const Assignment& assignment) {
   if (const auto problem = entry->binding->take(assignment.scalars, entry->rule)) {
     refuse_value(*entry, assignment, *problem);
   }
+}
+
+// "key: {word: number}" arrives as a number for "key.word".
+std::optional<Assignment> OptionTable::as_counted(const Assignment& assignment) const {
+  const std::size_t dot = assignment.key.rfind('.');
+  if (dot == std::string::npos || assignment.kind != Assignment::Kind::scalar) return std::nullopt;
+  const Entry* entry = find(assignment.key.substr(0, dot));
+  const std::string word = assignment.key.substr(dot + 1);
+  if (entry == nullptr || entry->rule.counted != word) return std::nullopt;
+  Assignment result = assignment;
+  result.key = entry->key;
+  result.scalars.front().text = fmt::format("{} {}", word, assignment.scalars.front().text);
+  return result;
 }
 
 void OptionTable::refuse_value(Entry& entry,

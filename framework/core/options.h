@@ -69,6 +69,7 @@ struct Rule {
   bool upper_open = false;
   std::optional<std::int64_t> multiple = std::nullopt;
   std::vector<std::string> choices = {};
+  std::string counted = {};
   bool required = false;
   bool not_empty = false;
   bool fixes_weights = false;
@@ -102,6 +103,9 @@ Rule between(T lower, U upper) {
 }
 inline Rule multiple_of(std::int64_t factor) { return {.multiple = factor}; }
 inline Rule one_of(std::vector<std::string> choices) { return {.choices = std::move(choices)}; }
+// For a text with choices: or this word with a number of at least 1, written {word: number} or
+// "word number"; the text is the latter.
+inline Rule or_counted(std::string word) { return {.counted = std::move(word)}; }
 // The key must be given: its default means nothing.
 inline Rule required() { return {.required = true}; }
 // For texts and lists.
@@ -248,6 +252,7 @@ class OptionTable {
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
+  std::optional<Assignment> as_counted(const Assignment& assignment) const;
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;

@@ -29,6 +29,11 @@ class Decisions {
   std::map<std::uint64_t, Tensor> kept_;
 };
 
+// The error of the streams that reversible stacks rebuilt in a backward pass.
+struct ReconstructionError {
+  double largest = 0;  // relative: the norm of the difference over the norm of the stream
+};
+
 // A value. Each layer hands its sublayers a child, so that each place draws random numbers of its
 // own.
 struct Pass {
@@ -40,6 +45,8 @@ struct Pass {
   TimeDivision memory = {};
   // Set by what computes a layer again in the backward pass, for that layer.
   std::shared_ptr<Decisions> decisions = {};
+  // Where it is set, reversible stacks keep the true streams too and measure.
+  std::shared_ptr<ReconstructionError> reconstruction = {};
 
   template <typename Name>
   Pass child(const Name& name) const {

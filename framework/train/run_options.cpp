@@ -75,24 +75,6 @@ void declare(OptionTable& table, ParallelOptions& options) {
   });
 }
 
-void declare(OptionTable& table, MemoryOptions& options) {
-  table.add("memory.recompute",
-            options.recompute,
-            "what is computed again in the backward pass instead of being kept",
-            one_of({"none"}));
-  table.add("memory.feed_forward_chunks",
-            options.feed_forward_chunks,
-            "pieces of the sequence that the feed-forward layers take one after another; this "
-            "version accepts 1",
-            at_least(1));
-  table.check({"memory.feed_forward_chunks"}, [&options] {
-    return options.feed_forward_chunks == 1
-               ? ""
-               : fmt::format("memory.feed_forward_chunks: found {}; this version accepts 1",
-                             options.feed_forward_chunks);
-  });
-}
-
 void declare(OptionTable& table, PrecisionOptions& options) {
   table.add("precision.compute",
             options.compute,

@@ -1,4 +1,4 @@
-// The sections run, parallel, memory, precision, checkpoint and metrics of a configuration.
+// The sections run, parallel, precision, checkpoint and metrics of a configuration.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,6 @@ struct ParallelOptions {
   std::int64_t zero = 0;             // parallel.zero
 };
 
-struct MemoryOptions {
-  std::string recompute = "none";        // memory.recompute
-  std::int64_t feed_forward_chunks = 1;  // memory.feed_forward_chunks
-};
-
 struct PrecisionOptions {
   DType compute = DType::f32;   // precision.compute
   LossScaleOptions loss_scale;  // with compute f16
@@ -59,7 +54,6 @@ struct MetricsOptions {
 
 void declare(OptionTable& table, RunOptions& options);
 void declare(OptionTable& table, ParallelOptions& options);
-void declare(OptionTable& table, MemoryOptions& options);
 void declare(OptionTable& table, PrecisionOptions& options);
 void declare(OptionTable& table, CheckpointOptions& options);
 void declare(OptionTable& table, MetricsOptions& options);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/data/data_options.h"
+#include "framework/nn/memory_options.h"
 #include "framework/train/run_options.h"
 #include "framework/train/training_options.h"
 #include "models/registry.h"

@@ -85,7 +85,8 @@ std::unique_ptr<Model> make_model(const Settings& settings,
        .compute = settings.precision.compute,
        .device = device,
        .mesh = mesh,
-       .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights")});
+       .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
+       .memory = settings.memory});
 }
 
 class TrainingRun {

@@ -37,11 +37,9 @@ TEST(RunOptions, RanksThatDoNotFitAreRefused) {
 
 TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   ParallelOptions parallel;
-  MemoryOptions memory;
   PrecisionOptions precision;
   OptionTable table;
   declare(table, parallel);
-  declare(table, memory);
   declare(table, precision);
   int line = 0;
   const auto given = [&](const std::string& key, const std::string& text) {
@@ -50,7 +48,6 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   table.assign(std::vector<Assignment>{given("parallel.context", "2"),
                                        given("parallel.sequence", "true"),
                                        given("parallel.zero", "1"),
-                                       given("memory.feed_forward_chunks", "4"),
                                        given("precision.loss_scale", "1000")});
   try {
     table.finish();
@@ -62,8 +59,7 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
         "a.yaml:2:1: parallel.sequence: found true with parallel.tensor 1; it divides activations "
         "over the tensor ranks, of which it needs at least 2\n"
         "a.yaml:3:1: parallel.zero: found 1; this version accepts 0\n"
-        "a.yaml:4:1: memory.feed_forward_chunks: found 4; this version accepts 1\n"
-        "a.yaml:5:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
+        "a.yaml:4:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
         "nothing");
   }
 }

@@ -1,18 +1,66 @@
+#include "framework/autograd/recompute.h"
 #include "framework/nn/residual/residual.h"
+#include "framework/nn/residual/stack_pass.h"
 
 namespace longspan {
+namespace {
 
-Variable PlainResidual::run(const Sublayer& sublayer,
-                            const Variable& x,
-                            const Variable& memory,
-                            const SegmentContext& context,
-                            const Pass& pass) const {
-  const bool pre = placement_ == NormPlacement::pre;
-  const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
-  const Variable change = sublayer.run(pre ? sublayer.norm(x) : x, before, context, pass);
-  const Variable sum = add(x, drop(change, dropout_, pass.child("residual")));
-  return pre ? sum : sublayer.norm(sum);
+// How each sublayer is run.
+struct Step {
+  NormPlacement placement;
+  double dropout;
+  bool attention_again;
+
+  Variable operator()(const Sublayer& sublayer,
+                      const Variable& x,
+                      const Variable& memory,
+                      const SegmentContext& context,
+                      const Pass& pass) const {
+    if (!attention_again || !sublayer.reads_memory) return run(sublayer, x, memory, context, pass);
+    return recompute(
+        [step = *this, sublayer, context, again = recomputed(pass)](
+            const std::vector<Variable>& in) {
+          return step.run(sublayer, in[0], in[1], context, again);
+        },
+        {x, memory});
+  }
+
+ private:
+  Variable run(const Sublayer& sublayer,
+               const Variable& x,
+               const Variable& memory,
+               const SegmentContext& context,
+               const Pass& pass) const {
+    const bool pre = placement == NormPlacement::pre;
+    const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
+    const Variable change = sublayer.run(pre ? sublayer.norm(x) : x, before, context, pass);
+    const Variable sum = add(x, drop(change, dropout, pass.child("residual")));
+    return pre ? sum : sublayer.norm(sum);
+  }
+};
+
+// Some layers that follow one another; `first` is the place of the first.
+Variable run_layers(const Step& step,
+                    std::span<const Layer> layers,
+                    std::size_t first,
+                    const Variable& x,
+                    std::span<const Variable> memories,
+                    const SegmentContext& context,
+                    const Pass& pass,
+                    const LayerInputs& inputs) {
+  Variable stream = x;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (inputs) inputs(first + i, stream.value());
+    const Pass layer_pass = pass.child(first + i);
+    const auto& sublayers = layers[i].sublayers;
+    for (std::size_t j = 0; j < sublayers.size(); ++j)
+      stream = step(
+          sublayers[j], stream, memory_of(sublayers[j], memories, i), context, layer_pass.child(j));
+  }
+  return stream;
 }
+
+}  // namespace
 
 Variable PlainResidual::run(std::span<const Layer> layers,
                             const Variable& x,
@@ -20,20 +68,27 @@ Variable PlainResidual::run(std::span<const Layer> layers,
                             const SegmentContext& context,
                             const Pass& pass,
                             const LayerInputs& inputs) const {
-  require(memories.empty() || memories.size() == layers.size(),
-          "{} layers were given {} memories",
-          layers.size(),
-          memories.size());
+  check_memories(layers, memories);
+  const Step step = {placement_, dropout_, again_.kind == Recomputation::Kind::attention};
+  if (again_.kind != Recomputation::Kind::layers)
+    return run_layers(step, layers, 0, x, memories, context, pass, inputs);
+  const auto together = static_cast<std::size_t>(again_.together);
   Variable stream = x;
-  for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (inputs) inputs(i, stream.value());
-    const Pass layer_pass = pass.child(i);
-    const auto& sublayers = layers[i].sublayers;
-    for (std::size_t j = 0; j < sublayers.size(); ++j) {
-      const bool remembers = sublayers[j].reads_memory && !memories.empty();
-      stream = run(
-          sublayers[j], stream, remembers ? memories[i] : Variable(), context, layer_pass.child(j));
-    }
+  for (std::size_t first = 0; first < layers.size(); first += together) {
+    const auto group = layers.subspan(first, std::min(together, layers.size() - first));
+    std::vector<Variable> given = {stream};
+    if (!memories.empty())
+      for (std::size_t i = 0; i < group.size(); ++i) given.push_back(memories[first + i]);
+    const Pass again = recomputed(pass);
+    const auto run_group =
+        [=](std::span<const Layer> of, const std::vector<Variable>& in, const LayerInputs& seen) {
+          return run_layers(step, of, first, in[0], std::span(in).subspan(1), context, again, seen);
+        };
+    stream =
+        recompute([&](const std::vector<Variable>& in) { return run_group(group, in, inputs); },
+                  given,
+                  [run_group, own = std::vector<Layer>(group.begin(), group.end())](
+                      const std::vector<Variable>& in) { return run_group(own, in, {}); });
   }
   return stream;
 }

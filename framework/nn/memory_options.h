@@ -1,0 +1,40 @@
+// What is computed again in the backward pass instead of being kept, and what is worked through in
+// pieces: the section `memory` of a configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace longspan {
+
+class OptionTable;
+
+// What a stack computes again.
+struct Recomputation {
+  enum class Kind : std::uint8_t {
+    none,
+    attention,  // each layer's attention sublayer
+    layers      // `together` layers at a time: of them only the first one's input is kept
+  };
+  Kind kind = Kind::none;
+  std::int64_t together = 1;
+
+  static Recomputation attention() { return {Kind::attention, 1}; }
+  static Recomputation every(std::int64_t layers) { return {Kind::layers, layers}; }
+};
+
+struct MemoryOptions {
+  std::string recompute = "none";        // memory.recompute
+  std::int64_t feed_forward_chunks = 1;  // memory.feed_forward_chunks
+  std::int64_t loss_chunks = 1;          // memory.loss_chunks
+  std::int64_t reconstruction_check_every =
+      0;                               // memory.reconstruction_check_every: steps; 0: never
+  double reconstruction_bound = 1e-3;  // memory.reconstruction_bound
+
+  // What `recompute` says.
+  Recomputation recomputation() const;
+};
+
+void declare(OptionTable& table, MemoryOptions& options);
+
+}  // namespace longspan

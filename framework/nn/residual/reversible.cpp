@@ -1,0 +1,79 @@
+#include "framework/nn/residual/reversible.h"
+
+#include <algorithm>
+
+#include "framework/autograd/reversible.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/residual/stack_pass.h"
+
+namespace longspan {
+namespace {
+
+// (a + b) / 2 in another dtype.
+Variable mean(const Variable& a, const Variable& b, DType dtype) {
+  const Tensor sum = a.value().like(MemoryTag::workspace);
+  const Tensor y = Tensor::empty(a.shape(), dtype, sum.device());
+  on(sum.device(), [&](auto backend) {
+    add(backend, a.value(), b.value(), sum);
+    scale(backend, 0.5, sum, y);
+  });
+  return record(y, {a, b}, [wide = sum.dtype()](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    const Tensor half = Tensor::empty(dy.shape(), wide, dy.device());
+    on(dy.device(), [&](auto backend) { scale(backend, 0.5, dy, half); });
+    for (const std::size_t input : {0u, 1u})
+      if (gradients.wanted(input)) gradients.give(input, half);
+  });
+}
+
+// [a; b] along the features.
+Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
+  const Shape shape = a.shape();
+  const Shape rows = {shape.rows(), 1, shape.width()};
+  const Variable both = concat_time(reshape(a, rows), reshape(b, rows));
+  return cast(reshape(both, shape.with(-1, 2 * shape.width())), dtype);
+}
+
+}  // namespace
+
+Variable ReversibleResidual::run(std::span<const Layer> layers,
+                                 const Variable& x,
+                                 std::span<const Variable> memories,
+                                 const SegmentContext& context,
+                                 const Pass& pass,
+                                 const LayerInputs& inputs) const {
+  check_memories(layers, memories);
+  const DType compute = x.value().dtype();
+  const auto streams = std::make_shared<ReversibleStreams>();
+  if (const auto error = pass.reconstruction)
+    streams->measure = [error](double found) { error->largest = std::max(error->largest, found); };
+  // What is read next, and what the next sublayer adds to.
+  Variable read = cast(x, accumulator_of(compute));
+  Variable other = read;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (inputs) inputs(i, cast(read.detach(), compute).value());
+    const Pass layer_pass = pass.child(i);
+    const auto& sublayers = layers[i].sublayers;
+    for (std::size_t j = 0; j < sublayers.size(); ++j) {
+      const Variable memory = memory_of(sublayers[j], memories, i).detach();
+      const ReversibleFunction f = [sublayer = sublayers[j],
+                                    memory,
+                                    context,
+                                    compute,
+                                    rate = dropout_,
+                                    again = recomputed(layer_pass.child(j))](const Variable& in) {
+        const Variable before = memory.defined() ? sublayer.norm(memory) : memory;
+        const Variable change =
+            sublayer.run(cast(sublayer.norm(in), compute), before, context, again);
+        return drop(change, rate, again.child("residual"));
+      };
+      Variable sum = streams_ == Streams::rebuilt
+                         ? reversible_add(std::move(other), read, f, streams)
+                         : add(other, cast(f(read), other.value().dtype()));
+      other = std::exchange(read, std::move(sum));
+    }
+  }
+  return join_ == StreamJoin::mean ? mean(other, read, compute) : concatenate(other, read, compute);
+}
+
+}  // namespace longspan

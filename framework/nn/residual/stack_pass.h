@@ -1,0 +1,30 @@
+// What the ways to run a stack have in common.
+#pragma once
+
+#include <span>
+
+#include "framework/nn/residual/residual.h"
+
+namespace longspan {
+
+inline void check_memories(std::span<const Layer> layers, std::span<const Variable> memories) {
+  require(memories.empty() || memories.size() == layers.size(),
+          "{} layers were given {} memories",
+          layers.size(),
+          memories.size());
+}
+
+// What a sublayer of layer i reads of the memories; undefined where it reads none.
+inline Variable memory_of(const Sublayer& sublayer,
+                          std::span<const Variable> memories,
+                          std::size_t i) {
+  return sublayer.reads_memory && !memories.empty() ? memories[i] : Variable();
+}
+
+// The pass of something that is computed again if it is recorded: its decisions are kept.
+inline Pass recomputed(Pass pass) {
+  if (is_recording()) pass.decisions = std::make_shared<Decisions>();
+  return pass;
+}
+
+}  // namespace longspan

@@ -1,0 +1,287 @@
+// What is kept for the backward pass changes neither losses nor gradients.
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/relative_attention.h"
+#include "framework/nn/positions.h"
+#include "framework/nn/residual/reversible.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+using testing::expect_close;
+using testing::random_tensor;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t batch = 2;
+constexpr std::int64_t time = 3;
+constexpr std::int64_t memory_rows = 2;
+constexpr std::int64_t width = 6;
+constexpr std::int64_t heads = 2;
+constexpr std::int64_t dim = 3;
+constexpr double rate = 0.25;
+
+const Pass training_pass = {.training = true, .random = Random(9), .first_stream = 3};
+
+// Layers of relative attention and feed-forward with weights of their own and shared position
+// biases.
+struct Stack {
+  Parameters parameters;
+  std::vector<Layer> layers;
+
+  explicit Stack(std::int64_t count, DType dtype = DType::f64)
+      : parameters(cpu_device(), dtype, ProcessMesh()) {
+    const Scope scope(parameters);
+    const Initial initial = Initial::normal(0.4);
+    const PositionBiases biases(scope, heads, dim, initial);
+    for (std::int64_t i = 0; i < count; ++i) add_layer(scope.child(i), biases, initial);
+    parameters.allocate(Random(1));
+  }
+
+  void add_layer(const Scope& scope, const PositionBiases& biases, const Initial& initial) {
+    const auto attention = std::make_shared<MultiHeadAttention>(
+        scope.child("attention"),
+        MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim, .initial = initial},
+        std::make_unique<RelativeAttention>(
+            scope.child("attention"),
+            RelativeAttention::Options{
+                .width = width, .heads = heads, .dim = dim, .dropout = rate, .initial = initial},
+            biases));
+    const auto feed =
+        std::make_shared<FeedForward>(scope.child("feed"),
+                                      FeedForward::Options{.width = width,
+                                                           .hidden = 8,
+                                                           .activation = Activation::gelu,
+                                                           .dropout = rate,
+                                                           .initial = initial});
+    layers.push_back(
+        {{{.norm = Norm(scope.child("norm0"), width),
+           .reads_memory = true,
+           .run = [attention](const Variable& x,
+                              const Variable& memory,
+                              const SegmentContext& context,
+                              const Pass& pass) { return (*attention)(x, memory, context, pass); }},
+          {.norm = Norm(scope.child("norm1"), width),
+           .run = [feed](
+                      const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
+             return (*feed)(x, pass);
+           }}}});
+  }
+};
+
+SegmentContext context_of(std::int64_t remembered, DType dtype = DType::f64) {
+  SegmentContext context;
+  context.mask.query_begin = remembered;
+  context.distances = Variable(
+      sinusoids(SinusoidLayout::halves, 0, time + remembered, width, -1, dtype, cpu_device()));
+  return context;
+}
+
+std::vector<Variable> memories_of(std::size_t count) {
+  std::vector<Variable> memories;
+  for (std::size_t i = 0; i < count; ++i)
+    memories.emplace_back(random_tensor({batch, memory_rows, width}, 50 + i));
+  return memories;
+}
+
+// Of one pass: the value, the layers' inputs and every gradient. Each parameter is announced once.
+std::vector<Values> pass_through(Stack& stack, const Residual& residual, bool remembers) {
+  const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
+  const std::vector<Variable> memories =
+      remembers ? memories_of(stack.layers.size()) : std::vector<Variable>();
+  std::vector<Values> found;
+  const Variable y = residual.run(stack.layers,
+                                  x,
+                                  memories,
+                                  context_of(remembers ? memory_rows : 0),
+                                  training_pass,
+                                  [&](std::size_t layer, const Tensor& input) {
+                                    EXPECT_EQ(found.size(), layer)
+                                        << "each layer's input is given once";
+                                    found.push_back(values_of(input));
+                                  });
+  found.push_back(values_of(y.value()));
+  stack.parameters.clear_gradients();
+  std::vector<int> announced(stack.parameters.all().size(), 0);
+  for (std::size_t i = 0; i < announced.size(); ++i)
+    stack.parameters.all()[i]->variable.when_gradient_ready([&, i] { ++announced[i]; });
+  backward({y}, {random_tensor(y.shape(), 3)});
+  EXPECT_EQ(announced, std::vector<int>(announced.size(), 1));
+  found.push_back(values_of(x.gradient()));
+  for (const auto& parameter : stack.parameters.all())
+    found.push_back(values_of(parameter->variable.gradient()));
+  return found;
+}
+
+void expect_same(const std::vector<Values>& found, const std::vector<Values>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) expect_close(found[i], expected[i], 1e-11);
+}
+
+TEST(Residual, RecomputationChangesNothing) {
+  Stack stack(3);
+  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    for (const bool remembers : {false, true}) {
+      const auto plain = pass_through(stack, PlainResidual(norm, rate), remembers);
+      for (const Recomputation& again : {Recomputation::attention(),
+                                         Recomputation::every(1),
+                                         Recomputation::every(2),
+                                         Recomputation::every(100)}) {
+        SCOPED_TRACE(again.together);
+        expect_same(pass_through(stack, PlainResidual(norm, rate, again), remembers), plain);
+      }
+    }
+  }
+}
+
+TEST(Residual, RebuiltStreamsAreTheKeptOnes) {
+  using Streams = ReversibleResidual::Streams;
+  Stack stack(3);
+  for (const StreamJoin join : {StreamJoin::mean, StreamJoin::concatenate})
+    for (const bool remembers : {false, true})
+      expect_same(pass_through(stack, ReversibleResidual(join, rate, Streams::rebuilt), remembers),
+                  pass_through(stack, ReversibleResidual(join, rate, Streams::kept), remembers));
+}
+
+TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
+  Stack stack(2);
+  const ReversibleResidual residual(StreamJoin::mean, rate);
+  testing::expect_layer_gradients(
+      stack.parameters,
+      [&](const std::vector<Variable>& v) {
+        return residual.run(
+            stack.layers, v[0], memories_of(2), context_of(memory_rows), training_pass, {});
+      },
+      {random_tensor({batch, time, width}, 2)},
+      {.directions = 1, .elements = 1});
+}
+
+TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
+  Stack stack(1);
+  const Variable x(random_tensor({batch, time, width}, 2));
+  const SegmentContext context = context_of(0);
+  const auto& sublayers = stack.layers[0].sublayers;
+  const Variable y1 =
+      add(x, sublayers[0].run(sublayers[0].norm(x), Variable(), context, Pass().child(0).child(0)));
+  const Variable y2 = add(
+      x, sublayers[1].run(sublayers[1].norm(y1), Variable(), context, Pass().child(0).child(1)));
+  Values joined = values_of(y1.value());
+  const Values second = values_of(y2.value());
+  for (std::size_t i = 0; i < joined.size(); ++i) joined[i] = (joined[i] + second[i]) / 2;
+  const Variable y =
+      ReversibleResidual(StreamJoin::mean, rate).run(stack.layers, x, {}, context, Pass(), {});
+  expect_close(values_of(y.value()), joined, 1e-14);
+  const Variable both = ReversibleResidual(StreamJoin::concatenate, rate)
+                            .run(stack.layers, x, {}, context, Pass(), {});
+  ASSERT_EQ(both.shape(), Shape({batch, time, 2 * width}));
+  for (std::int64_t row = 0; row < batch * time; ++row)
+    for (std::int64_t i = 0; i < width; ++i) {
+      const auto at = static_cast<std::size_t>(2 * row * width + i);
+      const auto from = static_cast<std::size_t>(row * width + i);
+      EXPECT_EQ(values_of(both.value())[at], values_of(y1.value())[from]);
+      EXPECT_EQ(values_of(both.value())[at + width], second[from]);
+    }
+}
+
+TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
+  for (const DType compute : {DType::f32, DType::bf16}) {
+    Stack stack(12, compute);
+    Pass pass = training_pass;
+    pass.reconstruction = std::make_shared<ReconstructionError>();
+    const Tensor wide = random_tensor({batch, time, width}, 2);
+    const Variable x = cast(Variable::leaf(wide), compute);
+    const Variable y = ReversibleResidual(StreamJoin::mean, rate)
+                           .run(stack.layers, x, {}, context_of(0, compute), pass, {});
+    EXPECT_EQ(pass.reconstruction->largest, 0) << "nothing was rebuilt yet";
+    backward(sum(y));
+    // Sums of bf16 numbers are exact in f32 until they have grown long.
+    EXPECT_EQ(pass.reconstruction->largest > 0, compute == DType::f32);
+    EXPECT_LT(pass.reconstruction->largest, 1e-5);
+  }
+}
+
+// A choice that would be another one each time it is made.
+struct Chooser {
+  std::shared_ptr<int> made = std::make_shared<int>(0);
+
+  Layer layer(Parameters& parameters) const {
+    const auto choose =
+        [count = made](
+            const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
+          const Tensor factor = pass.decide([&] {
+            return testing::tensor_of<double>(Values{static_cast<double>(++*count)}, {1});
+          });
+          const double by = *factor.data<double>();
+          const auto scaled = [by](const Tensor& from) {
+            const Tensor to = from.like();
+            scale(testing::cpu(), by, from, to);
+            return to;
+          };
+          return record(scaled(x.value()), {x}, [scaled](Gradients& gradients) {
+            gradients.give(0, scaled(gradients.output()));
+          });
+        };
+    return {{{.norm = Norm(Scope(parameters).child(std::to_string(parameters.all().size())), width),
+              .reads_memory = true,
+              .run = choose}}};
+  }
+};
+
+TEST(Residual, DecisionsAreMadeOnce) {
+  const auto run = [](const Residual& residual, int layers) {
+    Parameters parameters = testing::one_process_parameters();
+    Chooser chooser;
+    std::vector<Layer> stack;
+    for (int i = 0; i < layers; ++i) stack.push_back(chooser.layer(parameters));
+    parameters.allocate(Random(1));
+    const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
+    backward(sum(residual.run(stack, x, {}, {}, training_pass, {})));
+    EXPECT_EQ(*chooser.made, layers);
+    return values_of(x.gradient());
+  };
+  const Values plain = run(PlainResidual(NormPlacement::pre, 0), 4);
+  for (const Recomputation& again :
+       {Recomputation::attention(), Recomputation::every(1), Recomputation::every(3)})
+    expect_close(run(PlainResidual(NormPlacement::pre, 0, again), 4), plain, 1e-12);
+  expect_close(run(ReversibleResidual(StreamJoin::mean, 0), 4),
+               run(ReversibleResidual(StreamJoin::mean, 0, ReversibleResidual::Streams::kept), 4),
+               1e-12);
+}
+
+std::int64_t activation_bytes() {
+  return cpu_device()
+      .allocator()
+      .report()
+      .by_tag[static_cast<std::size_t>(MemoryTag::activations)]
+      .live;
+}
+
+// At the end of a forward pass.
+std::int64_t held(const Residual& residual, std::int64_t layers) {
+  Stack stack(layers);
+  const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
+  const SegmentContext context = context_of(0);
+  const std::int64_t before = activation_bytes();
+  const Variable y = residual.run(stack.layers, x, {}, context, training_pass, {});
+  return activation_bytes() - before;
+}
+
+TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
+  const std::int64_t before = activation_bytes();
+  const Tensor one = random_tensor({batch, time, width}, 2);
+  const std::int64_t stored = activation_bytes() - before;
+  const PlainResidual layer(NormPlacement::pre, rate, Recomputation::every(1));
+  EXPECT_EQ(held(layer, 6) - held(layer, 3), 3 * stored);
+  const PlainResidual third(NormPlacement::pre, rate, Recomputation::every(3));
+  EXPECT_EQ(held(third, 6) - held(third, 3), stored);
+  const ReversibleResidual reversible(StreamJoin::mean, rate);
+  EXPECT_EQ(held(reversible, 6), held(reversible, 3));
+  const PlainResidual plain(NormPlacement::pre, rate);
+  const PlainResidual attention(NormPlacement::pre, rate, Recomputation::attention());
+  EXPECT_LT(held(attention, 3), held(plain, 3));
+}
+
+}  // namespace
+}  // namespace longspan
