@@ -8,9 +8,10 @@
 #include <algorithm>
 
 #include "framework/kernels/cpu/attention_check.h"
+#include "framework/kernels/cpu/attention_distances.h"
 #include "framework/kernels/cpu/attention_dropout.h"
 #include "framework/kernels/cpu/attention_problem.h"
-#include "framework/kernels/cpu/attention_relative.h"
+#include "framework/kernels/cpu/attention_terms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan {
@@ -24,10 +25,15 @@ struct Forward {
 
   // With no block of workspace it only measures what it needs.
   Forward(const Problem<In>& problem, const QueryBiases<In>& query_biases, Carver carver)
-      : p(problem), biases(query_biases), keep(problem), bands(problem, carver) {
+      : p(problem),
+        biases(query_biases),
+        keep(problem),
+        key_bands(problem.key_table, carver),
+        value_bands(problem.value_table, carver),
+        terms(problem, carver) {
     const std::int64_t block = block_tiles * tile;
     query = carver.take<E>(block * p.dim_padded);
-    if (p.call.relative) position_query = carver.take<E>(block * p.dim_padded);
+    position_query = p.call.relative ? carver.take<E>(block * p.dim_padded) : query;
     out = carver.take<T>(block * p.value_padded);
     maximum = carver.take<T>(block);
     sum = carver.take<T>(block * lanes<T>);
@@ -40,6 +46,10 @@ struct Forward {
       value_stack = carver.take<E>(tile * p.value_padded);
       probabilities = carver.take<E>(tile * tile);
     }
+    if (p.value_table) {
+      skewed = carver.take<E>(tile * skew_step + 2 * lanes<T> * group<E>);
+      if (skewed != nullptr) std::fill_n(skewed, tile * skew_step, E{});
+    }
     bytes = carver.used();
   }
 
@@ -47,14 +57,19 @@ struct Forward {
     b = batch_row;
     h = head;
     begin(queries);
-    const Interval visited = p.plan.key_tiles_of(queries);
-    for (std::int64_t t = visited.begin; t < visited.end; ++t) {
-      const Interval at = p.plan.key_tile(t);
-      key_lanes.read(p, b, at);
-      if (!key_lanes.any_seen) continue;
+    TileWalk walk;
+    for (std::int64_t q = queries.begin; q < queries.end; q += tile)
+      walk.add(p.plan(h).key_runs(q / tile));
+    while (walk.next()) {
+      const Interval at = p.key_tile(walk.tile());
+      key_lanes.read(p, b, h, at);
+      if (!key_lanes.any_seen()) continue;
       read_keys(at);
       for (std::int64_t q = queries.begin; q < queries.end; q += tile)
-        visit({q, std::min(q + tile, queries.end)}, q - queries.begin, at);
+        visit({q, std::min(q + tile, queries.end)},
+              q - queries.begin,
+              at,
+              walk.kind((q - queries.begin) / tile));
     }
     finish(queries);
   }
@@ -67,56 +82,67 @@ struct Forward {
     std::fill_n(out, rows * p.value_padded, T{0});
     std::fill_n(maximum, rows, minus_infinity<T>);
     std::fill_n(sum, rows * lanes<T>, T{0});
-    bands.forget();
+    key_bands.forget();
+    value_bands.forget();
   }
 
   void read_keys(Interval at) {
     if (!few()) {
-      read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes, key_rows);
+      read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.seen, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
     }
-    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes, value_rows);
+    read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes.seen, value_rows);
     value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
 
   // `first` is the place of the query tile in the block.
-  void visit(Interval queries, std::int64_t first, Interval at) {
-    const TileView view(p.plan, queries, at);
+  void visit(Interval queries, std::int64_t first, Interval at, TileKind planned) {
+    if (planned == TileKind::none) return;
+    const TileView view = view_of(p, b, h, queries, at, planned, key_lanes, bits);
     if (view.kind == TileKind::none) return;
-    const auto columns = [&](std::int64_t begin, std::int64_t end) {
-      return view.columns_seen(begin, end);
-    };
-    if (few()) {
-      score_rows(view, first);
-    } else {
-      product(view.rows(),
-              Factors<E>{p.dim_lanes(),
-                         query + first * p.dim_padded,
-                         p.dim_padded,
-                         key_columns,
-                         tile,
-                         scores,
-                         tile},
-              columns);
-      if (p.call.relative)
-        add_relative_scores(
-            p, view, position_query + first * p.dim_padded, bands.at(h, view.origin()), scores);
+    read_scores(view, first);
+    terms.apply(b, h, view, key_lanes, scores);
+    if (view.kind == TileKind::partial) mask_scores(view, scores);
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      if (p.call.span)
+        soften(scores + r * tile,
+               first + r,
+               SpanRow<T>(p, b, h, queries.begin + r, static_cast<T>(view.origin + r)));
+      else
+        soften(scores + r * tile, first + r, 1);
     }
-    if (view.kind == TileKind::partial || !key_lanes.all_seen)
-      mask_scores(view, key_lanes.bias, scores);
-    for (std::int64_t r = 0; r < view.rows(); ++r) soften(scores + r * tile, first + r);
     if (keep.active()) drop(queries, at);
     const E* weights = narrow(scores, round_up(view.rows() * tile, 2 * tile), probabilities);
-    add_product<false>(view.rows(),
-                       p.value_padded,
-                       Factors<E>{tile / group<E>,
-                                  weights,
-                                  tile,
-                                  value,
-                                  p.value_padded,
-                                  out + first * p.value_padded,
-                                  p.value_padded},
-                       columns);
+    T* sums = out + first * p.value_padded;
+    add_product<false>(
+        view.rows(),
+        p.value_padded,
+        Factors<E>{tile / group<E>, weights, tile, value, p.value_padded, sums, p.value_padded},
+        [&](std::int64_t begin, std::int64_t end) { return view.columns_seen(begin, end); });
+    if (!p.value_table) return;
+    for (std::int64_t r = 0; r < view.rows(); ++r)
+      std::copy_n(weights + r * tile, tile, skewed + r * skew_step + skew_margin);
+    add_distance_rows(view, skewed, value_bands.at(h, view.origin), p.value_padded, sums);
+  }
+
+  void read_scores(const TileView& view, std::int64_t first) {
+    if (few()) return score_rows(view, first);
+    product(view.rows(),
+            Factors<E>{p.dim_lanes(),
+                       query + first * p.dim_padded,
+                       p.dim_padded,
+                       key_columns,
+                       tile,
+                       scores,
+                       tile},
+            [&](std::int64_t begin, std::int64_t end) { return view.columns_seen(begin, end); });
+    if (p.key_table)
+      add_distance_products(view,
+                            position_query + first * p.dim_padded,
+                            p.dim_lanes(),
+                            p.dim_padded,
+                            key_bands.at(h, view.origin),
+                            scores);
   }
 
   // For a few queries (a step of generation, an evaluation token by token) transposing the keys
@@ -126,22 +152,22 @@ struct Forward {
   void score_rows(const TileView& view, std::int64_t first) {
     const auto keys = p.key_rows(b, h, view.keys.begin);
     for (std::int64_t r = 0; r < view.rows(); ++r) {
-      const Interval seen = view.columns_seen(r, r + 1);
-      for (std::int64_t j = seen.begin; j < seen.end; ++j) {
-        if (key_lanes.bias[j] != 0) continue;
-        T& score = scores[r * tile + j];
-        score = dot(query + (first + r) * p.dim_padded, keys.row(j), p.dim);
-        if (p.call.relative)
-          score += dot(position_query + (first + r) * p.dim_padded,
-                       p.position_key_row(h, view.origin() + r - j),
-                       p.dim);
+      for (std::uint64_t seen = view.row(r); seen != 0; seen &= seen - 1) {
+        const std::int64_t j = std::countr_zero(seen);
+        T& sum_of_pair = scores[r * tile + j];
+        sum_of_pair = dot(query + (first + r) * p.dim_padded, keys.row(j), p.dim);
+        if (p.key_table)
+          sum_of_pair += dot(position_query + (first + r) * p.dim_padded,
+                             p.key_table.row(h, view.origin + r - j),
+                             p.dim);
       }
     }
   }
 
   // Scores become probabilities against the row's new maximum; what was summed against the old one
-  // is scaled.
-  void soften(T* score, std::int64_t row) {
+  // is scaled. `span` is 1, or the soft span of the row.
+  template <typename Span>
+  void soften(T* score, std::int64_t row, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
     const T factor = p.scale * score_units<T>;
     auto largest = hn::LoadU(tag, score);
@@ -163,8 +189,15 @@ struct Forward {
     for (std::int64_t j = 0; j < tile; j += lanes<T>) {
       const auto power = exponential(
           hn::MulSub(hn::LoadU(tag, score + j), hn::Set(tag, factor), hn::Set(tag, against)));
-      total = hn::Add(total, power);
-      hn::StoreU(power, tag, score + j);
+      if constexpr (std::is_same_v<Span, int>) {
+        total = hn::Add(total, power);
+        hn::StoreU(power, tag, score + j);
+      } else {
+        const auto kept = hn::Mul(span.factors(j), power);
+        const auto floor = hn::Set(tag, static_cast<T>(p.call.span->floor));
+        total = hn::Add(total, hn::MulAdd(floor, power, kept));
+        hn::StoreU(kept, tag, score + j);
+      }
     }
     hn::StoreU(total, tag, sum + row * lanes<T>);
   }
@@ -194,22 +227,26 @@ struct Forward {
   const Problem<In>& p;
   const QueryBiases<In>& biases;
   KeepFactors<In> keep;
-  Bands<In> bands;
-  KeyLanes<T> key_lanes;
+  Bands<In> key_bands;
+  Bands<In> value_bands;
+  ScoreTerms<In> terms;
+  KeyLanes key_lanes;
+  std::uint64_t bits[tile];  // of a partial tile
   std::int64_t b = 0;
   std::int64_t h = 0;
-  E* query;                     // [block, dim_padded], with the content bias
-  E* position_query = nullptr;  // [block, dim_padded], with the position bias
-  T* out;                       // [block, value_padded]
-  T* maximum;                   // [block], in score units
-  T* sum;                       // [block, lanes]: partial sums of each row
-  E* key_rows;                  // [tile, dim_padded]
-  E* key_columns;               // [dim_padded, tile] elements
-  E* value_rows;                // [tile, value_padded]
-  E* value_stack = nullptr;     // the same stacked, where that is not the same
-  const E* value = nullptr;     // either
-  T* scores;                    // [tile, tile]
-  E* probabilities = nullptr;   // the scores as elements, where that is not the same
+  E* query;                    // [block, dim_padded], with the content bias
+  E* position_query;           // the same with the position bias, or the same
+  T* out;                      // [block, value_padded]
+  T* maximum;                  // [block], in score units
+  T* sum;                      // [block, lanes]: partial sums of each row
+  E* key_rows;                 // [tile, dim_padded]
+  E* key_columns;              // [dim_padded, tile] elements
+  E* value_rows;               // [tile, value_padded]
+  E* value_stack = nullptr;    // the same stacked, where that is not the same
+  const E* value = nullptr;    // either
+  T* scores;                   // [tile, tile]
+  E* probabilities = nullptr;  // the scores as elements, where that is not the same
+  E* skewed = nullptr;         // [tile, skew_step]: the same with zeros in the margins
   std::int64_t bytes;
 };
 

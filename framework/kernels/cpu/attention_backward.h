@@ -4,32 +4,50 @@
 
 #include <algorithm>
 
+#include "framework/kernels/cpu/attention_distances.h"
 #include "framework/kernels/cpu/attention_dropout.h"
 #include "framework/kernels/cpu/attention_problem.h"
-#include "framework/kernels/cpu/attention_relative.h"
+#include "framework/kernels/cpu/attention_terms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
 
-// Where one head's gradients of the relative term gather, not yet scaled. Tiles reach past both
-// ends of the distances by less than the margin; what they add there is zero.
+// Where one head's gradients of the terms gather, not yet scaled.
 template <typename T>
-struct RelativeSums {
-  static constexpr std::int64_t margin = 2 * tile;
-
-  T* position_key = nullptr;  // [distances + 2 margin, dim_padded]
-  T* score = nullptr;         // [distances + 2 margin]: sums of score gradients by distance
+struct TermSums {
+  T* key = nullptr;           // [distances + 2 margins, dim_padded]
+  T* value = nullptr;         // [distances + 2 margins, value_padded]
+  T* score = nullptr;         // [distances + 2 margins]: sums of score gradients by distance
   T* content_bias = nullptr;  // [dim_padded]
 
-  static std::int64_t elements(std::int64_t distances, std::int64_t dim_padded) {
-    return (distances + 2 * margin) * (dim_padded + 1) + dim_padded + 64;
+  TermSums() = default;
+  template <typename In>
+  TermSums(const Problem<In>& p, Carver& carver) {
+    const auto rows = [](const auto& table) { return table.count() + 2 * distance_margin; };
+    if (p.key_table) key = carver.take<T>(rows(p.key_table) * p.dim_padded);
+    if (p.value_table) value = carver.take<T>(rows(p.value_table) * p.value_padded);
+    if (!p.call.relative) return;
+    score = carver.take<T>(rows(p.key_table));
+    content_bias = carver.take<T>(p.dim_padded);
   }
-  RelativeSums() = default;
-  RelativeSums(T* block, std::int64_t distances, std::int64_t dim_padded)
-      : position_key(block),
-        score(block + (distances + 2 * margin) * dim_padded),
-        content_bias(score + padded<T>(distances + 2 * margin)) {}
 };
+
+// What the tiles of a pair of batch row and head add to.
+template <typename T>
+struct PairSums {
+  T* dquery = nullptr;  // [time, dim_padded], not yet scaled
+  T* dspan = nullptr;   // [time], with a soft span
+  TermSums<T> terms;
+};
+
+// Calls f with the elements of a gradient, which has the dtype of the inputs or of the sums.
+template <typename In, typename F>
+void with_gradient(const Tensor& gradient, const F& f) {
+  if (gradient.dtype() == DTypeOf<In>::value)
+    f(gradient.data<In>());
+  else
+    f(gradient.data<Accumulator<In>>());
+}
 
 template <typename In>
 class Backward {
@@ -42,7 +60,13 @@ class Backward {
            const QueryBiases<In>& biases,
            const AttentionGradient& g,
            Carver carver)
-      : p(problem), biases_(biases), gradient_(g), keep_(problem), bands_(problem, carver) {
+      : p(problem),
+        biases_(biases),
+        gradient_(g),
+        keep_(problem),
+        key_bands_(problem.key_table, carver),
+        value_bands_(problem.value_table, carver),
+        terms_(problem, carver) {
     take(carver, query_, p.dim_padded);
     if (p.call.relative) take(carver, position_query_, p.dim_padded);
     take(carver, dout_, p.value_padded);
@@ -55,6 +79,10 @@ class Backward {
       take(carver, narrow_probabilities_, tile);
       take(carver, narrow_dscores_, skew_step);
       skewed_ = carver.take<E>(tile * skew_step);
+    }
+    if (p.value_table) {
+      take(carver, weights_, skew_step);
+      if (weights_.rows != nullptr) std::fill_n(weights_.rows, tile * skew_step, E{});
     }
     if (dscores_ != nullptr) {
       std::fill_n(dscores_, tile * skew_step, T{0});
@@ -72,23 +100,23 @@ class Backward {
   }
   std::int64_t bytes() const { return bytes_; }
 
-  // Adds to dquery [time, dim_padded], not yet scaled, and writes dkey and dvalue of the blocks.
-  void run(std::int64_t b, std::int64_t h, Interval key_blocks, T* dquery, RelativeSums<T> sums) {
+  // Adds to the sums, and writes dkey and dvalue of the blocks.
+  void run(std::int64_t b, std::int64_t h, Interval key_blocks, const PairSums<T>& sums) {
     b_ = b;
     h_ = h;
-    dquery_ = dquery;
     sums_ = sums;
-    bands_.forget();
+    key_bands_.forget();
+    value_bands_.forget();
     for (std::int64_t block = key_blocks.begin; block < key_blocks.end; ++block) {
-      const Interval tiles{block * block_tiles,
-                           std::min((block + 1) * block_tiles, p.plan.key_tiles())};
+      const Interval tiles{block * block_tiles, std::min((block + 1) * block_tiles, p.key_tiles())};
       read_keys(tiles);
-      const Interval seen{tiles.begin * tile, std::min(tiles.end * tile, p.keys)};
-      const Interval visited = p.plan.query_tiles_of(seen);
-      for (std::int64_t q = visited.begin; q < visited.end; ++q) {
-        const Interval queries = p.plan.query_tile(q);
+      TileWalk walk;
+      for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p.plan(h).query_runs(t));
+      while (walk.next()) {
+        const Interval queries = p.query_tile(walk.tile());
         read_queries(queries);
-        for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t) visit(queries, key_tiles_[t]);
+        for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t)
+          visit(queries, key_tiles_[t], walk.kind(t));
       }
       for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t) finish(key_tiles_[t]);
     }
@@ -97,7 +125,7 @@ class Backward {
  private:
   struct KeyTile {
     Interval at{0, 0};
-    KeyLanes<T> lanes_seen;
+    KeyLanes lanes_seen;
     E* rows = nullptr;           // [tile, dim_padded], stacked
     E* columns = nullptr;        // [dim_padded, tile] elements
     E* value_columns = nullptr;  // [value_padded, tile] elements
@@ -125,13 +153,14 @@ class Backward {
   void read_keys(Interval tiles) {
     for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
       KeyTile& t = key_tiles_[i - tiles.begin];
-      t.at = p.plan.key_tile(i);
-      t.lanes_seen.read(p, b_, t.at);
+      t.at = p.key_tile(i);
+      t.lanes_seen.read(p, b_, h_, t.at);
       E* rows = group<E> > 1 ? key_.rows : t.rows;
-      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen, rows);
+      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.seen, rows);
       transpose(rows, tile, p.dim_padded, t.columns, tile);
       stack(rows, tile, p.dim_padded, p.dim_padded, 0, t.rows);
-      read_key_tile(p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen, value_rows_);
+      read_key_tile(
+          p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.seen, value_rows_);
       transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
       std::fill_n(t.dkey, tile * p.dim_padded, T{0});
       std::fill_n(t.dvalue, tile * p.value_padded, T{0});
@@ -144,8 +173,11 @@ class Backward {
     const auto from = p.query_rows(b_, h_, queries.begin);
     read_rows<In, E>(from, rows, p.dim, biases_.content(h_), query_.rows);
     query_stack_ = query_.stack_of(rows, p.dim_padded);
+    position_query_rows_ = query_.rows;
+    position_query_stack_ = query_stack_;
     if (p.call.relative) {
       read_rows<In, E>(from, rows, p.dim, biases_.position(h_), position_query_.rows);
+      position_query_rows_ = position_query_.rows;
       position_query_stack_ = position_query_.stack_of(rows, p.dim_padded);
     }
     const auto dout =
@@ -165,32 +197,18 @@ class Backward {
     }
   }
 
-  void visit(Interval queries, KeyTile& t) {
-    const TileView view(p.plan, queries, t.at);
-    if (view.kind == TileKind::none || !t.lanes_seen.any_seen) return;
+  void visit(Interval queries, KeyTile& t, TileKind planned) {
+    if (planned == TileKind::none || !t.lanes_seen.any_seen()) return;
+    const TileView view = view_of(p, b_, h_, queries, t.at, planned, t.lanes_seen, bits_);
+    if (view.kind == TileKind::none) return;
+    read_scores(view, t);
+    differentiate(view, t);
     const auto columns = [&](std::int64_t begin, std::int64_t end) {
       return view.columns_seen(begin, end);
     };
     const auto rows = [&](std::int64_t begin, std::int64_t end) {
       return view.rows_seeing(begin, end);
     };
-    product(view.rows(),
-            Factors<E>{p.dim_lanes(), query_.rows, p.dim_padded, t.columns, tile, scores_, tile},
-            columns);
-    if (p.call.relative)
-      add_relative_scores(p, view, position_query_.rows, bands_.at(h_, view.origin()), scores_);
-    if (view.kind == TileKind::partial || !t.lanes_seen.all_seen)
-      mask_scores(view, t.lanes_seen.bias, scores_);
-    product(view.rows(),
-            Factors<E>{p.value_lanes(),
-                       dout_.rows,
-                       p.value_padded,
-                       t.value_columns,
-                       tile,
-                       dprobabilities_,
-                       tile},
-            columns);
-    differentiate(queries, t);
     const std::int64_t depth = view.rows();
     const E* weights = weights_stack(depth);
     const E* dscores = dscores_rows(depth);
@@ -208,17 +226,62 @@ class Backward {
         p.dim_padded,
         Factors<E>{0, dscores_stack, skew_step, query_stack_, p.dim_padded, t.dkey, p.dim_padded},
         rows);
-    add_product<false>(view.rows(),
-                       p.dim_padded,
-                       Factors<E>{0,
-                                  dscores + skew_margin,
-                                  skew_step,
-                                  t.rows,
-                                  p.dim_padded,
-                                  dquery_ + queries.begin * p.dim_padded,
-                                  p.dim_padded},
-                       columns);
-    if (p.call.relative) visit_relative(view, t, dscores);
+    T* dquery = sums_.dquery + queries.begin * p.dim_padded;
+    add_product<false>(
+        depth,
+        p.dim_padded,
+        Factors<E>{0, dscores + skew_margin, skew_step, t.rows, p.dim_padded, dquery, p.dim_padded},
+        columns);
+    if (p.key_table) {
+      const Band<E>& distances = key_bands_.at(h_, view.origin);
+      add_distance_rows(view, dscores, distances, p.dim_padded, dquery);
+      add_distance_gradients(
+          p.plan(h_), view, dscores, skewed_, position_query_stack_, p.key_table, sums_.terms.key);
+    }
+    if (p.value_table)
+      add_distance_gradients(p.plan(h_),
+                             view,
+                             weights_rows(depth),
+                             skewed_,
+                             dout_stack_,
+                             p.value_table,
+                             sums_.terms.value);
+    if (p.call.relative) sum_scores(view, t);
+  }
+
+  // The scores, and the gradients of the probabilities: dout . (value + its distance's row).
+  void read_scores(const TileView& view, KeyTile& t) {
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
+      return view.columns_seen(begin, end);
+    };
+    product(view.rows(),
+            Factors<E>{p.dim_lanes(), query_.rows, p.dim_padded, t.columns, tile, scores_, tile},
+            columns);
+    if (p.key_table)
+      add_distance_products(view,
+                            position_query_rows_,
+                            p.dim_lanes(),
+                            p.dim_padded,
+                            key_bands_.at(h_, view.origin),
+                            scores_);
+    terms_.apply(b_, h_, view, t.lanes_seen, scores_);
+    if (view.kind == TileKind::partial) mask_scores(view, scores_);
+    product(view.rows(),
+            Factors<E>{p.value_lanes(),
+                       dout_.rows,
+                       p.value_padded,
+                       t.value_columns,
+                       tile,
+                       dprobabilities_,
+                       tile},
+            columns);
+    if (p.value_table)
+      add_distance_products(view,
+                            dout_.rows,
+                            p.value_lanes(),
+                            p.value_padded,
+                            value_bands_.at(h_, view.origin),
+                            dprobabilities_);
   }
 
   // The probabilities, stacked; and the gradients of the scores, rows with their margins.
@@ -240,87 +303,74 @@ class Backward {
     }
   }
 
+  // The probabilities with zeros in the margins.
+  const E* weights_rows(std::int64_t rows) {
+    const E* from = nullptr;
+    if constexpr (group<E> == 1)
+      from = scores_;
+    else
+      from = narrow_probabilities_.rows;
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::copy_n(from + r * tile, tile, weights_.rows + r * skew_step + skew_margin);
+    if (rows % group<E> != 0) std::fill_n(weights_.rows + rows * skew_step, skew_step, E{});
+    return weights_.rows;
+  }
+
   // scores_ becomes the probabilities that weigh the values, dscores_ the gradient of the scores.
-  void differentiate(Interval queries, const KeyTile& t) {
+  void differentiate(const TileView& view, const KeyTile& t) {
+    alignas(64) T keep[tile];
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      const std::int64_t query = view.queries.begin + r;
+      const T* factors = nullptr;
+      if (keep_.active()) {
+        keep_.read(b_, h_, query, t.at.begin, keep);
+        factors = keep;
+      }
+      if (p.call.span)
+        sums_.dspan[query] += differentiate_row(
+            r, factors, SpanRow<T>(p, b_, h_, query, static_cast<T>(view.origin + r)));
+      else
+        differentiate_row(r, factors, 1);
+    }
+    terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
+  }
+
+  // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
+  template <typename Span>
+  T differentiate_row(std::int64_t r, const T* keep, [[maybe_unused]] const Span& span) {
     const Tag<T> tag;
     const auto factor = hn::Set(tag, p.scale * score_units<T>);
-    alignas(64) T keep[tile];
-    for (std::int64_t r = 0; r < queries.end - queries.begin; ++r) {
-      const auto subtract = hn::Set(tag, subtract_[r]);
-      const auto delta = hn::Set(tag, delta_[r]);
-      T* score = scores_ + r * tile;
-      const T* dprobability = dprobabilities_ + r * tile;
-      T* dscore = dscores_ + r * skew_step + skew_margin;
-      if (keep_.active()) keep_.read(b_, h_, queries.begin + r, t.at.begin, keep);
-      for (std::int64_t j = 0; j < tile; j += lanes<T>) {
-        const auto power = exponential(hn::MulSub(hn::LoadU(tag, score + j), factor, subtract));
-        auto dpower = hn::LoadU(tag, dprobability + j);
-        auto kept = power;
-        if (keep_.active()) {
-          const auto weight = hn::Load(tag, keep + j);
-          kept = hn::Mul(power, weight);
-          dpower = hn::Mul(dpower, weight);
-        }
-        hn::StoreU(kept, tag, score + j);
-        // Where a key is not seen dpower may be anything: it is not computed there.
-        const auto seen = hn::Ne(power, hn::Zero(tag));
-        hn::StoreU(
-            hn::IfThenElseZero(seen, hn::Mul(power, hn::Sub(dpower, delta))), tag, dscore + j);
+    const auto subtract = hn::Set(tag, subtract_[r]);
+    const auto delta = hn::Set(tag, delta_[r]);
+    T* score = scores_ + r * tile;
+    const T* dprobability = dprobabilities_ + r * tile;
+    T* dscore = dscores_ + r * skew_step + skew_margin;
+    auto dspan = hn::Zero(tag);
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      const auto power = exponential(hn::MulSub(hn::LoadU(tag, score + j), factor, subtract));
+      auto dpower = hn::LoadU(tag, dprobability + j);
+      auto kept = power;
+      if (keep != nullptr) {
+        const auto weight = hn::LoadU(tag, keep + j);
+        kept = hn::Mul(power, weight);
+        dpower = hn::Mul(dpower, weight);
       }
+      // Where a key is not seen dpower may be anything: it is not computed there.
+      const auto seen = hn::Ne(power, hn::Zero(tag));
+      auto change = hn::Sub(dpower, delta);
+      if constexpr (!std::is_same_v<Span, int>) {
+        const auto soft = span.factors(j);
+        const auto ramp = hn::And(hn::Gt(soft, hn::Zero(tag)), hn::Lt(soft, hn::Set(tag, T{1})));
+        dspan = hn::Add(dspan, hn::IfThenElseZero(hn::And(seen, ramp), hn::Mul(power, change)));
+        kept = hn::Mul(kept, soft);
+        const auto floor = hn::Set(tag, static_cast<T>(p.call.span->floor));
+        change = hn::NegMulAdd(floor, delta, hn::Mul(soft, change));
+      }
+      hn::StoreU(kept, tag, score + j);
+      hn::StoreU(hn::IfThenElseZero(seen, hn::Mul(power, change)), tag, dscore + j);
     }
-  }
-
-  void visit_relative(const TileView& view, KeyTile& t, const E* dscores) {
-    const Band<E>& distances = bands_.at(h_, view.origin());
-    T* dquery = dquery_ + view.queries.begin * p.dim_padded;
-    for (std::int64_t i = 0; i < view.rows(); i += block_rows) {
-      const std::int64_t count = std::min<std::int64_t>(block_rows, view.rows() - i);
-      const Interval seen = view.columns_seen(i, i + count);
-      // Row i + r reads columns 63 - i - r + j; the block begins where its last row does, or one
-      // before so that the columns are paired as they are stacked.
-      std::int64_t first = tile - 1 - i - (count - 1);
-      first -= first % group<E>;
-      const std::int64_t shift = tile - 1 - i - first;
-      add_product<false>(count,
-                         p.dim_padded,
-                         Factors<E>{0,
-                                    dscores + i * skew_step + skew_margin - shift,
-                                    skew_step + 1,
-                                    distances.rows + first * p.dim_padded,
-                                    p.dim_padded,
-                                    dquery + i * p.dim_padded,
-                                    p.dim_padded},
-                         [&](std::int64_t, std::int64_t) {
-                           return Interval{seen.begin + shift - (count - 1), seen.end + shift};
-                         });
-    }
-    add_distance_gradients(view, dscores);
-    sum_scores(view, t);
-  }
-
-  // Column c of the band gathers the elements (i, c - 63 + i) of the rows i where that lies in the
-  // tile: down the rows of score gradients, one further right in each.
-  void add_distance_gradients(const TileView& view, const E* dscores) {
-    const E* skewed =
-        stack(dscores, round_up(view.rows(), group<E>), skew_step, skew_step, 1, skewed_);
-    add_product<true>(
-        band,
-        p.dim_padded,
-        Factors<E>{0,
-                   skewed + (skew_margin - (tile - 1)) * group<E>,
-                   skew_step + group<E>,
-                   position_query_stack_,
-                   p.dim_padded,
-                   sums_.position_key +
-                       (view.origin() + tile - 1 + RelativeSums<T>::margin) * p.dim_padded,
-                   -p.dim_padded},
-        [&](std::int64_t begin, std::int64_t end) {
-          const bool near = view.origin() + tile - 1 - begin < 0;
-          const bool far = p.plan.window > 0 && view.origin() + tile - end >= p.plan.window;
-          return near || far ? Interval{0, 0}
-                             : Interval{std::max<std::int64_t>(0, tile - end),
-                                        std::min(view.rows(), band - begin)};
-        });
+    if constexpr (std::is_same_v<Span, int>) return 0;
+    return hn::GetLane(hn::SumOfLanes(tag, dspan));
   }
 
   // The sums of score gradients by key give the gradient of u, those by distance the one of v.
@@ -342,42 +392,52 @@ class Backward {
         sum = hn::Add(sum, hn::LoadU(tag, dscores + i * skew_step + c - (tile - 1) + i));
       hn::StoreU(sum, tag, by_distance + c);
     }
-    T* score = sums_.score + view.origin() + tile - 1 + RelativeSums<T>::margin;
+    T* score = sums_.terms.score + view.origin + tile - 1 + distance_margin;
     for (std::int64_t c = 0; c < band; ++c) score[-c] += by_distance[c];
   }
 
   void finish(const KeyTile& t) {
-    In* dkey = gradient_.dkey.template data<In>();
-    In* dvalue = gradient_.dvalue.template data<In>();
-    const auto key_target = p.rows(dkey, b_, p.keys, h_, p.dim, t.at.begin);
-    const auto value_target = p.rows(dvalue, b_, p.keys, h_, p.value_dim, t.at.begin);
-    for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j) {
-      write_row(t.dkey + j * p.dim_padded, p.dim, p.scale, key_target.row(j));
-      write_row(t.dvalue + j * p.value_padded, p.value_dim, T{1}, value_target.row(j));
-    }
+    write(t, gradient_.dkey, p.dim, t.dkey, p.dim_padded, p.scale);
+    write(t, gradient_.dvalue, p.value_dim, t.dvalue, p.value_padded, T{1});
     if (!p.call.relative) return;
     const auto keys = p.key_rows(b_, h_, t.at.begin);
     for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
-      if (t.lanes_seen.bias[j] == 0)
+      if ((t.lanes_seen.seen >> j & 1) != 0)
         for (std::int64_t c = 0; c < p.dim; ++c)
-          sums_.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
+          sums_.terms.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
+  }
+
+  void write(const KeyTile& t,
+             const Tensor& gradient,
+             std::int64_t width,
+             const T* from,
+             std::int64_t step,
+             T factor) const {
+    with_gradient<In>(gradient, [&](auto* data) {
+      const auto target = p.rows(data, b_, p.keys, h_, width, t.at.begin);
+      for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
+        write_row(from + j * step, width, factor, target.row(j), gradient_.add);
+    });
   }
 
   const Problem<In>& p;
   const QueryBiases<In>& biases_;
   const AttentionGradient& gradient_;
   KeepFactors<In> keep_;
-  Bands<In> bands_;
+  Bands<In> key_bands_;
+  Bands<In> value_bands_;
+  ScoreTerms<In> terms_;
   KeyTile key_tiles_[block_tiles];
   std::int64_t b_ = 0;
   std::int64_t h_ = 0;
-  T* dquery_ = nullptr;
-  RelativeSums<T> sums_;
-  Factor query_;           // [tile, dim_padded], with the content bias
-  Factor position_query_;  // [tile, dim_padded], with the position bias
-  Factor dout_;            // [tile, value_padded]
-  Factor key_;             // [tile, dim_padded]
+  PairSums<T> sums_;
+  std::uint64_t bits_[tile];  // of a partial tile
+  Factor query_;              // [tile, dim_padded], with the content bias
+  Factor position_query_;     // [tile, dim_padded], with the position bias
+  Factor dout_;               // [tile, value_padded]
+  Factor key_;                // [tile, dim_padded]
   const E* query_stack_ = nullptr;
+  const E* position_query_rows_ = nullptr;
   const E* position_query_stack_ = nullptr;
   const E* dout_stack_ = nullptr;
   E* value_rows_;                // [tile, value_padded]
@@ -387,6 +447,7 @@ class Backward {
   Factor narrow_probabilities_;  // [tile, tile]
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
+  Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
   T subtract_[tile];             // log-sum-exp in score units
   T delta_[tile];                // dout . out
   std::int64_t bytes_;

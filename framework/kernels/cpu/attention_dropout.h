@@ -27,9 +27,11 @@ class KeepFactors {
   void read(
       std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key, T* factors) const {
     const auto& d = *dropout_;
+    const std::int64_t time = d.time_total > 0 ? d.time_total : problem_.time;
+    const std::int64_t keys = d.keys_total > 0 ? d.keys_total : problem_.keys;
     const std::int64_t row =
-        ((d.batch_begin + b) * d.heads_total + d.head_begin + h) * problem_.time + query;
-    const auto first = static_cast<std::uint64_t>(row * problem_.keys + key);
+        ((d.batch_begin + b) * d.heads_total + d.head_begin + h) * time + d.time_begin + query;
+    const auto first = static_cast<std::uint64_t>(row * keys + d.keys_begin + key);
     // One block more than the tile fills: it may begin within one.
     alignas(64) std::uint32_t words[tile + 4 * lanes<std::uint64_t>];
     philox_blocks(d.random, first / 4, (tile + 4 * lanes<std::uint64_t>) / 4, words);

@@ -1,4 +1,4 @@
-// The extents, pointers and factors of one attention call, as the tiles read them.
+// The extents, pointers, plans and factors of one attention call, as the tiles read them.
 #pragma once
 
 #include <omp.h>
@@ -6,18 +6,56 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "framework/kernels/attention.h"
-#include "framework/kernels/cpu/attention_plan.h"
 #include "framework/kernels/cpu/attention_rows.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/tile_plan.h"
 
 namespace longspan::tile_attention {
 
 // Query tiles that share a packed key tile in the forward pass, and key tiles that share a read
 // query tile in the backward pass.
 inline constexpr std::int64_t block_tiles = 4;
+
+// The plan of each head of a call.
+std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a);
+
+// Rows by distance p - k: the keys of the relative term, or Shaw's tables, or their gradients.
+template <typename T>
+struct DistanceTable {
+  T* lowest = nullptr;  // the row of distance `low` of head 0
+  std::int64_t step = 0;
+  std::int64_t head_step = 0;
+  std::int64_t low = 0;
+  std::int64_t high = -1;
+  bool clipped = false;  // distances beyond the ends have the rows at the ends
+  std::int64_t width = 0;
+
+  explicit operator bool() const { return lowest != nullptr; }
+  std::int64_t count() const { return high - low + 1; }
+  T* row(std::int64_t h, std::int64_t distance) const {
+    return lowest + h * head_step + (std::clamp(distance, low, high) - low) * step;
+  }
+  // Tiles whose distances all lie beyond an end are alike: one origin stands for all of them.
+  std::int64_t origin(std::int64_t of_tile) const {
+    return clipped ? std::clamp(of_tile, low - (tile - 1), high + tile - 1) : of_tile;
+  }
+
+  static DistanceTable by_head(const Tensor& tensor) {  // [distances, heads, width]
+    const Shape& s = tensor.shape();
+    return {tensor.data<std::remove_const_t<T>>(), s[1] * s[2], s[2], 0, s[0] - 1, false, s[2]};
+  }
+  static DistanceTable shared(const Tensor& tensor) {  // [2 K + 1, width], row K + k - p
+    const Shape& s = tensor.shape();
+    const std::int64_t most = s[0] / 2;
+    return {
+        tensor.data<std::remove_const_t<T>>() + 2 * most * s[1], -s[1], 0, -most, most, true, s[1]};
+  }
+};
 
 template <typename In>
 struct Problem {
@@ -26,10 +64,10 @@ struct Problem {
 
   explicit Problem(const Attention& a)
       : call(a),
-        plan(a),
+        plans(plans_of(a)),
         batch(a.query.shape()[0]),
-        time(plan.time),
-        keys(plan.keys),
+        time(a.query.shape()[1]),
+        keys(a.key.shape()[1]),
         heads(a.query.shape()[2]),
         dim(a.query.shape()[3]),
         value_dim(a.value.shape()[3]),
@@ -38,19 +76,35 @@ struct Problem {
         query(a.query.data<In>()),
         key(a.key.data<In>()),
         value(a.value.data<In>()),
-        scale(static_cast<T>(1 / std::sqrt(static_cast<double>(dim)))) {
+        scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
+    if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
+    if (a.relative) key_table = DistanceTable<const In>::by_head(a.relative->position_key);
+    if (a.shaw && a.shaw->key_table.defined())
+      key_table = DistanceTable<const In>::shared(a.shaw->key_table);
+    if (a.shaw && a.shaw->value_table.defined())
+      value_table = DistanceTable<const In>::shared(a.shaw->value_table);
   }
 
+  const TilePlan& plan(std::int64_t h) const { return *plans[static_cast<std::size_t>(h)]; }
+  Interval query_tile(std::int64_t index) const {
+    return {index * tile, std::min((index + 1) * tile, time)};
+  }
+  Interval key_tile(std::int64_t index) const {
+    return {index * tile, std::min((index + 1) * tile, keys)};
+  }
+  std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
+  std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
+
   // Row i of a [batch, rows, heads, width] tensor for one batch row and head.
-  template <typename E>
-  Rows<E> rows(E* data,
-               std::int64_t b,
-               std::int64_t length,
-               std::int64_t h,
-               std::int64_t width,
-               std::int64_t first) const {
-    return {data + ((b * length + first) * heads + h) * width, heads * width};
+  template <typename Element>
+  Rows<Element> rows(Element* data,
+                     std::int64_t b,
+                     std::int64_t rows,
+                     std::int64_t h,
+                     std::int64_t width,
+                     std::int64_t first) const {
+    return {data + ((b * rows + first) * heads + h) * width, heads * width};
   }
   Rows<const In> query_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return rows(query, b, time, h, dim, first);
@@ -61,16 +115,26 @@ struct Problem {
   Rows<const In> value_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return rows(value, b, keys, h, value_dim, first);
   }
-  // The key of a distance, for one head.
-  const In* position_key_row(std::int64_t h, std::int64_t distance) const {
-    return call.relative->position_key.template data<In>() + (distance * heads + h) * dim;
-  }
   T* log_sum_exp(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return call.log_sum_exp.template data<T>() + (b * heads + h) * time + first;
   }
+  // Element (b, h, i) of an i32 tensor [batch, heads, rows].
+  static const std::int32_t* integers(const Tensor& tensor,
+                                      std::int64_t b,
+                                      std::int64_t h,
+                                      std::int64_t i) {
+    const Shape& s = tensor.shape();
+    return tensor.data<std::int32_t>() + (b * s[1] + h) * s[2] + i;
+  }
+  // The original position of a query: in a sorted sequence what the array says.
+  std::int32_t query_position(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    if (call.mask.sorted) return *integers(call.mask.sorted->query_position, b, h, i);
+    return static_cast<std::int32_t>(call.mask.query_begin + i);
+  }
+  bool needs_positions() const { return call.mask.sorted || call.hash; }
 
   const Attention& call;
-  BandPlan plan;
+  std::vector<std::shared_ptr<const TilePlan>> plans;
   std::int64_t batch;
   std::int64_t time;
   std::int64_t keys;
@@ -83,6 +147,9 @@ struct Problem {
   const In* key;
   const In* value;
   const std::uint8_t* padding = nullptr;
+  const std::int64_t* length = nullptr;
+  DistanceTable<const In> key_table;
+  DistanceTable<const In> value_table;
   T scale;
 
   // Lanes that the sum over the features of a head takes.
@@ -95,8 +162,10 @@ struct Problem {
 template <typename In>
 std::int64_t useful_threads(const Problem<In>& p) {
   constexpr std::int64_t products_a_thread = std::int64_t{1} << 18;
-  const std::int64_t products =
-      p.batch * p.heads * p.time * p.keys * (p.dim_padded + p.value_padded);
+  std::int64_t scores = 0;
+  for (const auto& plan : p.plans)
+    scores += std::min((plan->full_tiles() + plan->partial_tiles()) * tile * tile, p.time * p.keys);
+  const std::int64_t products = p.batch * scores * (p.dim_padded + p.value_padded);
   return std::clamp<std::int64_t>(products / products_a_thread, 1, omp_get_max_threads());
 }
 
@@ -142,43 +211,5 @@ class QueryBiases {
   std::optional<Widened<T>> content_;
   std::optional<Widened<T>> position_;
 };
-
-// Which lanes of a key tile are padding. Padding rows are read as zeros, so that what stands there
-// (NaN, say) cannot reach a product.
-template <typename T>
-struct KeyLanes {
-  bool any_seen = true;
-  bool all_seen = true;
-  alignas(64) T bias[tile];  // 0, or -infinity where the key is padding
-
-  template <typename In>
-  void read(const Problem<In>& p, std::int64_t b, Interval at) {
-    std::int64_t seen = 0;
-    for (std::int64_t j = 0; j < tile; ++j) {
-      const bool hidden = j < at.end - at.begin && p.padding != nullptr &&
-                          p.padding[b * p.keys + at.begin + j] != 0;
-      bias[j] = hidden ? minus_infinity<T> : T{0};
-      seen += j < at.end - at.begin && !hidden;
-    }
-    any_seen = seen > 0;
-    all_seen = seen == tile;
-  }
-};
-
-// Reads a tile of keys or values: [tile, padded width], zeros where there is no key or padding.
-template <typename In, typename E>
-void read_key_tile(Rows<const In> from,
-                   Interval at,
-                   std::int64_t width,
-                   const KeyLanes<Accumulator<E>>& lanes_seen,
-                   E* to) {
-  const std::int64_t step = padded<E>(width);
-  const std::int64_t rows = at.end - at.begin;
-  read_rows<In, E>(from, rows, width, nullptr, to);
-  std::fill(to + rows * step, to + tile * step, E{});
-  if (!lanes_seen.all_seen)
-    for (std::int64_t j = 0; j < rows; ++j)
-      if (lanes_seen.bias[j] != 0) std::fill_n(to + j * step, step, E{});
-}
 
 }  // namespace longspan::tile_attention

@@ -97,8 +97,12 @@ inline Accumulator<E> dot(const E* a, const In* b, std::int64_t width) {
 }
 
 template <typename T, typename Out>
-void write_row(const T* from, std::int64_t width, T factor, Out* to) {
-  for (std::int64_t c = 0; c < width; ++c) to[c] = static_cast<Out>(factor * from[c]);
+void write_row(const T* from, std::int64_t width, T factor, Out* to, bool add = false) {
+  if (add)
+    for (std::int64_t c = 0; c < width; ++c)
+      to[c] = static_cast<Out>(static_cast<T>(to[c]) + factor * from[c]);
+  else
+    for (std::int64_t c = 0; c < width; ++c) to[c] = static_cast<Out>(factor * from[c]);
 }
 
 // One step of a transposition in registers: rows r and r + distance exchange the halves that lie on
