@@ -1,0 +1,32 @@
+// Attention to every `stride`-th key, in tiles that are full (the transposition of Child et al.
+// 2019, section 5.5).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/autograd/variable.h"
+#include "framework/kernels/mask.h"
+
+namespace longspan {
+
+// Two sets of keys that have none in common for any head; heads count as the call's.
+struct FoldedKeys {
+  // Key k is seen from position p where p - k is a multiple of `stride` and `columns` lets floor(p
+  // / stride) see floor(k / stride). The columns must be causal.
+  std::int64_t stride = 1;
+  HeadMasks columns = masks::causal();
+  // What is seen besides: rules over positions. None: nothing.
+  std::optional<HeadMasks> near = {};
+};
+
+// Softmax attention of a sequence to both sets at once. query, key: [batch, time, heads, dim];
+// value: [batch, time, heads, value_dim]; result: as value. The columns are computed over the view
+// [batch, time / stride, stride * heads, dim], where they are neighbours; a length that stride does
+// not divide is padded at its end, where no earlier position looks.
+Variable folded_attention(const Variable& query,
+                          const Variable& key,
+                          const Variable& value,
+                          const FoldedKeys& keys);
+
+}  // namespace longspan
