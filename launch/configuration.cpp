@@ -60,6 +60,16 @@ void declare_checks(Configuration& configuration) {
         configuration.data.batch,
         ranks);
   });
+  const auto segment_divides = [&configuration]() -> std::string {
+    const std::int64_t context = configuration.parallel.context;
+    if (context == 1 || configuration.data.segment % (2 * context) == 0) return "";
+    return fmt::format(
+        "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
+        "reads a piece from either end of a segment",
+        configuration.data.segment,
+        2 * context);
+  };
+  configuration.table.check({"data.segment", "parallel.context"}, segment_divides);
   // The gradient of a logit is at most the scale over the tokens of a step.
   configuration.table.check({"precision.loss_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;

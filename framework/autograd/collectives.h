@@ -6,6 +6,7 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/comm/communicator.h"
+#include "framework/core/range.h"
 
 namespace longspan {
 
@@ -29,6 +30,19 @@ Variable enter_split_by_time(const Variable& x,
 Variable leave_split_by_time(const Variable& x,
                              const std::vector<std::int64_t>& rows,
                              const Communicator& communicator);
+
+// For what needs the whole sequence where ranks share its time: this rank's rows of all heads
+// become all rows, in the order of time, of this rank's part of the heads (all-to-all; Jacobs et
+// al. 2023). x: [batch, own rows, heads, dim]; result: [batch, all rows, heads / ranks, dim], of
+// the heads from rank * heads / ranks. `positions`: those of each rank's rows, which together are
+// 0, 1, ... Throws ConfigurationError when the heads do not divide by the ranks.
+Variable time_to_heads(const Variable& x,
+                       const std::vector<Ranges>& positions,
+                       const Communicator& communicator);
+// The way back. x: [batch, all rows, heads / ranks, dim]; result: [batch, own rows, heads, dim].
+Variable heads_to_time(const Variable& x,
+                       const std::vector<Ranges>& positions,
+                       const Communicator& communicator);
 
 // How label smoothing spreads its share: over the wrong classes (fairseq) or over all (PyTorch).
 enum class Smoothing : std::uint8_t { wrong_classes, all_classes };

@@ -108,6 +108,120 @@ class TimeShares {
   std::int64_t most_;
 };
 
+// Each rank's rows of all heads, and all rows of each rank's heads: parts [batch, most rows, own
+// heads, dim] go from every rank to every rank.
+class HeadExchange {
+ public:
+  HeadExchange(const std::vector<Ranges>& positions, const Communicator& communicator)
+      : positions_(positions), communicator_(communicator) {
+    require(std::ssize(positions) == communicator.size(),
+            "time is divided into {} shares for {} ranks",
+            positions.size(),
+            communicator.size());
+    for (const Ranges& ranges : positions) {
+      most_ = std::max(most_, count_of(ranges));
+      total_ += count_of(ranges);
+    }
+  }
+
+  // [batch, own rows, heads, dim] -> [batch, all rows, own heads, dim].
+  Tensor to_heads(const Tensor& x) const {
+    const Shape& shape = x.shape();
+    require_rows(x, count_of(own()));
+    if (shape[2] % ranks() != 0)
+      throw ConfigurationError(
+          "the {} heads of a tensor rank do not divide by parallel.context = {}; attention of this "
+          "kind reads whole sequences, a part of the heads on each context rank",
+          shape[2],
+          ranks());
+    const Parts parts(x, shape[2] / ranks(), *this);
+    for (int rank = 0; rank < ranks(); ++rank) copy_heads(x, rank, parts.sent, false);
+    communicator_.all_to_all(parts.sent, parts.received);
+    const Tensor all =
+        Tensor::empty({shape[0], total_, shape[2] / ranks(), shape[3]}, x.dtype(), x.device());
+    for (int rank = 0; rank < ranks(); ++rank) copy_positions(all, rank, parts.received, true);
+    return all;
+  }
+
+  // [batch, all rows, own heads, dim] -> [batch, own rows, heads, dim].
+  Tensor to_time(const Tensor& x) const {
+    const Shape& shape = x.shape();
+    require_rows(x, total_);
+    const Parts parts(x, shape[2], *this);
+    for (int rank = 0; rank < ranks(); ++rank) copy_positions(x, rank, parts.sent, false);
+    communicator_.all_to_all(parts.sent, parts.received);
+    const Tensor mine = Tensor::empty(
+        {shape[0], count_of(own()), shape[2] * ranks(), shape[3]}, x.dtype(), x.device());
+    for (int rank = 0; rank < ranks(); ++rank) copy_heads(mine, rank, parts.received, true);
+    return mine;
+  }
+
+ private:
+  struct Parts {
+    Tensor sent;
+    Tensor received;
+
+    Parts(const Tensor& x, std::int64_t heads, const HeadExchange& exchange) {
+      const Shape shape = {exchange.ranks() * x.shape()[0], exchange.most_, heads * x.shape()[3]};
+      sent = Tensor::zeros(shape, x.dtype(), x.device(), MemoryTag::workspace);
+      received = Tensor::empty(shape, x.dtype(), x.device(), MemoryTag::workspace);
+    }
+  };
+
+  int ranks() const { return communicator_.size(); }
+  const Ranges& own() const { return positions_[static_cast<std::size_t>(communicator_.rank())]; }
+
+  static void require_rows(const Tensor& x, std::int64_t rows) {
+    require(x.shape().dimensions() == 4 && x.shape()[1] == rows,
+            "{} positions were given in a tensor of shape {}",
+            rows,
+            x.shape().to_string());
+  }
+
+  // Between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`: each batch
+  // row's rows are seen as [rows, ranks, own heads * dim].
+  void copy_heads(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
+    const std::int64_t batch = x.shape()[0];
+    const std::int64_t rows = x.shape()[1];
+    const std::int64_t width = parts.shape()[2];
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const Tensor whole = x.slice(b, b + 1).reshape({rows, ranks(), width});
+      const Tensor part = parts.slice(batch * rank + b, batch * rank + b + 1)
+                              .reshape({most_, width})
+                              .slice(0, rows)
+                              .reshape({rows, 1, width});
+      on(x.device(), [&](auto backend) {
+        if (to_x)
+          copy_rows(backend, part, 0, whole, rank, 1, false);
+        else
+          copy_rows(backend, whole, rank, part, 0, 1, false);
+      });
+    }
+  }
+
+  // Between the rows of a rank in x [batch, all rows, own heads, dim] and part `rank`.
+  void copy_positions(const Tensor& x, int rank, const Tensor& parts, bool to_x) const {
+    const std::int64_t batch = x.shape()[0];
+    const Tensor whole = x.reshape({batch, total_, parts.shape()[2]});
+    const Tensor part = parts.slice(batch * rank, batch * (rank + 1));
+    std::int64_t at = 0;
+    for (const Range& range : positions_[static_cast<std::size_t>(rank)]) {
+      on(x.device(), [&](auto backend) {
+        if (to_x)
+          copy_rows(backend, part, at, whole, range.begin, range.count(), false);
+        else
+          copy_rows(backend, whole, range.begin, part, at, range.count(), false);
+      });
+      at += range.count();
+    }
+  }
+
+  std::vector<Ranges> positions_;
+  Communicator communicator_;
+  std::int64_t most_ = 0;
+  std::int64_t total_ = 0;
+};
+
 }  // namespace
 
 Variable enter_split_by_time(const Variable& x,
@@ -125,6 +239,24 @@ Variable leave_split_by_time(const Variable& x,
   const TimeShares shares(rows, communicator);
   return record(shares.sum_and_scatter(x.value()), {x}, [shares](Gradients& gradients) {
     gradients.give(0, shares.gather(gradients.output()));
+  });
+}
+
+Variable time_to_heads(const Variable& x,
+                       const std::vector<Ranges>& positions,
+                       const Communicator& communicator) {
+  const HeadExchange exchange(positions, communicator);
+  return record(exchange.to_heads(x.value()), {x}, [exchange](Gradients& gradients) {
+    gradients.give(0, exchange.to_time(gradients.output()));
+  });
+}
+
+Variable heads_to_time(const Variable& x,
+                       const std::vector<Ranges>& positions,
+                       const Communicator& communicator) {
+  const HeadExchange exchange(positions, communicator);
+  return record(exchange.to_time(x.value()), {x}, [exchange](Gradients& gradients) {
+    gradients.give(0, exchange.to_heads(gradients.output()));
   });
 }
 

@@ -27,9 +27,18 @@ TimeRank own_rank(const ProcessMesh& mesh) {
 
 Range range_of(const Part& part) { return {part.begin, part.begin + part.count}; }
 
-// What the tensor ranks of a context rank hold together.
+// What the tensor ranks of a context rank hold together: at least one range, where it is empty.
 Ranges context_share(const MeshShape& shape, int context, std::int64_t total) {
-  return {range_of(part_of(total, context, shape.context))};
+  if (shape.context == 1) return {{0, total}};
+  const int chunks = 2 * shape.context;
+  const Range first = range_of(part_of(total, context, chunks));
+  const Range second = range_of(part_of(total, chunks - 1 - context, chunks));
+  if (first.end == second.begin) return {{first.begin, second.end}};
+  return {first, second};
+}
+
+Range context_memory(const MeshShape& shape, int context, std::int64_t total) {
+  return range_of(part_of(total, context, shape.context));
 }
 
 Ranges segment_share(const MeshShape& shape, TimeRank rank, std::int64_t total) {
@@ -207,6 +216,24 @@ TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total) {
 
 TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, memory_share);
+}
+
+SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time) {
+  SequenceShares result;
+  result.ranks = mesh.context;
+  result.memory = memory;
+  result.keys_total = memory + time;
+  for (int context = 0; context < mesh.shape.context; ++context) {
+    Ranges queries;
+    for (const Range& range : context_share(mesh.shape, context, time))
+      queries.push_back({memory + range.begin, memory + range.end});
+    Ranges keys;
+    if (memory > 0) keys.push_back(context_memory(mesh.shape, context, memory));
+    keys.insert(keys.end(), queries.begin(), queries.end());
+    result.queries.push_back(std::move(queries));
+    result.keys.push_back(std::move(keys));
+  }
+  return result;
 }
 
 Tensor remember(const Tensor& before,

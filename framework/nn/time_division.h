@@ -1,6 +1,7 @@
 // How the positions of a segment are divided over the ranks that read it together.
 #pragma once
 
+#include "framework/autograd/ring_attention.h"
 #include "framework/comm/process_mesh.h"
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
@@ -24,12 +25,16 @@ struct TimeDivision {
   std::vector<std::int64_t> rows() const;
 };
 
-// A segment of `total` positions. A context rank has a run of them; with sequence parallelism its
-// tensor ranks have parts of that run, as even as they go.
+// A segment of `total` positions. Of n context ranks, rank r has chunks r and 2n - 1 - r of 2n, so
+// that causal attention is as much work for each; with sequence parallelism its tensor ranks have
+// parts of them, as even as they go.
 TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total);
 
 // A memory of `total` rows, as even as they go over all ranks that share time, in their order.
 TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total);
+
+// What the context ranks have inside split regions of a memory and the segment after it.
+SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time);
 
 // The last `longest` rows of [before; input], divided as a memory of that many rows is. `before`
 // [streams, rows, width] (may be undefined) is this rank's share of a memory of `remembered` rows,

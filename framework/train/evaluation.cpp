@@ -48,13 +48,13 @@ class LossSums {
     for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
   }
 
-  // The sum over all data ranks, stream after stream.
+  // The sum over all ranks, stream after stream.
   double total(std::int64_t streams, const ProcessMesh& mesh, const Device& device) const {
     const Tensor all = Tensor::zeros({streams}, DType::f64, device, MemoryTag::workspace);
     const auto values = all.span<double>();
     for (std::size_t i = 0; i < sums_.size(); ++i)
       values[static_cast<std::size_t>(first_stream_) + i] = sums_[i];
-    mesh.data.all_reduce(all, Reduction::sum);
+    mesh.replicas.all_reduce(all, Reduction::sum);
     double sum = 0;
     for (const double value : values) sum += value;
     return sum;

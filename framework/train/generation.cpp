@@ -178,6 +178,10 @@ void check_generation(const Model& model,
                       std::span<const std::int64_t> prompt,
                       const GenerationOptions& options) {
   const SamplingOptions& sampling = options.sampling;
+  if (const int context = model.parameters().mesh().context.size(); context > 1)
+    throw ConfigurationError(
+        "parallel.context is {}; generation reads a token at a time, which 1 context rank does",
+        context);
   if (prompt.empty()) throw ConfigurationError("the prompt is empty; at least 1 token is needed");
   if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
     throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",

@@ -46,7 +46,7 @@ void declare(OptionTable& table, ParallelOptions& options) {
       "parallel.tensor", options.tensor, "ranks that share each layer's weights", between(1, most));
   table.add("parallel.context",
             options.context,
-            "ranks that share each sequence; this version accepts 1",
+            "ranks that share each sequence: each reads a piece from either end of a segment",
             between(1, most));
   table.add("parallel.sequence",
             options.sequence,
@@ -59,14 +59,8 @@ void declare(OptionTable& table, ParallelOptions& options) {
   table.check({"parallel.sequence"}, [&options] {
     return !options.sequence || options.tensor > 1
                ? ""
-               : "parallel.sequence: found true with parallel.tensor 1; it divides activations "
-                 "over "
-                 "the tensor ranks, of which it needs at least 2";
-  });
-  table.check({"parallel.context"}, [&options] {
-    return options.context == 1
-               ? ""
-               : fmt::format("parallel.context: found {}; this version accepts 1", options.context);
+               : "parallel.sequence: found true with parallel.tensor 1; it divides "
+                 "activations over the tensor ranks, of which it needs at least 2";
   });
   table.check({"parallel.zero"}, [&options] {
     return options.zero == 0

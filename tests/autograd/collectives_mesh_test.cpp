@@ -160,6 +160,54 @@ TEST(SplitRegion, DividedByTimeIsTheUndividedBlock) {
       });
 }
 
+TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
+  // Chunks of both ends on each rank, uneven and empty ones too.
+  const std::vector<std::vector<Ranges>> divisions = {
+      {{{0, 5}}},
+      {{{0, 2}, {6, 8}}, {{2, 6}}},
+      {{{0, 1}, {4, 5}}, {{1, 4}}},
+      {{{0, 0}, {0, 1}}, {{0, 0}}},
+      {{{0, 2}, {14, 16}}, {{2, 4}, {12, 14}}, {{4, 6}, {10, 12}}, {{6, 10}}}};
+  for (const auto& positions : divisions)
+    on_ranks(static_cast<int>(positions.size()), [&](const Communicator& ranks) {
+      const std::int64_t batch = 3, heads = 4, dim = 2;
+      const std::int64_t own_heads = heads / ranks.size();
+      std::int64_t total = 0;
+      for (const Ranges& ranges : positions) total += count_of(ranges);
+      const Tensor whole = random_tensor({batch, total, heads * dim}, 1);
+      const Ranges& own = positions[static_cast<std::size_t>(ranks.rank())];
+      const std::int64_t rows = count_of(own);
+      const Tensor mine = Tensor::empty({batch, rows, heads, dim}, DType::f64, cpu_device());
+      const Tensor expected =
+          Tensor::empty({batch, total, own_heads, dim}, DType::f64, cpu_device());
+      double* to = mine.data<double>();
+      for (std::int64_t b = 0; b < batch; ++b)
+        for (const Range& range : own)
+          to = std::copy_n(whole.data<double>() + (b * total + range.begin) * heads * dim,
+                           range.count() * heads * dim,
+                           to);
+      for (std::int64_t row = 0; row < batch * total; ++row)
+        std::copy_n(whole.data<double>() + row * heads * dim + ranks.rank() * own_heads * dim,
+                    own_heads * dim,
+                    expected.data<double>() + row * own_heads * dim);
+      const Variable x = Variable::leaf(mine.clone());
+      const Variable swapped = time_to_heads(x, positions, ranks);
+      EXPECT_EQ(values_of(swapped.value()), values_of(expected));
+      const Variable back = heads_to_time(swapped, positions, ranks);
+      EXPECT_EQ(values_of(back.value()), values_of(mine));
+      // Each way is a permutation over the ranks, whose gradient is the way back.
+      backward({back}, {mine.clone()});
+      EXPECT_EQ(values_of(x.gradient()), values_of(mine));
+    });
+}
+
+TEST(TimeAndHeads, HeadsThatDoNotDivideAreRefused) {
+  on_ranks(2, [](const Communicator& ranks) {
+    const Variable x(random_tensor({1, 2, 3, 2}, 1));
+    EXPECT_THROW(time_to_heads(x, {{{0, 2}}, {{2, 4}}}, ranks), ConfigurationError);
+  });
+}
+
 struct Case {
   const char* name;
   std::int64_t vocabulary;

@@ -95,8 +95,9 @@ TEST(Configuration, EachBadFileHasItsMessages) {
       {head + "  segment: 8192\nprecision:\n  compute: f16\n  loss_scale: 2\n",
        "c.yaml:10:3: precision.loss_scale: found 2; with 65536 tokens a step (data.batch x "
        "data.segment) all gradients underflow f16; wanted at least 4"},
-      {head + "parallel:\n  context: 2\n",
-       "c.yaml:8:3: parallel.context: found 2; this version accepts 1"},
+      {head + "  segment: 1022\nparallel:\n  context: 2\n",
+       "c.yaml:8:3: data.segment is 1022, which does not divide by 2 x parallel.context = 4; a "
+       "context rank reads a piece from either end of a segment"},
       {head + "parallel:\n  zero: 3\n",
        "c.yaml:8:3: parallel.zero: found \"3\"; allowed: an integer, 0 to 2"},
       {head + "parallel:\n  data: 3\n",

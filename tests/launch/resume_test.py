@@ -83,6 +83,9 @@ class Resume(jobs.TestCase):
     def test_killed_on_data_2_x_tensor_2(self):
         self.kill_and_resume(Layout(2, 2), seed=4)
 
+    def test_killed_on_context_2_x_tensor_2_with_sequence_parallelism(self):
+        self.kill_and_resume(Layout(1, 2, context=2, sequence=True), seed=5)
+
     def stop_and_resume(self, layout, number):
         """Returns the exit code of the stopped job."""
         unbroken = self.unbroken(layout)
@@ -188,6 +191,20 @@ class ElasticResume(jobs.TestCase):
                 if layout != saver:
                     with self.subTest(saved=str(saver), resumed=str(layout)):
                         self.resume(run.checkpoint(4), layout, {}, wanted)
+
+    def test_ranks_that_share_time(self):
+        # The memory is divided otherwise on each.
+        sharing = [Layout(1, 1, context=2), Layout(1, 2, context=2, sequence=True), Layout(1, 4, sequence=True)]
+        self.train("one", Layout(1, 1), self.settings)
+        one = self.run_at("one")
+        for number, saver in enumerate(sharing):
+            self.resume(one.checkpoint(4), saver, {}, one.metrics())
+            self.train(f"saved-{number}", saver, self.settings)
+            run = self.run_at(f"saved-{number}")
+            self.assert_losses(run.metrics(), one.metrics())
+            for layout in Layout(1, 1), Layout(2, 1, context=2), sharing[number - 1]:
+                with self.subTest(saved=str(saver), resumed=str(layout)):
+                    self.resume(run.checkpoint(4), layout, {}, one.metrics())
 
     def test_other_parts_of_the_batch(self):
         self.train("saved", Layout(1, 2), {**self.settings, "training.accumulation": 2})

@@ -166,15 +166,14 @@ TEST(Layouts, EveryModelTrainsTheSameOnEach) {
   }
 }
 
-// The segment does not divide by the ranks: shares of the time are 2 and 3, or 1, 1, 1 and 2.
-TEST(Layouts, SequenceParallelismTrainsTheSame) {
+// The segment divides neither by the tensor ranks nor into the chunks of the context ranks: shares
+// of time are uneven.
+TEST(Layouts, RanksThatShareTimeTrainTheSame) {
   for (const Case& c : cases()) {
     const Trained expected = train(c, ProcessMesh());
-    testing::for_each_layout(
-        {{.tensor = 2, .sequence = true},
-         {.tensor = 4, .sequence = true},
-         {.data = 2, .tensor = 2, .sequence = true}},
-        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+    testing::for_each_layout(testing::time_layouts(), [&](const ProcessMesh& mesh) {
+      expect_same_training(c, expected, mesh);
+    });
   }
 }
 
@@ -184,23 +183,24 @@ TEST(Layouts, AccumulationTrainsTheSame) {
     c.accumulation = 2;
     c.name += ", in two parts";
     testing::for_each_layout(
-        {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.tensor = 2, .sequence = true}},
+        {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}},
         [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
   }
 }
 
 TEST(Layouts, TheSameLayoutGivesTheSameBits) {
   const std::vector<Case> all = cases();
-  testing::for_each_layout({{}, {.data = 2, .tensor = 2}, {.data = 4}},
-                           [&](const ProcessMesh& mesh) {
-                             for (const Case& c : all) {
-                               SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
-                               const Trained once = train(c, mesh);
-                               const Trained again = train(c, mesh);
-                               EXPECT_EQ(once.losses, again.losses);
-                               EXPECT_EQ(once.last_weights, again.last_weights);
-                             }
-                           });
+  testing::for_each_layout(
+      {{}, {.data = 2, .tensor = 2}, {.data = 4}, {.context = 2, .tensor = 2, .sequence = true}},
+      [&](const ProcessMesh& mesh) {
+        for (const Case& c : all) {
+          SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
+          const Trained once = train(c, mesh);
+          const Trained again = train(c, mesh);
+          EXPECT_EQ(once.losses, again.losses);
+          EXPECT_EQ(once.last_weights, again.last_weights);
+        }
+      });
 }
 
 }  // namespace

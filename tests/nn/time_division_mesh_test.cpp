@@ -9,16 +9,6 @@ namespace {
 using testing::cpu_device;
 using testing::values_of;
 
-const std::vector<MeshShape> time_layouts = {{},
-                                             {.tensor = 2},
-                                             {.tensor = 2, .sequence = true},
-                                             {.tensor = 4, .sequence = true},
-                                             {.data = 2, .tensor = 2, .sequence = true},
-                                             {.context = 2},
-                                             {.context = 4},
-                                             {.context = 2, .tensor = 2},
-                                             {.context = 2, .tensor = 2, .sequence = true}};
-
 // The rows of the positions, where row p of stream s holds 1000 s + p and half of it.
 Tensor rows_at(const Ranges& positions) {
   const std::int64_t streams = 2;
@@ -39,7 +29,7 @@ Ranges shifted(Ranges ranges, std::int64_t distance) {
 }
 
 TEST(TimeDivision, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
-  testing::for_each_layout(time_layouts, [](const ProcessMesh& mesh) {
+  testing::for_each_layout(testing::time_layouts(), [](const ProcessMesh& mesh) {
     EXPECT_EQ(mesh.time.size(), mesh.shape.time_ranks());
     for (const std::int64_t total : {0, 1, 5, 8, 24}) {
       for (const auto divide : {divide_time, divide_memory}) {
@@ -61,8 +51,18 @@ TEST(TimeDivision, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
   });
 }
 
+TEST(TimeDivision, CausalWorkIsEvenOverContextRanks) {
+  testing::for_each_layout({{.context = 2}, {.context = 4}}, [](const ProcessMesh& mesh) {
+    const std::int64_t total = 48;
+    std::int64_t pairs = 0;
+    for (const Range& range : divide_time(mesh, total).outside())
+      for (std::int64_t p = range.begin; p < range.end; ++p) pairs += p + 1;
+    EXPECT_EQ(pairs, total * (total + 1) / 2 / mesh.context.size());
+  });
+}
+
 TEST(TimeDivision, AMemoryIsTheLastRowsInTheirOrder) {
-  testing::for_each_layout(time_layouts, [](const ProcessMesh& mesh) {
+  testing::for_each_layout(testing::time_layouts(), [](const ProcessMesh& mesh) {
     for (const std::int64_t remembered : {0, 3, 8})
       for (const std::int64_t time : {1, 5, 8})
         for (const std::int64_t longest : {1, 4, 7, 100}) {

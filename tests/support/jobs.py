@@ -59,16 +59,18 @@ def until(condition, seconds=MOST_SECONDS):
     return None
 
 
-class Layout(collections.namedtuple("Layout", "data tensor")):
+class Layout(collections.namedtuple("Layout", "data tensor context sequence", defaults=(1, False))):
     @property
     def ranks(self):
-        return self.data * self.tensor
+        return self.data * self.context * self.tensor
 
     def settings(self):
-        return {"parallel.data": self.data, "parallel.tensor": self.tensor}
+        return {"parallel.data": self.data, "parallel.tensor": self.tensor, "parallel.context": self.context,
+                "parallel.sequence": self.sequence}
 
     def __str__(self):
-        return f"data {self.data} x tensor {self.tensor}"
+        sequence = " with sequence parallelism" if self.sequence else ""
+        return f"data {self.data} x context {self.context} x tensor {self.tensor}{sequence}"
 
 
 Result = collections.namedtuple("Result", "code output errors")

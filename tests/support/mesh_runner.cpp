@@ -144,6 +144,17 @@ std::vector<MeshShape> data_and_tensor_layouts() {
           {.tensor = 4}};
 }
 
+std::vector<MeshShape> time_layouts() {
+  return {{.context = 2},
+          {.context = 4},
+          {.context = 2, .tensor = 2},
+          {.data = 2, .context = 2},
+          {.tensor = 2, .sequence = true},
+          {.tensor = 4, .sequence = true},
+          {.data = 2, .tensor = 2, .sequence = true},
+          {.context = 2, .tensor = 2, .sequence = true}};
+}
+
 std::string to_string(const MeshShape& shape) {
   std::string text;
   const auto add = [&](const char* axis, int size) {

@@ -33,6 +33,10 @@ void for_each_layout(const std::vector<MeshShape>& layouts,
 // One process, data 2, tensor 2, data 2 x tensor 2, data 4, tensor 4.
 std::vector<MeshShape> data_and_tensor_layouts();
 
+// Context 2 and 4, context 2 x tensor 2, data 2 x context 2; sequence parallelism on tensor 2,
+// tensor 4, data 2 x tensor 2 and context 2 x tensor 2.
+std::vector<MeshShape> time_layouts();
+
 // "data 2 x tensor 2", for messages.
 std::string to_string(const MeshShape& shape);
 

@@ -18,7 +18,9 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
   // 150 predictions in 4 streams of 37 or 38, segments of 9: a data rank may be done before
   // another.
   const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14};
-  for_each_layout(data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
+  std::vector<MeshShape> layouts = data_and_tensor_layouts();
+  for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
     const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
@@ -37,7 +39,9 @@ TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
   // 5 predictions in 4 streams of 1, 1, 1 and 2, a token a pass: in the second pass only the last
   // data rank has anything to predict.
   const TemporaryFile file(varied_text(6));
-  for_each_layout({{.data = 4}, {.data = 2, .tensor = 2}}, [&](const ProcessMesh& mesh) {
+  const std::vector<MeshShape> layouts = {
+      {.data = 4}, {.data = 2, .tensor = 2}, {.data = 2, .context = 2}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     const Corpus corpus(file.path(), Tokenizer());
     const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
     const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());

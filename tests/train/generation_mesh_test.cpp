@@ -16,11 +16,20 @@ TEST(GenerationMesh, EveryLayoutWritesTheSame) {
   const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
   const GenerationOptions options = {
       .tokens = 24, .samples = 2, .seed = 9, .sampling = {.top_k = 40, .top_p = 0.9}, .segment = 5};
-  for_each_layout(testing::data_and_tensor_layouts(), [&](const ProcessMesh& mesh) {
+  std::vector<MeshShape> layouts = testing::data_and_tensor_layouts();
+  layouts.push_back({.tensor = 2, .sequence = true});
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     const auto single = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
     const auto split = make_transformer_xl(small_transformer_xl(2, 12), small_setting(mesh));
     EXPECT_EQ(generate(*split, prompt, options), generate(*single, prompt, options))
         << testing::to_string(mesh.shape);
+  });
+}
+
+TEST(GenerationMesh, ContextRanksAreRefused) {
+  for_each_layout({{.context = 2}}, [&](const ProcessMesh& mesh) {
+    const auto split = make_decoder(small_decoder(2), small_setting(mesh));
+    EXPECT_THROW(generate(*split, std::vector<std::int64_t>{1}, {}), ConfigurationError);
   });
 }
 

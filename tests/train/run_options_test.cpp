@@ -45,8 +45,7 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   const auto given = [&](const std::string& key, const std::string& text) {
     return Assignment{key, Assignment::Kind::scalar, {{text, false}}, {"a.yaml", ++line, 1}};
   };
-  table.assign(std::vector<Assignment>{given("parallel.context", "2"),
-                                       given("parallel.sequence", "true"),
+  table.assign(std::vector<Assignment>{given("parallel.sequence", "true"),
                                        given("parallel.zero", "1"),
                                        given("precision.loss_scale", "1000")});
   try {
@@ -55,11 +54,10 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
   } catch (const ConfigurationError& error) {
     EXPECT_STREQ(
         error.what(),
-        "a.yaml:1:1: parallel.context: found 2; this version accepts 1\n"
-        "a.yaml:2:1: parallel.sequence: found true with parallel.tensor 1; it divides activations "
+        "a.yaml:1:1: parallel.sequence: found true with parallel.tensor 1; it divides activations "
         "over the tensor ranks, of which it needs at least 2\n"
-        "a.yaml:3:1: parallel.zero: found 1; this version accepts 0\n"
-        "a.yaml:4:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
+        "a.yaml:2:1: parallel.zero: found 1; this version accepts 0\n"
+        "a.yaml:3:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
         "nothing");
   }
 }

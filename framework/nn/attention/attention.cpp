@@ -25,7 +25,8 @@ Linear projection(const Scope& scope, const MultiHeadAttention::Options& options
 MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                                        const Options& options,
                                        std::unique_ptr<Mechanism> mechanism)
-    : region_(scope.parameters().mesh().tensor),
+    : mesh_(scope.parameters().mesh()),
+      region_(mesh_.tensor),
       heads_(heads_of(scope, options.heads)),
       dim_(options.dim),
       query_(projection(scope.child("query"), options)),
@@ -52,10 +53,13 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   const auto by_head = [&](const Variable& projected) {
     return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
   };
-  const Projected projected = {.query = by_head(query_(asking)),
-                               .key = by_head(key_(seen)),
-                               .value = by_head(value_(seen)),
-                               .heads = heads_};
+  Projected projected = {.query = by_head(query_(asking)),
+                         .key = by_head(key_(seen)),
+                         .value = by_head(value_(seen)),
+                         .heads = heads_};
+  if (mesh_.context.size() > 1)
+    projected.shares =
+        sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
   const Variable mixed = (*mechanism_)(projected, context, pass);
   return out_(reshape(mixed, {batch, asking.shape()[1], heads_.count * dim_}), pass.time);
 }

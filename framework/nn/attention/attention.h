@@ -39,6 +39,7 @@ class MultiHeadAttention {
                       const Pass& pass) const;
 
  private:
+  ProcessMesh mesh_;
   Region region_;
   Part heads_;
   std::int64_t dim_;

@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
-#include "framework/autograd/ops.h"
+#include "framework/autograd/ring_attention.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
 
@@ -23,7 +24,26 @@ struct Projected {
   Variable key;
   Variable value;
   Part heads;
+  // Where the rows stand where context ranks share the sequence: then they are this rank's.
+  std::optional<SequenceShares> shares = {};
+
+  // Keys of the whole sequence.
+  std::int64_t positions() const { return shares ? shares->keys_total : key.shape()[1]; }
 };
+
+// Attention of the queries over the keys of all context ranks: what every kind that is a masked
+// softmax ends with. The mask's rules see positions of the whole sequence.
+Variable attend(const Projected& input,
+                const AttentionMask& mask,
+                const AttentionTerms& terms,
+                const std::optional<AttentionDropout>& dropout);
+
+// For kinds that need the whole sequence: the projections of all positions, in the order of time,
+// of a part of this rank's heads; what the kind makes of them, [batch, time, heads of the part,
+// dim], goes back by `own_share`. Without context ranks they are the input itself. Throws
+// ConfigurationError when the heads do not divide by the context ranks.
+Projected whole_sequence(const Projected& input);
+Variable own_share(const Variable& mixed, const Projected& input);
 
 // One attention kind. It may own parameters; it is built with the scope of its layer.
 class Mechanism {

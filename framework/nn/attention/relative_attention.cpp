@@ -31,15 +31,13 @@ Variable RelativeAttention::operator()(const Projected& input,
   require(context.distances.defined(), "relative attention needs the encodings of the distances");
   const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
   const std::int64_t distances = keys.shape()[0];
-  return attention(input.query,
-                   input.key,
-                   input.value,
-                   context.mask,
-                   {.relative = RelativeVariables{.position_key = reshape(
-                                                      keys, {distances, input.heads.count, dim_}),
-                                                  .content_bias = biases_.content->variable,
-                                                  .position_bias = biases_.position->variable}},
-                   probability_dropout(dropout_, input.heads, pass));
+  return attend(input,
+                context.mask,
+                {.relative = RelativeVariables{.position_key = reshape(
+                                                   keys, {distances, input.heads.count, dim_}),
+                                               .content_bias = biases_.content->variable,
+                                               .position_bias = biases_.position->variable}},
+                probability_dropout(dropout_, input.heads, pass));
 }
 
 }  // namespace longspan

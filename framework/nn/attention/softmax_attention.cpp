@@ -16,12 +16,7 @@ std::optional<AttentionDropout> probability_dropout(double rate,
 Variable SoftmaxAttention::operator()(const Projected& input,
                                       const SegmentContext& context,
                                       const Pass& pass) const {
-  return attention(input.query,
-                   input.key,
-                   input.value,
-                   context.mask,
-                   {},
-                   probability_dropout(dropout_, input.heads, pass));
+  return attend(input, context.mask, {}, probability_dropout(dropout_, input.heads, pass));
 }
 
 }  // namespace longspan

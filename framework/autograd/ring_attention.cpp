@@ -1,0 +1,314 @@
+#include "framework/autograd/ring_attention.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/autograd/sequence_pieces.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/tile_plan.h"
+
+namespace longspan {
+namespace {
+
+// What the passes share: the call, whose parts are made from it, and this rank's rows.
+class Ring {
+ public:
+  Ring(Attention call, const SequenceShares& shares) : call_(std::move(call)), shares_(shares) {
+    form_.key = call_.key.shape();
+    form_.value = call_.value.shape();
+    for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, count_of(ranges));
+    require(count_of(own_keys()) == form_.key[1] && form_.value[1] == form_.key[1],
+            "ring attention: {} keys and {} values for {} positions",
+            form_.key[1],
+            form_.value[1],
+            count_of(own_keys()));
+    queries_ = pieces_of(call_.query, own_queries());
+    own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
+    if (count_of(own_keys()) < form_.rows) own_.elements().zero();
+    std::int64_t begin = 0;
+    for (std::size_t j = 0; j < own_keys().size(); ++j) {
+      const std::int64_t count = own_keys()[j].count();
+      move_rows(call_.key, begin, own_.key(own_keys(), j), 0, count);
+      move_rows(call_.value, begin, own_.value(own_keys(), j), 0, count);
+      begin += count;
+    }
+    // Their rows are in the pieces and in the block now.
+    call_.query = call_.key = call_.value = Tensor();
+  }
+
+  Tensor forward();
+
+  struct Result {
+    Tensor query;
+    Tensor key;
+    Tensor value;
+    Tensor position_key;
+  };
+  // The gradients of the biases are added to.
+  Result backward(const Tensor& dout, const Tensor& dcontent_bias, const Tensor& dposition_bias);
+
+  const std::optional<RelativeTerm>& relative() const { return call_.relative; }
+
+ private:
+  const Ranges& own_queries() const { return shares_.queries[shares_.own()]; }
+  const Ranges& own_keys() const { return shares_.keys[shares_.own()]; }
+  const Device& device() const {
+    return own_.elements().defined() ? own_.elements().device() : call_.key.device();
+  }
+  DType dtype() const { return own_.elements().dtype(); }
+  int size() const { return shares_.ranks.size(); }
+  int next_rank() const { return (shares_.ranks.rank() + 1) % size(); }
+  int rank_before(int distance) const {
+    return (shares_.ranks.rank() + size() - distance) % size();
+  }
+  Request pass_on(const Tensor& sent, const Tensor& received) const {
+    return shares_.ranks.start_exchange(sent, next_rank(), received, rank_before(1));
+  }
+
+  bool meet(const Range& queries, const Range& keys) const;
+  Attention part(std::size_t i, const Range& keys, const Tensor& key, const Tensor& value) const;
+  template <typename Visit>
+  void for_each_meeting(const Block& block, int rank, Request& under_way, const Visit& visit) const;
+  // Calls work(block, rank) with the keys and values of each rank, this rank's first.
+  template <typename Work>
+  void go_round(const Work& work) const;
+
+  Attention call_;  // without query, key, value and results
+  SequenceShares shares_;
+  Block::Form form_;
+  Block own_;
+  // Of each range of this rank's queries.
+  std::vector<Tensor> queries_;
+  std::vector<Tensor> log_sum_exps_;
+  Tensor out_;  // of all of them: what reads it keeps it too
+};
+
+bool Ring::meet(const Range& queries, const Range& keys) const {
+  if (queries.count() == 0 || keys.count() == 0) return false;
+  const PlanShape shape = {.query_begin = queries.begin,
+                           .time = queries.count(),
+                           .key_begin = keys.begin,
+                           .keys = keys.count()};
+  const HeadMasks& rules = call_.mask.rules;
+  for (std::int64_t head = 0; head < rules.size(); ++head)
+    if (tile_plan(device().state(), rules.of(head), shape)->pairs() > 0) return true;
+  return false;
+}
+
+// Queries i of this rank over some keys.
+Attention Ring::part(std::size_t i,
+                     const Range& keys,
+                     const Tensor& key,
+                     const Tensor& value) const {
+  const Range& queries = own_queries()[i];
+  Attention result = call_;
+  result.query = queries_[i];
+  result.key = key;
+  result.value = value;
+  result.mask.query_begin = queries.begin;
+  result.mask.key_begin = keys.begin;
+  if (result.dropout) {
+    result.dropout->time_begin = queries.begin - shares_.memory;
+    result.dropout->time_total = shares_.queries_total();
+    result.dropout->keys_begin = keys.begin;
+    result.dropout->keys_total = shares_.keys_total;
+  }
+  return result;
+}
+
+template <typename Visit>
+void Ring::for_each_meeting(const Block& block,
+                            int rank,
+                            Request& under_way,
+                            const Visit& visit) const {
+  const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
+  for (std::size_t i = 0; i < own_queries().size(); ++i)
+    for (std::size_t j = 0; j < keys.size(); ++j) {
+      if (!meet(own_queries()[i], keys[j])) continue;
+      visit(i, j, part(i, keys[j], block.key(keys, j), block.value(keys, j)));
+      under_way.test();
+    }
+}
+
+template <typename Work>
+void Ring::go_round(const Work& work) const {
+  Block here = own_;
+  Block coming;
+  for (int step = 0; step < size(); ++step) {
+    Request under_way;
+    if (step + 1 < size()) {
+      // The block of two steps ago is done with, unless it is this rank's own.
+      if (step < 2) coming = Block(form_, dtype(), device(), MemoryTag::workspace);
+      under_way = pass_on(here.elements(), coming.elements());
+    }
+    work(here, rank_before(step), under_way);
+    under_way.wait();
+    std::swap(here, coming);
+  }
+}
+
+Tensor Ring::forward() {
+  const DType sums = accumulator_of(dtype());
+  std::vector<Tensor> outs;
+  for (const Tensor& query : queries_) {
+    const Shape& shape = query.shape();
+    const Shape out = shape.with(-1, form_.value[3]);
+    const Shape rows = {shape[0], shape[2], shape[1]};
+    outs.push_back(Tensor::zeros(out, sums, device()));
+    log_sum_exps_.push_back(Tensor::empty(rows, sums, device()));
+    with_floating_type(sums, [&]<typename T>(TypeTag<T>) {
+      std::ranges::fill(log_sum_exps_.back().span<T>(),
+                        static_cast<T>(-std::numeric_limits<Accumulator<T>>::infinity()));
+    });
+  }
+  go_round([&](const Block& block, int rank, Request& under_way) {
+    for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t, Attention call) {
+      call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
+      call.log_sum_exp = log_sum_exps_[i].like(MemoryTag::workspace);
+      on(device(), [&](auto backend) {
+        attention(backend, call);
+        merge_attention(backend,
+                        {.out = outs[i],
+                         .log_sum_exp = log_sum_exps_[i],
+                         .part = call.out,
+                         .part_log_sum_exp = call.log_sum_exp});
+      });
+    });
+  });
+  for (Tensor& out : outs) out = in_dtype(out, dtype());
+  out_ = joined(outs);
+  return out_;
+}
+
+Ring::Result Ring::backward(const Tensor& dout,
+                            const Tensor& dcontent_bias,
+                            const Tensor& dposition_bias) {
+  const DType sums = accumulator_of(dtype());
+  const std::vector<Tensor> douts = pieces_of(dout, own_queries());
+  const std::vector<Tensor> outs = pieces_of(out_, own_queries());
+  std::vector<Tensor> dqueries;
+  for (const Tensor& query : queries_)
+    dqueries.push_back(Tensor::zeros(query.shape(), sums, device()));
+  Tensor dposition_key;
+  if (call_.relative)
+    dposition_key = Tensor::zeros(call_.relative->position_key.shape(), sums, device());
+
+  // The gradients follow their keys and values one step behind: what the ranks before this one
+  // found arrives while this rank computes its own share.
+  Block sent;
+  Block received;
+  Request gradients_under_way;
+  go_round([&](const Block& block, int rank, Request& under_way) {
+    const Block share(form_, sums, device(), MemoryTag::workspace);
+    share.elements().zero();
+    const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
+    for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t j, Attention call) {
+      call.out = outs[i];
+      call.log_sum_exp = log_sum_exps_[i];
+      on(device(), [&](auto backend) {
+        attention_backward(backend,
+                           {.forward = call,
+                            .dout = douts[i],
+                            .dquery = dqueries[i],
+                            .dkey = share.key(keys, j),
+                            .dvalue = share.value(keys, j),
+                            .add = true,
+                            .dposition_key = dposition_key,
+                            .dcontent_bias = dcontent_bias,
+                            .dposition_bias = dposition_bias});
+      });
+      gradients_under_way.test();
+    });
+    gradients_under_way.wait();
+    if (received.elements().defined())
+      on(device(),
+         [&](auto backend) { accumulate(backend, 1.0, received.elements(), share.elements()); });
+    sent = share;
+    if (!received.elements().defined())
+      received = Block(form_, sums, device(), MemoryTag::workspace);
+    gradients_under_way = pass_on(sent.elements(), received.elements());
+  });
+  gradients_under_way.wait();
+
+  std::vector<Tensor> dkeys;
+  std::vector<Tensor> dvalues;
+  for (std::size_t j = 0; j < own_keys().size(); ++j) {
+    dkeys.push_back(received.key(own_keys(), j));
+    dvalues.push_back(received.value(own_keys(), j));
+  }
+  return {.query = in_dtype(joined(dqueries), dtype()),
+          .key = in_dtype(joined(dkeys), dtype()),
+          .value = in_dtype(joined(dvalues), dtype()),
+          .position_key = dposition_key};
+}
+
+void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
+  require(!mask.key_padding.defined() && !mask.sorted,
+          "attention over {} context ranks cannot have padding by key or a sorted sequence",
+          shares.ranks.size());
+  require(!terms.shaw && !terms.span && !terms.hash,
+          "attention over {} context ranks has relative positions or slopes, no other term",
+          shares.ranks.size());
+  require(std::ssize(shares.queries) == shares.ranks.size() &&
+              std::ssize(shares.keys) == shares.ranks.size(),
+          "ring attention: {} ranks, shares of {} and {}",
+          shares.ranks.size(),
+          shares.queries.size(),
+          shares.keys.size());
+}
+
+void give_gradients(Gradients& gradients, Ring& ring) {
+  Tensor dcontent_bias;
+  Tensor dposition_bias;
+  const auto sums = [&](std::size_t input, const Tensor& value) {
+    return gradients.wanted(input)
+               ? gradients.target_to_add(input)
+               : Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
+  };
+  if (ring.relative()) {
+    dcontent_bias = sums(4, ring.relative()->content_bias);
+    dposition_bias = sums(5, ring.relative()->position_bias);
+  }
+  const Ring::Result result = ring.backward(gradients.output(), dcontent_bias, dposition_bias);
+  const Tensor* const first[] = {&result.query, &result.key, &result.value};
+  for (std::size_t input = 0; input < 3; ++input)
+    if (gradients.wanted(input)) gradients.give(input, *first[input]);
+  // An activation: its gradient arrives in the accumulator dtype and is rounded once.
+  if (ring.relative() && gradients.wanted(3))
+    gradients.give(3, in_dtype(result.position_key, ring.relative()->position_key.dtype()));
+}
+
+}  // namespace
+
+Variable ring_attention(const Variable& query,
+                        const Variable& key,
+                        const Variable& value,
+                        const AttentionMask& mask,
+                        const AttentionTerms& terms,
+                        const std::optional<AttentionDropout>& dropout,
+                        const SequenceShares& shares) {
+  check(mask, terms, shares);
+  Attention call;
+  call.query = query.value();
+  call.key = key.value();
+  call.value = value.value();
+  call.mask = mask;
+  call.slopes = terms.slopes;
+  call.scale = terms.scale;
+  if (dropout && dropout->rate > 0) call.dropout = dropout;
+  std::vector<Variable> inputs = {query, key, value};
+  if (terms.relative) {
+    const RelativeVariables& relative = *terms.relative;
+    call.relative = RelativeTerm{.position_key = relative.position_key.value(),
+                                 .content_bias = relative.content_bias.value(),
+                                 .position_bias = relative.position_bias.value()};
+    inputs.insert(inputs.end(),
+                  {relative.position_key, relative.content_bias, relative.position_bias});
+  }
+  const auto ring = std::make_shared<Ring>(std::move(call), shares);
+  Tensor out = ring->forward();
+  return record(
+      std::move(out), inputs, [ring](Gradients& gradients) { give_gradients(gradients, *ring); });
+}
+
+}  // namespace longspan

@@ -1,0 +1,51 @@
+// Attention over a sequence whose time is divided over the ranks of a group (ring attention: Liu et
+// al. 2023; with chunks of both ends on each rank, Brandon et al. 2023).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "framework/autograd/ops.h"
+#include "framework/comm/communicator.h"
+#include "framework/core/range.h"
+
+namespace longspan {
+
+// Which rank has what of a sequence of `keys_total` positions. The first `memory` of them are keys
+// only; queries stand at the others.
+struct SequenceShares {
+  Communicator ranks;
+  std::vector<Ranges> queries;  // of each rank: the positions of its rows of queries, in order
+  std::vector<Ranges> keys;     // the same of keys and values
+  std::int64_t memory = 0;
+  std::int64_t keys_total = 0;
+
+  std::int64_t queries_total() const { return keys_total - memory; }
+  // Of each rank: its queries counted from the first of the sequence.
+  std::vector<Ranges> query_rows() const {
+    std::vector<Ranges> result = queries;
+    for (Ranges& ranges : result)
+      for (Range& range : ranges) range = {range.begin - memory, range.end - memory};
+    return result;
+  }
+  std::size_t own() const { return static_cast<std::size_t>(ranks.rank()); }
+};
+
+// As `attention`, of this rank's queries over the keys of all ranks. query: [batch, own queries,
+// heads, dim]; key, value: [batch, own keys, heads, dim]. The mask's rules and the terms see
+// positions of the whole sequence, dropout draws what the undivided call draws. Keys and values go
+// round the ring, the next rank's on their way while those at hand are computed with; parts are
+// merged by log-sum-exp, and what no query of a rank may see is not computed there. In the backward
+// pass they go round again with their gradients, summed in the accumulator dtype. Rows without an
+// allowed key are 0. Masks with padding or sorted sequences, and terms but the relative one and
+// slopes, are refused with a sentence.
+Variable ring_attention(const Variable& query,
+                        const Variable& key,
+                        const Variable& value,
+                        const AttentionMask& mask,
+                        const AttentionTerms& terms,
+                        const std::optional<AttentionDropout>& dropout,
+                        const SequenceShares& shares);
+
+}  // namespace longspan

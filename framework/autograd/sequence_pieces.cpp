@@ -1,0 +1,64 @@
+#include "framework/autograd/sequence_pieces.h"
+
+#include "framework/core/error.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+// [batch, time, heads, dim] as [batch, time, heads * dim].
+Tensor in_rows(const Tensor& x) {
+  const Shape& shape = x.shape();
+  return x.reshape({shape[0], shape[1], shape[2] * shape[3]});
+}
+
+}  // namespace
+
+void move_rows(const Tensor& from,
+               std::int64_t from_begin,
+               const Tensor& to,
+               std::int64_t to_begin,
+               std::int64_t count) {
+  on(from.device(), [&](auto backend) {
+    copy_rows(backend, in_rows(from), from_begin, in_rows(to), to_begin, count, false);
+  });
+}
+
+Tensor in_dtype(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  on(x.device(), [&](auto backend) { scale(backend, 1.0, x, result); });
+  return result;
+}
+
+std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
+  require(count_of(ranges) == x.shape()[1],
+          "ring attention: {} rows for {} positions",
+          x.shape()[1],
+          count_of(ranges));
+  if (ranges.size() == 1) return {x};
+  std::vector<Tensor> pieces;
+  std::int64_t begin = 0;
+  for (const Range& range : ranges) {
+    pieces.push_back(Tensor::empty(x.shape().with(1, range.count()), x.dtype(), x.device()));
+    move_rows(x, begin, pieces.back(), 0, range.count());
+    begin += range.count();
+  }
+  return pieces;
+}
+
+Tensor joined(const std::vector<Tensor>& pieces) {
+  if (pieces.size() == 1) return pieces.front();
+  std::int64_t rows = 0;
+  for (const Tensor& piece : pieces) rows += piece.shape()[1];
+  const Tensor& first = pieces.front();
+  Tensor result = Tensor::empty(first.shape().with(1, rows), first.dtype(), first.device());
+  std::int64_t begin = 0;
+  for (const Tensor& piece : pieces) {
+    move_rows(piece, 0, result, begin, piece.shape()[1]);
+    begin += piece.shape()[1];
+  }
+  return result;
+}
+
+}  // namespace longspan

@@ -1,0 +1,69 @@
+// Rows of one rank of a sequence that ranks share, range by range. Private to framework/autograd.
+#pragma once
+
+#include <vector>
+
+#include "framework/core/range.h"
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// Rows of x [batch, time, heads, dim] from one tensor to another.
+void move_rows(const Tensor& from,
+               std::int64_t from_begin,
+               const Tensor& to,
+               std::int64_t to_begin,
+               std::int64_t count);
+
+// x itself, or its values in another dtype.
+Tensor in_dtype(const Tensor& x, DType dtype);
+
+// The rows of x [batch, time, heads, dim] range by range, each by itself. Throws Failure when there
+// are not as many rows as positions.
+std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges);
+// The way back; at least one piece.
+Tensor joined(const std::vector<Tensor>& pieces);
+
+// Keys and values of one rank, or their gradients, as they travel: one after another for each range
+// of positions, in a block as large as the largest rank's.
+class Block {
+ public:
+  struct Form {
+    Shape key;    // [batch, any, heads, dim]
+    Shape value;  // [batch, any, heads, value_dim]
+    std::int64_t rows = 0;
+
+    std::int64_t row_elements() const { return key[0] * key[2] * (key[3] + value[3]); }
+  };
+
+  Block() = default;
+  Block(const Form& form, DType dtype, const Device& device, MemoryTag tag)
+      : form_(form),
+        elements_(Tensor::empty({form.rows * form.row_elements()}, dtype, device, tag)) {}
+
+  const Tensor& elements() const { return elements_; }
+  // Of range i of the rank whose block this is.
+  Tensor key(const Ranges& ranges, std::size_t i) const {
+    const std::int64_t begin = begin_of(ranges, i);
+    return view(begin, form_.key.with(1, ranges[i].count()));
+  }
+  Tensor value(const Ranges& ranges, std::size_t i) const {
+    const Shape keys = form_.key.with(1, ranges[i].count());
+    return view(begin_of(ranges, i) + keys.elements(), form_.value.with(1, ranges[i].count()));
+  }
+
+ private:
+  std::int64_t begin_of(const Ranges& ranges, std::size_t i) const {
+    std::int64_t rows = 0;
+    for (std::size_t before = 0; before < i; ++before) rows += ranges[before].count();
+    return rows * form_.row_elements();
+  }
+  Tensor view(std::int64_t begin, const Shape& shape) const {
+    return elements_.slice(begin, begin + shape.elements()).reshape(shape);
+  }
+
+  Form form_;
+  Tensor elements_;
+};
+
+}  // namespace longspan

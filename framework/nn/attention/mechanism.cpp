@@ -1,0 +1,35 @@
+#include "framework/nn/attention/mechanism.h"
+
+#include "framework/autograd/collectives.h"
+
+namespace longspan {
+
+Variable attend(const Projected& input,
+                const AttentionMask& mask,
+                const AttentionTerms& terms,
+                const std::optional<AttentionDropout>& dropout) {
+  if (!input.shares) return attention(input.query, input.key, input.value, mask, terms, dropout);
+  return ring_attention(input.query, input.key, input.value, mask, terms, dropout, *input.shares);
+}
+
+Projected whole_sequence(const Projected& input) {
+  if (!input.shares) return input;
+  const SequenceShares& shares = *input.shares;
+  const auto swap = [&](const Variable& x, const std::vector<Ranges>& positions) {
+    return time_to_heads(x, positions, shares.ranks);
+  };
+  Projected result = {.query = swap(input.query, shares.query_rows()),
+                      .key = swap(input.key, shares.keys),
+                      .value = swap(input.value, shares.keys),
+                      .heads = input.heads};
+  result.heads.count = input.heads.count / shares.ranks.size();
+  result.heads.begin = input.heads.begin + shares.ranks.rank() * result.heads.count;
+  return result;
+}
+
+Variable own_share(const Variable& mixed, const Projected& input) {
+  if (!input.shares) return mixed;
+  return heads_to_time(mixed, input.shares->query_rows(), input.shares->ranks);
+}
+
+}  // namespace longspan

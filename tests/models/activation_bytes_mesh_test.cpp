@@ -1,0 +1,94 @@
+// What sharing time saves: bytes of activations that a rank holds at most in a training pass.
+#include "framework/autograd/ops.h"
+#include "tests/models/model_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::cpu_device;
+
+constexpr std::int64_t streams = 2;
+constexpr std::int64_t segment = 512;
+
+// The bytes at the peak of forward and backward pass of the second of two segments.
+template <typename Make>
+double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make) {
+  const auto model = make(ModelSetting{.vocabulary = testing::vocabulary,
+                                       .segment = segment,
+                                       .compute = DType::f32,
+                                       .device = cpu_device(),
+                                       .mesh = mesh,
+                                       .random = Random(1)});
+  const Tensor text = testing::random_ids(streams, 2 * segment + 1, 3);
+  SegmentMemory remembered;
+  const auto run = [&](std::int64_t begin) {
+    SegmentResult result = model->losses(
+        testing::segment_of(text, begin, segment, remembered, memory), {.training = true});
+    remembered = result.memory;
+    backward(sum(result.losses));
+  };
+  run(0);
+  Allocator& allocator = cpu_device().allocator();
+  allocator.reset_peak();
+  const auto activations = [&] {
+    return allocator.report().by_tag[static_cast<std::size_t>(MemoryTag::activations)];
+  };
+  const std::int64_t before = activations().live;
+  run(segment);
+  return static_cast<double>(activations().peak - before);
+}
+
+ModelOptions options() {
+  return {.layers = 4, .width = 64, .heads = 4, .dropout = 0.1, .attention_dropout = 0.1};
+}
+
+double decoder_bytes(const ProcessMesh& mesh) {
+  return peak_bytes(mesh, 0, [](const ModelSetting& setting) {
+    DecoderOptions decoder;
+    decoder.common = options();
+    return make_decoder(decoder, setting);
+  });
+}
+
+double transformer_xl_bytes(const ProcessMesh& mesh) {
+  return peak_bytes(mesh, segment, [](const ModelSetting& setting) {
+    TransformerXlOptions transformer_xl;
+    transformer_xl.common = options();
+    transformer_xl.memory = segment;
+    return make_transformer_xl(transformer_xl, setting);
+  });
+}
+
+void print(const ProcessMesh& mesh, const char* model, double ratio) {
+  if (mesh.world.rank() != 0) return;
+  fmt::print("activation bytes of {} on {}: {:.3f} of one process's\n",
+             model,
+             testing::to_string(mesh.shape),
+             ratio);
+}
+
+TEST(ActivationBytes, ContextRanksShareThem) {
+  testing::for_each_layout({{.context = 2}, {.context = 4}}, [](const ProcessMesh& mesh) {
+    const double ratio = decoder_bytes(mesh) / decoder_bytes(ProcessMesh());
+    print(mesh, "the decoder", ratio);
+    EXPECT_LE(ratio, mesh.shape.context == 2 ? 0.55 : 0.30);
+    // The keys of the distances are for every context rank.
+    const double with_memory = transformer_xl_bytes(mesh) / transformer_xl_bytes(ProcessMesh());
+    print(mesh, "Transformer-XL", with_memory);
+    EXPECT_LE(with_memory, mesh.shape.context == 2 ? 0.65 : 0.45);
+  });
+}
+
+TEST(ActivationBytes, SequenceParallelismSavesWhatIsOutsideOfRegions) {
+  testing::for_each_layout({{.tensor = 2}}, [](const ProcessMesh& mesh) {
+    const double plain = decoder_bytes(mesh);
+    const ProcessMesh sharing(mesh.world, {.tensor = 2, .sequence = true});
+    const double ratio = decoder_bytes(sharing) / plain;
+    print(sharing, "the decoder", ratio);
+    EXPECT_LE(ratio, 0.92);
+  });
+}
+
+}  // namespace
+}  // namespace longspan
