@@ -27,6 +27,8 @@ class Decoder : public Model {
                                               {longest_, options.common.width},
                                               options.common.initial())
                              : nullptr),
+        patterns_(attention_patterns(options.common.attention,
+                                     options.common.attention_setting(false, setting.segment))),
         layers_(layers()),
         residual_(make_residual(options.common, setting.memory)),
         output_(scope().child("output"),
@@ -54,11 +56,13 @@ class Decoder : public Model {
   const Part& vocabulary() const override { return output_.part(); }
 
   FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t) const override {
-    return stack_flops(options_.common,
-                       {.streams = streams,
-                        .time = time,
-                        .vocabulary = vocabulary_size_,
-                        .pairs = causal_pairs(time, 0, 0)});
+    return stack_flops(
+        options_.common,
+        {.streams = streams,
+         .time = time,
+         .vocabulary = vocabulary_size_,
+         .pairs = stack_pairs(
+             options_.common, patterns_, masks::causal(), time, 0, parameters().device())});
   }
 
  private:
@@ -73,7 +77,10 @@ class Decoder : public Model {
     return make_layers(
         scope(),
         {.common = common, .initial_out = Initial::normal(common.initial_deviation / depth)},
-        [&](const Scope&) { return std::make_unique<SoftmaxAttention>(common.attention_dropout); });
+        [&](const Scope&, std::int64_t layer) {
+          return std::make_unique<SoftmaxAttention>(common.attention_dropout,
+                                                    patterns_[static_cast<std::size_t>(layer)]);
+        });
   }
 
   Variable embed(const Segment& segment, const Pass& pass) const {
@@ -110,6 +117,7 @@ class Decoder : public Model {
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Weight positions_;
+  std::vector<AttentionPattern> patterns_;  // of each layer
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
   OutputLayer output_;

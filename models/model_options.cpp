@@ -63,6 +63,7 @@ void declare(OptionTable& table, ModelOptions& options) {
             "dropout of the attention probabilities",
             at_least(0.0),
             less_than(1.0));
+  declare(table, options.attention);
   table.add("model.tied_embeddings",
             options.tied_embeddings,
             "the output layer uses the table of the embedding",
@@ -71,6 +72,15 @@ void declare(OptionTable& table, ModelOptions& options) {
             options.initial_deviation,
             "standard deviation of the initial weights",
             at_least(0.0));
+  table.check(
+      {"model.attention",
+       "model.layers",
+       "model.heads",
+       "model.attention_window",
+       "model.attention_stride",
+       "model.attention_summary",
+       "model.attention_summary_groups"},
+      [&options]() { return problem_of(options.attention, options.attention_setting(false, 0)); });
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
       return "";

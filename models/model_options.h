@@ -7,6 +7,7 @@
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
+#include "framework/nn/attention/kinds.h"
 #include "framework/nn/residual/reversible.h"
 
 namespace longspan {
@@ -27,6 +28,7 @@ struct ModelOptions {
   StreamJoin reversible_output = StreamJoin::mean;
   double dropout = 0.1;
   double attention_dropout = 0;
+  AttentionOptions attention = {};
   bool tied_embeddings = true;
   double initial_deviation = 0.02;
 
@@ -39,6 +41,9 @@ struct ModelOptions {
     return both ? 2 * width : width;
   }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
+  AttentionSetting attention_setting(bool memory, std::int64_t segment) const {
+    return {.layers = layers, .heads = heads, .memory = memory, .segment = segment};
+  }
   Initial initial() const { return Initial::normal(initial_deviation); }
 };
 

@@ -1,7 +1,5 @@
 #include "models/stack.h"
 
-#include <algorithm>
-
 namespace longspan {
 
 std::vector<Layer> make_layers(const Scope& scope,
@@ -21,7 +19,7 @@ std::vector<Layer> make_layers(const Scope& scope,
                                     .bias = options.attention_bias,
                                     .initial = common.initial(),
                                     .initial_out = options.initial_out},
-        mechanism(attention_scope));
+        mechanism(attention_scope, i));
     const auto feed_forward =
         std::make_shared<FeedForward>(layer.child("feed_forward"),
                                       FeedForward::Options{.width = common.width,
@@ -81,16 +79,19 @@ FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
   const bool memory_is_normed = options.norm == NormPlacement::pre;
   const double through_memory = memory_is_normed ? 2 * width * inner * 2 * memory_rows : 0;
   return {
-      .forward = layers * (whole + constant_input + scores) + logits,
-      .backward = layers * (2 * whole + constant_input + through_memory + 2 * scores) + 2 * logits};
+      .forward = layers * (whole + constant_input) + scores + logits,
+      .backward = layers * (2 * whole + constant_input + through_memory) + 2 * scores + 2 * logits};
 }
 
-double causal_pairs(std::int64_t time, std::int64_t memory, std::int64_t window) {
+double stack_pairs(const ModelOptions& options,
+                   const std::vector<AttentionPattern>& patterns,
+                   const Mask& own,
+                   std::int64_t time,
+                   std::int64_t memory,
+                   const Device& device) {
   double pairs = 0;
-  for (std::int64_t i = 0; i < time; ++i) {
-    const std::int64_t seen = memory + i + 1;
-    pairs += static_cast<double>(window > 0 ? std::min(seen, window) : seen);
-  }
+  for (const AttentionPattern& pattern : patterns)
+    pairs += attention_pairs(pattern, own, options.heads, time, memory, device);
   return pairs;
 }
 

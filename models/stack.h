@@ -13,7 +13,8 @@
 namespace longspan {
 
 // Makes the mechanism of a layer in the scope of its attention.
-using MechanismFactory = std::function<std::unique_ptr<Mechanism>(const Scope& attention)>;
+using MechanismFactory =
+    std::function<std::unique_ptr<Mechanism>(const Scope& attention, std::int64_t layer)>;
 
 struct StackOptions {
   ModelOptions common;
@@ -30,8 +31,8 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 
 // The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
-// a layer's mask lets through; `relative`: the scores have a position term, and distances are
-// projected.
+// the layers let through, the mean of a layer's heads summed over the layers; `relative`: the
+// scores have a position term, and distances are projected.
 struct StackCost {
   std::int64_t streams = 0;
   std::int64_t time = 0;
@@ -42,7 +43,12 @@ struct StackCost {
 };
 FlopCount stack_flops(const ModelOptions& options, const StackCost& cost);
 
-// The pairs of a causal segment after `memory` rows, at most `window` (0: any) keys a query.
-double causal_pairs(std::int64_t time, std::int64_t memory, std::int64_t window);
+// Such pairs of layers with these patterns, within what the model's own mask lets through.
+double stack_pairs(const ModelOptions& options,
+                   const std::vector<AttentionPattern>& patterns,
+                   const Mask& own,
+                   std::int64_t time,
+                   std::int64_t memory,
+                   const Device& device);
 
 }  // namespace longspan

@@ -22,6 +22,8 @@ class TransformerXl : public Model {
                    vocabulary_size_,
                    options.common.width,
                    options.common.initial()),
+        patterns_(attention_patterns(options.common.attention,
+                                     options.common.attention_setting(true, setting.segment))),
         layers_(layers(Scope(this->parameters()))),
         residual_(make_residual(options.common, setting.memory)),
         output_(Scope(this->parameters()).child("output"),
@@ -60,7 +62,12 @@ class TransformerXl : public Model {
                         .time = time,
                         .memory = memory,
                         .vocabulary = vocabulary_size_,
-                        .pairs = causal_pairs(time, memory, window(options_.memory)),
+                        .pairs = stack_pairs(options_.common,
+                                             patterns_,
+                                             rules(options_.memory),
+                                             time,
+                                             memory,
+                                             parameters().device()),
                         .relative = true});
   }
 
@@ -74,7 +81,7 @@ class TransformerXl : public Model {
     if (options_.share_position_biases) shared = biases(scope);
     return make_layers(scope,
                        {.common = common, .attention_bias = false, .initial_out = common.initial()},
-                       [&](const Scope& attention) {
+                       [&](const Scope& attention, std::int64_t layer) {
                          return std::make_unique<RelativeAttention>(
                              attention,
                              RelativeAttention::Options{.width = common.width,
@@ -82,12 +89,15 @@ class TransformerXl : public Model {
                                                         .dim = common.head_dim(),
                                                         .dropout = common.attention_dropout,
                                                         .initial = common.initial()},
-                             shared ? *shared : biases(attention));
+                             shared ? *shared : biases(attention),
+                             patterns_[static_cast<std::size_t>(layer)]);
                        });
   }
 
-  std::int64_t window(std::int64_t longest_memory) const {
-    return options_.same_length ? longest_memory : 0;
+  Mask rules(std::int64_t longest_memory) const {
+    return options_.same_length && longest_memory > 0
+               ? masks::causal() & masks::window(longest_memory - 1, 0)
+               : masks::causal();
   }
 
   SegmentContext context(const Segment& segment, const Pass& pass) const {
@@ -106,9 +116,8 @@ class TransformerXl : public Model {
     const Shape flat = table.shape();
     const Variable dropped =
         drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
-    const std::int64_t seen = window(segment.longest_memory);
-    const Mask rules = seen > 0 ? masks::causal() & masks::window(seen - 1, 0) : masks::causal();
-    return {.mask = {.rules = rules, .query_begin = memory}, .distances = reshape(dropped, flat)};
+    return {.mask = {.rules = rules(segment.longest_memory), .query_begin = memory},
+            .distances = reshape(dropped, flat)};
   }
 
   Variable run(const Segment& segment, const Pass& pass, SegmentMemory& next) const {
@@ -137,6 +146,7 @@ class TransformerXl : public Model {
   TransformerXlOptions options_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
+  std::vector<AttentionPattern> patterns_;  // of each layer
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
   OutputLayer output_;
@@ -164,6 +174,12 @@ void declare(OptionTable& table, TransformerXlOptions& options) {
             fixes_weights());
   table.add(
       "model.output_bias", options.output_bias, "a bias of the output layer", fixes_weights());
+  table.check({"model.attention"}, [&options]() -> std::string {
+    const auto problem = [&](bool memory) {
+      return problem_of(options.common.attention, options.common.attention_setting(memory, 0));
+    };
+    return problem(false).empty() ? problem(true) : "";  // the other is told already
+  });
   table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
     return "model.same_length needs model.memory of at least 1";

@@ -139,13 +139,15 @@ void backward_of_long_segment(Parameters& parameters,
   const TokenEmbedding words(scope.child("embedding"), testing::vocabulary, common.width, {});
   const PositionBiases biases(scope, common.heads, common.head_dim(), {});
   const std::vector<Layer> layers =
-      make_layers(scope, {.common = common, .attention_bias = false}, [&](const Scope& attention) {
-        return std::make_unique<RelativeAttention>(
-            attention,
-            RelativeAttention::Options{
-                .width = common.width, .heads = common.heads, .dim = common.head_dim()},
-            biases);
-      });
+      make_layers(scope,
+                  {.common = common, .attention_bias = false},
+                  [&](const Scope& attention, std::int64_t) {
+                    return std::make_unique<RelativeAttention>(
+                        attention,
+                        RelativeAttention::Options{
+                            .width = common.width, .heads = common.heads, .dim = common.head_dim()},
+                        biases);
+                  });
   const OutputLayer output(scope.child("output"),
                            {.vocabulary = testing::vocabulary, .width = common.width},
                            words.table());

@@ -13,7 +13,8 @@ PositionBiases::PositionBiases(const Scope& scope,
 
 RelativeAttention::RelativeAttention(const Scope& scope,
                                      const Options& options,
-                                     const PositionBiases& biases)
+                                     const PositionBiases& biases,
+                                     AttentionPattern pattern)
     : dim_(options.dim),
       dropout_(options.dropout),
       region_(scope.parameters().mesh().tensor),
@@ -23,7 +24,8 @@ RelativeAttention::RelativeAttention(const Scope& scope,
                  .split = Split::columns,
                  .bias = false,
                  .initial = options.initial}),
-      biases_(biases) {}
+      biases_(biases),
+      pattern_(std::move(pattern)) {}
 
 Variable RelativeAttention::operator()(const Projected& input,
                                        const SegmentContext& context,
@@ -31,13 +33,16 @@ Variable RelativeAttention::operator()(const Projected& input,
   require(context.distances.defined(), "relative attention needs the encodings of the distances");
   const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
   const std::int64_t distances = keys.shape()[0];
-  return attend(input,
-                context.mask,
-                {.relative = RelativeVariables{.position_key = reshape(
-                                                   keys, {distances, input.heads.count, dim_}),
-                                               .content_bias = biases_.content->variable,
-                                               .position_bias = biases_.position->variable}},
-                probability_dropout(dropout_, input.heads, pass));
+  return attention(
+      input.query,
+      input.key,
+      input.value,
+      with_pattern(context.mask, pattern_, input.heads, context.mask.key_begin + input.key.shape()[1]),
+      {.relative =
+           RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
+                             .content_bias = biases_.content->variable,
+                             .position_bias = biases_.position->variable}},
+      probability_dropout(dropout_, input.heads, pass));
 }
 
 }  // namespace longspan

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/pattern.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {
@@ -25,7 +26,11 @@ class RelativeAttention : public Mechanism {
     double dropout = 0;    // of the probabilities
     Initial initial = {};  // of W_r
   };
-  RelativeAttention(const Scope& scope, const Options& options, const PositionBiases& biases);
+  // The pattern must be one that a shift of all positions leaves as it is.
+  RelativeAttention(const Scope& scope,
+                    const Options& options,
+                    const PositionBiases& biases,
+                    AttentionPattern pattern = {});
   // Needs context.distances.
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
@@ -37,6 +42,7 @@ class RelativeAttention : public Mechanism {
   Region region_;
   Linear position_;
   PositionBiases biases_;
+  AttentionPattern pattern_;
 };
 
 }  // namespace longspan

@@ -13,10 +13,34 @@ std::optional<AttentionDropout> probability_dropout(double rate,
                           .heads_total = heads.total};
 }
 
+namespace {
+
+// Columns are folded in a call of a whole causal sequence. Dropout numbers its elements by position
+// and head, which a fold would exchange.
+bool can_fold(const Projected& input,
+              const AttentionMask& mask,
+              const std::optional<AttentionDropout>& dropout) {
+  return input.query.shape()[1] == input.key.shape()[1] && mask.query_begin == 0 &&
+         mask.key_begin == 0 && mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
+         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.sorted && !dropout;
+}
+
+}  // namespace
+
 Variable SoftmaxAttention::operator()(const Projected& input,
                                       const SegmentContext& context,
                                       const Pass& pass) const {
-  return attend(input, context.mask, {}, probability_dropout(dropout_, input.heads, pass));
+  const auto dropout = probability_dropout(dropout_, input.heads, pass);
+  const std::int64_t positions = context.mask.key_begin + input.key.shape()[1];
+  if (can_fold(input, context.mask, dropout))
+    if (const auto folded = pattern_.folded(input.heads, positions))
+      return folded_attention(input.query, input.key, input.value, *folded);
+  return attention(input.query,
+                   input.key,
+                   input.value,
+                   with_pattern(context.mask, pattern_, input.heads, positions),
+                   {},
+                   dropout);
 }
 
 }  // namespace longspan

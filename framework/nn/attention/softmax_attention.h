@@ -2,19 +2,22 @@
 #pragma once
 
 #include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/pattern.h"
 
 namespace longspan {
 
 class SoftmaxAttention : public Mechanism {
  public:
   // `dropout` is of the probabilities.
-  explicit SoftmaxAttention(double dropout) : dropout_(dropout) {}
+  explicit SoftmaxAttention(double dropout, AttentionPattern pattern = {})
+      : dropout_(dropout), pattern_(std::move(pattern)) {}
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
                       const Pass& pass) const override;
 
  private:
   double dropout_;
+  AttentionPattern pattern_;
 };
 
 // Dropout of the probabilities of this rank's heads; nothing without training.

@@ -71,7 +71,7 @@ void expect_memory(const GoldenFile& file, std::size_t segment, const SegmentMem
 void check_transformer_xl_layer(const GoldenFile& file) {
   const ModelOptions options = options_of(file, 1);
   Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
-  const auto mechanism = [&](const Scope& scope) {
+  const auto mechanism = [&](const Scope& scope, std::int64_t) {
     return std::make_unique<RelativeAttention>(
         scope,
         RelativeAttention::Options{

@@ -1,0 +1,21 @@
+#include "framework/nn/attention/fixed_attention.h"
+
+namespace longspan {
+namespace {
+
+Mask columns_of(const FixedAttention& fixed) {
+  const std::int64_t first = fixed.stride - (fixed.group + 1) * fixed.summary;
+  return masks::columns(fixed.stride, first, fixed.summary);
+}
+
+}  // namespace
+
+Mask block_keys(const FixedAttention& fixed) { return masks::block(fixed.stride); }
+
+Mask summary_keys(const FixedAttention& fixed) {
+  return fixed.self ? columns_of(fixed) | masks::self() : columns_of(fixed);
+}
+
+Mask fixed_keys(const FixedAttention& fixed) { return block_keys(fixed) | columns_of(fixed); }
+
+}  // namespace longspan

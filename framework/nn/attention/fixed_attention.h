@@ -1,0 +1,23 @@
+// Fixed attention (Child et al. 2019): positions are cut into blocks; a query sees its own block
+// and the summary columns at the end of every block.
+#pragma once
+
+#include "framework/kernels/mask.h"
+
+namespace longspan {
+
+struct FixedAttention {
+  std::int64_t stride = 1;   // positions of a block
+  std::int64_t summary = 1;  // summary columns of a block
+  std::int64_t group = 0;    // group g has the g-th `summary` columns from the end of the block
+  bool self = true;          // a query sees itself where it sees summaries alone
+};
+
+// The block of the query: A1 of the paper.
+Mask block_keys(const FixedAttention& fixed);
+// The summary columns: A2. Without `self` the first queries of a causal sequence see nothing.
+Mask summary_keys(const FixedAttention& fixed);
+// Both, as the paper's text models use them.
+Mask fixed_keys(const FixedAttention& fixed);
+
+}  // namespace longspan

@@ -1,0 +1,65 @@
+#include "framework/nn/attention/global_attention.h"
+
+#include <algorithm>
+#include <set>
+
+namespace longspan {
+namespace {
+
+// Blocks [0, near_begin) and [near_end, blocks): those that the window of a block leaves out.
+struct FarBlocks {
+  std::int64_t near_begin;
+  std::int64_t near_end;
+  std::int64_t blocks;
+
+  FarBlocks(const GlobalAttention& global, std::int64_t block, std::int64_t all)
+      : near_begin(std::max<std::int64_t>(block * global.block - global.left, 0) / global.block),
+        near_end(((block + 1) * global.block - 1 + global.right) / global.block + 1),
+        blocks(all) {
+    if (global.causal) blocks = near_end;
+    near_end = std::min(near_end, blocks);
+  }
+  std::int64_t count() const { return near_begin + blocks - near_end; }
+  bool holds(std::int64_t block) const {
+    return block < near_begin || (block >= near_end && block < blocks);
+  }
+  std::int64_t at(std::int64_t index) const {
+    return index < near_begin ? index : index - near_begin + near_end;
+  }
+};
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& global,
+                                                     std::int64_t positions) {
+  const std::int64_t blocks = (positions + global.block - 1) / global.block;
+  std::set<std::int64_t> taken;
+  for (const std::int64_t position : global.positions) taken.insert(position / global.block);
+  std::vector<std::vector<std::int64_t>> result;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const FarBlocks far(global, block, blocks);
+    const std::int64_t free = far.count() - std::ranges::count_if(taken, [&](std::int64_t other) {
+                                return far.holds(other);
+                              });
+    const Random random = global.random.child(static_cast<std::uint64_t>(block));
+    std::set<std::int64_t> row;
+    // Draws that hit what is there already are made again.
+    for (std::uint64_t i = 0; std::ssize(row) < std::min(global.random_blocks, free); ++i) {
+      const std::uint64_t scaled = random.word(i) * static_cast<std::uint64_t>(far.count()) >> 32;
+      const std::int64_t other = far.at(static_cast<std::int64_t>(scaled));
+      if (!taken.contains(other)) row.insert(other);
+    }
+    result.emplace_back(row.begin(), row.end());
+  }
+  return result;
+}
+
+Mask global_keys(const GlobalAttention& global, std::int64_t positions) {
+  Mask keys = masks::window(global.left, global.right);
+  if (!global.positions.empty()) keys = keys | masks::global(global.positions);
+  if (global.random_blocks > 0)
+    keys = keys | masks::block_map(global.block, random_blocks(global, positions));
+  return keys;
+}
+
+}  // namespace longspan

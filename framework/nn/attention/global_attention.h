@@ -1,0 +1,30 @@
+// Attention with global positions: they see and are seen by all, the others see a window (Beltagy
+// et al. 2020, Longformer) and random blocks (Zaheer et al. 2020, BigBird).
+#pragma once
+
+#include <vector>
+
+#include "framework/core/random.h"
+#include "framework/kernels/mask.h"
+
+namespace longspan {
+
+struct GlobalAttention {
+  std::vector<std::int64_t> positions;
+  std::int64_t left = 0;  // keys of the window before the query, besides itself
+  std::int64_t right = 0;
+  std::int64_t random_blocks = 0;  // that each block of queries sees besides
+  std::int64_t block = 64;         // positions of a block
+  bool causal = true;              // blocks are drawn among the earlier ones
+  Random random{0};                // of this layer and head: the blocks are the same in every step
+};
+
+Mask global_keys(const GlobalAttention& global, std::int64_t positions);
+
+// For each block of queries its random blocks, ascending: distinct, none that the window touches
+// and none with a global position; all that are left where there are not enough. Of a causal
+// sequence they do not depend on its length.
+std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& global,
+                                                     std::int64_t positions);
+
+}  // namespace longspan

@@ -1,0 +1,303 @@
+#include "framework/nn/attention/kinds.h"
+
+#include <algorithm>
+
+#include "framework/nn/attention/fixed_attention.h"
+#include "framework/nn/attention/global_attention.h"
+#include "framework/nn/attention/local_attention.h"
+#include "framework/nn/attention/strided_attention.h"
+
+namespace longspan {
+namespace {
+
+// A head that has a kind.
+struct Place {
+  const AttentionOptions& options;
+  std::int64_t layer;
+  std::int64_t head;   // of the model
+  std::int64_t index;  // among the heads of the layer that have the kind
+  std::int64_t positions;
+
+  std::int64_t window() const {
+    const auto& all = options.window;
+    return all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)];
+  }
+  FixedAttention fixed() const {
+    return {.stride = options.stride,
+            .summary = options.summary,
+            .group = index % options.summary_groups,
+            .self = options.self};
+  }
+  GlobalAttention global() const {
+    return {.positions = options.global,
+            .left = window(),
+            .random_blocks = options.random,
+            .block = options.block,
+            .random = Random(static_cast<std::uint64_t>(options.seed))
+                          .child("random_blocks")
+                          .child(static_cast<std::uint64_t>(layer))
+                          .child(static_cast<std::uint64_t>(head))};
+  }
+};
+
+struct Kind {
+  std::string name;
+  std::string sees;
+  bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
+  Mask (*keys)(const Place&);
+};
+
+// A new kind is a line here.
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all = {
+      {"causal", "every earlier key", true, [](const Place&) { return masks::everything(); }},
+      {"local",
+       "a window",
+       true,
+       [](const Place& at) { return local_keys({.left = at.window()}); }},
+      {"dilated",
+       "a window with gaps",
+       true,
+       [](const Place& at) {
+         return local_keys({.left = at.window(), .dilation = at.options.dilation});
+       }},
+      {"strided",
+       "every stride-th key back",
+       true,
+       [](const Place& at) { return strided_keys(at.options.stride); }},
+      {"block",
+       "the block of the query, as long as the stride",
+       false,
+       [](const Place& at) { return block_keys(at.fixed()); }},
+      {"summary",
+       "the last columns of every block",
+       false,
+       [](const Place& at) { return summary_keys(at.fixed()); }},
+      {"fixed", "block and summary", false, [](const Place& at) { return fixed_keys(at.fixed()); }},
+      {"global",
+       "global positions, a window and random blocks",
+       false,
+       [](const Place& at) { return global_keys(at.global(), at.positions); }},
+  };
+  return all;
+}
+
+const Kind* find(std::string_view name) {
+  const auto found = std::ranges::find(kinds(), name, &Kind::name);
+  return found == kinds().end() ? nullptr : &*found;
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts(1);
+  for (const char letter : text)
+    if (letter == at)
+      parts.emplace_back();
+    else
+      parts.back() += letter;
+  return parts;
+}
+
+// The kinds that one part of an element unites.
+std::vector<const Kind*> united(const std::string& part) {
+  std::vector<const Kind*> result;
+  for (const std::string& name : split(part, '+')) result.push_back(find(name));
+  return result;
+}
+
+std::string all_names() {
+  std::string names;
+  for (const Kind& kind : kinds()) names += (names.empty() ? "" : ", ") + kind.name;
+  return names;
+}
+
+bool has_kind(const AttentionOptions& options, std::string_view name) {
+  return std::ranges::any_of(options.kinds, [&](const std::string& element) {
+    const auto parts = split(element, '/');
+    return std::ranges::any_of(parts, [&](const std::string& part) {
+      return std::ranges::count(split(part, '+'), name) > 0;
+    });
+  });
+}
+
+// One element of model.attention.
+std::string problem_of(const std::string& element, const AttentionSetting& setting) {
+  const std::vector<std::string> parts = split(element, '/');
+  for (const std::string& part : parts) {
+    const std::vector<std::string> names = split(part, '+');
+    for (const std::string& name : names) {
+      const Kind* const kind = find(name);
+      if (kind == nullptr)
+        return fmt::format(
+            "model.attention has \"{}\", wanted one of {}; / divides heads among kinds, + unites "
+            "kinds",
+            name,
+            all_names());
+      if (setting.memory && !kind->shifts)
+        return fmt::format(
+            "model.attention has {}, which counts positions from the start of the text: it cannot "
+            "be with a memory of earlier segments; causal, local, dilated and strided can",
+            name);
+      if (std::ranges::count(names, name) > 1)
+        return fmt::format("model.attention unites {} with itself in \"{}\"", name, element);
+    }
+  }
+  if (setting.heads % std::ssize(parts) != 0)
+    return fmt::format(
+        "model.attention divides heads into {} parts in \"{}\", and model.heads is "
+        "{}",
+        parts.size(),
+        element,
+        setting.heads);
+  return "";
+}
+
+std::string problem_with_segment(const AttentionOptions& options, std::int64_t segment) {
+  if (has_kind(options, "strided") && options.stride >= segment)
+    return fmt::format(
+        "model.attention_stride is {}, but data.segment is {}: strided attention "
+        "would see nothing but the query itself",
+        options.stride,
+        segment);
+  if (has_kind(options, "global"))
+    for (const std::int64_t position : options.global)
+      if (position >= segment)
+        return fmt::format(
+            "model.attention_global has position {}, but data.segment is {}", position, segment);
+  return "";
+}
+
+HeadKeys head_keys(const std::string& part, const Place& place) {
+  std::optional<Mask> all;
+  std::int64_t window = -1;  // of a union that is folded
+  bool columns = false;
+  bool others = false;
+  for (const Kind* const kind : united(part)) {
+    const Mask keys = kind->keys(place);
+    all = all ? *all | keys : keys;
+    if (kind->name == "strided")
+      columns = true;
+    else if (kind->name == "local")
+      window = place.window();
+    else
+      others = true;
+  }
+  if (!columns || others) return {.rules = *all, .near = *all & masks::causal()};
+  HeadKeys result = {.rules = *all, .near = masks::nothing()};
+  if (window >= 0) result.near = local_keys({.left = window}) & masks::causal();
+  result.columns = columns_beyond(window, place.options.stride);
+  return result;
+}
+
+AttentionPattern pattern_of(const std::string& element,
+                            const AttentionOptions& options,
+                            std::int64_t layer,
+                            std::int64_t heads) {
+  if (element == "causal") return {};
+  const std::vector<std::string> parts = split(element, '/');
+  const auto table = [=](std::int64_t positions) {
+    std::vector<HeadKeys> result;
+    for (std::int64_t head = 0; head < heads; ++head)
+      result.push_back(head_keys(parts[static_cast<std::size_t>(head % std::ssize(parts))],
+                                 {.options = options,
+                                  .layer = layer,
+                                  .head = head,
+                                  .index = head / std::ssize(parts),
+                                  .positions = positions}));
+    return result;
+  };
+  return AttentionPattern(table, options.stride);
+}
+
+}  // namespace
+
+std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (std::ssize(options.kinds) > setting.layers)
+    return fmt::format("model.attention has {} elements, more than model.layers = {}",
+                       options.kinds.size(),
+                       setting.layers);
+  for (const std::string& element : options.kinds)
+    if (const std::string problem = problem_of(element, setting); !problem.empty()) return problem;
+  if (options.window.size() != 1 && std::ssize(options.window) != setting.layers)
+    return fmt::format(
+        "model.attention_window has {} elements, wanted one or one for each of "
+        "model.layers = {}",
+        options.window.size(),
+        setting.layers);
+  const bool summaries = has_kind(options, "summary") || has_kind(options, "fixed");
+  if (summaries && options.summary * options.summary_groups > options.stride)
+    return fmt::format(
+        "model.attention_summary = {} columns for each of "
+        "model.attention_summary_groups = {} are more than model.attention_stride "
+        "= {} has",
+        options.summary,
+        options.summary_groups,
+        options.stride);
+  return setting.segment > 0 ? problem_with_segment(options, setting.segment) : "";
+}
+
+std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
+                                                 const AttentionSetting& setting) {
+  if (const std::string problem = problem_of(options, setting); !problem.empty())
+    throw ConfigurationError("{}", problem);
+  std::vector<AttentionPattern> patterns;
+  for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
+    const std::string& element =
+        options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
+    patterns.push_back(pattern_of(element, options, layer, setting.heads));
+  }
+  return patterns;
+}
+
+void declare(OptionTable& table, AttentionOptions& options) {
+  std::string names;
+  for (const Kind& kind : kinds())
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", kind.name, kind.sees);
+  table.add("model.attention",
+            options.kinds,
+            fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
+                        "the heads among kinds, a+b unites kinds in one softmax",
+                        names),
+            not_empty());
+  table.add("model.attention_window",
+            options.window,
+            "keys before the query that local, dilated and global see besides the query itself: "
+            "one number, or one for each layer",
+            not_empty(),
+            at_least(0));
+  table.add("model.attention_dilation",
+            options.dilation,
+            "from one key of dilated to the next",
+            at_least(1));
+  table.add("model.attention_stride",
+            options.stride,
+            "positions from one key of strided to the next, and of a block of block, summary and "
+            "fixed",
+            at_least(1));
+  table.add("model.attention_summary",
+            options.summary,
+            "columns at the end of a block that summary and fixed see",
+            at_least(1));
+  table.add("model.attention_summary_groups",
+            options.summary_groups,
+            "groups of heads with summary columns of their own, the later ones farther from the "
+            "end of the block",
+            at_least(1));
+  table.add("model.attention_self",
+            options.self,
+            "a query of summary sees itself too; without it the first queries see nothing");
+  table.add("model.attention_global",
+            options.global,
+            "positions that see and are seen by all, for global",
+            at_least(0));
+  table.add("model.attention_random",
+            options.random,
+            "random blocks that each block of queries sees, for global",
+            at_least(0));
+  table.add("model.attention_block", options.block, "positions of such a block", at_least(1));
+  table.add("model.attention_seed",
+            options.seed,
+            "of the random blocks, which are the same in every step",
+            at_least(0));
+}
+
+}  // namespace longspan

@@ -1,0 +1,50 @@
+// The attention kinds by name, and which layer and head has which.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/core/options.h"
+#include "framework/nn/attention/pattern.h"
+
+namespace longspan {
+
+// The keys model.attention and model.attention_*.
+//
+// `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
+// divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
+// softmax: the three ways of Child et al. 2019 are [local, strided], [local/strided] and
+// [local+strided].
+struct AttentionOptions {
+  std::vector<std::string> kinds = {"causal"};
+  std::vector<std::int64_t> window = {127};  // of all layers, or of each
+  std::int64_t dilation = 2;
+  std::int64_t stride = 128;
+  std::int64_t summary = 32;
+  std::int64_t summary_groups = 1;
+  bool self = true;
+  std::vector<std::int64_t> global = {0};
+  std::int64_t random = 0;
+  std::int64_t block = 64;
+  std::int64_t seed = 0;
+};
+
+void declare(OptionTable& table, AttentionOptions& options);
+
+// What the options are asked for.
+struct AttentionSetting {
+  std::int64_t layers = 1;
+  std::int64_t heads = 1;
+  bool memory = false;       // the model remembers earlier segments: positions are not absolute
+  std::int64_t segment = 0;  // of the training data; 0: not known
+};
+
+// What is wrong with the options, as one sentence; nothing where they can be.
+std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
+
+// The keys that the heads of a causal model see in each layer. Throws ConfigurationError with
+// problem_of.
+std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
+                                                 const AttentionSetting& setting);
+
+}  // namespace longspan

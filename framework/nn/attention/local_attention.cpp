@@ -1,0 +1,17 @@
+#include "framework/nn/attention/local_attention.h"
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+Mask local_keys(const LocalAttention& local) {
+  require(local.left >= 0 && local.right >= 0 && local.dilation > 0,
+          "local attention: {} keys to the left and {} to the right at a dilation of {}",
+          local.left,
+          local.right,
+          local.dilation);
+  const Mask window = masks::window(local.left * local.dilation, local.right * local.dilation);
+  return local.dilation == 1 ? window : window & masks::stride(local.dilation);
+}
+
+}  // namespace longspan

@@ -1,0 +1,103 @@
+#include "framework/nn/attention/pattern.h"
+
+#include <algorithm>
+
+#include "framework/kernels/tile_plan.h"
+
+namespace longspan {
+namespace {
+
+// One mask for all where they are the same: the engine then has one plan to look up.
+HeadMasks head_masks(std::vector<Mask> masks) {
+  const bool same = std::ranges::all_of(masks, [&](const Mask& m) { return m == masks.front(); });
+  return same ? HeadMasks(masks.front()) : HeadMasks(std::move(masks));
+}
+
+}  // namespace
+
+// The table of the length that was asked for last.
+struct AttentionPattern::Made {
+  Table make;
+  std::int64_t positions = -1;
+  std::vector<HeadKeys> table = {};
+};
+
+AttentionPattern::AttentionPattern(Table table, std::int64_t stride)
+    : made_(std::make_shared<Made>(Made{.make = std::move(table)})), stride_(stride) {}
+
+const std::vector<HeadKeys>& AttentionPattern::table(std::int64_t positions) const {
+  if (made_->positions != positions) {
+    made_->table = made_->make(positions);
+    made_->positions = positions;
+  }
+  return made_->table;
+}
+
+HeadMasks AttentionPattern::rules(std::int64_t positions) const {
+  if (!made_) return HeadMasks();
+  std::vector<Mask> rules;
+  for (const HeadKeys& head : table(positions)) rules.push_back(head.rules);
+  return head_masks(std::move(rules));
+}
+
+std::optional<FoldedKeys> AttentionPattern::folded(const Part& heads,
+                                                   std::int64_t positions) const {
+  if (!made_ || positions < 2 * stride_) return std::nullopt;
+  const auto begin = table(positions).begin() + heads.begin;
+  std::vector<Mask> near;
+  std::vector<Mask> columns;
+  for (auto head = begin; head != begin + heads.count; ++head) {
+    near.push_back(head->near);
+    columns.push_back(head->columns);
+  }
+  const auto none = [](const std::vector<Mask>& masks) {
+    return std::ranges::all_of(masks, [](const Mask& m) { return m == masks::nothing(); });
+  };
+  if (none(columns)) return std::nullopt;
+  FoldedKeys result = {.stride = stride_};
+  if (!none(near)) result.near = head_masks(std::move(near));
+  result.columns = head_masks(std::move(columns));
+  return result;
+}
+
+double attention_pairs(const AttentionPattern& pattern,
+                       const Mask& own,
+                       std::int64_t heads,
+                       std::int64_t time,
+                       std::int64_t memory,
+                       const Device& device) {
+  const auto mean = [&](const HeadMasks& masks, const PlanShape& shape) {
+    double pairs = 0;
+    for (std::int64_t head = 0; head < masks.size(); ++head)
+      pairs += static_cast<double>(tile_plan(device.state(), masks.of(head), shape)->pairs());
+    return pairs / static_cast<double>(masks.size());
+  };
+  const PlanShape whole = {.query_begin = memory, .time = time, .keys = memory + time};
+  // A plan of unfolded columns would list a triangle of tiles.
+  const auto folded = memory == 0 && own == masks::causal()
+                          ? pattern.folded({.count = heads, .total = heads}, time)
+                          : std::nullopt;
+  if (!folded) return mean(pattern.rules(memory + time) & own, whole);
+  const std::int64_t rows = time / folded->stride;
+  const auto of_column = [&](std::int64_t length) {
+    return mean(folded->columns, {.time = length, .keys = length});
+  };
+  const double longer = static_cast<double>(time % folded->stride);
+  const double shorter = static_cast<double>(folded->stride) - longer;
+  const double columns =
+      shorter * of_column(rows) + (longer > 0 ? longer * of_column(rows + 1) : 0);
+  return columns + (folded->near ? mean(*folded->near, whole) : 0);
+}
+
+AttentionMask with_pattern(const AttentionMask& mask,
+                           const AttentionPattern& pattern,
+                           const Part& heads,
+                           std::int64_t positions) {
+  require(mask.rules.one_for_all(), "a model's own mask must be one for all heads");
+  AttentionMask result = mask;
+  result.rules = pattern.rules(positions) & mask.rules.of(0);
+  result.head_begin = heads.begin;
+  return result;
+}
+
+}  // namespace longspan
