@@ -19,6 +19,8 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       {"attention-", check_attention},
       {"encoder_decoder-encoder_layer_", check_encoder_layer},
+      {"reformer-lsh_", check_hash_attention},
+      {"reformer-full_qk", check_hash_attention},
       {"transformer_xl-layer_", check_transformer_xl_layer},
       {"transformer_xl-lm_", check_transformer_xl},
       {"optimiser-sgd_", check_sgd},
