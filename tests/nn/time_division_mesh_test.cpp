@@ -55,7 +55,8 @@ TEST(TimeDivision, CausalWorkIsEvenOverContextRanks) {
   testing::for_each_layout({{.context = 2}, {.context = 4}}, [](const ProcessMesh& mesh) {
     const std::int64_t total = 48;
     std::int64_t pairs = 0;
-    for (const Range& range : divide_time(mesh, total).outside())
+    const TimeDivision division = divide_time(mesh, total);
+    for (const Range& range : division.outside())
       for (std::int64_t p = range.begin; p < range.end; ++p) pairs += p + 1;
     EXPECT_EQ(pairs, total * (total + 1) / 2 / mesh.context.size());
   });
