@@ -1,5 +1,6 @@
 // Layers divided over tensor ranks are the undivided ones: initial weights, outputs, gradients.
 #include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
@@ -116,6 +117,24 @@ TEST(DividedLayers, AttentionWithDropout) {
                      });
       },
       {2, 3, 6});
+}
+
+TEST(DividedLayers, LshAttentionWithDropout) {
+  expect_same_on_all_layouts(
+      [](const Scope& scope) {
+        return built(std::make_shared<MultiHeadAttention>(
+                         scope,
+                         MultiHeadAttention::Options{
+                             .width = 6, .heads = 4, .dim = 3, .initial = Initial::normal(0.5)},
+                         std::make_unique<LshAttention>(
+                             scope,
+                             LshAttention::Options{
+                                 .lsh = {.chunk = 4, .rounds = 3}, .heads = 4, .dropout = 0.3})),
+                     [](const MultiHeadAttention& layer, const Variable& x, const Pass& pass) {
+                       return layer(x, Variable(), SegmentContext(), pass);
+                     });
+      },
+      {2, 19, 6});
 }
 
 TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {

@@ -30,7 +30,9 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
       heads_(heads_of(scope, options.heads)),
       dim_(options.dim),
       query_(projection(scope.child("query"), options)),
-      key_(projection(scope.child("key"), options)),
+      key_(mechanism->shares_query_and_key()
+               ? std::nullopt
+               : std::optional(projection(scope.child("key"), options))),
       value_(projection(scope.child("value"), options)),
       out_(scope.child("out"),
            {.in = options.heads * options.dim,
@@ -53,8 +55,10 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   const auto by_head = [&](const Variable& projected) {
     return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
   };
-  Projected projected = {.query = by_head(query_(asking)),
-                         .key = by_head(key_(seen)),
+  require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
+  const Variable query = by_head(query_(asking));
+  Projected projected = {.query = query,
+                         .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),
                          .heads = heads_};
   if (mesh_.context.size() > 1)

@@ -44,7 +44,7 @@ class MultiHeadAttention {
   Part heads_;
   std::int64_t dim_;
   Linear query_;
-  Linear key_;
+  std::optional<Linear> key_;  // none where the mechanism shares the query
   Linear value_;
   Linear out_;
   std::unique_ptr<Mechanism> mechanism_;

@@ -18,8 +18,9 @@ Projected whole_sequence(const Projected& input) {
   const auto swap = [&](const Variable& x, const std::vector<Ranges>& positions) {
     return time_to_heads(x, positions, shares.ranks);
   };
-  Projected result = {.query = swap(input.query, shares.query_rows()),
-                      .key = swap(input.key, shares.keys),
+  const Variable query = swap(input.query, shares.query_rows());
+  Projected result = {.query = query,
+                      .key = input.key.same_as(input.query) ? query : swap(input.key, shares.keys),
                       .value = swap(input.value, shares.keys),
                       .heads = input.heads};
   result.heads.count = input.heads.count / shares.ranks.size();

@@ -49,6 +49,9 @@ Variable own_share(const Variable& mixed, const Projected& input);
 class Mechanism {
  public:
   virtual ~Mechanism() = default;
+  // Whether queries and keys are one projection: Projected::key is then the query, and there is
+  // neither memory nor another source to look at.
+  virtual bool shares_query_and_key() const { return false; }
   // [batch, time, heads, dim].
   virtual Variable operator()(const Projected& input,
                               const SegmentContext& context,

@@ -1,0 +1,182 @@
+#include "framework/nn/attention/lsh_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+// Chunks that a query sees besides its own and those after it.
+constexpr std::int64_t look_back = 1;
+
+bool attended_whole(const LshOptions& options, std::int64_t time) {
+  const std::int64_t chunks = (time + options.chunk - 1) / options.chunk;
+  return time < 2 * options.chunk || chunks < 1 + look_back + options.look_ahead;
+}
+
+// Whether the model's own mask is the causal one.
+bool is_causal(const AttentionMask& mask) {
+  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
+  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
+  if (!causal && !everything)
+    throw ConfigurationError("attention lsh sees all tokens or the earlier ones, no other mask");
+  if (mask.query_begin != 0 || mask.key_begin != 0)
+    throw ConfigurationError("attention lsh goes with no memory: it sorts the tokens of a segment");
+  return causal;
+}
+
+}  // namespace
+
+void declare(OptionTable& table, LshOptions& options) {
+  table.add("model.lsh_chunk",
+            options.chunk,
+            "lsh: tokens of a chunk; a token sees its own and the one before",
+            at_least(1));
+  table.add("model.lsh_buckets",
+            options.buckets,
+            "lsh: buckets of a round, an even number; none: about 2 length / model.lsh_chunk",
+            at_least(2),
+            multiple_of(2));
+  table.add("model.lsh_rounds", options.rounds, "lsh: rounds of hashing", between(1, 64));
+  table.add("model.lsh_evaluation_rounds",
+            options.evaluation_rounds,
+            "lsh: rounds in evaluation; none: model.lsh_rounds",
+            between(1, 64));
+  table.add("model.lsh_look_ahead",
+            options.look_ahead,
+            "lsh: chunks after its own that a token sees",
+            between(0, 16));
+  table.add("model.lsh_same_bucket",
+            options.same_bucket,
+            "lsh: a token sees only its own bucket, not the rest of the chunks");
+  table.add(
+      "model.lsh_count_once", options.count_once, "lsh: a token met in several rounds counts once");
+  table.add("model.lsh_scale",
+            options.scale,
+            "lsh: factor of a query's product with a key of length 1; none: 1 / sqrt(head width)",
+            more_than(0.0));
+  table.add("model.lsh_self_score",
+            options.self_score,
+            "lsh: score of a token with itself, low enough to count only where it is alone; none: "
+            "-1e5 in float64, otherwise -1e3",
+            less_than(0.0));
+}
+
+BucketCount bucket_count(const LshOptions& options, std::int64_t time) {
+  if (options.buckets) return factored(*options.buckets);
+  const double wanted =
+      2 * std::ceil(static_cast<double>(time) / static_cast<double>(options.chunk));
+  const auto even = [](double number) {
+    return std::max<std::int64_t>(2 * std::llround(number / 2), 2);
+  };
+  if (wanted < 64) return {.first = even(wanted)};
+  const std::int64_t first = even(std::sqrt(wanted));
+  return {.first = first, .second = even(wanted / static_cast<double>(first))};
+}
+
+Tensor hash_rotations(const Random& random,
+                      const Part& heads,
+                      std::int64_t dim,
+                      std::int64_t rounds,
+                      std::int64_t columns,
+                      DType dtype,
+                      const Device& device) {
+  const Tensor rotations = Tensor::empty({heads.count, dim, rounds, columns}, dtype, device);
+  with_floating_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const elements = rotations.data<T>();
+    for (std::int64_t h = 0; h < heads.count; ++h)
+      for (std::int64_t r = 0; r < rounds; ++r) {
+        const Random place = random.child(static_cast<std::uint64_t>(heads.begin + h))
+                                 .child(static_cast<std::uint64_t>(r));
+        for (std::int64_t d = 0; d < dim; ++d)
+          for (std::int64_t c = 0; c < columns; ++c)
+            elements[((h * dim + d) * rounds + r) * columns + c] =
+                static_cast<T>(static_cast<Accumulator<T>>(
+                    place.normal_at(static_cast<std::uint64_t>(d * columns + c))));
+      }
+  });
+  return rotations;
+}
+
+double lsh_pairs(const LshOptions& options, std::int64_t time) {
+  const auto number = static_cast<double>(time);
+  if (attended_whole(options, time)) return number * number;
+  const auto seen = static_cast<double>((1 + look_back + options.look_ahead) * options.chunk);
+  return static_cast<double>(options.rounds) * number * seen;
+}
+
+LshAttention::LshAttention(const Scope& scope, const Options& options)
+    : options_(options.lsh), dropout_(options.dropout) {
+  const ProcessMesh& mesh = scope.parameters().mesh();
+  if (scope.part(options.heads).count % mesh.context.size() != 0)
+    throw ConfigurationError(
+        "model.heads is {}: attention lsh divides heads over tensor and context ranks, of which "
+        "there are {} x {}",
+        options.heads,
+        mesh.tensor.size(),
+        mesh.context.size());
+}
+
+Tensor LshAttention::buckets(const Projected& input,
+                             const SegmentContext& context,
+                             const Pass& pass,
+                             const BucketCount& count,
+                             std::int64_t rounds) const {
+  const Tensor& x = input.query.value();
+  const Shape& shape = x.shape();
+  const Tensor buckets =
+      Tensor::empty({shape[0], shape[2], rounds, shape[1]}, DType::i32, x.device());
+  BucketHash hash = {.x = x,
+                     .rotations = {},
+                     .count = count,
+                     .padding = context.mask.key_padding,
+                     .length = context.mask.key_length,
+                     .buckets = buckets};
+  if (count.total() > 1)
+    hash.rotations = hash_rotations(pass.random.child("rotations"),
+                                    input.heads,
+                                    shape[3],
+                                    rounds,
+                                    count.columns(),
+                                    accumulator_of(x.dtype()),
+                                    x.device());
+  on(x.device(), [&](auto backend) { hash_buckets(backend, hash); });
+  return buckets;
+}
+
+Variable LshAttention::operator()(const Projected& input,
+                                  const SegmentContext& context,
+                                  const Pass& pass) const {
+  const bool causal = is_causal(context.mask);
+  const Projected all = whole_sequence(input);
+  const std::int64_t time = all.query.shape()[1];
+  const bool whole = attended_whole(options_, time);
+  const BucketCount count = whole ? BucketCount{} : bucket_count(options_, time);
+  const std::int64_t trained = options_.rounds;
+  const std::int64_t rounds = whole           ? 1
+                              : pass.training ? trained
+                                              : options_.evaluation_rounds.value_or(trained);
+  const Tensor chosen =
+      pass.child("buckets").decide([&] { return buckets(all, context, pass, count, rounds); });
+  const bool wide = all.query.value().dtype() == DType::f64;
+  const Variable mixed =
+      hash_attention(all.query,
+                     all.value,
+                     chosen,
+                     {.buckets = count.total(),
+                      .chunk = whole ? time : options_.chunk,
+                      .look_back = look_back,
+                      .look_ahead = options_.look_ahead,
+                      .causal = causal,
+                      .same_bucket = options_.same_bucket,
+                      .count_once = options_.count_once,
+                      .self_score = options_.self_score.value_or(wide ? -1e5 : -1e3),
+                      .scale = options_.scale.value_or(0)},
+                     probability_dropout(dropout_, all.heads, pass));
+  return own_share(mixed, input);
+}
+
+}  // namespace longspan

@@ -1,0 +1,282 @@
+#include "framework/nn/attention/lsh_attention.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/nn/attention/attention.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+constexpr std::int64_t batch = 2, heads = 2, dim = 4, width = 6;
+
+LshOptions small(std::int64_t rounds = 2) { return {.chunk = 4, .rounds = rounds}; }
+
+std::unique_ptr<MultiHeadAttention> lsh_layer(Parameters& parameters,
+                                              const LshOptions& options,
+                                              double dropout = 0) {
+  const Scope scope = Scope(parameters).child("attention");
+  auto layer = std::make_unique<MultiHeadAttention>(
+      scope,
+      MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim},
+      std::make_unique<LshAttention>(
+          scope, LshAttention::Options{.lsh = options, .heads = heads, .dropout = dropout}));
+  allocate_randomly(parameters, 3);
+  return layer;
+}
+
+Pass training_pass(std::uint64_t step = 1) {
+  return {.training = true, .random = Random(5).child(step)};
+}
+
+Projected projected(const Tensor& shared, const Tensor& value, const Part& part) {
+  return {.query = Variable(shared), .key = {}, .value = Variable(value), .heads = part};
+}
+
+LshAttention mechanism(Parameters& parameters, const LshOptions& options) {
+  return LshAttention(Scope(parameters).child("lsh"), {.lsh = options, .heads = heads});
+}
+
+TEST(LshLayer, QueriesAndKeysAreOneProjection) {
+  Parameters parameters = one_process_parameters();
+  const auto layer = lsh_layer(parameters, small());
+  EXPECT_NO_THROW(parameters.named("attention/query/weight"));
+  EXPECT_THROW(parameters.named("attention/key/weight"), Failure);
+  EXPECT_THROW((*layer)(Variable(random_tensor({batch, 9, width}, 1)),
+                        Variable(random_tensor({batch, 3, width}, 2)),
+                        SegmentContext(),
+                        Pass()),
+               Failure);
+}
+
+// The buckets are those of the first call: a step of the differences must not choose others.
+TEST(LshLayer, Gradient) {
+  for (const double dropout : {0.0, 0.3}) {
+    Parameters parameters = one_process_parameters();
+    const auto layer = lsh_layer(parameters, small(), dropout);
+    Pass pass = training_pass();
+    pass.decisions = std::make_shared<Decisions>();
+    expect_layer_gradients(
+        parameters,
+        [&](const auto& in) { return (*layer)(in[0], Variable(), SegmentContext(), pass); },
+        {random_tensor({batch, 15, width}, 1)},
+        {.directions = 1, .elements = 2});
+  }
+}
+
+TEST(LshLayer, RecomputationHasTheBucketsOfTheForwardPass) {
+  Parameters parameters = one_process_parameters();
+  const auto layer = lsh_layer(parameters, small());
+  const auto run = [&](const Tensor& x, const std::shared_ptr<Decisions>& decisions) {
+    Pass pass = training_pass();
+    pass.decisions = decisions;
+    return (*layer)(Variable(x), Variable(), SegmentContext(), pass).value();
+  };
+  const Tensor x = random_tensor({batch, 30, width}, 1), other = random_tensor(x.shape(), 2);
+  const auto of_x = std::make_shared<Decisions>();
+  EXPECT_TRUE(same_bits(run(x, of_x), run(x, nullptr)));
+  const Tensor replayed = run(other, of_x);
+  EXPECT_FALSE(same_bits(replayed, run(other, nullptr)));
+  EXPECT_TRUE(same_bits(run(x, of_x), run(x, nullptr)));
+}
+
+TEST(LshLayer, EachStepHashesAnewAndEachStreamAlike) {
+  Parameters parameters = one_process_parameters();
+  const auto layer = lsh_layer(parameters, small());
+  const Tensor x = random_tensor({batch, 30, width}, 1);
+  x.slice(1, 2).copy_from(x.slice(0, 1));
+  const auto run = [&](const Pass& pass) {
+    return (*layer)(Variable(x), Variable(), SegmentContext(), pass).value();
+  };
+  const Tensor first = run(training_pass());
+  EXPECT_TRUE(same_bits(first.slice(0, 1), first.slice(1, 2)));
+  EXPECT_TRUE(same_bits(first, run(training_pass())));
+  EXPECT_FALSE(same_bits(first, run(training_pass(2))));
+}
+
+TEST(HashRotations, DependOnTheGlobalHead) {
+  const auto drawn = [](std::int64_t begin, std::int64_t count) {
+    return hash_rotations(Random(4),
+                          {.begin = begin, .count = count, .total = 4},
+                          dim,
+                          3,
+                          5,
+                          DType::f64,
+                          cpu_device());
+  };
+  const Tensor all = drawn(0, 4), last = drawn(2, 2);
+  EXPECT_TRUE(same_bits(all.slice(2, 4), last));
+  EXPECT_FALSE(same_bits(all.slice(0, 1), all.slice(1, 2)));
+  double squares = 0;
+  for (const double value : all.span<double>()) squares += value * value;
+  EXPECT_NEAR(squares / static_cast<double>(all.elements()), 1, 0.25);
+}
+
+TEST(HashRotations, ARoundMoreLeavesTheOthersAsTheyAre) {
+  const auto drawn = [](std::int64_t rounds) {
+    return values_of(hash_rotations(
+        Random(4), {.begin = 0, .count = 1, .total = 1}, dim, rounds, 5, DType::f64, cpu_device()));
+  };
+  const Values two = drawn(2), three = drawn(3);
+  for (std::size_t d = 0; d < dim; ++d)
+    for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(two[d * 10 + i], three[d * 15 + i]);
+}
+
+// A head computed alone, told which it is, hashes as among all heads.
+TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
+  Parameters parameters = one_process_parameters();
+  const LshAttention lsh = mechanism(parameters, small(3));
+  const Tensor shared = random_tensor({1, 40, 2, dim}, 1),
+               value = random_tensor({1, 40, 2, dim}, 2);
+  const Tensor both =
+      lsh(projected(shared, value, {0, 2, 2}), SegmentContext(), training_pass()).value();
+  for (std::int64_t h = 0; h < 2; ++h) {
+    const auto head = [&](const Tensor& tensor) {
+      const Tensor result = Tensor::empty({1, 40, 1, dim}, DType::f64, cpu_device());
+      for (std::int64_t t = 0; t < 40; ++t)
+        std::copy_n(
+            tensor.data<double>() + (t * 2 + h) * dim, dim, result.data<double>() + t * dim);
+      return result;
+    };
+    const Tensor alone =
+        lsh(projected(head(shared), head(value), {h, 1, 2}), SegmentContext(), training_pass())
+            .value();
+    expect_close(values_of(alone), values_of(head(both)), 1e-13);
+  }
+}
+
+TEST(LshMechanism, AShortSequenceIsAttendedWhole) {
+  Parameters parameters = one_process_parameters();
+  const auto run = [&](std::int64_t chunk, std::int64_t time) {
+    LshOptions options = small();
+    options.chunk = chunk;
+    return mechanism(parameters, options)(projected(random_tensor({1, time, 2, dim}, 1),
+                                                    random_tensor({1, time, 2, dim}, 2),
+                                                    {0, 2, 2}),
+                                          SegmentContext(),
+                                          training_pass())
+        .value();
+  };
+  EXPECT_TRUE(same_bits(run(4, 7), run(100, 7)));
+  EXPECT_FALSE(same_bits(run(4, 8), run(100, 8)));
+}
+
+TEST(LshMechanism, EvaluationMayHaveMoreRounds) {
+  Parameters parameters = one_process_parameters();
+  LshOptions options = small(1);
+  options.evaluation_rounds = 4;
+  const Projected input =
+      projected(random_tensor({1, 40, 2, dim}, 1), random_tensor({1, 40, 2, dim}, 2), {0, 2, 2});
+  const auto run = [&](const LshOptions& with, bool training) {
+    Pass pass = training_pass();
+    pass.training = training;
+    return mechanism(parameters, with)(input, SegmentContext(), pass).value();
+  };
+  EXPECT_TRUE(same_bits(run(options, true), run(small(1), true)));
+  EXPECT_TRUE(same_bits(run(options, false), run(small(4), false)));
+}
+
+TEST(LshMechanism, PaddingIsSeenByNobody) {
+  Parameters parameters = one_process_parameters();
+  const LshAttention lsh = mechanism(parameters, small());
+  SegmentContext context;
+  context.mask.key_length =
+      Tensor::from<std::int64_t>(std::vector<std::int64_t>{11}, {1}, cpu_device());
+  const auto run = [&](std::uint64_t seed) {
+    const Tensor shared = random_tensor({1, 14, 2, dim}, 1),
+                 value = random_tensor({1, 14, 2, dim}, 2);
+    const Tensor ends = random_tensor({1, 3, 2, dim}, seed);
+    for (const Tensor& tensor : {shared, value})
+      std::copy_n(ends.data<double>(), ends.elements(), tensor.data<double>() + 11 * 2 * dim);
+    return lsh(projected(shared, value, {0, 2, 2}), context, training_pass()).value();
+  };
+  EXPECT_TRUE(same_bits(run(7), run(8)));
+}
+
+TEST(LshMechanism, RefusesAMemoryAndOtherMasks) {
+  Parameters parameters = one_process_parameters();
+  const LshAttention lsh = mechanism(parameters, small());
+  const Projected input =
+      projected(random_tensor({1, 8, 2, dim}, 1), random_tensor({1, 8, 2, dim}, 2), {0, 2, 2});
+  SegmentContext memory, window;
+  memory.mask.query_begin = 3;
+  window.mask.rules = masks::window(2, 0);
+  EXPECT_THROW(lsh(input, memory, Pass()), ConfigurationError);
+  EXPECT_THROW(lsh(input, window, Pass()), ConfigurationError);
+}
+
+// The share of queries that meet the key of their largest score in one of the rounds.
+double recall(std::int64_t rounds) {
+  constexpr std::int64_t time = 1024, features = 16;
+  const LshOptions options = {.chunk = 16, .rounds = rounds};
+  const Tensor x = random_tensor({1, time, 1, features}, 1);
+  const BucketCount count = bucket_count(options, time);
+  BucketHash hash = {.x = x,
+                     .rotations = hash_rotations(Random(2),
+                                                 {.begin = 0, .count = 1, .total = 1},
+                                                 features,
+                                                 rounds,
+                                                 count.columns(),
+                                                 DType::f64,
+                                                 cpu_device()),
+                     .count = count,
+                     .buckets = Tensor::empty({1, 1, rounds, time}, DType::i32, cpu_device())};
+  hash_buckets(cpu(), hash);
+  BucketSort sort = {.bucket = hash.buckets, .buckets = count.total()};
+  sort.order = sort.bucket.like();
+  sort.place = sort.bucket.like();
+  sort_buckets(cpu(), sort);
+  const double* rows = x.data<double>();
+  std::int64_t found = 0;
+  for (std::int64_t i = 0; i < time; ++i) {
+    std::int64_t best = -1;
+    double most = -infinity;
+    for (std::int64_t j = 0; j < time; ++j) {
+      const double* key = rows + j * features;
+      const double score = std::inner_product(key, key + features, rows + i * features, 0.0) /
+                           std::sqrt(std::inner_product(key, key + features, key, 0.0));
+      if (j != i && score > most) {
+        most = score;
+        best = j;
+      }
+    }
+    for (std::int64_t r = 0; r < rounds; ++r) {
+      const std::int32_t* place = sort.place.data<std::int32_t>() + r * time;
+      const std::int64_t back = place[i] / options.chunk - place[best] / options.chunk;
+      if (back == 0 || back == 1) {
+        ++found;
+        break;
+      }
+    }
+  }
+  return static_cast<double>(found) / static_cast<double>(time);
+}
+
+TEST(LshMechanism, MoreRoundsMeetTheTrueNearestKeyMoreOften) {
+  const double one = recall(1), two = recall(2), four = recall(4), eight = recall(8);
+  EXPECT_GT(one, 3 * 2.0 / 64);  // of 64 chunks chance meets 2
+  EXPECT_GT(two, one + 0.05);
+  EXPECT_GT(four, two + 0.05);
+  EXPECT_GT(eight, four + 0.05);
+}
+
+TEST(LshOptions, BucketsAreTwiceTheChunksInEvenFactors) {
+  const LshOptions options = {.chunk = 64};
+  EXPECT_EQ(bucket_count(options, 1024), (BucketCount{32}));
+  EXPECT_EQ(bucket_count(options, 4096), (BucketCount{12, 10}));
+  EXPECT_EQ(bucket_count(options, 1 << 20), (BucketCount{182, 180}));
+  EXPECT_EQ(bucket_count({.buckets = 6}, 1 << 20), (BucketCount{6}));
+}
+
+TEST(LshOptions, ComputedPairsAreLinearInTheLength) {
+  const LshOptions options = {.chunk = 64, .rounds = 4};
+  EXPECT_EQ(lsh_pairs(options, 4096), 4 * 4096.0 * 128);
+  EXPECT_EQ(lsh_pairs(options, 8192), 2 * lsh_pairs(options, 4096));
+  EXPECT_EQ(lsh_pairs(options, 100), 100.0 * 100);
+}
+
+}  // namespace
+}  // namespace longspan
