@@ -96,6 +96,25 @@ TEST(TransformerXl, MemoryEqualsOneLongSegment) {
   }
 }
 
+// What these kinds see depends on distances alone, which a memory keeps.
+TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
+  const Tensor text = random_ids(2, 13, 1);
+  TransformerXlOptions options = tiny();
+  options.common.attention = {.window = {2}, .dilation = 2, .stride = 3};
+  for (const std::string kind : {"local", "strided", "local+strided/dilated"}) {
+    SCOPED_TRACE(kind);
+    options.common.attention.kinds = {kind};
+    const auto model = make_transformer_xl(options, tiny_setting(12));
+    const Values whole = losses_of(*model, text, {12}, 0);
+    expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
+    expect_close(losses_of(*model, text, {1, 7, 2, 2}, 11), whole, 1e-12);
+  }
+  // A local layer needs no more memory than its window.
+  options.common.attention.kinds = {"local"};
+  const auto model = make_transformer_xl(options, tiny_setting(12));
+  expect_close(losses_of(*model, text, {4, 4, 4}, 2), losses_of(*model, text, {4, 4, 4}, 8), 1e-12);
+}
+
 TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
   const Tensor text = random_ids(2, 13, 1);
   const auto model = make_transformer_xl(tiny(NormPlacement::post, 2), tiny_setting());
