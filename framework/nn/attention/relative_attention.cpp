@@ -33,11 +33,9 @@ Variable RelativeAttention::operator()(const Projected& input,
   require(context.distances.defined(), "relative attention needs the encodings of the distances");
   const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
   const std::int64_t distances = keys.shape()[0];
-  return attention(
-      input.query,
-      input.key,
-      input.value,
-      with_pattern(context.mask, pattern_, input.heads, context.mask.key_begin + input.key.shape()[1]),
+  return attend(
+      input,
+      with_pattern(context.mask, pattern_, input.heads, context.mask.key_begin + input.positions()),
       {.relative =
            RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
                              .content_bias = biases_.content->variable,

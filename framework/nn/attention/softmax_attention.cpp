@@ -20,9 +20,11 @@ namespace {
 bool can_fold(const Projected& input,
               const AttentionMask& mask,
               const std::optional<AttentionDropout>& dropout) {
-  return input.query.shape()[1] == input.key.shape()[1] && mask.query_begin == 0 &&
-         mask.key_begin == 0 && mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
-         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.sorted && !dropout;
+  const bool whole = input.shares ? input.heads.count % input.shares->ranks.size() == 0
+                                  : input.query.shape()[1] == input.key.shape()[1];
+  return whole && mask.query_begin == 0 && mask.key_begin == 0 && mask.rules.one_for_all() &&
+         mask.rules.of(0) == masks::causal() && !mask.key_padding.defined() &&
+         !mask.key_length.defined() && !mask.sorted && !dropout;
 }
 
 }  // namespace
@@ -31,16 +33,16 @@ Variable SoftmaxAttention::operator()(const Projected& input,
                                       const SegmentContext& context,
                                       const Pass& pass) const {
   const auto dropout = probability_dropout(dropout_, input.heads, pass);
-  const std::int64_t positions = context.mask.key_begin + input.key.shape()[1];
-  if (can_fold(input, context.mask, dropout))
-    if (const auto folded = pattern_.folded(input.heads, positions))
-      return folded_attention(input.query, input.key, input.value, *folded);
-  return attention(input.query,
-                   input.key,
-                   input.value,
-                   with_pattern(context.mask, pattern_, input.heads, positions),
-                   {},
-                   dropout);
+  const std::int64_t positions = context.mask.key_begin + input.positions();
+  if (!can_fold(input, context.mask, dropout) || !pattern_.folded(input.heads, positions))
+    return attend(input, with_pattern(context.mask, pattern_, input.heads, positions), {}, dropout);
+  const Projected whole = whole_sequence(input);
+  // Where context ranks divide the heads, this one may have none with columns.
+  const auto keys = pattern_.folded(whole.heads, positions);
+  const Variable mixed =
+      keys ? folded_attention(whole.query, whole.key, whole.value, *keys)
+           : attend(whole, with_pattern(context.mask, pattern_, whole.heads, positions), {}, {});
+  return own_share(mixed, input);
 }
 
 }  // namespace longspan
