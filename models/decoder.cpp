@@ -77,7 +77,13 @@ class Decoder : public Model {
     return make_layers(
         scope(),
         {.common = common, .initial_out = Initial::normal(common.initial_deviation / depth)},
-        [&](const Scope&, std::int64_t layer) {
+        [&](const Scope& scope, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+          if (is_lsh(common.attention, layer))
+            return std::make_unique<LshAttention>(
+                scope,
+                LshAttention::Options{.lsh = common.attention.lsh,
+                                      .heads = common.heads,
+                                      .dropout = common.attention_dropout});
           return std::make_unique<SoftmaxAttention>(common.attention_dropout,
                                                     patterns_[static_cast<std::size_t>(layer)]);
         });

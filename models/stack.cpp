@@ -90,8 +90,10 @@ double stack_pairs(const ModelOptions& options,
                    std::int64_t memory,
                    const Device& device) {
   double pairs = 0;
-  for (const AttentionPattern& pattern : patterns)
-    pairs += attention_pairs(pattern, own, options.heads, time, memory, device);
+  for (std::size_t layer = 0; layer < patterns.size(); ++layer)
+    pairs += is_lsh(options.attention, static_cast<std::int64_t>(layer))
+                 ? lsh_pairs(options.attention.lsh, time)
+                 : attention_pairs(patterns[layer], own, options.heads, time, memory, device);
   return pairs;
 }
 

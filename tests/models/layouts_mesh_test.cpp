@@ -55,12 +55,46 @@ std::vector<Case> cases() {
       return make_decoder(options, setting);
     };
   };
+  const auto kinds = [](std::vector<std::string> names) {
+    return AttentionOptions{.kinds = std::move(names),
+                            .window = {1},
+                            .stride = 2,
+                            .summary = 1,
+                            .summary_groups = 2,
+                            .global = {1},
+                            .random = 1,
+                            .block = 1,
+                            .lsh = {.chunk = 2}};
+  };
+  const auto sparse_decoder = [=](std::vector<std::string> names, double attention_dropout) {
+    return [=](const ModelSetting& setting) {
+      DecoderOptions options;
+      options.common = common(NormPlacement::pre);
+      options.common.attention = kinds(names);
+      options.common.attention_dropout = attention_dropout;
+      return make_decoder(options, setting);
+    };
+  };
+  const auto sparse_transformer_xl = [=](const ModelSetting& setting) {
+    TransformerXlOptions options;
+    options.common = common(NormPlacement::post);
+    options.common.attention = kinds({"local", "strided/dilated"});
+    options.memory = 7;
+    return make_transformer_xl(options, setting);
+  };
   return {
       {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
       {"transformer_xl, memory 3, norms before, untied",
        transformer_xl(NormPlacement::pre, 3, false)},
       {"decoder, sinusoidal", decoder(DecoderOptions::Positions::sinusoidal)},
       {"decoder, learned", decoder(DecoderOptions::Positions::learned)},
+      {"decoder, local and strided by layer", sparse_decoder({"local", "strided"}, 0.15)},
+      // Without dropout of the probabilities columns are folded.
+      {"decoder, local+strided by head, then strided",
+       sparse_decoder({"local+strided/causal", "strided"}, 0)},
+      {"decoder, fixed and global by head", sparse_decoder({"fixed/global"}, 0.15)},
+      {"decoder, lsh", sparse_decoder({"lsh", "causal"}, 0.15)},
+      {"transformer_xl, local, then strided by head", sparse_transformer_xl},
   };
 }
 

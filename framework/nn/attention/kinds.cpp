@@ -78,6 +78,7 @@ const std::vector<Kind>& kinds() {
        "global positions, a window and random blocks",
        false,
        [](const Place& at) { return global_keys(at.global(), at.positions); }},
+      {"lsh", "what a hash puts together", false, [](const Place&) { return masks::everything(); }},
   };
   return all;
 }
@@ -119,6 +120,10 @@ bool has_kind(const AttentionOptions& options, std::string_view name) {
   });
 }
 
+const std::string& element_of(const AttentionOptions& options, std::int64_t layer) {
+  return options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
+}
+
 // One element of model.attention.
 std::string problem_of(const std::string& element, const AttentionSetting& setting) {
   const std::vector<std::string> parts = split(element, '/');
@@ -132,6 +137,14 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
             "kinds",
             name,
             all_names());
+      if (name == "lsh" && element != "lsh")
+        return fmt::format(
+            "model.attention has lsh in \"{}\": queries and keys are one projection there, so a "
+            "layer has it alone",
+            element);
+      if (name == "lsh" && setting.memory)
+        return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
+               "memory of earlier segments";
       if (setting.memory && !kind->shifts)
         return fmt::format(
             "model.attention has {}, which counts positions from the start of the text: it cannot "
@@ -192,7 +205,7 @@ AttentionPattern pattern_of(const std::string& element,
                             const AttentionOptions& options,
                             std::int64_t layer,
                             std::int64_t heads) {
-  if (element == "causal") return {};
+  if (element == "causal" || element == "lsh") return {};
   const std::vector<std::string> parts = split(element, '/');
   const auto table = [=](std::int64_t positions) {
     std::vector<HeadKeys> result;
@@ -235,16 +248,17 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
   return setting.segment > 0 ? problem_with_segment(options, setting.segment) : "";
 }
 
+bool is_lsh(const AttentionOptions& options, std::int64_t layer) {
+  return element_of(options, layer) == "lsh";
+}
+
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionSetting& setting) {
   if (const std::string problem = problem_of(options, setting); !problem.empty())
     throw ConfigurationError("{}", problem);
   std::vector<AttentionPattern> patterns;
-  for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
-    const std::string& element =
-        options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
-    patterns.push_back(pattern_of(element, options, layer, setting.heads));
-  }
+  for (std::int64_t layer = 0; layer < setting.layers; ++layer)
+    patterns.push_back(pattern_of(element_of(options, layer), options, layer, setting.heads));
   return patterns;
 }
 
@@ -298,6 +312,7 @@ void declare(OptionTable& table, AttentionOptions& options) {
             options.seed,
             "of the random blocks, which are the same in every step",
             at_least(0));
+  declare(table, options.lsh);
 }
 
 }  // namespace longspan

@@ -5,16 +5,17 @@
 #include <vector>
 
 #include "framework/core/options.h"
+#include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/pattern.h"
 
 namespace longspan {
 
-// The keys model.attention and model.attention_*.
+// The keys model.attention, model.attention_* and model.lsh_*.
 //
 // `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
 // divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
 // softmax: the three ways of Child et al. 2019 are [local, strided], [local/strided] and
-// [local+strided].
+// [local+strided]. A layer of lsh has nothing else.
 struct AttentionOptions {
   std::vector<std::string> kinds = {"causal"};
   std::vector<std::int64_t> window = {127};  // of all layers, or of each
@@ -27,9 +28,13 @@ struct AttentionOptions {
   std::int64_t random = 0;
   std::int64_t block = 64;
   std::int64_t seed = 0;
+  LshOptions lsh = {};
 };
 
 void declare(OptionTable& table, AttentionOptions& options);
+
+// Whether the kind of a layer is lsh, which is no pattern but a mechanism of its own.
+bool is_lsh(const AttentionOptions& options, std::int64_t layer);
 
 // What the options are asked for.
 struct AttentionSetting {
@@ -42,8 +47,8 @@ struct AttentionSetting {
 // What is wrong with the options, as one sentence; nothing where they can be.
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
 
-// The keys that the heads of a causal model see in each layer. Throws ConfigurationError with
-// problem_of.
+// The keys that the heads of a causal model see in each layer; all, where it is lsh. Throws
+// ConfigurationError with problem_of.
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionSetting& setting);
 
