@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/autograd/kept.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
@@ -18,13 +19,16 @@ Tensor statistics_like(const Tensor& x, const Shape& shape) {
 }
 
 void linear_gradients(
-    Gradients& gradients, const Tensor& x, const Tensor& weight, const Tensor& dy, bool has_bias) {
+    Gradients& gradients, const Kept& x, const Tensor& weight, const Tensor& dy, bool has_bias) {
   on(dy.device(), [&](auto backend) {
     if (gradients.wanted(1)) {
       const auto [dweight, add] = gradients.target(1);
-      matmul(
-          backend,
-          {.a = matrix(dy), .b = matrix(x), .c = dweight, .transpose_a = true, .accumulate = add});
+      matmul(backend,
+             {.a = matrix(dy),
+              .b = matrix(x.get()),
+              .c = dweight,
+              .transpose_a = true,
+              .accumulate = add});
     }
     if (has_bias && gradients.wanted(2))
       add_column_sums(backend, matrix(dy), gradients.target_to_add(2));
@@ -61,17 +65,19 @@ Variable linear(const Variable& x,
   const Tensor kept = activation == Activation::none ? Tensor() : y;
   std::vector<Variable> inputs = {x, weight};
   if (bias.defined()) inputs.push_back(bias);
-  return record(
-      std::move(y),
-      inputs,
-      [x = x.value(), weight = weight.value(), kept, activation, has_bias = bias.defined()](
-          Gradients& gradients) {
-        Tensor dy = kept.defined() ? gradients.take_output() : gradients.output();
-        if (kept.defined())
-          on(dy.device(),
-             [&](auto backend) { activate_backward(backend, activation, kept, dy, dy); });
-        linear_gradients(gradients, x, weight, dy, has_bias);
-      });
+  return record(std::move(y),
+                inputs,
+                [x = weight.requires_gradient() ? keep(x) : Kept(),
+                 weight = weight.value(),
+                 kept,
+                 activation,
+                 has_bias = bias.defined()](Gradients& gradients) {
+                  Tensor dy = kept.defined() ? gradients.take_output() : gradients.output();
+                  if (kept.defined())
+                    on(dy.device(),
+                       [&](auto backend) { activate_backward(backend, activation, kept, dy, dy); });
+                  linear_gradients(gradients, x, weight, dy, has_bias);
+                });
 }
 
 Variable add(const Variable& a, const Variable& b) {

@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/kept.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
@@ -228,9 +229,11 @@ Variable enter_split_by_time(const Variable& x,
                              const std::vector<std::int64_t>& rows,
                              const Communicator& communicator) {
   const TimeShares shares(rows, communicator);
-  return record(shares.gather(x.value()), {x}, [shares](Gradients& gradients) {
+  Variable all = record(shares.gather(x.value()), {x}, [shares](Gradients& gradients) {
     gradients.give(0, shares.sum_and_scatter(gradients.output()));
   });
+  make_again(all, [shares, mine = x.value()] { return shares.gather(mine); });
+  return all;
 }
 
 Variable leave_split_by_time(const Variable& x,

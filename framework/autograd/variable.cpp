@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "framework/autograd/kept.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
@@ -18,6 +19,24 @@ thread_local LeafWatch* leaf_watch = nullptr;
 
 }  // namespace
 
+class Kept::Remade {
+ public:
+  explicit Remade(std::function<Tensor()> make) : make_(std::move(make)) {}
+
+  void add_keeper() { ++keepers_; }
+  Tensor get() {
+    if (!value_.defined()) value_ = make_();
+    Tensor value = value_;
+    if (--keepers_ == 0) value_ = Tensor();
+    return value;
+  }
+
+ private:
+  std::function<Tensor()> make_;
+  Tensor value_;
+  int keepers_ = 0;
+};
+
 struct Edge {
   Edge(const Tensor& value, DType gradient_dtype)
       : shape(value.shape()), dtype(gradient_dtype), device(value.device()) {}
@@ -29,6 +48,7 @@ struct Edge {
   bool started = false;            // the gradient holds something
   bool keeps_buffer = false;       // the buffer was given and stays
   std::shared_ptr<Node> producer;  // empty for a leaf
+  std::shared_ptr<Kept::Remade> remade;
   std::function<void()> ready;
 };
 
@@ -129,6 +149,16 @@ class Tape {
   static Edge& leaf_edge(const Variable& variable) {
     require(variable.edge_ && !variable.edge_->producer, "only a leaf has a gradient to read");
     return *variable.edge_;
+  }
+
+  static Kept keep(const Variable& x) {
+    if (!x.edge_ || !x.edge_->remade) return Kept(x.value_);
+    x.edge_->remade->add_keeper();
+    return Kept(x.edge_->remade);
+  }
+
+  static void make_again(const Variable& x, std::function<Tensor()> make) {
+    if (x.edge_) x.edge_->remade = std::make_shared<Kept::Remade>(std::move(make));
   }
 
   static void seed(const Variable& root, Tensor gradient) {
@@ -242,6 +272,14 @@ void Tape::walk(const std::vector<Variable>& roots,
     for (const auto& input : node->inputs) contributed(input);
     if (options.between) options.between();
   }
+}
+
+Tensor Kept::get() const { return remade_ ? remade_->get() : value_; }
+
+Kept keep(const Variable& x) { return Tape::keep(x); }
+
+void make_again(const Variable& x, std::function<Tensor()> make) {
+  Tape::make_again(x, std::move(make));
 }
 
 Variable Variable::leaf(Tensor value, DType gradient_dtype, Tensor gradient) {
