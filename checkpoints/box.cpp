@@ -51,6 +51,30 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
+std::vector<Box> boxes_of_range(const Shape& whole, std::int64_t begin, std::int64_t end) {
+  std::vector<Box> boxes;
+  while (begin < end) {
+    // The largest step of an axis that begins here and fits.
+    int axis = 0;
+    std::int64_t step = whole.elements() / whole[0];
+    while (begin % step != 0 || begin + step > end) step /= whole[++axis];
+    const std::int64_t row = begin / step;
+    const std::int64_t left = whole[axis] - row % whole[axis];
+    const std::int64_t count = std::min(left, (end - begin) / step);
+    Box box = whole_box(whole);
+    box.shape = whole.with(axis, count);
+    for (int i = 0; i < axis; ++i) box.shape = box.shape.with(i, 1);
+    std::int64_t index = row;
+    for (int i = axis; i >= 0; --i) {
+      box.offset[static_cast<std::size_t>(i)] = index % whole[i];
+      index /= whole[i];
+    }
+    boxes.push_back(std::move(box));
+    begin += count * step;
+  }
+  return boxes;
+}
+
 std::int64_t copy_overlap(std::size_t element_bytes,
                           const Box& from,
                           const std::byte* source,

@@ -28,6 +28,9 @@ Box whole_box(const Shape& shape);
 // True when the box lies in an array of that shape (with at least one dimension).
 bool lies_in(const Box& box, const Shape& whole);
 bool overlap(const Box& a, const Box& b);
+// Elements [begin, end) of a row-major array of that shape as few boxes, in the order of the
+// elements, which follow one another in each. The shape has at least one dimension.
+std::vector<Box> boxes_of_range(const Shape& whole, std::int64_t begin, std::int64_t end);
 
 // Copies the elements that both boxes have from one dense row-major block to the other; offsets are
 // in the same array. Returns how many.

@@ -155,7 +155,7 @@ std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSe
   return std::make_unique<Decoder>(
       options,
       setting,
-      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh));
+      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh, setting.sharing));
 }
 
 Family decoder_family() {

@@ -95,6 +95,7 @@ struct ModelSetting {
   ProcessMesh mesh = {};
   Random random{0};  // of the initial weights
   MemoryOptions memory = {};
+  WeightSharing sharing = {};
 };
 
 }  // namespace longspan

@@ -191,7 +191,7 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
   return std::make_unique<TransformerXl>(
       options,
       setting,
-      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh));
+      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh, setting.sharing));
 }
 
 Family transformer_xl_family() {

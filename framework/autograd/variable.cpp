@@ -48,6 +48,7 @@ struct Edge {
   bool started = false;            // the gradient holds something
   bool keeps_buffer = false;       // the buffer was given and stays
   std::shared_ptr<Node> producer;  // empty for a leaf
+  std::function<Tensor()> buffer;  // where the gradient's buffer comes from, if from outside
   std::shared_ptr<Kept::Remade> remade;
   std::function<void()> ready;
 };
@@ -151,6 +152,12 @@ class Tape {
     return *variable.edge_;
   }
 
+  static void take_buffer(Edge& edge) {
+    if (edge.started || !edge.buffer) return;
+    edge.gradient = edge.buffer();
+    edge.keeps_buffer = true;
+  }
+
   static Kept keep(const Variable& x) {
     if (!x.edge_ || !x.edge_->remade) return Kept(x.value_);
     x.edge_->remade->add_keeper();
@@ -170,6 +177,7 @@ class Tape {
             "a gradient of shape {} was given to a variable of shape {}",
             gradient.shape().to_string(),
             edge.shape.to_string());
+    take_buffer(edge);
     if (edge.started) {
       add_to(edge, gradient);
     } else if (!edge.keeps_buffer && gradient.dtype() == edge.dtype) {
@@ -184,6 +192,7 @@ class Tape {
 
   static GradientTarget target(Edge& edge) {
     const bool add = edge.started;
+    take_buffer(edge);
     if (add && !owns_gradient(edge)) edge.gradient = edge.gradient.clone();
     if (!edge.gradient.defined())
       edge.gradient = Tensor::empty(edge.shape, edge.dtype, edge.device);
@@ -294,14 +303,23 @@ Tensor Variable::gradient() const {
 void Variable::clear_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
   edge.started = false;
+  if (edge.buffer) edge.keeps_buffer = false;
   if (!edge.keeps_buffer) edge.gradient = Tensor();
 }
 
 void Variable::zero_gradient() const {
   Edge& edge = Tape::leaf_edge(*this);
+  Tape::take_buffer(edge);
   require(edge.keeps_buffer, "a leaf without a buffer has no gradient to fill with zeros");
   edge.gradient.zero();
   edge.started = true;
+}
+
+void Variable::collect_gradient_in(std::function<Tensor()> buffer) const {
+  Edge& edge = Tape::leaf_edge(*this);
+  edge.buffer = std::move(buffer);
+  edge.keeps_buffer = false;
+  clear_gradient();
 }
 
 void Variable::when_gradient_ready(std::function<void()> action) const {

@@ -45,6 +45,9 @@ class Variable {
   void clear_gradient() const;
   // A gradient of zeros has arrived. Only for leaves with a buffer of their own.
   void zero_gradient() const;
+  // The gradient is collected in what `buffer` returns. It is asked when the first part arrives
+  // after a `clear_gradient`, which lets go of the buffer. An empty function: as without it.
+  void collect_gradient_in(std::function<Tensor()> buffer) const;
   // Called in `backward` as soon as the gradient of this leaf is complete.
   void when_gradient_ready(std::function<void()> action) const;
 

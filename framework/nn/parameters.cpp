@@ -10,9 +10,27 @@ namespace {
 
 constexpr std::int64_t alignment = 16;  // elements: whole cache lines of f32
 
-std::int64_t padded(std::int64_t elements) {
-  return (elements + alignment - 1) / alignment * alignment;
+std::int64_t padded(std::int64_t elements, std::int64_t multiple) {
+  return (elements + multiple - 1) / multiple * multiple;
 }
+
+bool is_matrix(const Parameter& parameter) { return parameter.shape.dimensions() > 1; }
+
+// The ranks that share a bucket out, and which of them this is; without ZeRO it is alone.
+struct Sharers {
+  int count = 1;
+  int rank = 0;
+
+  Sharers(const ParameterBucket& bucket, const WeightSharing& sharing) {
+    if (sharing.zero == 0) return;
+    count = bucket.ranks.size();
+    rank = bucket.ranks.rank();
+  }
+  Tensor own_part(const Tensor& block) const {
+    const std::int64_t share = block.elements() / count;
+    return block.slice(share * rank, share * (rank + 1));
+  }
+};
 
 double draw(const Initial& initial, const Random& random, std::uint64_t element) {
   switch (initial.kind) {
@@ -49,10 +67,10 @@ struct PieceIndex {
 };
 
 template <typename T>
-void initialise(const Parameter& parameter, const Random& random) {
+void initialise(const Parameter& parameter, const Tensor& piece, const Random& random) {
   const PieceIndex index(parameter);
-  T* const values = parameter.master.data<T>();
-  const std::int64_t count = parameter.master.elements();
+  T* const values = piece.data<T>();
+  const std::int64_t count = piece.elements();
 #pragma omp parallel for if (count > 65536)
   for (std::int64_t i = 0; i < count; ++i)
     values[i] = static_cast<T>(draw(parameter.initial, random, index.global(i)));
@@ -98,42 +116,122 @@ Weight Parameters::add(const std::string& name,
   return parameter;
 }
 
-void Parameters::allocate(const Random& random) {
-  std::ranges::stable_partition(parameters_,
-                                [](const auto& parameter) { return !parameter->split(); });
-  std::int64_t total = 0;
-  for (const auto& parameter : parameters_) {
-    parameter->begin = total;
-    total += padded(parameter->shape.elements());
+// A new bucket where the next parameter is of another kind or would make it too large.
+void Parameters::fill_buckets() {
+  const auto kind = [this](const auto& each) { return 2 * is_matrix(*each) + divided(*each); };
+  std::vector<std::shared_ptr<Parameter>> order = parameters_;
+  std::ranges::stable_sort(order, std::greater<>(), kind);
+  const auto limit = static_cast<std::int64_t>(
+      sharing_.bucket_megabytes * 1e6 / static_cast<double>(size_of(accumulator_of(compute_))));
+  for (const auto& parameter : order) {
+    const std::int64_t size =
+        padded(std::max<std::int64_t>(parameter->shape.elements(), 1), alignment);
+    const bool fits = !buckets_.empty() && buckets_.back().elements + size <= limit &&
+                      kind(buckets_.back().parameters.front()) == kind(parameter);
+    ParameterBucket& bucket = fits ? buckets_.back() : buckets_.emplace_back();
+    bucket.ranks = divided(*parameter) ? mesh_.world : mesh_.replicas;
+    bucket.parameters.push_back(parameter);
+    bucket.places.push_back(bucket.elements);
+    bucket.elements += size;
   }
+}
+
+void Parameters::allocate(ParameterBucket& bucket) {
+  const Sharers sharers(bucket, sharing_);
+  bucket.elements = padded(bucket.elements, alignment * sharers.count);
   const DType wide = accumulator_of(compute_);
-  flat_master_ = Tensor::zeros({total}, wide, device_, MemoryTag::weights);
-  flat_gradient_ = Tensor::zeros({total}, wide, device_, MemoryTag::gradients);
-  if (wide != compute_)
-    flat_compute_ = Tensor::zeros({total}, compute_, device_, MemoryTag::weights);
-  for (const auto& parameter : parameters_) {
-    const auto piece = [&](const Tensor& flat) {
-      return flat.slice(parameter->begin, parameter->begin + parameter->shape.elements())
-          .reshape(parameter->shape);
-    };
-    // Vectors stay wide: they are small, and a rounded gain or bias is felt by every element.
-    const bool narrow = flat_compute_.defined() && parameter->shape.dimensions() > 1;
-    parameter->master = piece(flat_master_);
-    parameter->gradient = piece(flat_gradient_);
-    parameter->compute = narrow ? piece(flat_compute_) : parameter->master;
-    parameter->variable = Variable::leaf(parameter->compute, wide, parameter->gradient);
-    const Random place = random.child(parameter->name);
-    if (wide == DType::f64)
-      initialise<double>(*parameter, place);
-    else
-      initialise<float>(*parameter, place);
+  // Vectors stay wide: they are small, and a rounded gain or bias is felt by every element.
+  const bool narrow = wide != compute_ && is_matrix(*bucket.parameters.front());
+  const bool shares_masters = narrow && sharers.count > 1;
+  const bool shares_gradients = sharing_.zero > 1 && sharers.count > 1;
+  const std::int64_t share = bucket.elements / sharers.count;
+  const auto zeros = [&](std::int64_t elements, DType dtype, MemoryTag tag) {
+    return Tensor::zeros({elements}, dtype, device_, tag);
+  };
+  bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
+  Tensor master = bucket.compute;
+  if (narrow) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
+  const Tensor own_master = shares_masters ? master : sharers.own_part(master);
+  bucket.own_gradient =
+      zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
+  if (!shares_gradients) {
+    bucket.gradient = bucket.own_gradient;
+    bucket.own_gradient = sharers.own_part(bucket.gradient);
   }
-  refresh_compute();
+  const Tensor own_compute = sharers.own_part(bucket.compute);
+  const std::int64_t own_begin = share * sharers.rank;
+  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+    Parameter& parameter = *bucket.parameters[i];
+    const std::int64_t place = bucket.places[i];
+    const std::int64_t size = parameter.shape.elements();
+    const auto whole = [&](const Tensor& block) {
+      return block.slice(place, place + size).reshape(parameter.shape);
+    };
+    parameter.compute = whole(bucket.compute);
+    if (!shares_masters) parameter.master = whole(master);
+    if (!shares_gradients) parameter.gradient = whole(bucket.gradient);
+    parameter.variable = Variable::leaf(parameter.compute, wide, parameter.gradient);
+    // Where the parameter and this rank's part overlap, counted from the part's beginning.
+    const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
+    const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
+    parameter.own_begin = begin == end ? 0 : own_begin + begin - place;
+    parameter.own_end = parameter.own_begin + end - begin;
+    parameter.own_place = own_elements_ + begin;
+    parameter.own_master = own_master.slice(begin, end);
+    parameter.own_gradient = bucket.own_gradient.slice(begin, end);
+    if (narrow) parameter.own_compute = own_compute.slice(begin, end);
+  }
+  own_elements_ += share;
+}
+
+// Every rank draws all of its piece, whatever part of it it keeps.
+void Parameters::draw(const Parameter& parameter, const Random& random) const {
+  const DType wide = accumulator_of(compute_);
+  const bool keeps_all = parameter.master.defined();
+  const Tensor piece = keeps_all
+                           ? parameter.master
+                           : Tensor::empty(parameter.shape, wide, device_, MemoryTag::workspace);
+  const Random place = random.child(parameter.name);
+  if (wide == DType::f64)
+    initialise<double>(parameter, piece, place);
+  else
+    initialise<float>(parameter, piece, place);
+  if (!keeps_all)
+    parameter.own_master.copy_from(
+        piece.reshape({piece.elements()}).slice(parameter.own_begin, parameter.own_end));
+  if (parameter.own_compute.defined())
+    on(device_, [&](auto backend) { scale(backend, 1.0, piece, parameter.compute); });
+}
+
+void Parameters::allocate(const Random& random) {
+  fill_buckets();
+  for (ParameterBucket& bucket : buckets_) allocate(bucket);
+  for (const auto& parameter : parameters_) draw(*parameter, random);
 }
 
 void Parameters::refresh_compute() const {
-  if (!flat_compute_.defined()) return;
-  on(device_, [&](auto backend) { scale(backend, 1.0, flat_master_, flat_compute_); });
+  for (const auto& parameter : parameters_)
+    if (parameter->own_compute.defined())
+      on(device_,
+         [&](auto backend) { scale(backend, 1.0, parameter->own_master, parameter->own_compute); });
+  gather();
+}
+
+void Parameters::gather() const {
+  std::vector<Request> requests;
+  for (const ParameterBucket& bucket : buckets_)
+    if (const Sharers sharers(bucket, sharing_); sharers.count > 1)
+      requests.push_back(
+          bucket.ranks.start_all_gather(sharers.own_part(bucket.compute), bucket.compute));
+  for (Request& request : requests) request.wait();
+}
+
+bool Parameters::answers_for(const Parameter& parameter) const {
+  const bool first_replica = mesh_.replicas.rank() == 0;
+  const bool first_tensor_rank = parameter.split() || mesh_.tensor.rank() == 0;
+  if (sharing_.zero == 0) return first_replica && first_tensor_rank;
+  // What the tensor ranks have shares of is also shared out over them.
+  return first_tensor_rank || divided(parameter);
 }
 
 void Parameters::clear_gradients() const {

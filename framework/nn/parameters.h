@@ -1,4 +1,4 @@
-// The weights of a model: named, possibly split over tensor ranks, kept in flat buffers.
+// The weights of a model: named, possibly split over tensor ranks, kept in blocks.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +38,16 @@ struct Part {
 };
 Part part_of(std::int64_t total, int rank, int ranks);
 
+// What the replicas of a model share out instead of each holding all of it (ZeRO, Rajbhandari et
+// al. 2020). The weights that the forward pass reads stay whole on every rank.
+struct WeightSharing {
+  // 1: the optimizer's state and, where computing is in a narrower type, the masters. 2: the
+  // gradients too.
+  int zero = 0;
+  // Gradients that are reduced, and weights that are gathered, together.
+  double bucket_megabytes = 25;
+};
+
 struct Parameter {
   std::string name;  // "layers/0/attention/query/weight"
   Shape global_shape;
@@ -46,13 +56,21 @@ struct Parameter {
   bool decays = false;  // weight decay applies: matrices, not biases, norms or position biases
   Initial initial;
 
-  Shape shape;             // of this rank's piece
-  std::int64_t begin = 0;  // where it lies in the flat buffers, in elements
+  Shape shape;  // of this rank's piece
   // Set by Parameters::allocate.
-  Tensor master;      // what the optimizer updates: f32, or f64 when computing in f64
-  Tensor gradient;    // in master's dtype
+  Tensor master;      // f32, or f64 when computing in f64; undefined where masters are shared out
+  Tensor gradient;    // in master's dtype; undefined where gradients are shared out
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
   Variable variable;  // the leaf over `compute`
+  // What this rank updates: elements [own_begin, own_end) of its piece, all of them where nothing
+  // is shared out. They lie from `own_place` on in buffers of `own_elements` that hold every
+  // parameter's. The tensors are views of [own_end - own_begin].
+  std::int64_t own_begin = 0;
+  std::int64_t own_end = 0;
+  std::int64_t own_place = 0;
+  Tensor own_master;
+  Tensor own_gradient;  // reduced
+  Tensor own_compute;   // undefined where `compute` is the master
 
   bool split() const { return split_axis >= 0; }
   // The corner of this rank's piece in the whole tensor.
@@ -62,10 +80,26 @@ struct Parameter {
 // What a layer keeps of its parameter.
 using Weight = std::shared_ptr<const Parameter>;
 
+// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (matrices
+// or vectors, divided or not), so that what is divided lies alike on all ranks. What is shared out
+// of it is cut into as many equal parts as there are ranks that share: part r is rank r's.
+struct ParameterBucket {
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  std::vector<std::int64_t> places;  // where each begins in the block, in elements
+  std::int64_t elements = 0;         // of the block
+  Communicator ranks;                // that hold the same weights: gradients are summed over them
+  Tensor compute;                    // the block as the forward pass reads it
+  Tensor gradient;                   // undefined where gradients are shared out
+  Tensor own_gradient;               // this rank's part, or all
+};
+
 class Parameters {
  public:
-  Parameters(const Device& device, DType compute, const ProcessMesh& mesh)
-      : device_(device), compute_(compute), mesh_(mesh) {}
+  Parameters(const Device& device,
+             DType compute,
+             const ProcessMesh& mesh,
+             const WeightSharing& sharing = {})
+      : device_(device), compute_(compute), mesh_(mesh), sharing_(sharing) {}
 
   // Throws Failure when the name is taken.
   Weight add(const std::string& name,
@@ -74,15 +108,19 @@ class Parameters {
              const Initial& initial,
              bool decays);
 
-  // Once, after the model is built: makes the flat buffers and the initial weights. What is not
-  // split comes first, so that it lies alike on all tensor ranks.
+  // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
-  // Rounds the masters into the compute copies, where these are narrower.
+  // After the masters have changed, where there is more than this rank's part of them: rounds them
+  // into the compute copies and gathers these.
   void refresh_compute() const;
+  // After every rank has updated what it owns: brings the others' part of the weights here.
+  // Collective where something is shared out.
+  void gather() const;
   // Forgets the gradients. Costs nothing: the first to arrive overwrites.
   void clear_gradients() const;
 
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
+  const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
   // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
@@ -94,22 +132,29 @@ class Parameters {
   std::int64_t global_elements() const;
   std::int64_t local_elements() const;
 
-  // The buffers that the parameters lie in, in the order of `all`; gaps hold zeros.
-  const Tensor& flat_master() const { return flat_master_; }
-  const Tensor& flat_gradient() const { return flat_gradient_; }
+  // Elements of a buffer for what this rank updates, such as a moment of its optimizer.
+  std::int64_t own_elements() const { return own_elements_; }
+  // Whether what this rank owns of a parameter is its to count and to save: over all ranks for
+  // which it is, each element of the model is owned exactly once.
+  bool answers_for(const Parameter& parameter) const;
+  const WeightSharing& sharing() const { return sharing_; }
 
   const Device& device() const { return device_; }
   DType compute_dtype() const { return compute_; }
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
+  void fill_buckets();
+  void allocate(ParameterBucket& bucket);
+  void draw(const Parameter& parameter, const Random& random) const;
+
   Device device_;
   DType compute_;
   ProcessMesh mesh_;
+  WeightSharing sharing_;
   std::vector<std::shared_ptr<Parameter>> parameters_;
-  Tensor flat_master_;
-  Tensor flat_gradient_;
-  Tensor flat_compute_;
+  std::vector<ParameterBucket> buckets_;
+  std::int64_t own_elements_ = 0;
 };
 
 // A place in the tree of names, where layers make their parameters.

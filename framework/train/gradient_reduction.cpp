@@ -1,78 +1,129 @@
 #include "framework/train/gradient_reduction.h"
 
-#include <algorithm>
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
+namespace {
 
-GradientReduction::GradientReduction(Parameters& parameters, double bucket_megabytes) {
-  const Tensor& flat = parameters.flat_gradient();
-  const double bytes = bucket_megabytes * 1e6;
-  const auto limit = std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(bytes / static_cast<double>(size_of(flat.dtype()))));
-  const auto& all = parameters.all();
-  const auto end_of = [&](std::size_t i) {
-    return i < all.size() ? all[i]->begin : flat.elements();
-  };
-  for (std::size_t first = 0; first < all.size();) {
-    const bool divided = parameters.divided(*all[first]);
-    const std::int64_t begin = all[first]->begin;
-    std::size_t end = first + 1;
-    while (end < all.size() && parameters.divided(*all[end]) == divided &&
-           end_of(end + 1) - begin <= limit)
-      ++end;
-    const Communicator& ranks = divided ? parameters.mesh().world : parameters.mesh().replicas;
-    if (ranks.size() > 1) {
-      Bucket& bucket = buckets_.emplace_back();
-      bucket.gradients = flat.slice(begin, end_of(end));
-      bucket.ranks = ranks;
-      for (std::size_t i = first; i < end; ++i) bucket.parameters.push_back(all[i].get());
+// to = from, or to += from.
+void write(const Tensor& from, const Tensor& to, bool add) {
+  on(from.device(), [&](auto backend) {
+    if (add)
+      accumulate(backend, 1.0, from, to);
+    else
+      scale(backend, 1.0, from, to);
+  });
+}
+
+}  // namespace
+
+GradientReduction::GradientReduction(const Parameters& parameters, DType traffic)
+    : sharing_(parameters.sharing()), traffic_(traffic) {
+  for (const ParameterBucket& bucket : parameters.buckets())
+    if (bucket.ranks.size() > 1) flows_.emplace_back(bucket);
+  // Only now do the flows stay where they are.
+  for (Flow& flow : flows_)
+    for (std::size_t i = 0; i < flow.bucket->parameters.size(); ++i) {
+      const Variable& variable = flow.bucket->parameters[i]->variable;
+      variable.when_gradient_ready([this, &flow] { ready(flow); });
+      if (shares_gradients())
+        variable.collect_gradient_in([this, &flow, i] { return gradient_of(flow, i); });
     }
-    first = end;
-  }
-  // Only now do the buckets stay where they are.
-  for (Bucket& bucket : buckets_)
-    for (const Parameter* parameter : bucket.parameters)
-      parameter->variable.when_gradient_ready([this, &bucket] { ready(bucket); });
 }
 
 GradientReduction::~GradientReduction() {
-  for (const Bucket& bucket : buckets_)
-    for (const Parameter* parameter : bucket.parameters)
+  for (const Flow& flow : flows_)
+    for (const auto& parameter : flow.bucket->parameters) {
       parameter->variable.when_gradient_ready({});
+      if (shares_gradients()) parameter->variable.collect_gradient_in({});
+    }
 }
 
-void GradientReduction::begin() {
-  active_ = true;
-  for (Bucket& bucket : buckets_) {
-    bucket.missing = bucket.parameters.size();
-    bucket.started = false;
+void GradientReduction::begin(std::size_t part, std::size_t parts) {
+  active_ = shares_gradients() || part + 1 == parts;
+  adds_ = shares_gradients() && part > 0;
+  for (Flow& flow : flows_) {
+    flow.missing = flow.bucket->parameters.size();
+    flow.started = false;
   }
 }
 
-void GradientReduction::ready(Bucket& bucket) {
-  if (active_ && --bucket.missing == 0) start(bucket);
+// The place of a parameter's gradient in a bucket that has memory only now.
+Tensor GradientReduction::gradient_of(Flow& flow, std::size_t parameter) {
+  const ParameterBucket& bucket = *flow.bucket;
+  const Tensor& own = bucket.own_gradient;
+  if (!flow.gradient.defined())
+    flow.gradient =
+        Tensor::zeros({bucket.elements}, own.dtype(), own.device(), MemoryTag::gradients);
+  const Shape& shape = bucket.parameters[parameter]->shape;
+  const std::int64_t place = bucket.places[parameter];
+  return flow.gradient.slice(place, place + shape.elements()).reshape(shape);
 }
 
-void GradientReduction::start(Bucket& bucket) {
-  for (const Parameter* parameter : bucket.parameters)
+void GradientReduction::ready(Flow& flow) {
+  if (active_ && --flow.missing == 0) start(flow);
+}
+
+void GradientReduction::start(Flow& flow) {
+  // Ranks that are ahead of others would gather buckets. All start them in one order: waiting for
+  // an earlier one cannot lock.
+  if (shares_gradients()) wait_for_all();
+  const ParameterBucket& bucket = *flow.bucket;
+  for (const auto& parameter : bucket.parameters)
     if (!parameter->variable.gradient().defined()) parameter->variable.zero_gradient();
-  bucket.started = true;
-  bucket.request = bucket.ranks.start_all_reduce(bucket.gradients, Reduction::sum);
+  flow.started = true;
+  const Tensor& own = bucket.own_gradient;
+  const auto rounded = [&](const Tensor& like) {
+    return Tensor::empty(like.shape(), traffic_, like.device(), MemoryTag::gradients);
+  };
+  const bool rounds = traffic_ == DType::bf16;
+  flow.sent = flow.gradient;
+  if (rounds) {
+    flow.sent = rounded(flow.gradient);
+    write(flow.gradient, flow.sent, false);
+  }
+  if (!shares()) {
+    flow.received = flow.sent;
+    flow.request = bucket.ranks.start_all_reduce(flow.sent, Reduction::sum);
+    return;
+  }
+  if (rounds)
+    flow.received = rounded(own);
+  else
+    flow.received = adds_ ? own.like(MemoryTag::gradients) : own;
+  flow.request = bucket.ranks.start_reduce_scatter(flow.sent, flow.received);
+}
+
+void GradientReduction::complete(Flow& flow) {
+  const Tensor& own = flow.bucket->own_gradient;
+  if (flow.received.bytes() != own.bytes()) write(flow.received, own, adds_);
+  flow.request = {};
+  flow.sent = {};
+  flow.received = {};
+  if (!shares_gradients()) return;
+  for (const auto& parameter : flow.bucket->parameters) parameter->variable.clear_gradient();
+  flow.gradient = {};
 }
 
 void GradientReduction::progress() {
-  for (Bucket& bucket : buckets_)
-    if (bucket.started) bucket.request.test();
+  for (Flow& flow : flows_)
+    if (flow.sent.defined() && flow.request.test()) complete(flow);
 }
 
 void GradientReduction::finish() {
+  if (!active_) return;
   active_ = false;
   // Last bucket first, as the backward pass would have started them.
-  for (auto bucket = buckets_.rbegin(); bucket != buckets_.rend(); ++bucket)
-    if (!bucket->started) start(*bucket);
-  for (Bucket& bucket : buckets_) {
-    bucket.request.wait();
-    bucket.request = {};
+  for (auto flow = flows_.rbegin(); flow != flows_.rend(); ++flow)
+    if (!flow->started) start(*flow);
+  wait_for_all();
+}
+
+void GradientReduction::wait_for_all() {
+  for (Flow& flow : flows_) {
+    if (!flow.sent.defined()) continue;
+    flow.request.wait();
+    complete(flow);
   }
 }
 

@@ -8,19 +8,23 @@
 
 namespace longspan {
 
-// The flat gradient buffer cut into buckets of neighbouring parameters. The reduction of a bucket
-// starts when its last gradient is complete. Gradients that the tensor ranks have shares of
-// (sequence parallelism) are summed over these at once. The parameters must outlive it, and it may
-// not be moved: they call it.
+// Sums the parameters' gradients bucket by bucket. The reduction of a bucket starts when its last
+// gradient is complete. Where something is shared out, each rank gets the sum of what it owns
+// alone; where gradients are, a bucket has memory only from its first gradient until it is reduced,
+// at most one is under way beside those that fill, and each part of an accumulation is reduced and
+// added to what the rank owns. The parameters must outlive it, and it may not be moved: they call
+// it.
 class GradientReduction {
  public:
-  GradientReduction(Parameters& parameters, double bucket_megabytes);
+  // `traffic`: bf16 to round what is sent, which halves it; the sum itself is made in f32 and
+  // rounded once. Any wider type: the gradients as they are.
+  explicit GradientReduction(const Parameters& parameters, DType traffic = DType::f32);
   GradientReduction(const GradientReduction&) = delete;
   GradientReduction& operator=(const GradientReduction&) = delete;
   ~GradientReduction();
 
-  // Before the backward pass whose gradients complete the step.
-  void begin();
+  // Before the backward pass of part `part` of `parts`, whose gradients together make the step's.
+  void begin(std::size_t part, std::size_t parts);
   // Between ops of that pass: moves the reductions on.
   void progress();
   // After it: starts what is left (parameters that nothing reached count as zeros) and waits for
@@ -28,20 +32,31 @@ class GradientReduction {
   void finish();
 
  private:
-  struct Bucket {
-    Tensor gradients;
-    Communicator ranks;  // that hold shares of the sum
-    std::vector<const Parameter*> parameters;
+  struct Flow {
+    explicit Flow(const ParameterBucket& whole) : bucket(&whole), gradient(whole.gradient) {}
+
+    const ParameterBucket* bucket;
+    Tensor gradient;  // of the whole bucket
+    Tensor sent;      // the same, or its rounded copy
+    Tensor received;  // the sum; what the rank owns of it where something is shared out
     std::size_t missing = 0;
     bool started = false;
     Request request;
   };
 
-  void ready(Bucket& bucket);
-  void start(Bucket& bucket);
+  bool shares() const { return sharing_.zero > 0; }
+  bool shares_gradients() const { return sharing_.zero > 1; }
+  Tensor gradient_of(Flow& flow, std::size_t parameter);
+  void ready(Flow& flow);
+  void start(Flow& flow);
+  void complete(Flow& flow);
+  void wait_for_all();
 
-  std::vector<Bucket> buckets_;
+  WeightSharing sharing_;
+  DType traffic_;
+  std::vector<Flow> flows_;  // of the buckets that several ranks hold
   bool active_ = false;
+  bool adds_ = false;  // to what earlier parts have left
 };
 
 }  // namespace longspan

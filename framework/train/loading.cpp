@@ -1,6 +1,7 @@
 #include "framework/train/loading.h"
 
 #include "framework/kernels/elementwise.h"
+#include "framework/train/parameter_state.h"
 
 namespace longspan {
 namespace {
@@ -17,19 +18,6 @@ bool is_there(const fs::path& path) {
 }
 
 }  // namespace
-
-TrainingState weights_state(const Parameters& parameters) {
-  const ProcessMesh& mesh = parameters.mesh();
-  const bool first_replica = mesh.data.rank() == 0 && mesh.context.rank() == 0;
-  TrainingState state;
-  for (const auto& parameter : parameters.all()) {
-    if (parameter->shape.elements() == 0) continue;
-    const bool owned = first_replica && (parameter->split() || mesh.tensor.rank() == 0);
-    state.add_box(
-        parameter->name, parameter->master, parameter->global_shape, parameter->offset(), owned);
-  }
-  return state;
-}
 
 void load_weights(const Checkpoint& checkpoint, const Parameters& parameters) {
   const TrainingState state = weights_state(parameters);

@@ -15,12 +15,8 @@ namespace longspan {
 // The scalar under which a checkpoint keeps Tokenizer::to_json of its run.
 inline constexpr const char* tokenizer_scalar = "data/tokenizer";
 
-// The master weights under their own names. Of what several ranks hold alike the first one of the
-// data, context and (for weights that are not split) tensor axis is the owner.
-TrainingState weights_state(const Parameters& parameters);
-
 // Fills the weights from a checkpoint of any layout and of either master type (f64 is rounded to
-// f32, f32 widened). Not collective. Throws DataError.
+// f32, f32 widened). Collective where parameters share something out. Throws DataError.
 void load_weights(const Checkpoint& checkpoint, const Parameters& parameters);
 
 // What the user named.

@@ -4,25 +4,27 @@
 
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/optimizer.h"
+#include "framework/train/parameter_state.h"
 
 namespace longspan {
 namespace {
 
-// The part of a flat buffer that belongs to a parameter.
-Tensor part(const Tensor& flat, const Parameter& parameter) {
-  return flat.defined() ? flat.slice(parameter.begin, parameter.begin + parameter.shape.elements())
-                        : Tensor();
+// What this rank updates a parameter by: zeros where no gradient arrived.
+Tensor own_gradient(const Parameter& parameter) {
+  const bool kept = parameter.gradient.defined();
+  if (kept && !parameter.variable.gradient().defined()) parameter.variable.zero_gradient();
+  return parameter.own_gradient;
 }
-
-Tensor flattened(const Tensor& tensor) { return tensor.reshape({tensor.elements()}); }
 
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerOptions& options, const Parameters& parameters)
     : options_(options), parameters_(parameters) {
-  const Tensor& flat = parameters.flat_master();
   const auto zeros = [&] {
-    return Tensor::zeros(flat.shape(), flat.dtype(), flat.device(), MemoryTag::optimizer);
+    return Tensor::zeros({parameters.own_elements()},
+                         accumulator_of(parameters.compute_dtype()),
+                         parameters.device(),
+                         MemoryTag::optimizer);
   };
   const bool adam = options.kind != OptimizerKind::sgd;
   if (adam || options.momentum > 0) first_ = zeros();
@@ -32,15 +34,21 @@ Optimizer::Optimizer(const OptimizerOptions& options, const Parameters& paramete
 void Optimizer::update(double learning_rate, double gradient_factor) {
   ++updates_;
   for (const auto& parameter : parameters_.all())
-    update(*parameter, learning_rate, gradient_factor);
+    if (parameter->own_begin < parameter->own_end)
+      update(*parameter, learning_rate, gradient_factor);
+  parameters_.gather();
+}
+
+Tensor Optimizer::part(const Tensor& moments, const Parameter& parameter) const {
+  const std::int64_t count = parameter.own_end - parameter.own_begin;
+  return moments.defined() ? moments.slice(parameter.own_place, parameter.own_place + count)
+                           : Tensor();
 }
 
 void Optimizer::update(const Parameter& parameter, double learning_rate, double gradient_factor) {
-  if (!parameter.variable.gradient().defined()) parameter.variable.zero_gradient();
-  const bool has_copy = parameter.compute.dtype() != parameter.master.dtype();
-  const OptimizerRange range = {.weight = flattened(parameter.master),
-                                .gradient = flattened(parameter.gradient),
-                                .compute = has_copy ? flattened(parameter.compute) : Tensor(),
+  const OptimizerRange range = {.weight = parameter.own_master,
+                                .gradient = own_gradient(parameter),
+                                .compute = parameter.own_compute,
                                 .gradient_factor = gradient_factor,
                                 .learning_rate = learning_rate,
                                 .weight_decay = parameter.decays ? options_.weight_decay : 0};
@@ -66,26 +74,25 @@ void Optimizer::update(const Parameter& parameter, double learning_rate, double 
   });
 }
 
-void Optimizer::add_to(TrainingState& state, bool owner_of_replicas, bool owner_of_split) const {
-  const auto add = [&](const std::string& name, const Tensor& flat) {
-    if (!flat.defined()) return;
+void Optimizer::add_to(TrainingState& state) const {
+  const auto add = [&](const std::string& name, const Tensor& moments) {
+    if (!moments.defined()) return;
     for (const auto& parameter : parameters_.all())
-      state.add_box("optimizer/" + name + "/" + parameter->name,
-                    part(flat, *parameter).reshape(parameter->shape),
-                    parameter->global_shape,
-                    parameter->offset(),
-                    parameter->split() ? owner_of_split : owner_of_replicas);
+      add_own(state,
+              "optimizer/" + name + "/" + parameter->name,
+              parameters_,
+              *parameter,
+              part(moments, *parameter));
   };
   add("first", first_);
   add("second", second_);
 }
 
 double squared_gradient_norm(const Parameters& parameters) {
-  const bool counts_replicas = parameters.mesh().tensor.rank() == 0;
   double total = 0;
   for (const auto& parameter : parameters.all()) {
-    const Tensor gradient = parameter->variable.gradient();
-    if (!gradient.defined() || !(parameter->split() || counts_replicas)) continue;
+    if (!parameters.answers_for(*parameter)) continue;
+    const Tensor gradient = own_gradient(*parameter);
     on(gradient.device(), [&](auto backend) { total += sum_of_squares(backend, gradient); });
   }
   return total;

@@ -7,22 +7,22 @@
 
 namespace longspan {
 
-// Adam, AdamW or SGD over all parameters of a model, which must outlive it. Its state lies in flat
-// buffers beside the parameters' own.
+// Adam, AdamW or SGD over what this rank owns of a model's parameters, which must outlive it.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const Parameters& parameters);
 
   // One update with every gradient multiplied by gradient_factor; parameters without a gradient
-  // count as having zeros. Refreshes the compute copies.
+  // count as having zeros. Renews the compute copies and gathers the weights: collective where
+  // something is shared out.
   void update(double learning_rate, double gradient_factor);
 
   // Updates so far.
   std::int64_t updates() const { return updates_; }
 
-  // Adds the moments under "optimizer/first/NAME" and such to a state; `owned` as in StateTensor.
-  // The scalar "optimizer/updates" is set by `save` and taken by `restore`.
-  void add_to(TrainingState& state, bool owner_of_replicas, bool owner_of_split) const;
+  // Adds the moments under "optimizer/first/NAME" and such to a state. The scalar
+  // "optimizer/updates" is set by `save` and taken by `restore`.
+  void add_to(TrainingState& state) const;
   void save(Scalars& scalars) const { scalars.set("optimizer/updates", updates_); }
   void restore(const Scalars& scalars) {
     updates_ = scalars.get<std::int64_t>("optimizer/updates");
@@ -30,17 +30,18 @@ class Optimizer {
 
  private:
   void update(const Parameter& parameter, double learning_rate, double gradient_factor);
+  Tensor part(const Tensor& moments, const Parameter& parameter) const;
 
   OptimizerOptions options_;
   const Parameters& parameters_;
+  // Of all that this rank owns, each parameter at its `own_place`.
   Tensor first_;   // Adam's first moment or SGD's momentum
   Tensor second_;  // Adam's second moment
   std::int64_t updates_ = 0;
 };
 
-// The sum of the squares of this rank's share of the whole gradient: split parameters on every
-// tensor rank, replicated ones on the first alone, so that the sum over the tensor ranks counts
-// each once.
+// The sum of the squares of what this rank owns and answers for of the reduced gradient: the sum
+// over all ranks counts each element once.
 double squared_gradient_norm(const Parameters& parameters);
 
 // min(1, limit / (norm + 1e-6)), or 1 where the limit is 0.

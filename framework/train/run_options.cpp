@@ -53,19 +53,14 @@ void declare(OptionTable& table, ParallelOptions& options) {
             "tensor ranks also share the time of activations outside of the split layers");
   table.add("parallel.zero",
             options.zero,
-            "what the data ranks share out: 0 nothing, 1 the optimizer's state, 2 the gradients "
-            "too; this version accepts 0",
+            "what the ranks that hold the same weights share out: 0 nothing, 1 the optimizer's "
+            "state and the float32 weights behind bf16 and f16, 2 the gradients too",
             between(0, 2));
   table.check({"parallel.sequence"}, [&options] {
     return !options.sequence || options.tensor > 1
                ? ""
                : "parallel.sequence: found true with parallel.tensor 1; it divides "
                  "activations over the tensor ranks, of which it needs at least 2";
-  });
-  table.check({"parallel.zero"}, [&options] {
-    return options.zero == 0
-               ? ""
-               : fmt::format("parallel.zero: found {}; this version accepts 0", options.zero);
   });
 }
 
@@ -77,6 +72,11 @@ void declare(OptionTable& table, PrecisionOptions& options) {
              {"float32", DType::f32},
              {"bf16", DType::bf16},
              {"f16", DType::f16}});
+  table.add("precision.gradient_reduction",
+            options.gradient_reduction,
+            "type in which gradients travel to be summed over ranks: float32 as they are, or bf16, "
+            "half as much",
+            {{"float32", DType::f32}, {"bf16", DType::bf16}});
   table.add(
       "precision.loss_scale",
       options.loss_scale.initial,

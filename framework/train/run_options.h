@@ -32,8 +32,10 @@ struct ParallelOptions {
 };
 
 struct PrecisionOptions {
-  DType compute = DType::f32;   // precision.compute
-  LossScaleOptions loss_scale;  // with compute f16
+  DType compute = DType::f32;  // precision.compute
+  // precision.gradient_reduction: f32 also stands for f64, where that is computed in.
+  DType gradient_reduction = DType::f32;
+  LossScaleOptions loss_scale = {};  // with compute f16
 };
 
 struct CheckpointOptions {

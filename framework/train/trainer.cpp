@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "framework/autograd/ops.h"
-#include "framework/train/loading.h"
+#include "framework/train/parameter_state.h"
 
 namespace longspan {
 namespace {
@@ -47,14 +47,14 @@ Trainer::Trainer(std::unique_ptr<Model> model,
       options_(options),
       random_(random),
       optimizer_(options.optimizer, model_->parameters()),
-      reduction_(model_->parameters(), options.bucket_megabytes),
+      reduction_(model_->parameters(), precision.gradient_reduction),
       schedule_(options.make_schedule()),
       memory_(static_cast<std::size_t>(options.accumulation)),
       next_memory_(memory_.size()) {
   if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
 }
 
-double Trainer::run_part(const Batch& batch, std::size_t part, double weight, bool last) {
+double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   const std::size_t parts = memory_.size();
   const Tensor tokens = rows(batch.tokens, part, parts);
   const Segment segment = {.tokens = tokens,
@@ -70,16 +70,16 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight, bo
   const Variable loss = sum(result.losses, weight);
   const double value = scalar(loss.value());
   result.losses = {};
-  if (last) reduction_.begin();
+  reduction_.begin(part, parts);
   backward({loss}, {filled(loss.value(), scale())}, {.between = [this] { reduction_.progress(); }});
+  reduction_.finish();
   return value;
 }
 
 Trainer::Sums Trainer::agree(double loss, bool stop) const {
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
-  // The reduced gradients are the same on all replicas: the first counts them.
-  const double norm = all.replicas.rank() == 0 ? squared_gradient_norm(model_->parameters()) : 0.0;
+  const double norm = squared_gradient_norm(model_->parameters());
   const double mine[] = {counts ? loss : 0.0, norm, stop ? 1.0 : 0.0};
   const Tensor sums =
       Tensor::from<double>(mine, {3}, model_->parameters().device(), MemoryTag::workspace);
@@ -99,9 +99,7 @@ StepResult Trainer::step(const Batch& batch, bool stop) {
   const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   model_->parameters().clear_gradients();
   double loss = 0;
-  for (std::size_t part = 0; part < memory_.size(); ++part)
-    loss += run_part(batch, part, weight, part + 1 == memory_.size());
-  reduction_.finish();
+  for (std::size_t part = 0; part < memory_.size(); ++part) loss += run_part(batch, part, weight);
   const Sums sums = agree(loss, stop);
   result.loss = unsigned_nan(sums.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
@@ -169,11 +167,9 @@ void Trainer::add_memory(TrainingState& state, std::int64_t streams) const {
 }
 
 void Trainer::save(TrainingState& state, std::int64_t streams) const {
-  const bool first_replica = mesh().replicas.rank() == 0;
-  const bool first = first_replica && mesh().tensor.rank() == 0;
   TrainingState weights = weights_state(model_->parameters());
   for (StateTensor& tensor : weights.tensors) state.tensors.push_back(std::move(tensor));
-  optimizer_.add_to(state, first, first_replica);
+  optimizer_.add_to(state);
   optimizer_.save(state.scalars);
   add_memory(state, streams);
   if (loss_scale_) loss_scale_->save(state.scalars);

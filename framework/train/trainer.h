@@ -68,7 +68,7 @@ class Trainer {
     double stops = 0;
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
-  double run_part(const Batch& batch, std::size_t part, double weight, bool last);
+  double run_part(const Batch& batch, std::size_t part, double weight);
   Sums agree(double loss, bool stop) const;
   void judge(const Batch& batch, const StepResult& result);
   void add_memory(TrainingState& state, std::int64_t streams) const;

@@ -27,6 +27,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* cursor_name = "data/cursor";
 constexpr const char* corpus_scalar = "data/fingerprint";
 constexpr const char* threads_scalar = "run/threads";
+constexpr const char* zero_scalar = "run/zero";
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
 
 double seconds_since(Clock::time_point begin) {
@@ -86,7 +87,9 @@ std::unique_ptr<Model> make_model(const Settings& settings,
        .device = device,
        .mesh = mesh,
        .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
-       .memory = settings.memory});
+       .memory = settings.memory,
+       .sharing = {.zero = static_cast<int>(settings.parallel.zero),
+                   .bucket_megabytes = settings.training.bucket_megabytes}});
 }
 
 class TrainingRun {
@@ -249,28 +252,32 @@ void TrainingRun::resume(const std::filesystem::path& path) {
 void TrainingRun::judge_layout(const Checkpoint& checkpoint) const {
   const MeshShape& saved = checkpoint.info().layout;
   const auto threads = checkpoint.scalars().get<std::int64_t>(threads_scalar);
-  if (saved == mesh_.shape && threads == omp_get_max_threads()) return;
+  const auto zero = checkpoint.scalars().get_or<std::int64_t>(zero_scalar, 0);
+  if (saved == mesh_.shape && threads == omp_get_max_threads() && zero == settings_.parallel.zero)
+    return;
   log_.info(
-      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank: the run "
-      "goes "
-      "on to rounding, not bit for bit",
+      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank and ZeRO "
+      "{}: the run goes on to rounding, not bit for bit",
       saved.data,
       saved.context,
       saved.tensor,
-      threads);
+      threads,
+      zero);
 }
 
 void TrainingRun::introduce() {
   const Parameters& parameters = trainer_.model().parameters();
-  log_.info("{}: {} parameters, {} on data {} x context {} x tensor {}{} with {} threads a rank",
-            settings_.family,
-            parameters.global_elements(),
-            name_of(settings_.precision.compute),
-            mesh_.shape.data,
-            mesh_.shape.context,
-            mesh_.shape.tensor,
-            mesh_.shape.sequence ? " (which share time)" : "",
-            omp_get_max_threads());
+  log_.info(
+      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {} threads a rank",
+      settings_.family,
+      parameters.global_elements(),
+      name_of(settings_.precision.compute),
+      mesh_.shape.data,
+      mesh_.shape.context,
+      mesh_.shape.tensor,
+      mesh_.shape.sequence ? " (which share time)" : "",
+      parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
+      omp_get_max_threads());
   log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
             settings_.data.train,
             loader_.corpus().tokens(),
@@ -399,6 +406,7 @@ TrainingState TrainingRun::state() {
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
   state.scalars.set(corpus_scalar, loader_.corpus().fingerprint());
   state.scalars.set(threads_scalar, omp_get_max_threads());
+  state.scalars.set(zero_scalar, settings_.parallel.zero);
   return state;
 }
 

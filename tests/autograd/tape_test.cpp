@@ -184,6 +184,31 @@ TEST(Tape, AGivenBufferCollectsTheGradient) {
   EXPECT_THROW(Variable::leaf(random_tensor({2, 2}, 1), DType::f32, flat.slice(0, 4)), Failure);
 }
 
+TEST(Tape, ALeafAsksForTheBufferOfEachGradientAndLetsGoOfIt) {
+  const Variable x = Variable::leaf(vector_of({1, 2}));
+  std::vector<Tensor> given;
+  x.collect_gradient_in([&] {
+    given.push_back(vector_of({-1, -1}));
+    return given.back();
+  });
+  EXPECT_TRUE(given.empty());
+  backward(sum(add(x, x), 3));
+  backward(sum(x, 1));
+  ASSERT_EQ(given.size(), 1u) << "one buffer, however many parts";
+  EXPECT_EQ(values_of(given[0]), (Values{7, 7}));
+  EXPECT_EQ(x.gradient().bytes(), given[0].bytes());
+  x.clear_gradient();
+  EXPECT_FALSE(x.gradient().defined());
+  EXPECT_TRUE(given[0].unshared());
+  x.zero_gradient();
+  ASSERT_EQ(given.size(), 2u);
+  EXPECT_EQ(values_of(given[1]), (Values{0, 0}));
+  x.collect_gradient_in({});
+  backward(sum(x, 4));
+  EXPECT_EQ(given.size(), 2u);
+  EXPECT_EQ(values_of(x.gradient()), (Values{4, 4}));
+}
+
 TEST(Tape, ABf16LeafCollectsItsGradientInF32) {
   // 1 + 1/512 is not a bf16: a sum rounded at each step would stay at 1.
   const Variable x = Variable::leaf(tensor_of<BFloat16>({1, 1}, {1, 2}), DType::f32);

@@ -131,6 +131,10 @@ class ExactResume(jobs.TestCase):
         "float16": {"precision.compute": "f16", "precision.loss_scale": 2**32, "precision.loss_scale_hysteresis": 1,
                     "precision.loss_scale_growth_interval": 2, "training.skipped_in_a_row": 1},
         "float64": {"precision.compute": "float64"},
+        "zero 1": {"parallel.zero": 1},
+        "zero 2": {"parallel.zero": 2, "training.accumulation": 2},
+        "zero 1 of bfloat16": {"parallel.zero": 1, "precision.compute": "bf16", "precision.gradient_reduction": "bf16"},
+        "zero 2 of float16": {"parallel.zero": 2, "precision.compute": "f16"},
         "sgd with momentum": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9,
                               "training.optimizer.nesterov": True},
         "adam": {"training.optimizer.kind": "adam", "training.optimizer.weight_decay": 0.1},
@@ -191,6 +195,19 @@ class ElasticResume(jobs.TestCase):
                 if layout != saver:
                     with self.subTest(saved=str(saver), resumed=str(layout)):
                         self.resume(run.checkpoint(4), layout, {}, wanted)
+
+    def test_whatever_is_shared_out(self):
+        wanted = None
+        kinds = [(Layout(1, 1), 0), (Layout(2, 1), 1), (Layout(4, 1), 2), (Layout(2, 2), 1), (Layout(2, 2), 2)]
+        for number, (saver, zero) in enumerate(kinds):
+            self.train(f"saved-{number}", saver, {**self.settings, "parallel.zero": zero})
+            run = self.run_at(f"saved-{number}")
+            wanted = wanted or run.metrics()
+            self.assert_losses(run.metrics(), wanted)
+            for layout, other in kinds:
+                if (layout, other) != (saver, zero):
+                    with self.subTest(saved=f"{saver}, zero {zero}", resumed=f"{layout}, zero {other}"):
+                        self.resume(run.checkpoint(4), layout, {"parallel.zero": other}, wanted)
 
     def test_ranks_that_share_time(self):
         # The memory is divided otherwise on each.

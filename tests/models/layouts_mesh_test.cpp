@@ -21,6 +21,17 @@ struct Case {
   std::string name;
   std::function<std::unique_ptr<Model>(const ModelSetting&)> make;
   std::int64_t accumulation = 1;
+  int zero = 0;
+
+  ModelSetting setting(const ProcessMesh& mesh) const {
+    return {.vocabulary = ids,
+            .segment = segment,
+            .compute = DType::f64,
+            .device = cpu_device(),
+            .mesh = mesh,
+            .random = Random(1).child("weights"),
+            .sharing = {.zero = zero, .bucket_megabytes = 0.001}};  // many buckets
+  }
 };
 
 // Dropout everywhere; four heads, so that they divide by the tensor ranks.
@@ -114,7 +125,8 @@ Batch batch_of(int step, const StreamRange& range) {
   return batch;
 }
 
-// What a run leaves behind, with this rank's pieces of the parameters.
+// What a run leaves behind, with this rank's pieces of the parameters, and of the gradients what it
+// owns.
 struct Trained {
   Values losses;
   Values norms;
@@ -129,15 +141,7 @@ Trained train(const Case& c, const ProcessMesh& mesh) {
   options.optimizer.weight_decay = 0.1;
   options.clip_norm = 0.5;  // active
   options.accumulation = c.accumulation;
-  options.bucket_megabytes = 0.001;  // many buckets
-  Trainer trainer(c.make({.vocabulary = ids,
-                          .segment = segment,
-                          .compute = DType::f64,
-                          .device = cpu_device(),
-                          .mesh = mesh,
-                          .random = Random(1).child("weights")}),
-                  options,
-                  Random(1).child("steps"));
+  Trainer trainer(c.make(c.setting(mesh)), options, Random(1).child("steps"));
   const StreamRange range =
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
   Trained run;
@@ -147,7 +151,7 @@ Trained train(const Case& c, const ProcessMesh& mesh) {
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);
     for (const auto& parameter : trainer.model().parameters().all()) {
-      if (step == 0) run.first_gradients.push_back(values_of(parameter->variable.gradient()));
+      if (step == 0) run.first_gradients.push_back(values_of(parameter->own_gradient));
       if (step + 1 == steps) run.last_weights.push_back(values_of(parameter->master));
     }
   }
@@ -177,17 +181,16 @@ void expect_same_training(const Case& c, const Trained& expected, const ProcessM
   const Trained found = train(c, mesh);
   expect_close(found.losses, expected.losses);
   expect_close(found.norms, expected.norms);
-  const auto model = c.make({.vocabulary = ids,
-                             .segment = segment,
-                             .compute = DType::f64,
-                             .device = cpu_device(),
-                             .mesh = mesh});
+  const auto model = c.make(c.setting(mesh));
   const auto& parameters = model->parameters().all();
   ASSERT_EQ(parameters.size(), expected.last_weights.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     SCOPED_TRACE(parameters[i]->name);
-    expect_close(found.first_gradients[i], piece_of(expected.first_gradients[i], *parameters[i]));
-    expect_close(found.last_weights[i], piece_of(expected.last_weights[i], *parameters[i]));
+    const Parameter& parameter = *parameters[i];
+    const Values gradient = piece_of(expected.first_gradients[i], parameter);
+    expect_close(found.first_gradients[i],
+                 {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end});
+    expect_close(found.last_weights[i], piece_of(expected.last_weights[i], parameter));
   }
 }
 
@@ -219,6 +222,31 @@ TEST(Layouts, AccumulationTrainsTheSame) {
     testing::for_each_layout(
         {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2, .tensor = 2, .sequence = true}},
         [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
+TEST(Layouts, WhatIsSharedOutTrainsTheSame) {
+  for (Case c : cases()) {
+    const Trained expected = train(c, ProcessMesh());
+    const std::string name = c.name;
+    for (c.zero = 1; c.zero <= 2; ++c.zero) {
+      c.name = fmt::format("{}, ZeRO {}", name, c.zero);
+      c.accumulation = 1;
+      testing::for_each_layout(
+          {{},
+           {.data = 2},
+           {.data = 4},
+           {.data = 2, .tensor = 2},
+           {.tensor = 2, .sequence = true},
+           {.data = 2, .context = 2},
+           {.context = 2, .tensor = 2, .sequence = true}},
+          [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+      c.name += ", in two parts";
+      c.accumulation = 2;
+      testing::for_each_layout(
+          {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}},
+          [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+    }
   }
 }
 

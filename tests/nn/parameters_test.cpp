@@ -27,33 +27,38 @@ TEST(PartOf, CoversAnAxisWithoutGapsAsEvenlyAsItGoes) {
     }
 }
 
-TEST(ParametersTest, LieInFlatBuffersThatHoldZerosBetweenThem) {
+TEST(ParametersTest, LieInBlocksThatHoldZerosBetweenThem) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {3, 5}, -1, Initial::constant(2), true);
-  const Weight b = parameters.add("b", {7}, -1, Initial::constant(3), false);
+  const Weight b = parameters.add("b", {7, 1}, -1, Initial::constant(3), false);
   parameters.allocate(Random(1));
+  ASSERT_EQ(parameters.buckets().size(), 1u);
+  const ParameterBucket& bucket = parameters.buckets().front();
   EXPECT_EQ(parameters.global_elements(), 22);
   EXPECT_EQ(parameters.local_elements(), 22);
   double total = 0;
-  for (const double value : values_of(parameters.flat_master())) total += value;
+  for (const double value : values_of(bucket.compute)) total += value;
   EXPECT_EQ(total, 2 * 15 + 3 * 7);
-  for (const Weight& weight : {a, b}) {
-    EXPECT_EQ(weight->begin % 16, 0) << "whole cache lines";
-    EXPECT_EQ(weight->master.bytes(), parameters.flat_master().bytes() + weight->begin * 8);
-    EXPECT_EQ(weight->gradient.bytes(), parameters.flat_gradient().bytes() + weight->begin * 8);
+  EXPECT_EQ(bucket.places, (std::vector<std::int64_t>{0, 16})) << "whole cache lines";
+  for (std::size_t i = 0; i < 2; ++i) {
+    const Weight weight = i == 0 ? a : b;
+    EXPECT_EQ(bucket.parameters[i], weight);
+    EXPECT_EQ(weight->master.bytes(), bucket.compute.bytes() + bucket.places[i] * 8);
+    EXPECT_EQ(weight->gradient.bytes(), bucket.gradient.bytes() + bucket.places[i] * 8);
     EXPECT_EQ(weight->compute.bytes(), weight->master.bytes()) << "no copy in f64";
     EXPECT_EQ(weight->variable.value().bytes(), weight->master.bytes());
   }
 }
 
-TEST(ParametersTest, GradientsArriveInTheFlatBufferAndAreForgottenByClearing) {
+TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {2, 2}, -1, {}, true);
   const Weight b = parameters.add("b", {3}, -1, {}, false);
   parameters.allocate(Random(1));
   backward(add(sum(a->variable, 2), sum(b->variable, 5)));
   double total = 0;
-  for (const double value : values_of(parameters.flat_gradient())) total += value;
+  for (const ParameterBucket& bucket : parameters.buckets())
+    for (const double value : values_of(bucket.gradient)) total += value;
   EXPECT_EQ(total, 2 * 4 + 5 * 3);
   parameters.clear_gradients();
   EXPECT_FALSE(a->variable.gradient().defined());
@@ -70,6 +75,7 @@ TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
   EXPECT_EQ(matrix->compute.dtype(), DType::bf16);
   EXPECT_EQ(vector->compute.dtype(), DType::f32);
   EXPECT_EQ(vector->compute.bytes(), vector->master.bytes());
+  EXPECT_FALSE(vector->own_compute.defined()) << "no room for a copy";
   const auto expect_rounded = [&] {
     for (std::int64_t i = 0; i < 6; ++i)
       EXPECT_EQ(static_cast<float>(matrix->compute.data<BFloat16>()[i]),

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "framework/train/parameter_state.h"
 #include "tests/train/small_models.h"
 
 namespace longspan {

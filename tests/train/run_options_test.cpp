@@ -46,7 +46,6 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
     return Assignment{key, Assignment::Kind::scalar, {{text, false}}, {"a.yaml", ++line, 1}};
   };
   table.assign(std::vector<Assignment>{given("parallel.sequence", "true"),
-                                       given("parallel.zero", "1"),
                                        given("precision.loss_scale", "1000")});
   try {
     table.finish();
@@ -56,8 +55,7 @@ TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
         error.what(),
         "a.yaml:1:1: parallel.sequence: found true with parallel.tensor 1; it divides activations "
         "over the tensor ranks, of which it needs at least 2\n"
-        "a.yaml:2:1: parallel.zero: found 1; this version accepts 0\n"
-        "a.yaml:3:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
+        "a.yaml:2:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
         "nothing");
   }
 }

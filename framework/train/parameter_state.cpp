@@ -1,0 +1,34 @@
+#include "framework/train/parameter_state.h"
+
+#include "checkpoints/box.h"
+
+namespace longspan {
+
+void add_own(TrainingState& state,
+             const std::string& name,
+             const Parameters& parameters,
+             const Parameter& parameter,
+             const Tensor& values) {
+  const std::vector<std::int64_t> corner = parameter.offset();
+  std::int64_t begin = 0;
+  for (const Box& box : boxes_of_range(parameter.shape, parameter.own_begin, parameter.own_end)) {
+    const std::int64_t end = begin + box.shape.elements();
+    std::vector<std::int64_t> offset = corner;
+    for (std::size_t axis = 0; axis < offset.size(); ++axis) offset[axis] += box.offset[axis];
+    state.add_box(name,
+                  values.slice(begin, end).reshape(box.shape),
+                  parameter.global_shape,
+                  std::move(offset),
+                  parameters.answers_for(parameter));
+    begin = end;
+  }
+}
+
+TrainingState weights_state(const Parameters& parameters) {
+  TrainingState state;
+  for (const auto& parameter : parameters.all())
+    add_own(state, parameter->name, parameters, *parameter, parameter->own_master);
+  return state;
+}
+
+}  // namespace longspan
