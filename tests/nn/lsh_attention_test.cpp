@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kinds.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan {
@@ -269,6 +270,36 @@ TEST(LshOptions, BucketsAreTwiceTheChunksInEvenFactors) {
   EXPECT_EQ(bucket_count(options, 4096), (BucketCount{12, 10}));
   EXPECT_EQ(bucket_count(options, 1 << 20), (BucketCount{182, 180}));
   EXPECT_EQ(bucket_count({.buckets = 6}, 1 << 20), (BucketCount{6}));
+}
+
+TEST(LshOptions, ALayerHasItAloneAndWithoutAMemory) {
+  const auto problem = [](const std::string& kind, bool memory = false) {
+    AttentionOptions options;
+    options.kinds = {"causal", kind};
+    return problem_of(options, {.layers = 2, .heads = heads, .memory = memory, .segment = 100});
+  };
+  EXPECT_EQ(problem("lsh"), "");
+  for (const std::string kind : {"lsh/causal", "causal+lsh"})
+    EXPECT_NE(problem(kind).find("a layer has it alone"), std::string::npos) << problem(kind);
+  EXPECT_NE(problem("lsh", true).find("cannot be with a memory"), std::string::npos);
+}
+
+TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {
+  LshOptions options;
+  OptionTable table;
+  declare(table, options);
+  const Assignment odd = {.key = "model.lsh_buckets",
+                          .kind = Assignment::Kind::scalar,
+                          .scalars = {{"33"}},
+                          .mark = {.file = "run.yaml", .line = 7, .column = 3}};
+  table.assign(std::vector<Assignment>{odd});
+  try {
+    table.finish();
+    FAIL();
+  } catch (const ConfigurationError& error) {
+    EXPECT_NE(std::string(error.what()).find("run.yaml:7:3"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("multiple of 2"), std::string::npos) << error.what();
+  }
 }
 
 TEST(LshOptions, ComputedPairsAreLinearInTheLength) {
