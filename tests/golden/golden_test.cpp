@@ -21,6 +21,7 @@ const std::vector<Family>& families() {
       {"encoder_decoder-encoder_layer_", check_encoder_layer},
       {"reformer-lsh_", check_hash_attention},
       {"reformer-full_qk", check_hash_attention},
+      {"local_attention-", check_local_attention},
       {"transformer_xl-layer_", check_transformer_xl_layer},
       {"transformer_xl-lm_", check_transformer_xl},
       {"optimiser-sgd_", check_sgd},

@@ -1,0 +1,85 @@
+// Local attention over windows (lucidrains/local-attention).
+#include "framework/nn/attention/local_attention.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/kernels/unit_rows.h"
+#include "tests/golden/compare.h"
+#include "tests/golden/families.h"
+
+namespace longspan::golden {
+namespace {
+
+// [batch * heads, time, dim]: each row is a batch row of one head.
+Variable by_row(const Variable& x) {
+  const Shape& shape = x.shape();
+  return reshape(x, {shape[0], shape[1], 1, shape[2]});
+}
+
+Variable normalised(const Variable& x) {
+  const Tensor y = x.value().like();
+  const Tensor inverse =
+      Tensor::empty({x.value().elements() / x.shape()[-1]}, DType::f64, y.device());
+  on(y.device(), [&](auto backend) {
+    unit_rows(backend, {.x = x.value(), .y = y, .inverse_length = inverse});
+  });
+  return record(y, {x}, [y, inverse](Gradients& gradients) {
+    on(y.device(), [&](auto backend) {
+      unit_rows_backward(backend,
+                         {.y = y,
+                          .inverse_length = inverse,
+                          .dy = gradients.output(),
+                          .dx = gradients.target_to_add(0)});
+    });
+  });
+}
+
+// The keys that the reference appends to the last window, which queries see that look forward.
+Variable padded(const Variable& x, std::int64_t window) {
+  const Shape& shape = x.shape();
+  const std::int64_t missing = (window - shape[1] % window) % window;
+  if (missing == 0) return x;
+  return concat_time(
+      x, Variable(Tensor::zeros(shape.with(1, missing), DType::f64, x.value().device())));
+}
+
+Mask windows_of(const GoldenFile& file) {
+  const std::int64_t window = file.integer("window");
+  const std::int64_t left = window * file.integer("look_backward");
+  const std::int64_t right = window * file.integer("look_forward");
+  Mask rules = masks::block(window, left, right);
+  if (file.flag("exact_window")) rules = rules & local_keys({.left = left, .right = right});
+  return file.flag("causal") ? rules & masks::causal() : rules;
+}
+
+}  // namespace
+
+void check_local_attention(const GoldenFile& file) {
+  const Variable query = leaf_of(file, "inputs/q");
+  const Variable key = leaf_of(file, "inputs/k");
+  const Variable value = leaf_of(file, "inputs/v");
+  expect_extent(file, "len", query.shape()[1]);
+  expect_extent(file, "d_head", query.shape()[2]);
+  expect_extent(file, "batch", query.shape()[0]);
+  const bool filled_up = file.flag("autopad");
+  const bool shared = file.flag("shared_qk");
+  AttentionMask mask = {.rules = windows_of(file)};
+  Variable keys = shared ? normalised(key) : key;
+  Variable values = value;
+  if (file.flag("masked")) {
+    mask.key_padding = mask_of(file, "inputs/mask");
+    for (std::uint8_t& seen : mask.key_padding.span<std::uint8_t>()) seen = 1 - seen;
+  } else if (filled_up) {
+    keys = padded(keys, file.integer("window"));
+    values = padded(values, file.integer("window"));
+  }
+  AttentionTerms terms;
+  if (shared) terms.hash = HashTerm{.self_score = -5e4};
+  const Variable y = attention(by_row(query), by_row(keys), by_row(values), mask, terms);
+  expect_output(file, "y", y.value());
+  backward({y}, {file.numbers("inputs/upstream").clone().reshape(y.shape())});
+  expect_gradient(file, "q", gradient_of(query));
+  expect_gradient(file, "k", gradient_of(key));
+  expect_gradient(file, "v", gradient_of(value));
+}
+
+}  // namespace longspan::golden
