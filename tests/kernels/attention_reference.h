@@ -1,11 +1,11 @@
-// Attention written as it is defined: a dense matrix of scores in double, and the calls of the
-// kernel that are compared with it.
+// Cases of attention, their tensors, the calls of the kernel and what is compared.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,16 +24,32 @@ struct AttentionCase {
   std::int64_t window = 0;
   bool padded = false;  // some keys of every batch row, all keys of the second one
   bool relative = false;
+  bool key_table = false;  // Shaw's
+  bool value_table = false;
+  bool slopes = false;
+  int span = 0;         // 1: by head, 2: by token
+  bool sorted = false;  // and its causal rule by `causal`
+  bool buckets = false;
+  int hash = 0;  // 1: self score, 2: counts, 3: both
+  double scale = 0;
+  std::optional<HeadMasks> rules = {};  // besides causal and window
+  std::optional<std::int64_t> query_begin = {};
+  std::int64_t key_begin = 0;
   double dropout = 0;
   DType dtype = DType::f64;
   double spread = 1;  // of the inputs
   std::uint64_t seed = 1;
 
-  std::int64_t offset() const { return keys - time; }
+  std::int64_t first_query() const { return query_begin.value_or(keys - time); }
+  // Distances from 0 to the largest.
+  std::int64_t distances() const {
+    return std::max<std::int64_t>(1, first_query() + time - key_begin);
+  }
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} dropout {} {} seed {}",
+        "relative {} tables {} {} slopes {} span {} sorted {} {} hash {} from {} {} dropout {} {} "
+        "seed {}",
         batch,
         time,
         keys,
@@ -44,6 +60,15 @@ struct AttentionCase {
         window,
         padded,
         relative,
+        key_table,
+        value_table,
+        slopes,
+        span,
+        sorted,
+        buckets,
+        hash,
+        first_query(),
+        key_begin,
         dropout,
         name_of(dtype),
         seed);
@@ -92,10 +117,136 @@ inline Tensor poisoned(const Shape& shape, DType dtype, const Device& device) {
   return result;
 }
 
+// Integers from `least` to `most`.
+inline Tensor random_integers(const Shape& shape,
+                              std::int64_t least,
+                              std::int64_t most,
+                              const Device& device,
+                              const Random& random) {
+  Tensor result = Tensor::empty(shape, DType::i32, device);
+  std::uint64_t i = 0;
+  for (std::int32_t& x : result.span<std::int32_t>())
+    x = static_cast<std::int32_t>(least +
+                                  static_cast<std::int64_t>(random.word(i++)) % (most - least + 1));
+  return result;
+}
+
+inline Tensor filled(const Shape& shape, DType dtype, double value, const Device& device) {
+  Tensor result = Tensor::empty(shape, dtype, device);
+  if (dtype == DType::f64)
+    for (double& x : result.span<double>()) x = value;
+  else
+    for (float& x : result.span<float>()) x = static_cast<float>(value);
+  return result;
+}
+
+inline void make_mask(const AttentionCase& c,
+                      const Device& device,
+                      const Random& random,
+                      Attention& a) {
+  a.mask.rules = c.rules.value_or(HeadMasks());
+  if (c.causal && !c.sorted) a.mask.rules = a.mask.rules & masks::causal();
+  if (c.window > 0) a.mask.rules = a.mask.rules & masks::window(c.window - 1, masks::unlimited);
+  a.mask.query_begin = c.first_query();
+  a.mask.key_begin = c.key_begin;
+  if (c.padded) {
+    a.mask.key_padding = Tensor::empty({c.batch, c.keys}, DType::u8, device);
+    auto padding = a.mask.key_padding.span<std::uint8_t>();
+    for (std::size_t i = 0; i < padding.size(); ++i)
+      padding[i] = static_cast<std::int64_t>(i) / c.keys == 1 ||
+                   random.child("padding").uniform_at(i) < 0.3f;
+    a.mask.key_length = Tensor::empty({c.batch}, DType::i64, device);
+    std::uint64_t b = 0;
+    for (std::int64_t& length : a.mask.key_length.span<std::int64_t>())
+      length =
+          c.key_begin + c.keys - static_cast<std::int64_t>(random.child("length").word(b++) % 20);
+  }
+  if (!c.sorted) return;
+  const std::int64_t positions = c.keys + 5;
+  const auto integers =
+      [&](const char* name, std::int64_t rows, std::int64_t least, std::int64_t most) {
+        return random_integers({c.batch, c.heads, rows}, least, most, device, random.child(name));
+      };
+  a.mask.sorted = SortedSequence{.query_position = integers("qp", c.time, -1, positions - 1),
+                                 .key_position = integers("kp", c.keys, -1, positions - 1),
+                                 .causal = c.causal};
+  if (!c.buckets) return;
+  a.mask.sorted->query_bucket = integers("qb", c.time, 0, 2);
+  a.mask.sorted->key_bucket = integers("kb", c.keys, 0, 2);
+}
+
+inline void make_terms(const AttentionCase& c,
+                       const Device& device,
+                       const Random& random,
+                       AttentionGradient& g) {
+  Attention& a = g.forward;
+  const DType sums = accumulator_of(c.dtype);
+  const auto input = [&](const char* name, const Shape& shape) {
+    return random_tensor(shape, c.dtype, device, random.child(name), c.spread);
+  };
+  const auto half = [&](const Shape& shape) { return filled(shape, sums, 0.5, device); };
+  if (c.relative) {
+    a.relative = RelativeTerm{input("position_key", {c.distances(), c.heads, c.dim}),
+                              input("content_bias", {c.heads, c.dim}),
+                              input("position_bias", {c.heads, c.dim})};
+    g.dposition_key = half({c.distances(), c.heads, c.dim});
+    g.dcontent_bias = half({c.heads, c.dim});
+    g.dposition_bias = half({c.heads, c.dim});
+  }
+  if (c.key_table || c.value_table) {
+    a.shaw.emplace();
+    const std::int64_t rows = 2 * static_cast<std::int64_t>(c.seed % 4 * 13) + 1;
+    if (c.key_table) {
+      a.shaw->key_table = input("key_table", {rows, c.dim});
+      g.dkey_table = half({rows, c.dim});
+    }
+    if (c.value_table) {
+      a.shaw->value_table = input("value_table", {rows, c.value_dim});
+      g.dvalue_table = half({rows, c.value_dim});
+    }
+  }
+  if (c.slopes) {
+    a.slopes = Tensor::empty({c.heads}, sums, device);
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      const double slope = std::exp2(-1.0 - 2.0 * static_cast<double>(h));
+      if (sums == DType::f64)
+        a.slopes.data<double>()[h] = slope;
+      else
+        a.slopes.data<float>()[h] = static_cast<float>(slope);
+    }
+  }
+  if (c.span > 0) {
+    const Shape shape = c.span == 1 ? Shape{c.heads} : Shape{c.batch, c.time, c.heads};
+    // No factor below 1/36 (1/5 in narrow dtypes), which would multiply the rounding of the rest.
+    const bool narrow = c.dtype != DType::f64;
+    const Tensor z = random_tensor(shape, sums, device, random.child("span"), 20);
+    with_floating_type(sums, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (std::is_floating_point_v<T>)
+        for (T& x : z.span<T>()) x = std::round(2 * x) / 2 + T{0.25} + (narrow ? 100 : 0);
+    });
+    a.span = SpanTerm{.span = z,
+                      .ramp = narrow ? 300.0 : 9.0,
+                      .first = static_cast<std::int64_t>(c.seed % 2),
+                      .floor = c.seed % 3 == 0 ? 0.01 : 1e-8};
+    g.dspan = half(shape);
+  }
+  if (c.hash == 0) return;
+  a.hash.emplace();
+  if (c.hash != 2) a.hash->self_score = -3;
+  if (c.hash == 1) return;
+  const Shape rounds{c.batch, c.heads, 1 + static_cast<std::int64_t>(c.seed % 3), c.keys + 5};
+  a.hash->chunk = random_integers(rounds, 0, 6, device, random.child("chunk"));
+  if (c.seed % 2 == 0)
+    a.hash->bucket = random_integers(rounds, 0, 1, device, random.child("bucket"));
+  a.hash->look_ahead = static_cast<std::int64_t>(c.seed % 5 == 0);
+  a.hash->chunks = c.seed % 4 == 0 ? 0 : 7;
+  a.hash->count_floor = c.seed % 7 == 0 ? 1e-3 : 0;
+}
+
 // The tensors of a case: random inputs, NaN where the kernel must write, 0.5 where it must add.
 inline AttentionGradient make_attention(const AttentionCase& c, const Device& device) {
   const Random random = Random(c.seed).child("attention");
-  const DType sums = accumulator_of(c.dtype);
   const Shape query{c.batch, c.time, c.heads, c.dim};
   const Shape out{c.batch, c.time, c.heads, c.value_dim};
   const auto input = [&](const char* name, const Shape& shape) {
@@ -106,216 +257,45 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   a.query = input("query", query);
   a.key = input("key", {c.batch, c.keys, c.heads, c.dim});
   a.value = input("value", {c.batch, c.keys, c.heads, c.value_dim});
-  a.mask.rules = c.causal ? masks::causal() : Mask();
-  if (c.window > 0) a.mask.rules = a.mask.rules & masks::window(c.window - 1, masks::unlimited);
-  a.mask.query_begin = c.offset();
-  if (c.padded) {
-    a.mask.key_padding = Tensor::empty({c.batch, c.keys}, DType::u8, device);
-    auto padding = a.mask.key_padding.span<std::uint8_t>();
-    for (std::size_t i = 0; i < padding.size(); ++i)
-      padding[i] = static_cast<std::int64_t>(i) / c.keys == 1 ||
-                   random.child("padding").uniform_at(i) < 0.3f;
-  }
-  if (c.relative)
-    a.relative = RelativeTerm{input("position_key", {c.keys, c.heads, c.dim}),
-                              input("content_bias", {c.heads, c.dim}),
-                              input("position_bias", {c.heads, c.dim})};
+  a.scale = c.scale;
+  make_mask(c, device, random, a);
   if (c.dropout > 0)
     a.dropout = AttentionDropout{c.dropout, random.child("dropout"), 0, 0, c.heads};
   a.out = poisoned(out, c.dtype, device);
-  a.log_sum_exp = poisoned({c.batch, c.heads, c.time}, sums, device);
+  a.log_sum_exp = poisoned({c.batch, c.heads, c.time}, accumulator_of(c.dtype), device);
   g.dout = random_tensor(out, c.dtype, device, random.child("dout"), 1);
   g.dquery = poisoned(query, c.dtype, device);
   g.dkey = poisoned(a.key.shape(), c.dtype, device);
   g.dvalue = poisoned(a.value.shape(), c.dtype, device);
-  if (c.relative) {
-    const auto half = [&](const Shape& shape) {
-      Tensor result = Tensor::empty(shape, sums, device);
-      if (sums == DType::f64)
-        for (double& x : result.span<double>()) x = 0.5;
-      else
-        for (float& x : result.span<float>()) x = 0.5f;
-      return result;
-    };
-    g.dposition_key = half({c.keys, c.heads, c.dim});
-    g.dcontent_bias = half({c.heads, c.dim});
-    g.dposition_bias = half({c.heads, c.dim});
-  }
+  make_terms(c, device, random, g);
   return g;
 }
 
 // Every output of the forward and the backward pass, by name.
 struct AttentionResult {
   Numbers out, log_sum_exp, dquery, dkey, dvalue, dposition_key, dcontent_bias, dposition_bias;
+  Numbers dkey_table, dvalue_table, dspan;
 };
 
 inline AttentionResult run_attention(const AttentionGradient& g) {
   const Cpu cpu{&g.dout.device().state()};
   attention(cpu, g.forward);
   attention_backward(cpu, g);
+  const auto given = [](const Tensor& tensor) {
+    return tensor.defined() ? numbers(tensor) : Numbers();
+  };
   AttentionResult r{numbers(g.forward.out),
                     numbers(g.forward.log_sum_exp),
                     numbers(g.dquery),
                     numbers(g.dkey),
                     numbers(g.dvalue),
-                    {},
-                    {},
-                    {}};
-  if (g.forward.relative) {
-    r.dposition_key = numbers(g.dposition_key);
-    r.dcontent_bias = numbers(g.dcontent_bias);
-    r.dposition_bias = numbers(g.dposition_bias);
-  }
+                    given(g.dposition_key),
+                    given(g.dcontent_bias),
+                    given(g.dposition_bias),
+                    given(g.dkey_table),
+                    given(g.dvalue_table),
+                    given(g.dspan)};
   return r;
-}
-
-// One batch row and head of the reference.
-class DenseAttention {
- public:
-  DenseAttention(const AttentionGradient& g, AttentionResult& result)
-      : g_(g),
-        a_(g.forward),
-        r_(result),
-        query_(numbers(a_.query)),
-        key_(numbers(a_.key)),
-        value_(numbers(a_.value)),
-        dout_(numbers(g.dout)) {
-    batch_ = a_.query.shape()[0];
-    time_ = a_.query.shape()[1];
-    heads_ = a_.query.shape()[2];
-    dim_ = a_.query.shape()[3];
-    keys_ = a_.key.shape()[1];
-    value_dim_ = a_.value.shape()[3];
-    scale_ = 1 / std::sqrt(static_cast<double>(dim_));
-    if (a_.relative) {
-      position_key_ = numbers(a_.relative->position_key);
-      content_bias_ = numbers(a_.relative->content_bias);
-      position_bias_ = numbers(a_.relative->position_bias);
-    }
-    r_.out.assign(dout_.size(), 0);
-    r_.log_sum_exp.assign(static_cast<std::size_t>(batch_ * heads_ * time_), 0);
-    r_.dquery.assign(query_.size(), 0);
-    r_.dkey.assign(key_.size(), 0);
-    r_.dvalue.assign(value_.size(), 0);
-    r_.dposition_key.assign(position_key_.size(), 0.5);
-    r_.dcontent_bias.assign(content_bias_.size(), 0.5);
-    r_.dposition_bias.assign(position_bias_.size(), 0.5);
-  }
-
-  void run() {
-    for (std::int64_t b = 0; b < batch_; ++b)
-      for (std::int64_t h = 0; h < heads_; ++h)
-        for (std::int64_t i = 0; i < time_; ++i) row(b, h, i);
-  }
-
- private:
-  std::size_t at(std::int64_t b,
-                 std::int64_t length,
-                 std::int64_t i,
-                 std::int64_t h,
-                 std::int64_t width) const {
-    return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
-  }
-  bool seen(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    if (!a_.mask.rules.of(a_.mask.head_begin + h)
-             .allows(a_.mask.query_begin + i, a_.mask.key_begin + j))
-      return false;
-    const Tensor& padding = a_.mask.key_padding;
-    return !padding.defined() || padding.data<std::uint8_t>()[b * keys_ + j] == 0;
-  }
-  std::size_t position(std::int64_t h, std::int64_t i, std::int64_t j) const {
-    return static_cast<std::size_t>(
-        ((i + a_.mask.query_begin - a_.mask.key_begin - j) * heads_ + h) * dim_);
-  }
-  double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    if (!a_.dropout) return 1;
-    const auto& d = *a_.dropout;
-    const std::int64_t index =
-        ((d.batch_begin + b) * d.heads_total + d.head_begin + h) * time_ * keys_ + i * keys_ + j;
-    return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
-  }
-  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
-    const auto bias = static_cast<std::size_t>(h * dim_);
-    double sum = 0;
-    for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
-      const double u = a_.relative ? content_bias_[bias + c] : 0;
-      sum += (query_[q + c] + u) * key_[k + c];
-      if (a_.relative)
-        sum += (query_[q + c] + position_bias_[bias + c]) * position_key_[position(h, i, j) + c];
-    }
-    return sum * scale_;
-  }
-
-  void row(std::int64_t b, std::int64_t h, std::int64_t i) {
-    const auto keys = static_cast<std::size_t>(keys_);
-    const auto value_dim = static_cast<std::size_t>(value_dim_);
-    Numbers scores(keys, -std::numeric_limits<double>::infinity());
-    double most = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < keys; ++j) {
-      const auto key = static_cast<std::int64_t>(j);
-      if (seen(b, h, i, key)) scores[j] = score(b, h, i, key);
-      most = std::max(most, scores[j]);
-    }
-    auto& log_sum_exp = r_.log_sum_exp[static_cast<std::size_t>((b * heads_ + h) * time_ + i)];
-    log_sum_exp = most;
-    if (std::isinf(most)) return;
-    double total = 0;
-    for (const double s : scores) total += std::exp(s - most);
-    log_sum_exp = most + std::log(total);
-    Numbers dprobability(keys);
-    const std::size_t o = at(b, time_, i, h, value_dim_);
-    double delta = 0;
-    for (std::size_t j = 0; j < keys; ++j) {
-      const double p = std::exp(scores[j] - log_sum_exp);
-      const double keep = kept(b, h, i, static_cast<std::int64_t>(j));
-      const std::size_t v = at(b, keys_, static_cast<std::int64_t>(j), h, value_dim_);
-      for (std::size_t c = 0; c < value_dim; ++c) {
-        r_.out[o + c] += p * keep * value_[v + c];
-        r_.dvalue[v + c] += p * keep * dout_[o + c];
-        dprobability[j] += keep * dout_[o + c] * value_[v + c];
-      }
-      delta += p * dprobability[j];
-    }
-    for (std::size_t j = 0; j < keys; ++j)
-      if (!std::isinf(scores[j]))
-        score_gradient(b,
-                       h,
-                       i,
-                       static_cast<std::int64_t>(j),
-                       scale_ * std::exp(scores[j] - log_sum_exp) * (dprobability[j] - delta));
-  }
-
-  void score_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, double d) {
-    const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
-    const auto bias = static_cast<std::size_t>(h * dim_);
-    for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
-      r_.dquery[q + c] += d * key_[k + c];
-      r_.dkey[k + c] += d * query_[q + c];
-      if (!a_.relative) continue;
-      const std::size_t r = position(h, i, j) + c;
-      r_.dkey[k + c] += d * content_bias_[bias + c];
-      r_.dquery[q + c] += d * position_key_[r];
-      r_.dposition_key[r] += d * (query_[q + c] + position_bias_[bias + c]);
-      r_.dcontent_bias[bias + c] += d * key_[k + c];
-      r_.dposition_bias[bias + c] += d * position_key_[r];
-    }
-  }
-
-  const AttentionGradient& g_;
-  const Attention& a_;
-  AttentionResult& r_;
-  Numbers query_, key_, value_, dout_, position_key_, content_bias_, position_bias_;
-  std::int64_t batch_, time_, heads_, dim_, keys_, value_dim_;
-  double scale_;
-};
-
-inline AttentionResult dense_attention(const AttentionGradient& g) {
-  AttentionResult result;
-  DenseAttention(g, result).run();
-  return result;
 }
 
 // Largest difference, relative to the largest number of the reference (or to 1 where that is
@@ -350,6 +330,10 @@ inline void expect_close(const AttentionResult& found,
       << "dcontent_bias: " << what;
   EXPECT_LE(distance(found.dposition_bias, wanted.dposition_bias), tolerance)
       << "dposition_bias: " << what;
+  EXPECT_LE(distance(found.dkey_table, wanted.dkey_table), tolerance) << "dkey_table: " << what;
+  EXPECT_LE(distance(found.dvalue_table, wanted.dvalue_table), tolerance)
+      << "dvalue_table: " << what;
+  EXPECT_LE(distance(found.dspan, wanted.dspan), tolerance) << "dspan: " << what;
 }
 
 }  // namespace longspan::testing

@@ -1,0 +1,258 @@
+// Attention written as it is defined: a dense row of scores in double, pair by pair.
+#pragma once
+
+#include "tests/kernels/attention_reference.h"
+
+namespace longspan::testing {
+
+class DenseAttention {
+ public:
+  DenseAttention(const AttentionGradient& g, AttentionResult& result)
+      : a_(g.forward),
+        r_(result),
+        query_(numbers(a_.query)),
+        key_(numbers(a_.key)),
+        value_(numbers(a_.value)),
+        dout_(numbers(g.dout)) {
+    batch_ = a_.query.shape()[0];
+    time_ = a_.query.shape()[1];
+    heads_ = a_.query.shape()[2];
+    dim_ = a_.query.shape()[3];
+    keys_ = a_.key.shape()[1];
+    value_dim_ = a_.value.shape()[3];
+    scale_ = a_.scale != 0 ? a_.scale : 1 / std::sqrt(static_cast<double>(dim_));
+    if (a_.relative) {
+      position_key_ = numbers(a_.relative->position_key);
+      content_bias_ = numbers(a_.relative->content_bias);
+      position_bias_ = numbers(a_.relative->position_bias);
+    }
+    if (a_.shaw && a_.shaw->key_table.defined()) key_table_ = numbers(a_.shaw->key_table);
+    if (a_.shaw && a_.shaw->value_table.defined()) value_table_ = numbers(a_.shaw->value_table);
+    if (a_.slopes.defined()) slopes_ = numbers(a_.slopes);
+    if (a_.span) span_ = numbers(a_.span->span);
+    r_.out.assign(dout_.size(), 0);
+    r_.log_sum_exp.assign(static_cast<std::size_t>(batch_ * heads_ * time_), 0);
+    r_.dquery.assign(query_.size(), 0);
+    r_.dkey.assign(key_.size(), 0);
+    r_.dvalue.assign(value_.size(), 0);
+    r_.dposition_key.assign(position_key_.size(), 0.5);
+    r_.dcontent_bias.assign(content_bias_.size(), 0.5);
+    r_.dposition_bias.assign(position_bias_.size(), 0.5);
+    r_.dkey_table.assign(key_table_.size(), 0.5);
+    r_.dvalue_table.assign(value_table_.size(), 0.5);
+    r_.dspan.assign(span_.size(), 0.5);
+  }
+
+  void run() {
+    for (std::int64_t b = 0; b < batch_; ++b)
+      for (std::int64_t h = 0; h < heads_; ++h)
+        for (std::int64_t i = 0; i < time_; ++i) row(b, h, i);
+  }
+
+ private:
+  std::size_t at(std::int64_t b,
+                 std::int64_t length,
+                 std::int64_t i,
+                 std::int64_t h,
+                 std::int64_t width) const {
+    return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
+  }
+  std::int64_t distance_of(std::int64_t i, std::int64_t j) const {
+    return a_.mask.query_begin + i - a_.mask.key_begin - j;
+  }
+  std::int32_t integer(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return tensor.data<std::int32_t>()[(b * heads_ + h) * tensor.shape()[2] + i];
+  }
+
+  bool seen(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const AttentionMask& mask = a_.mask;
+    const std::int64_t k = mask.key_begin + j;
+    if (!mask.rules.of(mask.head_begin + h).allows(mask.query_begin + i, k)) return false;
+    if (mask.key_padding.defined() && mask.key_padding.data<std::uint8_t>()[b * keys_ + j] != 0)
+      return false;
+    if (mask.key_length.defined() && k >= mask.key_length.data<std::int64_t>()[b]) return false;
+    if (!mask.sorted) return true;
+    const std::int32_t query = integer(mask.sorted->query_position, b, h, i);
+    const std::int32_t key = integer(mask.sorted->key_position, b, h, j);
+    if (query < 0 || key < 0 || (mask.sorted->causal && key > query)) return false;
+    return !mask.sorted->query_bucket.defined() ||
+           integer(mask.sorted->query_bucket, b, h, i) == integer(mask.sorted->key_bucket, b, h, j);
+  }
+
+  bool same_token(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!a_.hash || !a_.hash->self_score) return false;
+    if (!a_.mask.sorted) return distance_of(i, j) == 0;
+    return integer(a_.mask.sorted->query_position, b, h, i) ==
+           integer(a_.mask.sorted->key_position, b, h, j);
+  }
+
+  // Rounds in which the pair met.
+  std::int64_t meetings(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const HashTerm& hash = *a_.hash;
+    const std::int64_t rounds = hash.chunk.shape()[2];
+    const std::int64_t positions = hash.chunk.shape()[3];
+    std::int64_t count = 0;
+    for (std::int64_t r = 0; r < rounds; ++r) {
+      const auto of = [&](const Tensor& tensor, std::int64_t position) {
+        return tensor.data<std::int32_t>()[((b * heads_ + h) * rounds + r) * positions + position];
+      };
+      const std::int64_t p = integer(a_.mask.sorted->query_position, b, h, i);
+      const std::int64_t k = integer(a_.mask.sorted->key_position, b, h, j);
+      bool met = false;
+      for (std::int64_t step = -hash.look_back; step <= hash.look_ahead; ++step) {
+        std::int64_t chunk = of(hash.chunk, p) + step;
+        if (hash.chunks > 0) chunk = (chunk + hash.chunks) % hash.chunks;
+        met |= chunk == of(hash.chunk, k);
+      }
+      if (hash.bucket.defined()) met &= of(hash.bucket, p) == of(hash.bucket, k);
+      count += met;
+    }
+    return count;
+  }
+
+  std::size_t position(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return static_cast<std::size_t>((distance_of(i, j) * heads_ + h) * dim_);
+  }
+  std::size_t table_row(const Numbers& table,
+                        std::int64_t width,
+                        std::int64_t i,
+                        std::int64_t j) const {
+    const std::int64_t most = static_cast<std::int64_t>(table.size()) / width / 2;
+    return static_cast<std::size_t>((std::clamp(-distance_of(i, j), -most, most) + most) * width);
+  }
+  double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!a_.dropout) return 1;
+    const auto& d = *a_.dropout;
+    const std::int64_t time = d.time_total > 0 ? d.time_total : time_;
+    const std::int64_t keys = d.keys_total > 0 ? d.keys_total : keys_;
+    const std::int64_t index =
+        (((d.batch_begin + b) * d.heads_total + d.head_begin + h) * time + d.time_begin + i) *
+            keys +
+        d.keys_begin + j;
+    return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
+  }
+
+  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const std::size_t q = at(b, time_, i, h, dim_);
+    const std::size_t k = at(b, keys_, j, h, dim_);
+    const auto bias = static_cast<std::size_t>(h * dim_);
+    double sum = 0;
+    for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
+      const double u = a_.relative ? content_bias_[bias + c] : 0;
+      sum += (query_[q + c] + u) * key_[k + c];
+      if (a_.relative)
+        sum += (query_[q + c] + position_bias_[bias + c]) * position_key_[position(h, i, j) + c];
+      if (!key_table_.empty())
+        sum += query_[q + c] * key_table_[table_row(key_table_, dim_, i, j) + c];
+    }
+    double result = sum * scale_;
+    if (!slopes_.empty())
+      result -=
+          slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(distance_of(i, j)));
+    if (same_token(b, h, i, j)) return *a_.hash->self_score;
+    if (a_.hash && a_.hash->chunk.defined()) {
+      const double count = static_cast<double>(meetings(b, h, i, j)) + a_.hash->count_floor;
+      if (count > 0) result -= std::log(count);
+    }
+    return result;
+  }
+
+  std::size_t span_index(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    const bool by_token = a_.span->span.shape().dimensions() == 3;
+    return static_cast<std::size_t>(by_token ? (b * time_ + i) * heads_ + h : h);
+  }
+  double soft(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!a_.span) return 1;
+    const double x = static_cast<double>(distance_of(i, j) - a_.span->first);
+    return std::clamp((a_.span->ramp + span_[span_index(b, h, i)] - x) / a_.span->ramp, 0.0, 1.0);
+  }
+  double value_row(std::int64_t i, std::int64_t j, std::size_t c) const {
+    return value_table_.empty() ? 0 : value_table_[table_row(value_table_, value_dim_, i, j) + c];
+  }
+
+  void row(std::int64_t b, std::int64_t h, std::int64_t i) {
+    const auto keys = static_cast<std::size_t>(keys_);
+    const auto value_dim = static_cast<std::size_t>(value_dim_);
+    const double floor = a_.span ? a_.span->floor : 0;
+    Numbers scores(keys, -std::numeric_limits<double>::infinity());
+    double most = -std::numeric_limits<double>::infinity();
+    for (std::size_t j = 0; j < keys; ++j) {
+      const auto key = static_cast<std::int64_t>(j);
+      if (seen(b, h, i, key)) scores[j] = score(b, h, i, key);
+      most = std::max(most, scores[j]);
+    }
+    auto& log_sum_exp = r_.log_sum_exp[static_cast<std::size_t>((b * heads_ + h) * time_ + i)];
+    log_sum_exp = most;
+    if (std::isinf(most)) return;
+    double total = 0;
+    for (std::size_t j = 0; j < keys; ++j)
+      total += (soft(b, h, i, static_cast<std::int64_t>(j)) + floor) * std::exp(scores[j] - most);
+    log_sum_exp = most + std::log(total);
+    Numbers dprobability(keys);
+    const std::size_t o = at(b, time_, i, h, value_dim_);
+    double delta = 0;
+    for (std::size_t j = 0; j < keys; ++j) {
+      const auto key = static_cast<std::int64_t>(j);
+      const double p = soft(b, h, i, key) * std::exp(scores[j] - log_sum_exp);
+      const double keep = kept(b, h, i, key);
+      const std::size_t v = at(b, keys_, key, h, value_dim_);
+      for (std::size_t c = 0; c < value_dim; ++c) {
+        const double value = value_[v + c] + value_row(i, key, c);
+        r_.out[o + c] += p * keep * value;
+        r_.dvalue[v + c] += p * keep * dout_[o + c];
+        if (!value_table_.empty())
+          r_.dvalue_table[table_row(value_table_, value_dim_, i, key) + c] +=
+              p * keep * dout_[o + c];
+        dprobability[j] += keep * dout_[o + c] * value;
+      }
+      delta += p * dprobability[j];
+    }
+    for (std::size_t j = 0; j < keys; ++j) {
+      if (std::isinf(scores[j])) continue;
+      const auto key = static_cast<std::int64_t>(j);
+      const double m = soft(b, h, i, key);
+      const double power = std::exp(scores[j] - log_sum_exp);
+      if (a_.span && m > 0 && m < 1)
+        r_.dspan[span_index(b, h, i)] += power * (dprobability[j] - delta) / a_.span->ramp;
+      if (!same_token(b, h, i, key))
+        score_gradient(b, h, i, key, scale_ * power * (m * dprobability[j] - (m + floor) * delta));
+    }
+  }
+
+  void score_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, double d) {
+    const std::size_t q = at(b, time_, i, h, dim_);
+    const std::size_t k = at(b, keys_, j, h, dim_);
+    const auto bias = static_cast<std::size_t>(h * dim_);
+    for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
+      r_.dquery[q + c] += d * key_[k + c];
+      r_.dkey[k + c] += d * query_[q + c];
+      if (!key_table_.empty()) {
+        const std::size_t r = table_row(key_table_, dim_, i, j) + c;
+        r_.dquery[q + c] += d * key_table_[r];
+        r_.dkey_table[r] += d * query_[q + c];
+      }
+      if (!a_.relative) continue;
+      const std::size_t r = position(h, i, j) + c;
+      r_.dkey[k + c] += d * content_bias_[bias + c];
+      r_.dquery[q + c] += d * position_key_[r];
+      r_.dposition_key[r] += d * (query_[q + c] + position_bias_[bias + c]);
+      r_.dcontent_bias[bias + c] += d * key_[k + c];
+      r_.dposition_bias[bias + c] += d * position_key_[r];
+    }
+  }
+
+  const Attention& a_;
+  AttentionResult& r_;
+  Numbers query_, key_, value_, dout_, position_key_, content_bias_, position_bias_;
+  Numbers key_table_, value_table_, slopes_, span_;
+  std::int64_t batch_, time_, heads_, dim_, keys_, value_dim_;
+  double scale_;
+};
+
+inline AttentionResult dense_attention(const AttentionGradient& g) {
+  AttentionResult result;
+  DenseAttention(g, result).run();
+  return result;
+}
+
+}  // namespace longspan::testing

@@ -1,0 +1,238 @@
+// Any mask and any score term against the dense definition, and what a merged output promises.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/attention_dense.h"
+#include "tests/kernels/mask_testing.h"
+
+namespace longspan::testing {
+namespace {
+
+// Terms that go together, by number.
+constexpr int combinations = 15;
+void add_terms(int number, AttentionCase& c) {
+  c.relative = number == 1 || number == 8 || number == 9;
+  c.key_table = number == 2 || number == 4 || number == 10;
+  c.value_table = number == 3 || number == 4;
+  c.slopes = number == 5 || number == 9 || number == 10;
+  c.span = number == 6 ? 1 : number == 7 || number == 8 || number == 10 ? 2 : 0;
+  c.sorted = number >= 11 && number <= 13;
+  c.buckets = number == 12;
+  c.hash = number >= 12 ? number - 11 : 0;
+  if (number == 14) c.hash = 1;
+  if (c.relative) c.causal = true;
+}
+
+AttentionCase random_case(std::uint64_t seed, DType dtype) {
+  Draws draws(Random(8).child(seed));
+  AttentionCase c;
+  c.seed = seed;
+  c.dtype = dtype;
+  c.batch = 1 + draws.pick(1);
+  c.heads = 1 + draws.pick(2);
+  c.time = 1 + draws.pick(150);
+  c.keys = 1 + draws.pick(200);
+  c.dim = 1 + draws.pick(20);
+  c.value_dim = 1 + draws.pick(20);
+  c.causal = draws.one_in(2);
+  c.padded = draws.one_in(3);
+  c.dropout = draws.one_in(4) ? 0.3 : 0;
+  c.scale = draws.one_in(4) ? 0.7 : 0;
+  c.query_begin = draws.one_in(2) ? 0 : draws.pick(150);
+  c.key_begin = draws.one_in(2) ? 0 : draws.pick(150);
+  const std::int64_t positions = std::max(*c.query_begin + c.time, c.key_begin + c.keys);
+  std::vector<Mask> by_head;
+  const std::int64_t masks_drawn = draws.one_in(3) ? c.heads : 1;
+  for (std::int64_t h = 0; h < masks_drawn; ++h)
+    by_head.push_back(draws.one_in(4) ? Mask() : random_mask(draws, positions));
+  c.rules = HeadMasks(std::move(by_head));
+  add_terms(static_cast<int>(seed % combinations), c);
+  return c;
+}
+
+void expect_dense(const AttentionCase& c, double tolerance) {
+  const Device device = Device::cpu();
+  const AttentionGradient g = make_attention(c, device);
+  const AttentionResult found = run_attention(g);
+  expect_close(found, dense_attention(g), tolerance, c.to_string());
+}
+
+TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinition) {
+  for (std::uint64_t seed = 0; seed < 20 * combinations; ++seed)
+    expect_dense(random_case(seed, DType::f64), 1e-11);
+}
+
+TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
+  for (std::uint64_t seed = 1000; seed < 1000 + 5 * combinations; ++seed)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      AttentionCase c = random_case(seed, dtype);
+      // With several terms and a greater scale scores are large, and so is their rounding.
+      c.spread = c.scale > 0 ? 0.3 : 0.5;
+      expect_dense(c, dtype == DType::f32 ? 1e-5 : 2e-2);
+    }
+}
+
+// The keys in two parts, each a call of its own: the outputs merge to that of all keys, and with
+// the merged output the gradients of the parts add up.
+TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
+  for (std::uint64_t seed = 0; seed < 4 * combinations; ++seed) {
+    AttentionCase c = random_case(seed, DType::f64);
+    c.batch = 1;
+    c.heads = 1;
+    c.keys += 1;
+    if (c.sorted || c.padded) continue;
+    SCOPED_TRACE(c.to_string());
+    const Device device = Device::cpu();
+    const Cpu cpu{&device.state()};
+    AttentionGradient whole = make_attention(c, device);
+    if (whole.forward.dropout) whole.forward.dropout->keys_total = c.keys;
+    const AttentionResult wanted = run_attention(whole);
+
+    AttentionGradient again = make_attention(c, device);
+    const std::int64_t cut = c.keys / 2;
+    const auto part_of = [&](std::int64_t begin, std::int64_t end) {
+      AttentionGradient part = again;
+      Attention& a = part.forward;
+      const auto rows = [&](const Tensor& all) {  // of one batch row and head
+        const Tensor flat = all.reshape({all.shape()[1], all.shape()[3]}).slice(begin, end);
+        return flat.reshape({1, end - begin, 1, all.shape()[3]});
+      };
+      a.key = rows(whole.forward.key);
+      a.value = rows(whole.forward.value);
+      part.dkey = rows(again.dkey);
+      part.dvalue = rows(again.dvalue);
+      a.mask.key_begin += begin;
+      if (a.dropout) {
+        a.dropout->keys_total = c.keys;
+        a.dropout->keys_begin = begin;
+      }
+      a.out = again.forward.out.like();
+      a.log_sum_exp = again.forward.log_sum_exp.like();
+      return part;
+    };
+    AttentionGradient first = part_of(0, cut);
+    AttentionGradient second = part_of(cut, c.keys);
+    attention(cpu, first.forward);
+    attention(cpu, second.forward);
+    merge_attention(cpu,
+                    {first.forward.out,
+                     first.forward.log_sum_exp,
+                     second.forward.out,
+                     second.forward.log_sum_exp});
+    second.forward.out = first.forward.out;
+    second.forward.log_sum_exp = first.forward.log_sum_exp;
+    again.dquery.zero();
+    again.dkey.zero();
+    again.dvalue.zero();
+    first.add = second.add = true;
+    attention_backward(cpu, first);
+    attention_backward(cpu, second);
+    const auto given = [](const Tensor& tensor) {
+      return tensor.defined() ? numbers(tensor) : Numbers();
+    };
+    const AttentionResult found{numbers(first.forward.out),
+                                numbers(first.forward.log_sum_exp),
+                                numbers(again.dquery),
+                                numbers(again.dkey),
+                                numbers(again.dvalue),
+                                given(again.dposition_key),
+                                given(again.dcontent_bias),
+                                given(again.dposition_bias),
+                                given(again.dkey_table),
+                                given(again.dvalue_table),
+                                given(again.dspan)};
+    expect_close(found, wanted, 1e-11, "merged");
+  }
+}
+
+TEST(AttentionMasks, MergingWithNothingChangesNothing) {
+  const Device device = Device::cpu();
+  const Cpu cpu{&device.state()};
+  const double none = -std::numeric_limits<double>::infinity();
+  const auto tensor = [&](const Shape& shape, const Numbers& values) {
+    return Tensor::from<double>(values, shape, device);
+  };
+  const Shape rows{1, 3, 1, 2};
+  const Shape sums{1, 1, 3};
+  const MergeAttention merge{tensor(rows, {1, 2, 0, 0, 0, 0}),
+                             tensor(sums, {0.5, none, none}),
+                             tensor(rows, {0, 0, 3, 4, 0, 0}),
+                             tensor(sums, {none, 0.25, none})};
+  merge_attention(cpu, merge);
+  EXPECT_EQ(numbers(merge.out), (Numbers{1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(numbers(merge.log_sum_exp), (Numbers{0.5, 0.25, none}));
+}
+
+// The gradients of bf16 parts may be summed in f32, and out merged in it.
+TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
+  const Device device = Device::cpu();
+  const Cpu cpu{&device.state()};
+  AttentionGradient g = make_attention({.batch = 1,
+                                        .time = 70,
+                                        .keys = 70,
+                                        .heads = 2,
+                                        .dim = 8,
+                                        .value_dim = 8,
+                                        .dtype = DType::bf16},
+                                       device);
+  const AttentionResult rounded = run_attention(g);
+  g.add = true;
+  g.dquery = filled(g.dquery.shape(), DType::f32, 1, device);
+  g.dkey = filled(g.dkey.shape(), DType::f32, 1, device);
+  g.dvalue = filled(g.dvalue.shape(), DType::f32, 1, device);
+  attention_backward(cpu, g);
+  const auto expect = [](const Tensor& found, const Numbers& wanted) {
+    const Numbers numbers_found = numbers(found);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(numbers_found[i] - 1, wanted[i], 5e-3 * std::abs(wanted[i]) + 1e-6);
+  };
+  expect(g.dquery, rounded.dquery);
+  expect(g.dkey, rounded.dkey);
+  expect(g.dvalue, rounded.dvalue);
+}
+
+// The worked numbers of the specification: ramp 4, z 2, x = 0 .. 6.
+TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
+  const Device device = Device::cpu();
+  const Cpu cpu{&device.state()};
+  AttentionGradient g = make_attention(
+      {.time = 1, .keys = 8, .dim = 1, .value_dim = 8, .causal = true, .span = 1}, device);
+  Attention& a = g.forward;
+  a.span = SpanTerm{.span = Tensor::from<double>(Numbers{2}, {1}, device), .ramp = 4};
+  a.query.zero();
+  a.value.zero();
+  for (std::int64_t j = 0; j < 8; ++j) a.value.data<double>()[j * 8 + j] = 1;
+  a.mask.rules = masks::window(masks::unlimited, -1);
+  attention(cpu, a);
+  const Numbers wanted = {0, .25, .5, .75, 1, 1, 1, 0};  // key 6 is at distance 0
+  for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(numbers(a.out)[j], wanted[j] / 4.5, 1e-7);
+}
+
+TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
+  const Device device = Device::cpu();
+  const Cpu cpu{&device.state()};
+  const auto refused = [&](const AttentionCase& c) -> std::string {
+    try {
+      attention(cpu, make_attention(c, device).forward);
+    } catch (const Failure& failure) {
+      return failure.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .relative = true, .key_table = true}),
+            "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .slopes = true, .hash = 1}),
+            "attention: the rules of hash attention cannot be combined with another score term");
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .span = 1, .sorted = true}),
+            "attention: a sorted sequence has no distances for a score term");
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .hash = 2}),
+            "attention: chunks of rounds need a sorted sequence");
+  EXPECT_EQ(refused({.time = 3, .keys = 5, .causal = false, .relative = true}),
+            "attention: the relative term has keys for the distances from 0 to 4, the mask allows "
+            "those from -2 to 4");
+  AttentionCase table{.time = 3, .keys = 3, .heads = 3};
+  table.rules = HeadMasks({Mask(), masks::self()});
+  EXPECT_EQ(refused(table), "attention: heads 0 to 2 need a mask each, the table has 2");
+}
+
+}  // namespace
+}  // namespace longspan::testing
