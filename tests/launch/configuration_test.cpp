@@ -96,7 +96,7 @@ TEST(Configuration, EachBadFileHasItsMessages) {
        "c.yaml:10:3: precision.loss_scale: found 2; with 65536 tokens a step (data.batch x "
        "data.segment) all gradients underflow f16; wanted at least 4"},
       {head + "  segment: 1022\nparallel:\n  context: 2\n",
-       "c.yaml:8:3: data.segment is 1022, which does not divide by 2 x parallel.context = 4; a "
+       "c.yaml:7:3: data.segment is 1022, which does not divide by 2 x parallel.context = 4; a "
        "context rank reads a piece from either end of a segment"},
       {head + "parallel:\n  zero: 3\n",
        "c.yaml:8:3: parallel.zero: found \"3\"; allowed: an integer, 0 to 2"},

@@ -214,6 +214,41 @@ TEST(Layouts, RanksThatShareTimeTrainTheSame) {
   }
 }
 
+// What a stack keeps for its backward pass, or rebuilds, is each rank's share.
+TEST(Layouts, RanksThatShareTimeTrainTheSameWhateverIsKept) {
+  const auto with = [](const std::string& recompute, ResidualKind residual) {
+    return std::vector<Case>{
+        {"transformer_xl, recompute " + recompute,
+         [=](ModelSetting setting) {
+           TransformerXlOptions options;
+           options.common = common(NormPlacement::pre);
+           options.common.residual = residual;
+           options.memory = 7;
+           setting.memory.recompute = recompute;
+           return make_transformer_xl(options, setting);
+         }},
+        {"decoder, lsh, recompute " + recompute, [=](ModelSetting setting) {
+           DecoderOptions options;
+           options.common = common(NormPlacement::pre);
+           options.common.residual = residual;
+           options.common.attention = {.kinds = {"lsh", "causal"}, .lsh = {.chunk = 2}};
+           setting.memory.recompute = recompute;
+           return make_decoder(options, setting);
+         }}};
+  };
+  std::vector<Case> all = with("none", ResidualKind::reversible);
+  for (const char* const recompute : {"attention", "every 2"})
+    all.push_back(with(recompute, ResidualKind::plain).front());
+  for (const Case& c : all) {
+    const Trained expected = train(c, ProcessMesh());
+    testing::for_each_layout(
+        {{.context = 4},
+         {.tensor = 2, .sequence = true},
+         {.context = 2, .tensor = 2, .sequence = true}},
+        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
 TEST(Layouts, AccumulationTrainsTheSame) {
   for (Case c : cases()) {
     const Trained expected = train(c, ProcessMesh());
