@@ -1,0 +1,94 @@
+// Seconds a token of an attention kind, forward and backward, at lengths from 4,096 tokens to
+// 1,048,576: one sequence of 2 heads of 64 features in f32. The best of several repetitions at each
+// length, and how far it is from the best length.
+//   benchmark_length [KIND] [LONGEST]
+// KIND is an element of model.attention; local is the default. The stride grows with the length, so
+// that a query sees 256 keys of strided at most.
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t heads = 2;
+constexpr std::int64_t dim = 64;
+
+Tensor random_tensor(const Shape& shape, const Device& device, const Random& random) {
+  Tensor result = Tensor::empty(shape, DType::f32, device);
+  float* const values = result.data<float>();
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < result.elements(); ++i)
+    values[i] = random.uniform_at(static_cast<std::uint64_t>(i)) - 0.5f;
+  return result;
+}
+
+std::unique_ptr<Mechanism> mechanism_of(const AttentionOptions& options,
+                                        std::int64_t time,
+                                        Parameters& parameters) {
+  const auto patterns = attention_patterns(options, {.layers = 1, .heads = heads, .segment = time});
+  if (is_lsh(options, 0))
+    return std::make_unique<LshAttention>(
+        Scope(parameters), LshAttention::Options{.lsh = options.lsh, .heads = heads});
+  return std::make_unique<SoftmaxAttention>(0, patterns.front());
+}
+
+double best_seconds(const std::string& kind, std::int64_t time, const Device& device) {
+  AttentionOptions options = {.kinds = {kind}, .stride = time / 256};
+  Parameters parameters(device, DType::f32, ProcessMesh());
+  const auto mechanism = mechanism_of(options, time, parameters);
+  const Shape shape = {1, time, heads, dim};
+  const Random random(1);
+  const Variable query = Variable::leaf(random_tensor(shape, device, random.child("query")));
+  const Variable value = Variable::leaf(random_tensor(shape, device, random.child("value")));
+  const Variable key = mechanism->shares_query_and_key()
+                           ? query
+                           : Variable::leaf(random_tensor(shape, device, random.child("key")));
+  const Tensor upstream = random_tensor(shape, device, random.child("upstream"));
+  double best = std::numeric_limits<double>::infinity();
+  // The first of them makes the plan and fills the memory.
+  const std::int64_t repetitions = std::clamp<std::int64_t>((1 << 18) / time, 2, 20);
+  for (std::int64_t i = 0; i <= repetitions; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Variable y = (*mechanism)(
+        {.query = query, .key = key, .value = value, .heads = {.count = heads, .total = heads}},
+        SegmentContext{},
+        {.training = true, .random = random.child(static_cast<std::uint64_t>(i))});
+    backward({y}, {upstream});
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    if (i > 0) best = std::min(best, passed.count());
+    for (const Variable& leaf : {query, key, value}) leaf.clear_gradient();
+  }
+  return best;
+}
+
+void run(const std::string& kind, std::int64_t longest) {
+  const Device device = Device::cpu();
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  fmt::print("{}, {} threads\n", kind, omp_get_max_threads());
+  for (std::int64_t time = 4096; time <= longest; time *= 4) {
+    const double each = best_seconds(kind, time, device) / static_cast<double>(time);
+    least = std::min(least, each);
+    most = std::max(most, each);
+    fmt::print("{:>9} tokens: {:.3f} microseconds a token\n", time, 1e6 * each);
+    std::fflush(stdout);
+  }
+  fmt::print("the slowest length takes {:.2f} times as long a token as the fastest\n",
+             most / least);
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int count, char** words) {
+  longspan::run(count > 1 ? words[1] : "local", count > 2 ? std::stoll(words[2]) : 1 << 20);
+  return 0;
+}
