@@ -260,29 +260,53 @@ TEST(Layouts, AccumulationTrainsTheSame) {
   }
 }
 
-TEST(Layouts, WhatIsSharedOutTrainsTheSame) {
-  for (Case c : cases()) {
-    const Trained expected = train(c, ProcessMesh());
-    const std::string name = c.name;
-    for (c.zero = 1; c.zero <= 2; ++c.zero) {
-      c.name = fmt::format("{}, ZeRO {}", name, c.zero);
-      c.accumulation = 1;
-      testing::for_each_layout(
-          {{},
-           {.data = 2},
-           {.data = 4},
-           {.data = 2, .tensor = 2},
-           {.tensor = 2, .sequence = true},
-           {.data = 2, .context = 2},
-           {.context = 2, .tensor = 2, .sequence = true}},
-          [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
-      c.name += ", in two parts";
-      c.accumulation = 2;
-      testing::for_each_layout(
-          {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}},
-          [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
-    }
+void expect_same_shared_out(Case c, int parts, const std::vector<MeshShape>& layouts) {
+  const Trained expected = train(c, ProcessMesh());
+  c.accumulation = parts;
+  const std::string name = c.name;
+  for (c.zero = 1; c.zero <= 2; ++c.zero) {
+    c.name = fmt::format("{} in {} parts, ZeRO {}", name, parts, c.zero);
+    testing::for_each_layout(
+        layouts, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
   }
+}
+
+TEST(Layouts, WhatIsSharedOutTrainsTheSame) {
+  const std::vector<Case> all = cases();
+  for (const Case& c : all) expect_same_shared_out(c, 1, {{.data = 2, .tensor = 2}});
+  const Case& tied = all[0];
+  const Case& untied = all[1];
+  for (const Case& c : {tied, untied})
+    expect_same_shared_out(c,
+                           1,
+                           {{},
+                            {.data = 2},
+                            {.data = 4},
+                            {.tensor = 2, .sequence = true},
+                            {.data = 2, .context = 2},
+                            {.context = 2, .tensor = 2, .sequence = true}});
+  expect_same_shared_out(
+      tied, 2, {{.data = 2}, {.data = 2, .tensor = 2}, {.data = 2, .tensor = 2, .sequence = true}});
+}
+
+// Gradients that arrive in a backward pass within the backward pass.
+TEST(Layouts, WhatIsSharedOutTrainsTheSameWhenComputedAgain) {
+  const auto decoder = [](ResidualKind residual, const std::string& recompute) {
+    return [=](ModelSetting setting) {
+      DecoderOptions options;
+      options.common = common(NormPlacement::pre);
+      options.common.residual = residual;
+      setting.memory.recompute = recompute;
+      return make_decoder(options, setting);
+    };
+  };
+  const std::vector<MeshShape> layouts = {{.data = 4}, {.data = 2, .tensor = 2}};
+  expect_same_shared_out(
+      {"decoder, layers again", decoder(ResidualKind::plain, "layer")}, 2, {{.data = 2}});
+  expect_same_shared_out(
+      {"decoder, layers again", decoder(ResidualKind::plain, "layer")}, 1, layouts);
+  expect_same_shared_out(
+      {"decoder, reversible", decoder(ResidualKind::reversible, "none")}, 1, layouts);
 }
 
 TEST(Layouts, TheSameLayoutGivesTheSameBits) {
