@@ -2,8 +2,8 @@
 // 1,048,576: one sequence of 2 heads of 64 features in f32. The best of several repetitions at each
 // length, and how far it is from the best length.
 //   benchmark_length [KIND] [LONGEST]
-// KIND is an element of model.attention; local is the default. The stride grows with the length, so
-// that a query sees 256 keys of strided at most.
+// KIND is an element of model.attention; local is the default: a window of 256 keys. The stride
+// grows with the length, so that a query sees 256 keys of strided at most.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -41,7 +41,7 @@ std::unique_ptr<Mechanism> mechanism_of(const AttentionOptions& options,
 }
 
 double best_seconds(const std::string& kind, std::int64_t time, const Device& device) {
-  AttentionOptions options = {.kinds = {kind}, .stride = time / 256};
+  AttentionOptions options = {.kinds = {kind}, .window = {255}, .stride = time / 256};
   Parameters parameters(device, DType::f32, ProcessMesh());
   const auto mechanism = mechanism_of(options, time, parameters);
   const Shape shape = {1, time, heads, dim};
