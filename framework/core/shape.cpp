@@ -24,7 +24,9 @@ Shape::Shape(std::span<const std::int64_t> extents) {
 
 int Shape::index(int axis) const {
   const int found = axis < 0 ? axis + dimensions_ : axis;
-  require(found >= 0 && found < dimensions_, "shape {} has no axis {}", to_string(), axis);
+  // Not by `require`: kernels ask in their inner loops, and the text would be made each time.
+  if (found < 0 || found >= dimensions_)
+    throw Failure("shape {} has no axis {}", to_string(), axis);
   return found;
 }
 
