@@ -29,13 +29,14 @@ class Decoder : public Model {
                              : nullptr),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(false, setting.segment))),
-        layers_(layers()),
+        layers_(layers(setting.memory)),
         residual_(make_residual(options.common, setting.memory)),
         output_(scope().child("output"),
                 {.vocabulary = vocabulary_size_,
                  .width = options.common.output_width(),
                  .bias = false,
-                 .initial = options.common.initial()},
+                 .initial = options.common.initial(),
+                 .chunks = setting.memory.loss_chunks},
                 options.common.tied_embeddings ? embedding_.table() : nullptr) {
     if (options.common.has_final_norm())
       final_norm_.emplace(scope().child("final_norm"), options.common.output_width());
@@ -69,24 +70,25 @@ class Decoder : public Model {
   bool learned() const { return options_.positions == DecoderOptions::Positions::learned; }
   Scope scope() { return Scope(parameters()); }
 
-  std::vector<Layer> layers() {
+  std::vector<Layer> layers(const MemoryOptions& memory) {
     const ModelOptions& common = options_.common;
     // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
     // depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
-    return make_layers(
-        scope(),
-        {.common = common, .initial_out = Initial::normal(common.initial_deviation / depth)},
-        [&](const Scope& scope, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-          if (is_lsh(common.attention, layer))
-            return std::make_unique<LshAttention>(
-                scope,
-                LshAttention::Options{.lsh = common.attention.lsh,
-                                      .heads = common.heads,
-                                      .dropout = common.attention_dropout});
-          return std::make_unique<SoftmaxAttention>(common.attention_dropout,
-                                                    patterns_[static_cast<std::size_t>(layer)]);
-        });
+    return make_layers(scope(),
+                       {.common = common,
+                        .initial_out = Initial::normal(common.initial_deviation / depth),
+                        .memory = memory},
+                       [&](const Scope& scope, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+                         if (is_lsh(common.attention, layer))
+                           return std::make_unique<LshAttention>(
+                               scope,
+                               LshAttention::Options{.lsh = common.attention.lsh,
+                                                     .heads = common.heads,
+                                                     .dropout = common.attention_dropout});
+                         return std::make_unique<SoftmaxAttention>(
+                             common.attention_dropout, patterns_[static_cast<std::size_t>(layer)]);
+                       });
   }
 
   Variable embed(const Segment& segment, const Pass& pass) const {

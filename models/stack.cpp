@@ -20,14 +20,15 @@ std::vector<Layer> make_layers(const Scope& scope,
                                     .initial = common.initial(),
                                     .initial_out = options.initial_out},
         mechanism(attention_scope, i));
-    const auto feed_forward =
-        std::make_shared<FeedForward>(layer.child("feed_forward"),
-                                      FeedForward::Options{.width = common.width,
-                                                           .hidden = common.hidden(),
-                                                           .activation = common.activation,
-                                                           .dropout = common.dropout,
-                                                           .initial = common.initial(),
-                                                           .initial_out = options.initial_out});
+    const auto feed_forward = std::make_shared<FeedForward>(
+        layer.child("feed_forward"),
+        FeedForward::Options{.width = common.width,
+                             .hidden = common.hidden(),
+                             .activation = common.activation,
+                             .dropout = common.dropout,
+                             .initial = common.initial(),
+                             .initial_out = options.initial_out,
+                             .chunks = options.memory.feed_forward_chunks});
     Sublayer attend = {
         .norm = Norm(attention_scope.child("norm"), common.width),
         .reads_memory = true,

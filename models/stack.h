@@ -20,6 +20,7 @@ struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
   Initial initial_out = {};  // of the matrices that write to the stream
+  MemoryOptions memory = {};
 };
 
 // `layers` layers named "layers/0", "layers/1", ... of an attention and a feed-forward sublayer.

@@ -24,13 +24,14 @@ class TransformerXl : public Model {
                    options.common.initial()),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(true, setting.segment))),
-        layers_(layers(Scope(this->parameters()))),
+        layers_(layers(Scope(this->parameters()), setting.memory)),
         residual_(make_residual(options.common, setting.memory)),
         output_(Scope(this->parameters()).child("output"),
                 {.vocabulary = vocabulary_size_,
                  .width = options.common.output_width(),
                  .bias = options.output_bias,
-                 .initial = options.common.initial()},
+                 .initial = options.common.initial(),
+                 .chunks = setting.memory.loss_chunks},
                 options.common.tied_embeddings ? embedding_.table() : nullptr) {
     if (options.common.has_final_norm())
       final_norm_.emplace(Scope(this->parameters()).child("final_norm"),
@@ -72,7 +73,7 @@ class TransformerXl : public Model {
   }
 
  private:
-  std::vector<Layer> layers(const Scope& scope) const {
+  std::vector<Layer> layers(const Scope& scope, const MemoryOptions& memory) const {
     const ModelOptions& common = options_.common;
     std::optional<PositionBiases> shared;
     const auto biases = [&](const Scope& where) {
@@ -80,7 +81,10 @@ class TransformerXl : public Model {
     };
     if (options_.share_position_biases) shared = biases(scope);
     return make_layers(scope,
-                       {.common = common, .attention_bias = false, .initial_out = common.initial()},
+                       {.common = common,
+                        .attention_bias = false,
+                        .initial_out = common.initial(),
+                        .memory = memory},
                        [&](const Scope& attention, std::int64_t layer) {
                          return std::make_unique<RelativeAttention>(
                              attention,

@@ -80,6 +80,19 @@ Variable linear(const Variable& x,
                 });
 }
 
+Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias) {
+  const Shape shape = x.shape().with(-1, weight.shape()[0]);
+  std::vector<Variable> inputs = {x, weight};
+  if (bias.defined()) inputs.push_back(bias);
+  return record(Tensor::empty(shape, x.value().dtype(), x.value().device()),
+                inputs,
+                [x = weight.requires_gradient() ? keep(x) : Kept(),
+                 weight = weight.value(),
+                 has_bias = bias.defined()](Gradients& gradients) {
+                  linear_gradients(gradients, x, weight, gradients.output(), has_bias);
+                });
+}
+
 Variable add(const Variable& a, const Variable& b) {
   require(a.shape() == b.shape(),
           "shapes {} and {} cannot be added",

@@ -17,6 +17,10 @@ Variable linear(const Variable& x,
                 const Variable& bias,
                 Activation activation = Activation::none);
 
+// linear(x, weight, bias) where only its gradient is wanted, as of the last product of a function
+// that is computed again: the value may not be read, it is not computed.
+Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias);
+
 // a + b, of one shape.
 Variable add(const Variable& a, const Variable& b);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/autograd/kept.h"
 #include "framework/core/error.h"
 
 namespace longspan {
@@ -54,7 +55,8 @@ std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int
   if (pieces <= outer) {
     for (std::int64_t i = 0; i < pieces; ++i) {
       const std::int64_t begin = outer * i / pieces;
-      result.push_back({begin, outer * (i + 1) / pieces - begin, 0, middle});
+      const std::int64_t count = outer * (i + 1) / pieces - begin;
+      result.push_back({begin, count, 0, middle, begin * middle});
     }
     return result;
   }
@@ -62,7 +64,8 @@ std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int
   for (std::int64_t row = 0; row < outer; ++row) {
     for (std::int64_t i = 0; i < parts; ++i) {
       const std::int64_t begin = middle * i / parts;
-      result.push_back({row, 1, begin, middle * (i + 1) / parts - begin});
+      const std::int64_t count = middle * (i + 1) / parts - begin;
+      result.push_back({row, 1, begin, count, row * middle + begin});
     }
   }
   return result;
@@ -79,9 +82,9 @@ Variable recompute_pieces(const PieceFunction& function,
   const std::int64_t rows = shape.rows();
   const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
   // The rows of a piece in a tensor with as many elements for each row of x.
-  const auto rows_of = [rows, middle = shape[1]](const Tensor& whole, const RowPiece& piece) {
-    const std::int64_t begin = piece.outer_begin * middle + piece.middle_begin;
-    return whole.reshape({rows, whole.elements() / rows}).slice(begin, begin + piece.rows());
+  const auto rows_of = [rows](const Tensor& whole, const RowPiece& piece) {
+    return whole.reshape({rows, whole.elements() / rows})
+        .slice(piece.begin, piece.begin + piece.rows());
   };
   const auto block_of = [rows_of, width = shape[2]](const Tensor& whole, const RowPiece& piece) {
     return rows_of(whole, piece).reshape({piece.outer, piece.middle, width});
@@ -99,11 +102,12 @@ Variable recompute_pieces(const PieceFunction& function,
     rows_of(y, piece).copy_from(part.value);
   }
   if (!again) again = function;
-  return record(std::move(y), inputs, [=, kept = x.value()](Gradients& gradients) {
+  return record(std::move(y), inputs, [=, kept = keep(x)](Gradients& gradients) {
     const Tensor& dy = gradients.output();
-    const Tensor dx = gradients.wanted(0) ? kept.like() : Tensor();
+    const Tensor value = kept.get();
+    const Tensor dx = gradients.wanted(0) ? value.like() : Tensor();
     for (const RowPiece& piece : all) {
-      const Tensor block = block_of(kept, piece);
+      const Tensor block = block_of(value, piece);
       Variable part(block);
       if (dx.defined()) part = Variable::leaf(block, block.dtype(), block_of(dx, piece));
       run_back([&] { return again(part, piece); }, rows_of(dy, piece));

@@ -32,6 +32,7 @@ struct RowPiece {
   std::int64_t outer = 0;
   std::int64_t middle_begin = 0;
   std::int64_t middle = 0;
+  std::int64_t begin = 0;  // the first of its rows among all
 
   std::int64_t rows() const { return outer * middle; }
 };

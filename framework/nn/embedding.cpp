@@ -1,5 +1,7 @@
 #include "framework/nn/embedding.h"
 
+#include "framework/autograd/recompute.h"
+
 namespace longspan {
 
 TokenEmbedding::TokenEmbedding(const Scope& scope,
@@ -19,23 +21,39 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
     : tensor_(scope.parameters().mesh().tensor),
       region_(tensor_),
       part_(scope.part(options.vocabulary)),
-      table_(tied_table ? tied_table
-                        : scope.weight(
-                              "weight", {options.vocabulary, options.width}, options.initial, 0)) {
+      table_(tied_table
+                 ? tied_table
+                 : scope.weight("weight", {options.vocabulary, options.width}, options.initial, 0)),
+      chunks_(options.chunks) {
   if (options.bias) bias_ = scope.weight("bias", {options.vocabulary}, Initial::constant(0), 0);
 }
 
+Variable OutputLayer::product(const Variable& x) const {
+  return linear(x, table_->variable, bias_ ? bias_->variable : Variable());
+}
+
+Variable OutputLayer::losses_inside(const Variable& x, const Tensor& targets) const {
+  return cross_entropy(
+      product(x), targets, {.vocabulary = part_.total, .vocabulary_begin = part_.begin}, tensor_);
+}
+
 Variable OutputLayer::logits(const Variable& x, const TimeDivision& time) const {
-  return linear(region_.enter(x, time), table_->variable, bias_ ? bias_->variable : Variable());
+  return product(region_.enter(x, time));
 }
 
 Variable OutputLayer::losses(const Variable& x,
                              const Tensor& targets,
                              const TimeDivision& time) const {
-  return cross_entropy(logits(x, time),
-                       targets,
-                       {.vocabulary = part_.total, .vocabulary_begin = part_.begin},
-                       tensor_);
+  const Variable inside = region_.enter(x, time);
+  if (chunks_ == 1) return losses_inside(inside, targets);
+  const Tensor all = targets.reshape({targets.elements()});
+  const Variable losses = recompute_pieces(
+      [layer = *this, all](const Variable& rows, const RowPiece& piece) {
+        return layer.losses_inside(rows, all.slice(piece.begin, piece.begin + piece.rows()));
+      },
+      inside,
+      chunks_);
+  return reshape(losses, {all.elements()});
 }
 
 }  // namespace longspan

@@ -33,6 +33,9 @@ class OutputLayer {
     std::int64_t width = 0;
     bool bias = true;
     Initial initial = {};
+    // Pieces of the rows whose logits and losses are computed one after another, and again in the
+    // backward pass.
+    std::int64_t chunks = 1;
   };
   OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
 
@@ -45,11 +48,16 @@ class OutputLayer {
   const Part& part() const { return part_; }
 
  private:
+  // x has entered the region.
+  Variable product(const Variable& x) const;
+  Variable losses_inside(const Variable& x, const Tensor& targets) const;
+
   Communicator tensor_;
   Region region_;
   Part part_;
   Weight table_;
   Weight bias_;
+  std::int64_t chunks_;
 };
 
 }  // namespace longspan

@@ -1,6 +1,20 @@
 #include "framework/nn/layers.h"
 
+#include "framework/autograd/recompute.h"
+
 namespace longspan {
+namespace {
+
+// The pass for some of the rows inside a split region: they are dropped as in the whole.
+Pass of_piece(Pass pass, const RowPiece& piece, std::int64_t time) {
+  const Ranges rows = pass.time.total > 0 ? pass.time.inside() : Ranges{{0, time}};
+  pass.first_stream += piece.outer_begin;
+  pass.time = {.total = pass.time.total > 0 ? pass.time.total : time,
+               .shares = {slice(rows, piece.middle_begin, piece.middle_begin + piece.middle)}};
+  return pass;
+}
+
+}  // namespace
 
 Linear::Linear(const Scope& scope, const Options& options)
     : name_(scope.path()),
@@ -32,12 +46,20 @@ Variable Linear::operator()(const Variable& x, Activation activation) const {
 }
 
 Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
+  return join(share(x), time);
+}
+
+Variable Linear::share(const Variable& x, bool unread) const {
   check_width(x);
   require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
-  const Variable bias = bias_ ? bias_->variable : Variable();
-  if (region_.whole()) return linear(x, weight_->variable, bias);
-  Variable y = region_.leave(linear(x, weight_->variable, Variable()), time);
-  return bias.defined() ? add_bias(y, bias) : y;
+  const Variable bias = bias_ && region_.whole() ? bias_->variable : Variable();
+  return unread ? linear_unread(x, weight_->variable, bias) : linear(x, weight_->variable, bias);
+}
+
+Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
+  if (region_.whole()) return std::move(shares);
+  Variable y = region_.leave(std::move(shares), time);
+  return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
 Norm::Norm(const Scope& scope, std::int64_t width, double epsilon)
@@ -68,6 +90,7 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
       hidden_(scope.part(options.hidden)),
       activation_(options.activation),
       dropout_(options.dropout),
+      chunks_(options.chunks),
       in_(scope.child("in"),
           {.in = options.width,
            .out = options.hidden,
@@ -79,11 +102,24 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
             .split = Split::rows,
             .initial = options.initial_out ? options.initial_out : options.initial}) {}
 
-Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
+Variable FeedForward::hidden(const Variable& x, const Pass& pass) const {
   const bool fused = activation_ == Activation::relu;
-  Variable hidden = in_(region_.enter(x, pass.time), fused ? Activation::relu : Activation::none);
+  Variable hidden = in_(x, fused ? Activation::relu : Activation::none);
   if (!fused) hidden = activate(activation_, hidden);
-  return out_(drop(hidden, dropout_, pass.child("hidden"), hidden_), pass.time);
+  return drop(hidden, dropout_, pass.child("hidden"), hidden_);
+}
+
+Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
+  const Variable inside = region_.enter(x, pass.time);
+  if (chunks_ == 1) return out_(hidden(inside, pass), pass.time);
+  const Shape shape = inside.shape();
+  const auto piece_of = [layer = *this, pass, time = shape[1]](bool unread) {
+    return [=](const Variable& rows, const RowPiece& piece) {
+      return layer.out_.share(layer.hidden(rows, of_piece(pass, piece, time)), unread);
+    };
+  };
+  const Variable shares = recompute_pieces(piece_of(false), inside, chunks_, piece_of(true));
+  return out_.join(reshape(shares, shape.with(-1, shares.shape()[1])), pass.time);
 }
 
 }  // namespace longspan

@@ -36,6 +36,10 @@ class Linear {
   Variable operator()(const Variable& x, Activation activation = Activation::none) const;
   // A row split, whose output has left the region: x: [batch, time, in (this rank's)].
   Variable operator()(const Variable& x, const TimeDivision& time) const;
+  // The same in two steps: this rank's share of the output for each row, and the sum of the shares.
+  // `unread`: only the gradient is wanted.
+  Variable share(const Variable& x, bool unread = false) const;
+  Variable join(Variable&& shares, const TimeDivision& time) const;
 
  private:
   void check_width(const Variable& x) const;
@@ -76,15 +80,22 @@ class FeedForward {
     double dropout = 0;  // of the hidden layer
     std::optional<Initial> initial = {};
     std::optional<Initial> initial_out = {};  // of W2, where it starts otherwise
+    // Pieces of the rows that are taken one after another; the hidden layer of each is computed
+    // again in the backward pass.
+    std::int64_t chunks = 1;
   };
   FeedForward(const Scope& scope, const Options& options);
   Variable operator()(const Variable& x, const Pass& pass) const;
 
  private:
+  // x: rows inside the region, of the positions that pass.time gives.
+  Variable hidden(const Variable& x, const Pass& pass) const;
+
   Region region_;
   Part hidden_;
   Activation activation_;
   double dropout_;
+  std::int64_t chunks_;
   Linear in_;
   Linear out_;
 };

@@ -30,12 +30,11 @@ void declare(OptionTable& table, MemoryOptions& options) {
             "pieces of the rows that a feed-forward layer takes one after another, each computed "
             "again in the backward pass",
             at_least(1));
-  table.check({"memory.feed_forward_chunks"}, [&options] {
-    return options.feed_forward_chunks == 1
-               ? ""
-               : fmt::format("memory.feed_forward_chunks: found {}; this version accepts 1",
-                             options.feed_forward_chunks);
-  });
+  table.add("memory.loss_chunks",
+            options.loss_chunks,
+            "the same for the output layer and the loss, so that the logits of a whole segment "
+            "never exist at once",
+            at_least(1));
   table.add("memory.reconstruction_check_every",
             options.reconstruction_check_every,
             "steps between measurements of the error of a reversible stack's rebuilt streams, for "

@@ -89,6 +89,8 @@ std::string json_line(const StepMetrics& metrics) {
   append(line, "learning_rate", metrics.learning_rate);
   append(line, "gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) append(line, "loss_scale", *metrics.loss_scale);
+  if (metrics.reconstruction_error)
+    append(line, "reconstruction_error", *metrics.reconstruction_error);
   if (metrics.timing) {
     append(line, "tokens_per_second", metrics.timing->tokens_per_second);
     append(line, "model_flops_utilisation", metrics.timing->model_flops_utilisation);

@@ -20,8 +20,9 @@ struct StepMetrics {
   std::int64_t tokens = 0;  // since step 0
   double loss = 0;          // nats a token
   double learning_rate = 0;
-  double gradient_norm = 0;               // before clipping
-  std::optional<double> loss_scale = {};  // with f16
+  double gradient_norm = 0;                         // before clipping
+  std::optional<double> loss_scale = {};            // with f16
+  std::optional<double> reconstruction_error = {};  // of reversible streams, where it was measured
   std::optional<StepTiming> timing = {};
   std::optional<double> validation_loss = {};  // nats a token
   std::optional<double> validation_bits_per_byte = {};

@@ -64,7 +64,8 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   const Pass pass = {
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
-      .first_stream = batch.first_stream + tokens.shape()[0] * static_cast<std::int64_t>(part)};
+      .first_stream = batch.first_stream + tokens.shape()[0] * static_cast<std::int64_t>(part),
+      .reconstruction = reconstruction_};
   SegmentResult result = model_->losses(segment, pass);
   next_memory_[part] = std::move(result.memory);
   const Variable loss = sum(result.losses, weight);
@@ -88,7 +89,7 @@ Trainer::Sums Trainer::agree(double loss, bool stop) const {
   return {values[0], values[1], values[2]};
 }
 
-StepResult Trainer::step(const Batch& batch, bool stop) {
+StepResult Trainer::step(const Batch& batch, bool stop, bool measure) {
   const auto parts = static_cast<std::int64_t>(memory_.size());
   const std::int64_t streams = batch.tokens.shape()[0];
   require(streams % parts == 0, "{} streams do not divide into {} parts", streams, parts);
@@ -98,12 +99,16 @@ StepResult Trainer::step(const Batch& batch, bool stop) {
   result.tokens = mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
   const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   model_->parameters().clear_gradients();
+  reconstruction_ = measure ? std::make_shared<ReconstructionError>() : nullptr;
   double loss = 0;
   for (std::size_t part = 0; part < memory_.size(); ++part) loss += run_part(batch, part, weight);
   const Sums sums = agree(loss, stop);
   result.loss = unsigned_nan(sums.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();
+  if (measure)
+    result.reconstruction_error =
+        mesh().world.all_reduce(reconstruction_->largest, Reduction::maximum);
   result.stop_requested = sums.stops > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);

@@ -20,6 +20,8 @@ struct StepResult {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
+  // The largest on any rank, where it was measured (nn/pass.h).
+  std::optional<double> reconstruction_error;
   // Loss or gradient was not finite: weights, memory, Adam's count and the schedule are as before.
   bool skipped = false;
   bool stop_requested = false;  // by any rank
@@ -40,8 +42,8 @@ class Trainer {
   // Collective. Works through this rank's streams in `accumulation` parts, which must divide them.
   // `stop` asks all ranks to stop after it. Throws DivergedError, the same on every rank, when too
   // many steps in a row were skipped; those that a loss scale that is still too large explains do
-  // not count.
-  StepResult step(const Batch& batch, bool stop = false);
+  // not count. `measure`: the error of what reversible stacks rebuild.
+  StepResult step(const Batch& batch, bool stop = false, bool measure = false);
 
   // Steps so far, skipped ones included, and those skipped.
   std::int64_t steps() const { return steps_; }
@@ -79,7 +81,8 @@ class Trainer {
   Optimizer optimizer_;
   GradientReduction reduction_;
   Schedule schedule_;
-  std::optional<LossScale> loss_scale_;  // with f16
+  std::optional<LossScale> loss_scale_;                  // with f16
+  std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
   // Of each part of this rank's streams: what is remembered, and what will be if the step is taken.
   std::vector<SegmentMemory> memory_;
   std::vector<SegmentMemory> next_memory_;

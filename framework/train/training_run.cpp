@@ -109,6 +109,7 @@ class TrainingRun {
   std::optional<EvaluationResult> validate();
   void report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
+  void judge_reconstruction(double error);
   StepTiming timing();
   TrainingState state();
   void save();
@@ -310,7 +311,9 @@ void TrainingRun::step() {
   const Clock::time_point begin = Clock::now();
   const Batch batch = loader_.next();
   const std::int64_t remembered = batch.epoch_start ? 0 : trainer_.memory_length();
-  const StepResult result = trainer_.step(batch, stop_request_.asked());
+  const std::int64_t check = settings_.memory.reconstruction_check_every;
+  const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
+  const StepResult result = trainer_.step(batch, stop_request_.asked(), measure);
   mesh_.world.check_ledger();
   const double seconds = seconds_since(begin);
   stopping_ = result.stop_requested;
@@ -332,7 +335,26 @@ void TrainingRun::step() {
   if (trainer_.steps() == first_step_ + memory_settles_after)
     log_memory(log_, {device_.allocator().report(), program_bytes_});
   report(result);
+  if (result.reconstruction_error && !result.skipped)
+    judge_reconstruction(*result.reconstruction_error);
   if (due(settings_.checkpoint.every)) save();
+}
+
+// What no number is past the bound too, unless the step was skipped for the same reason.
+void TrainingRun::judge_reconstruction(double error) {
+  log_.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
+            trainer_.steps(),
+            error);
+  const double bound = settings_.memory.reconstruction_bound;
+  if (error <= bound) return;
+  throw DivergedError(
+      "step {}: the streams that the reversible stack rebuilt are {:.2e} of their size from the "
+      "true ones, more than memory.reconstruction_bound = {}: its gradients are those of another "
+      "function; go on from an earlier checkpoint with a smaller training.learning_rate, use fewer "
+      "layers, or set precision.compute to float64",
+      trainer_.steps(),
+      error,
+      bound);
 }
 
 std::optional<EvaluationResult> TrainingRun::validate() {
@@ -378,13 +400,14 @@ void TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
   show(result, is_logged);
   const std::optional<EvaluationResult> validation = validate();
-  if (!is_logged && !validation) return;
+  if (!is_logged && !validation && !result.reconstruction_error) return;
   StepMetrics metrics = {.step = trainer_.steps(),
                          .tokens = trainer_.tokens(),
                          .loss = result.loss,
                          .learning_rate = result.learning_rate,
                          .gradient_norm = result.gradient_norm,
-                         .loss_scale = result.loss_scale};
+                         .loss_scale = result.loss_scale,
+                         .reconstruction_error = result.reconstruction_error};
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) {

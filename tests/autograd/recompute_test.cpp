@@ -114,6 +114,7 @@ TEST(Recompute, PiecesCoverAllRowsInOrder) {
         std::int64_t next = 0;
         const std::vector<RowPiece> all = cut_rows(outer, middle, pieces);
         for (const RowPiece& piece : all) {
+          EXPECT_EQ(piece.begin, next);
           EXPECT_EQ(piece.outer_begin * middle + piece.middle_begin, next);
           EXPECT_TRUE(piece.outer == 1 || piece.middle == middle);
           EXPECT_GT(piece.rows(), 0);

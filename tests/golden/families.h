@@ -12,6 +12,7 @@ void check_hash_attention(const GoldenFile& file);
 void check_local_attention(const GoldenFile& file);
 void check_transformer_xl_layer(const GoldenFile& file);
 void check_transformer_xl(const GoldenFile& file);
+void check_reversible(const GoldenFile& file);
 void check_sgd(const GoldenFile& file);
 void check_adam(const GoldenFile& file);
 void check_clipping(const GoldenFile& file);

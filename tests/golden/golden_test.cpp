@@ -24,6 +24,7 @@ const std::vector<Family>& families() {
       {"local_attention-", check_local_attention},
       {"transformer_xl-layer_", check_transformer_xl_layer},
       {"transformer_xl-lm_", check_transformer_xl},
+      {"reformer-reversible", check_reversible},
       {"optimiser-sgd_", check_sgd},
       {"optimiser-adam", check_adam},
       {"optimiser-clip_global_norm", check_clipping},

@@ -22,6 +22,7 @@ struct Case {
   std::function<std::unique_ptr<Model>(const ModelSetting&)> make;
   std::int64_t accumulation = 1;
   int zero = 0;
+  MemoryOptions memory = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = ids,
@@ -30,6 +31,7 @@ struct Case {
             .device = cpu_device(),
             .mesh = mesh,
             .random = Random(1).child("weights"),
+            .memory = memory,
             .sharing = {.zero = zero, .bucket_megabytes = 0.001}};  // many buckets
   }
 };
@@ -246,6 +248,60 @@ TEST(Layouts, RanksThatShareTimeTrainTheSameWhateverIsKept) {
          {.tensor = 2, .sequence = true},
          {.context = 2, .tensor = 2, .sequence = true}},
         [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
+// What is kept of a stack: with one stream the same losses and gradients, with two those of two on
+// one process.
+TEST(Layouts, EveryMemoryModeTrainsTheSame) {
+  const auto xl = [](ResidualKind residual) {
+    return [=](const ModelSetting& setting) {
+      TransformerXlOptions options;
+      options.common = common(NormPlacement::pre);
+      options.common.layers = 3;
+      options.memory = 3;
+      options.common.residual = residual;
+      return make_transformer_xl(options, setting);
+    };
+  };
+  const auto decoder = [](ResidualKind residual) {
+    return [=](const ModelSetting& setting) {
+      DecoderOptions options;
+      options.common = common(NormPlacement::pre);
+      options.common.residual = residual;
+      options.common.reversible_output = StreamJoin::concatenate;
+      options.common.tied_embeddings = false;
+      return make_decoder(options, setting);
+    };
+  };
+  const MemoryOptions chunks = {.feed_forward_chunks = 3, .loss_chunks = 2};
+  struct Mode {
+    std::string name;
+    ResidualKind residual;
+    MemoryOptions memory;
+  };
+  const std::vector<Mode> modes = {
+      {"attention again", ResidualKind::plain, {.recompute = "attention"}},
+      {"layers again", ResidualKind::plain, {.recompute = "layer"}},
+      {"two layers again, chunked",
+       ResidualKind::plain,
+       {.recompute = "every 2", .feed_forward_chunks = 3, .loss_chunks = 2}},
+      {"chunked", ResidualKind::plain, chunks},
+      {"reversible", ResidualKind::reversible, {}},
+      {"reversible, chunked", ResidualKind::reversible, chunks},
+  };
+  for (const Mode& mode : modes) {
+    for (Case c : {Case{"transformer_xl, " + mode.name, xl(mode.residual)},
+                   Case{"decoder, " + mode.name, decoder(mode.residual)}}) {
+      const Trained expected = train(c, ProcessMesh());
+      c.memory = mode.memory;
+      testing::for_each_layout(
+          {{}, {.data = 2}, {.tensor = 2}, {.data = 2, .tensor = 2}, {.context = 2, .tensor = 2}},
+          [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+      c.zero = 2;
+      testing::for_each_layout(
+          {{.data = 2}}, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+    }
   }
 }
 

@@ -1,6 +1,6 @@
 #include "framework/nn/residual/reversible.h"
 
-#include <algorithm>
+#include <cmath>
 
 #include "framework/autograd/reversible.h"
 #include "framework/kernels/elementwise.h"
@@ -46,7 +46,9 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
   const DType compute = x.value().dtype();
   const auto streams = std::make_shared<ReversibleStreams>();
   if (const auto error = pass.reconstruction)
-    streams->measure = [error](double found) { error->largest = std::max(error->largest, found); };
+    streams->measure = [error](double found) {
+      if (std::isnan(found) || found > error->largest) error->largest = found;
+    };
   // What is read next, and what the next sublayer adds to.
   Variable read = cast(x, accumulator_of(compute));
   Variable other = read;

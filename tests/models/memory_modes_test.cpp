@@ -1,0 +1,118 @@
+// Memory modes through whole models; that they train the same is in layouts_mesh_test.cpp.
+#include "framework/core/options.h"
+#include "framework/train/trainer.h"
+#include "models/stack.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::columns;
+using testing::tiny_options;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+TransformerXlOptions reversible_options(std::int64_t memory) {
+  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = memory};
+  options.common.residual = ResidualKind::reversible;
+  return options;
+}
+
+std::string refusal(const ModelOptions& options, const MemoryOptions& memory) {
+  try {
+    make_residual(options, memory);
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
+  ModelOptions reversible = tiny_options(NormPlacement::pre);
+  reversible.residual = ResidualKind::reversible;
+  EXPECT_EQ(refusal(reversible, {.recompute = "layer"}),
+            "memory.recompute is layer, but model.residual: reversible computes every layer again "
+            "anyway; set memory.recompute to none");
+  EXPECT_EQ(refusal(reversible, {.reconstruction_check_every = 3}), "no error");
+  EXPECT_EQ(refusal(tiny_options(), {.reconstruction_check_every = 3}),
+            "memory.reconstruction_check_every is 3, but only model.residual: reversible rebuilds "
+            "anything; set it to 0");
+}
+
+std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
+  ModelOptions options;
+  OptionTable table;
+  declare(table, options);
+  std::vector<Assignment> assignments;
+  for (const auto& [key, text] : settings)
+    assignments.push_back({key, Assignment::Kind::scalar, {{text, false}}, {}});
+  table.assign(assignments);
+  try {
+    table.finish();
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
+  EXPECT_EQ(complaint({{"model.residual", "reversible"}}),
+            "--set: model.residual: found reversible with model.norm post, whose norm of the sum "
+            "cannot be undone; set model.norm to pre");
+  EXPECT_EQ(complaint({{"model.residual", "reversible"}, {"model.norm", "pre"}}), "no error");
+  EXPECT_EQ(complaint({{"model.reversible_output", "concatenate"}}),
+            "--set: model.reversible_output is for model.residual: reversible");
+  EXPECT_EQ(complaint({{"model.residual", "reversible"},
+                       {"model.norm", "pre"},
+                       {"model.reversible_output", "concatenate"}}),
+            "--set: model.reversible_output: concatenate makes the output layer twice as wide as "
+            "the embedding; set model.tied_embeddings to false");
+}
+
+TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
+  const auto model = make_transformer_xl(reversible_options(4), tiny_setting());
+  const Tensor text = testing::random_ids(2, 11, 3);
+  const SegmentMemory memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).memory;
+  testing::expect_model_gradients(
+      *model, testing::segment_of(text, 5, 5, memory, 4), {.training = true, .random = Random(1)});
+}
+
+// What a layer remembers is what its attention reads.
+TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
+  const auto model = make_transformer_xl(reversible_options(6), tiny_setting());
+  const Tensor text = testing::random_ids(2, 13, 3);
+  const NoGradient unrecorded;
+  const SegmentResult first = model->losses(testing::segment_of(text, 0, 6, {}, 6), Pass());
+  const SegmentResult second =
+      model->losses(testing::segment_of(text, 6, 6, first.memory, 6), Pass());
+  const Values whole =
+      values_of(model->losses(testing::segment_of(text, 0, 12), Pass()).losses.value());
+  const Values parts[] = {values_of(first.losses.value()), values_of(second.losses.value())};
+  for (std::size_t row = 0; row < 2; ++row)
+    for (std::size_t part = 0; part < 2; ++part)
+      for (std::size_t i = 0; i < 6; ++i)
+        EXPECT_NEAR(parts[part][6 * row + i], whole[12 * row + 6 * part + i], 1e-12);
+}
+
+TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
+  ModelSetting setting = tiny_setting();
+  setting.compute = DType::f32;
+  TrainingOptions options;
+  options.accumulation = 2;
+  Trainer trainer(make_transformer_xl(reversible_options(4), setting), options, Random(1));
+  const Tensor text = testing::random_ids(4, 6, 3);
+  const Batch batch = {.tokens = columns(text, 0, 5),
+                       .targets = columns(text, 1, 5),
+                       .epoch_start = true,
+                       .predicted_tokens = 20};
+  EXPECT_FALSE(trainer.step(batch).reconstruction_error);
+  const std::optional<double> error = trainer.step(batch, false, true).reconstruction_error;
+  ASSERT_TRUE(error);
+  EXPECT_GT(*error, 0);
+  EXPECT_LT(*error, 1e-5);
+  EXPECT_FALSE(trainer.step(batch).reconstruction_error);
+}
+
+}  // namespace
+}  // namespace longspan
