@@ -18,9 +18,23 @@ constexpr std::size_t large_alignment = std::size_t{2} << 20;
 
 void* from_system(std::size_t bytes) {
   const bool large = bytes >= large_block;
-  void* block = std::aligned_alloc(large ? large_alignment : small_alignment, bytes);
-  if (block != nullptr && large) madvise(block, bytes, MADV_HUGEPAGE);
+  void* block = nullptr;
+  if (posix_memalign(&block, large ? large_alignment : small_alignment, bytes) != 0) return nullptr;
+  if (large) madvise(block, bytes, MADV_HUGEPAGE);
   return block;
+}
+
+// Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
+// huge pages. What belongs to the weights is of the same few sizes in every step: nothing is lost.
+std::size_t block_size(std::size_t bytes, MemoryTag tag) {
+  bytes = std::max(bytes, small_alignment);
+  if (tag == MemoryTag::weights || tag == MemoryTag::gradients || tag == MemoryTag::optimizer)
+    return (bytes + small_alignment - 1) / small_alignment * small_alignment;
+  const std::size_t step = std::max(std::bit_floor(bytes) / 8, small_alignment);
+  const std::size_t rounded = (bytes + step - 1) / step * step;
+  return rounded < large_block
+             ? rounded
+             : (rounded + large_alignment - 1) / large_alignment * large_alignment;
 }
 
 void count(MemoryCount& count, std::int64_t bytes) {
@@ -38,19 +52,8 @@ std::string_view name_of(MemoryTag tag) {
 
 Allocator::~Allocator() { trim(); }
 
-// Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
-// huge pages.
-std::size_t Allocator::size_class(std::size_t bytes) {
-  bytes = std::max(bytes, small_alignment);
-  const std::size_t step = std::max(std::bit_floor(bytes) / 8, small_alignment);
-  const std::size_t rounded = (bytes + step - 1) / step * step;
-  return rounded < large_block
-             ? rounded
-             : (rounded + large_alignment - 1) / large_alignment * large_alignment;
-}
-
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = block_size(bytes, tag);
   const auto signed_size = static_cast<std::int64_t>(size);
   const std::lock_guard lock(mutex_);
   void* block = nullptr;
@@ -84,7 +87,7 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
 }
 
 void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
-  const std::size_t size = size_class(bytes);
+  const std::size_t size = block_size(bytes, tag);
   const std::lock_guard lock(mutex_);
   cached_[size].push_back(block);
   count(report_.by_tag[static_cast<std::size_t>(tag)], -static_cast<std::int64_t>(size));

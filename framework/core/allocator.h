@@ -35,8 +35,9 @@ struct MemoryReport {
 };
 
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
-// asked for. A freed block is kept for the next request of its size class, as long as no more than
-// twice the peak is held from the system.
+// asked for. A freed block is kept for the next request of its size class (of its very size, where
+// it is for weights, gradients or the optimizer), as long as no more than twice the peak is held
+// from the system.
 class Allocator {
  public:
   Allocator() = default;
@@ -54,7 +55,6 @@ class Allocator {
   void reset_peak();
 
  private:
-  static std::size_t size_class(std::size_t bytes);
   void trim_locked() noexcept;
 
   mutable std::mutex mutex_;

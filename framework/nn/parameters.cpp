@@ -121,8 +121,11 @@ void Parameters::fill_buckets() {
   const auto kind = [this](const auto& each) { return 2 * is_matrix(*each) + divided(*each); };
   std::vector<std::shared_ptr<Parameter>> order = parameters_;
   std::ranges::stable_sort(order, std::greater<>(), kind);
-  const auto limit = static_cast<std::int64_t>(
-      sharing_.bucket_megabytes * 1e6 / static_cast<double>(size_of(accumulator_of(compute_))));
+  auto limit = static_cast<std::int64_t>(sharing_.bucket_megabytes * 1e6 /
+                                         static_cast<double>(size_of(accumulator_of(compute_))));
+  // Where gradients are shared out a few buckets are there at a time: they must be small beside
+  // the whole.
+  if (sharing_.zero > 1) limit = std::min(limit, local_elements() / 16);
   for (const auto& parameter : order) {
     const std::int64_t size =
         padded(std::max<std::int64_t>(parameter->shape.elements(), 1), alignment);

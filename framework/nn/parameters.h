@@ -44,7 +44,8 @@ struct WeightSharing {
   // 1: the optimizer's state and, where computing is in a narrower type, the masters. 2: the
   // gradients too.
   int zero = 0;
-  // Gradients that are reduced, and weights that are gathered, together.
+  // Gradients that are reduced, and weights that are gathered, together; at most a sixteenth of all
+  // where gradients are shared out.
   double bucket_megabytes = 25;
 };
 

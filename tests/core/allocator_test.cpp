@@ -51,6 +51,24 @@ TEST(Allocator, AFreedBlockIsUsedAgainAndTrimGivesItBack) {
   EXPECT_EQ(allocator.report().reserved, 0);
 }
 
+TEST(Allocator, WhatBelongsToTheWeightsIsCountedAsItIs) {
+  Allocator allocator;
+  // Just above a size class, and whole huge pages and a little.
+  for (const std::size_t bytes : {std::size_t{1024 + 64}, (std::size_t{6} << 20) + 64})
+    for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::gradients, MemoryTag::optimizer}) {
+      void* block = allocator.allocate(bytes, tag);
+      std::memset(block, 1, bytes);
+      EXPECT_EQ(count_of(allocator.report(), tag).live, static_cast<std::int64_t>(bytes));
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 64, 0u);
+      allocator.free(block, bytes, tag);
+      EXPECT_EQ(allocator.allocate(bytes, tag), block);
+      allocator.free(block, bytes, tag);
+      EXPECT_EQ(count_of(allocator.report(), tag).live, 0);
+      allocator.trim();
+      allocator.reset_peak();
+    }
+}
+
 // A memory that grows by a row a step: each step's tensors replace the last one's.
 TEST(Allocator, SizesThatGrowLeaveAtMostAsMuchBehindAsIsUsed) {
   Allocator allocator;
