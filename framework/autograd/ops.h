@@ -50,7 +50,8 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
 // time, width].
 Variable concat_time(const Variable& before, const Variable& x);
 
-// As kernels/attention.h; heads are the local ones. Tables of Shaw may be undefined.
+// As kernels/attention.h; heads are the local ones. Biases, Shaw's tables (either may be undefined)
+// and spans are parameters, or of an accumulator dtype.
 struct RelativeVariables {
   Variable position_key;
   Variable content_bias;

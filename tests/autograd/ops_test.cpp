@@ -204,6 +204,50 @@ TEST(OpGradient, RelativeAttention) {
   }
 }
 
+// Each rule and term of the tile engine, small enough for differences.
+TEST(OpGradient, AttentionWithMasksAndTerms) {
+  const std::vector<Tensor> inputs = {random_tensor({2, 6, 2, 3}, 1),
+                                      random_tensor({2, 8, 2, 3}, 2),
+                                      random_tensor({2, 8, 2, 4}, 3)};
+  const auto expect = [&](const AttentionMask& mask,
+                          const auto& terms_of,
+                          const std::vector<Tensor>& more) {
+    std::vector<Tensor> all = inputs;
+    all.insert(all.end(), more.begin(), more.end());
+    expect_gradients(
+        [&](const auto& in) { return attention(in[0], in[1], in[2], mask, terms_of(in)); }, all);
+  };
+  const AttentionMask strided = {
+      .rules = masks::causal() & (masks::window(1, 0) | masks::stride(3)), .query_begin = 2};
+  const AttentionMask by_head = {
+      .rules = HeadMasks({masks::global({1, 4}) | masks::block(2), masks::columns(4, 2, 2)})};
+  const auto none = [](const auto&) { return AttentionTerms{.scale = 0.8}; };
+  expect(strided, none, {});
+  expect(by_head, none, {});
+  expect(by_head,
+         [](const auto& in) {
+           return AttentionTerms{.shaw = ShawVariables{in[3], in[4]}};
+         },
+         {random_tensor({5, 3}, 4), random_tensor({3, 4}, 5)});
+  expect(strided,
+         [](const auto& in) {
+           return AttentionTerms{.shaw = ShawVariables{Variable(), in[3]}};
+         },
+         {random_tensor({5, 4}, 4)});
+  const Tensor slopes = Tensor::from<double>(std::vector<double>{0.5, 0.25}, {2}, cpu_device());
+  // Spans whose ramps end between positions, where the derivative jumps.
+  const Tensor span = Tensor::from<double>(std::vector<double>{1.3, 0.4}, {2}, cpu_device());
+  expect(strided,
+         [&](const auto& in) {
+           return AttentionTerms{.slopes = slopes,
+                                 .span = SpanVariables{.span = in[3], .ramp = 3, .floor = 0.1}};
+         },
+         {span});
+  expect({.rules = masks::everything()},
+         [](const auto&) { return AttentionTerms{.hash = HashTerm{.self_score = -2}}; },
+         {});
+}
+
 TEST(OpGradient, AQueryThatSeesNoKeyGivesZeroAndNoGradient) {
   const Tensor padding =
       Tensor::from<std::uint8_t>(std::vector<std::uint8_t>{1, 0, 0, 1, 1, 1}, {2, 3}, cpu_device());

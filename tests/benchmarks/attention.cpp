@@ -1,7 +1,8 @@
 // Tile attention against the peak of matrix products (1024 x 1024 x 1024 by oneDNN) measured in the
 // same run. `of_peak` counts what attention_flops counts: allowed pairs only, and the backward pass
 // as twice the forward pass. Best times of all repetitions are compared, so that other work on the
-// machine disturbs little. Run with OMP_NUM_THREADS set to the cores to use.
+// machine disturbs little. The sparse plan is compared with the full one, which sees every key. Run
+// with OMP_NUM_THREADS set to the cores to use.
 #include "framework/kernels/attention.h"
 
 #include <benchmark/benchmark.h>
@@ -10,6 +11,8 @@
 #include <chrono>
 #include <functional>
 #include <limits>
+#include <numeric>
+#include <vector>
 
 #include "framework/kernels/matmul.h"
 
@@ -40,7 +43,26 @@ struct AttentionShape {
   std::int64_t heads;
   bool relative;
   double dropout = 0;
+  // Each block of 64 queries sees 1 / sparsity of the blocks of keys, drawn at random.
+  std::int64_t sparsity = 0;
 };
+
+Mask random_blocks(std::int64_t keys, std::int64_t sparsity) {
+  constexpr std::int64_t length = 64;
+  const std::int64_t blocks = keys / length;
+  const Random random(5);
+  std::vector<std::vector<std::int64_t>> lists;
+  for (std::int64_t u = 0; u < blocks; ++u) {
+    std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::sort(order, {}, [&](std::int64_t k) {
+      return random.word(static_cast<std::uint64_t>(u * blocks + k));
+    });
+    order.resize(static_cast<std::size_t>(blocks / sparsity));
+    lists.push_back(std::move(order));
+  }
+  return masks::block_map(length, lists);
+}
 
 AttentionGradient make(const AttentionShape& s, DType dtype, const Device& device) {
   constexpr std::int64_t dim = 64;
@@ -52,6 +74,7 @@ AttentionGradient make(const AttentionShape& s, DType dtype, const Device& devic
   a.key = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "key");
   a.value = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "value");
   a.mask.query_begin = s.memory;
+  if (s.sparsity > 0) a.mask.rules = random_blocks(keys, s.sparsity);
   a.out = a.query.like();
   a.log_sum_exp = Tensor::empty({s.batch, s.heads, s.time}, sums, device);
   g.dout = random_tensor(a.out.shape(), dtype, device, "dout");
@@ -78,27 +101,34 @@ void measure(benchmark::State& state, AttentionShape shape, DType dtype, bool ba
   product.b = random_tensor({side, side}, DType::f32, device, "b");
   product.c = Tensor::empty({side, side}, DType::f32, device);
   const AttentionGradient g = make(shape, dtype, device);
+  AttentionGradient full = g;
+  full.forward.mask.rules = Mask();
   const double operations = attention_flops(g.forward) * (backward ? 2 : 1);
+  const auto run = [&](const AttentionGradient& call) {
+    if (backward)
+      attention_backward(cpu, call);
+    else
+      attention(cpu, call.forward);
+  };
+  constexpr double never = std::numeric_limits<double>::infinity();
+  double best_product = never;
+  double best = never;
+  double best_full = never;
   matmul(cpu, product);
   attention(cpu, g.forward);
-  if (backward) attention_backward(cpu, g);
-  double best_product = std::numeric_limits<double>::infinity();
-  double best = best_product;
+  run(g);
   for (auto _ : state) {
     best_product = std::min(best_product, seconds([&] { matmul(cpu, product); }));
-    const double time = seconds([&] {
-      if (backward)
-        attention_backward(cpu, g);
-      else
-        attention(cpu, g.forward);
-    });
+    const double time = seconds([&] { run(g); });
     best = std::min(best, time);
+    if (shape.sparsity > 0) best_full = std::min(best_full, seconds([&] { run(full); }));
     state.SetIterationTime(time);
   }
   const double peak = 2.0 * side * side * side / best_product;
   state.counters["gflops"] = operations / best / 1e9;
   state.counters["peak_gflops"] = peak / 1e9;
   state.counters["of_peak"] = operations / best / peak;
+  if (shape.sparsity > 0) state.counters["times_as_fast_as_full"] = best_full / best;
 }
 
 struct Row {
@@ -110,6 +140,7 @@ struct Row {
 constexpr Row rows[] = {
     {"causal_4096/f32", {1, 4096, 0, 8, false}, DType::f32},
     {"causal_4096/bf16", {1, 4096, 0, 8, false}, DType::bf16},
+    {"sparse_16th_4096/f32", {1, 4096, 0, 8, false, 0, 16}, DType::f32},
     {"transformer_xl_256_256/f32", {8, 256, 256, 8, true}, DType::f32},
     {"transformer_xl_256_256/bf16", {8, 256, 256, 8, true}, DType::bf16},
     {"transformer_xl_256_256_dropout/f32", {8, 256, 256, 8, true, 0.1}, DType::f32},

@@ -17,6 +17,8 @@ void check_sgd(const GoldenFile& file);
 void check_adam(const GoldenFile& file);
 void check_clipping(const GoldenFile& file);
 void check_schedules(const GoldenFile& file);
+void check_masks(const GoldenFile& file);
+void check_shaw(const GoldenFile& file);
 void check_layer_norm(const GoldenFile& file);
 void check_gelu(const GoldenFile& file);
 void check_label_smoothing(const GoldenFile& file);

@@ -29,6 +29,8 @@ const std::vector<Family>& families() {
       {"optimiser-adam", check_adam},
       {"optimiser-clip_global_norm", check_clipping},
       {"optimiser-schedules", check_schedules},
+      {"masks-", check_masks},
+      {"small_ops-shaw_relative_attention", check_shaw},
       {"small_ops-layer_norm", check_layer_norm},
       {"small_ops-gelu_", check_gelu},
       {"small_ops-xent_label_smoothing_", check_label_smoothing},
