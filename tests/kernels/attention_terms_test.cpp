@@ -57,12 +57,12 @@ void expect_dense(const AttentionCase& c, double tolerance) {
 }
 
 TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinition) {
-  for (std::uint64_t seed = 0; seed < 20 * combinations; ++seed)
+  for (std::uint64_t seed = 0; seed < 12 * combinations; ++seed)
     expect_dense(random_case(seed, DType::f64), 1e-11);
 }
 
 TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
-  for (std::uint64_t seed = 1000; seed < 1000 + 5 * combinations; ++seed)
+  for (std::uint64_t seed = 1000; seed < 1000 + 3 * combinations; ++seed)
     for (const DType dtype : {DType::f32, DType::bf16}) {
       AttentionCase c = random_case(seed, dtype);
       // With several terms and a greater scale scores are large, and so is their rounding.

@@ -81,26 +81,26 @@ class ScoreTerms {
     }
   }
 
-  // Row `round` of an i32 tensor [batch, heads, rounds, positions].
-  const std::int32_t* round_of(const Tensor& tensor,
-                               std::int64_t b,
-                               std::int64_t h,
-                               std::int64_t round) const {
-    return tensor.data<std::int32_t>() + ((b * p_.heads + h) * rounds_ + round) * positions_;
+  // [rounds, positions] of an i32 tensor [batch, heads, rounds, positions]; null without one.
+  const std::int32_t* rounds_of(const Tensor& tensor, std::int64_t b, std::int64_t h) const {
+    if (!tensor.defined()) return nullptr;
+    return tensor.data<std::int32_t>() + (b * p_.heads + h) * rounds_ * positions_;
+  }
+  // What each key of the tile has in each round: [rounds, tile].
+  void gather(const std::int32_t* rounds, const KeyLanes& keys, std::int32_t* to) const {
+    for (std::int64_t round = 0; round < rounds_; ++round)
+      for (std::int64_t j = 0; j < tile; ++j)
+        to[round * tile + j] =
+            (keys.seen >> j & 1) != 0 ? rounds[round * positions_ + keys.position[j]] : 0;
   }
 
   void divide_by_counts(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
     const HashTerm& hash = *p_.call.hash;
-    const auto gather = [&](const Tensor& tensor, std::int32_t* to) {
-      for (std::int64_t round = 0; round < rounds_; ++round) {
-        const std::int32_t* from = round_of(tensor, b, h, round);
-        for (std::int64_t j = 0; j < tile; ++j)
-          to[round * tile + j] = (keys.seen >> j & 1) != 0 ? from[keys.position[j]] : 0;
-      }
-    };
-    gather(hash.chunk, key_chunks_);
-    if (key_buckets_ != nullptr) gather(hash.bucket, key_buckets_);
+    const std::int32_t* const chunk_of = rounds_of(hash.chunk, b, h);
+    const std::int32_t* const bucket_of = rounds_of(hash.bucket, b, h);
+    gather(chunk_of, keys, key_chunks_);
+    if (bucket_of != nullptr) gather(bucket_of, keys, key_buckets_);
     // Without a number of chunks to wrap around, one that is never reached.
     const auto chunks = static_cast<std::int32_t>(hash.chunks > 0 ? hash.chunks : 1 << 30);
     const auto back = static_cast<std::int32_t>(hash.look_back);
@@ -110,12 +110,12 @@ class ScoreTerms {
       if (position < 0) continue;
       alignas(64) std::int32_t counts[tile] = {};
       for (std::int64_t round = 0; round < rounds_; ++round) {
-        const std::int32_t shift = back - round_of(hash.chunk, b, h, round)[position];
+        const std::int32_t shift = back - chunk_of[round * positions_ + position];
         const std::int32_t* chunk = key_chunks_ + round * tile;
         // Without buckets every key's bucket is taken to be the query's.
-        const std::int32_t* bucket = key_buckets_ != nullptr ? key_buckets_ + round * tile : chunk;
-        const bool any = key_buckets_ == nullptr;
-        const std::int32_t mine = any ? 0 : round_of(hash.bucket, b, h, round)[position];
+        const bool any = bucket_of == nullptr;
+        const std::int32_t* bucket = any ? chunk : key_buckets_ + round * tile;
+        const std::int32_t mine = any ? 0 : bucket_of[round * positions_ + position];
 #pragma omp simd
         for (std::int64_t j = 0; j < tile; ++j) {
           std::int32_t place = chunk[j] + shift;
