@@ -1,9 +1,9 @@
 // rank-00000.h5 ...: the pieces that one rank owns, a dataset each, under the tensors' names.
 //
 // HDF5 of the latest format, whose structures carry checksums; chunked datasets with the Fletcher32
-// filter; f64, f32, i64, i32 and u8 little-endian, bf16 and f16 as the 16 bits they are, the dtype's
-// name in the attribute "dtype". A single value is stored as [1]; pieces without elements are not
-// stored.
+// filter; f64, f32, i64, i32 and u8 little-endian, bf16 and f16 as the 16 bits they are, the
+// dtype's name in the attribute "dtype". A single value is stored as [1]; pieces without elements
+// are not stored.
 #pragma once
 
 #include <filesystem>
