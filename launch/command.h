@@ -30,6 +30,7 @@ Command train_command();
 Command evaluate_command();
 Command generate_command();
 Command config_command();
+Command plan_command();
 Command inspect_command();
 Command verify_command();
 

@@ -233,6 +233,14 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
   return change;
 }
 
+Reconfigure reconfiguration(const ConfigurationText& source) {
+  return [source](const std::vector<std::string>& keys) -> std::shared_ptr<const Settings> {
+    ConfigurationText changed = source;
+    changed.settings.insert(changed.settings.end(), keys.begin(), keys.end());
+    return std::shared_ptr<Configuration>(configure(changed));
+  };
+}
+
 std::vector<OptionDescription> configuration_reference() {
   Configuration shared;
   declare_all(shared, nullptr);

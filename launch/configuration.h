@@ -41,6 +41,9 @@ ConfigurationText read_configuration(const std::string& file,
 // say what the weights are may not. A key that only one of the two has is a difference too.
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved);
 
+// The same source with some keys ("key=value") set on top.
+Reconfigure reconfiguration(const ConfigurationText& source);
+
 // Every key of every family.
 std::vector<OptionDescription> configuration_reference();
 

@@ -22,6 +22,7 @@ std::vector<Command> commands() {
           evaluate_command(),
           generate_command(),
           config_command(),
+          plan_command(),
           inspect_command(),
           verify_command()};
 }

@@ -15,13 +15,15 @@ Action bind(CLI::App& app) {
   const auto arguments = std::make_shared<ConfigurationArguments>();
   add_configuration(app, *arguments);
   return [arguments](Session& session) {
-    const auto configuration =
-        configure(read_configuration(arguments->file, arguments->settings, session.world()));
+    const ConfigurationText source =
+        read_configuration(arguments->file, arguments->settings, session.world());
+    const auto configuration = configure(source);
     return run_training(
         session,
         *configuration,
         {.configuration = configuration->table.resolved(),
-         .compare = [&](const std::string& saved) { return compare(*configuration, saved); }});
+         .compare = [&](const std::string& saved) { return compare(*configuration, saved); },
+         .reconfigure = reconfiguration(source)});
   };
 }
 

@@ -47,7 +47,7 @@ void attention_gradients(Gradients& gradients, const Attention& forward, const P
                             .dkey = forward.key.like(),
                             .dvalue = forward.value.like()};
   term_gradients(gradients, forward, places, call);
-  on(call.dout.device(), [&](auto backend) { attention_backward(backend, call); });
+  on_or_dry(call.dout.device(), [&](auto backend) { attention_backward(backend, call); });
   const Tensor* const results[] = {&call.dquery, &call.dkey, &call.dvalue};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, *results[input]);
@@ -114,7 +114,7 @@ Variable attention(const Variable& query,
   call.out = Tensor::empty(q.shape().with(-1, value.shape()[-1]), q.dtype(), q.device());
   call.log_sum_exp = Tensor::empty(
       {q.shape()[0], q.shape()[2], q.shape()[1]}, accumulator_of(q.dtype()), q.device());
-  on(q.device(), [&](auto backend) { attention(backend, call); });
+  on_or_dry(q.device(), [&](auto backend) { attention(backend, call); });
   Tensor out = call.out;
   return record(std::move(out), inputs, [call = std::move(call), places](Gradients& gradients) {
     attention_gradients(gradients, call, places);

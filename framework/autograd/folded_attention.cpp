@@ -127,7 +127,7 @@ void attend(Attention& call) {
   call.out = Tensor::empty(shape.with(-1, call.value.shape()[3]), q.dtype(), q.device());
   call.log_sum_exp =
       Tensor::empty({shape[0], shape[2], shape[1]}, accumulator_of(q.dtype()), q.device());
-  on(q.device(), [&](auto backend) { attention(backend, call); });
+  on_or_dry(q.device(), [&](auto backend) { attention(backend, call); });
 }
 
 void FoldedCall::forward() {
@@ -158,7 +158,7 @@ void FoldedCall::backward(Gradients& gradients) const {
   far.dquery = far.forward.query.like();
   far.dkey = far.forward.key.like();
   far.dvalue = far.forward.value.like();
-  on(dout.device(), [&](auto backend) { attention_backward(backend, far); });
+  on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, far); });
   const Tensor results[] = {f.unfolded(far.dquery, heads()),
                             f.unfolded(far.dkey, heads()),
                             f.unfolded(far.dvalue, heads())};
@@ -173,7 +173,7 @@ void FoldedCall::backward(Gradients& gradients) const {
     close.add = true;
     close.forward.out = out;
     close.forward.log_sum_exp = f.unfolded_sums(sums, heads());
-    on(dout.device(), [&](auto backend) { attention_backward(backend, close); });
+    on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, close); });
   }
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, results[input]);

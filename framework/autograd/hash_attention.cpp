@@ -57,9 +57,9 @@ class WideRow {
                                   whole.device(),
                                   MemoryTag::workspace)) {}
   const Tensor& sums() const { return sums_; }
-  template <typename Backend>
-  void finish(Backend backend) const {
-    if (sums_.dtype() != row_.dtype()) scale(backend, 1, sums_, row_);
+  void finish() const {
+    if (sums_.dtype() != row_.dtype())
+      on(row_.device(), [&](auto backend) { scale(backend, 1, sums_, row_); });
   }
 
  private:
@@ -68,25 +68,23 @@ class WideRow {
 };
 
 // The order of one batch row in all rounds.
-template <typename Backend>
 class SortedRow {
  public:
-  SortedRow(Backend backend, const Saved& saved, std::int64_t b)
-      : backend_(backend),
-        saved_(saved),
+  SortedRow(const Saved& saved, std::int64_t b)
+      : saved_(saved),
         b_(b),
         shared_(row_of(saved.shared, b)),
         value_(row_of(saved.value, b)),
         bucket_(row_of(saved.buckets, b)),
         order_(bucket_.like(MemoryTag::workspace)),
         chunk_(bucket_.like(MemoryTag::workspace)) {
-    sort_buckets(
-        backend,
-        {.bucket = bucket_, .buckets = saved.options.buckets, .order = order_, .place = chunk_});
-    if (saved.counts())
-      chunk_of_places(backend, chunk_, saved.options.chunk, chunk_);
-    else
-      chunk_ = {};
+    on(device(), [&](auto backend) {
+      sort_buckets(
+          backend,
+          {.bucket = bucket_, .buckets = saved.options.buckets, .order = order_, .place = chunk_});
+      if (saved.counts()) chunk_of_places(backend, chunk_, saved.options.chunk, chunk_);
+    });
+    if (!saved.counts()) chunk_ = {};
   }
 
   // Calls f(span) for all spans of all rounds, in order.
@@ -110,11 +108,11 @@ class SortedRow {
   AttentionMask mask_of(const ChunkSlots& slots) const;
   HashTerm term() const;
   AttentionDropout dropout_of(std::int64_t round, std::int64_t begin) const;
+  const Device& device() const { return shared_.device(); }
   Tensor scratch(const Shape& shape, DType dtype) const {
-    return Tensor::empty(shape, dtype, shared_.device(), MemoryTag::workspace);
+    return Tensor::empty(shape, dtype, device(), MemoryTag::workspace);
   }
 
-  Backend backend_;
   const Saved& saved_;
   std::int64_t b_;
   Tensor shared_;  // [time, heads, dim]
@@ -124,9 +122,8 @@ class SortedRow {
   Tensor chunk_;
 };
 
-template <typename Backend>
 template <typename F>
-void SortedRow<Backend>::for_spans(const F& f) const {
+void SortedRow::for_spans(const F& f) const {
   const std::int64_t chunk = saved_.options.chunk;
   const std::int64_t slots = saved_.chunks() * chunk;
   const std::int64_t step =
@@ -136,10 +133,9 @@ void SortedRow<Backend>::for_spans(const F& f) const {
       f(span_of(round, begin, std::min(step, slots - begin)));
 }
 
-template <typename Backend>
-typename SortedRow<Backend>::Span SortedRow<Backend>::span_of(std::int64_t round,
-                                                              std::int64_t begin,
-                                                              std::int64_t count) const {
+SortedRow::Span SortedRow::span_of(std::int64_t round,
+                                   std::int64_t begin,
+                                   std::int64_t count) const {
   const HashAttention& options = saved_.options;
   const bool alone = saved_.chunks() == 1;  // looking round would meet the same chunk again
   ChunkSlots slots = {.order = order_,
@@ -158,7 +154,7 @@ typename SortedRow<Backend>::Span SortedRow<Backend>::span_of(std::int64_t round
     slots.query_bucket = slots.query_position.like(MemoryTag::workspace);
     slots.key_bucket = slots.key_position.like(MemoryTag::workspace);
   }
-  chunk_slots(backend_, slots);
+  on(device(), [&](auto backend) { chunk_slots(backend, slots); });
   Span span = {.query_position = slots.query_position,
                .key_position = slots.key_position,
                .inverse_length = {},
@@ -172,24 +168,24 @@ typename SortedRow<Backend>::Span SortedRow<Backend>::span_of(std::int64_t round
   return span;
 }
 
-template <typename Backend>
-void SortedRow<Backend>::gather_inputs(Span& span) const {
+void SortedRow::gather_inputs(Span& span) const {
   const std::int64_t keys = span.keys(), heads = saved_.heads();
   const std::int64_t dim = shared_.shape()[2];
   const Tensor shared = scratch({keys, heads, dim}, shared_.dtype());
   const Tensor key = shared.like(MemoryTag::workspace);
   const Tensor value = scratch({keys, heads, value_.shape()[2]}, value_.dtype());
-  gather_slots(backend_, shared_, span.key_position, shared);
-  gather_slots(backend_, value_, span.key_position, value);
   span.inverse_length = scratch({keys * heads}, accumulator_of(shared.dtype()));
-  unit_rows(backend_, {.x = shared, .y = key, .inverse_length = span.inverse_length});
+  on(device(), [&](auto backend) {
+    gather_slots(backend, shared_, span.key_position, shared);
+    gather_slots(backend, value_, span.key_position, value);
+    unit_rows(backend, {.x = shared, .y = key, .inverse_length = span.inverse_length});
+  });
   span.call.query = with_leading_axis(shared.slice(span.before, span.before + span.count()));
   span.call.key = with_leading_axis(key);
   span.call.value = with_leading_axis(value);
 }
 
-template <typename Backend>
-AttentionMask SortedRow<Backend>::mask_of(const ChunkSlots& slots) const {
+AttentionMask SortedRow::mask_of(const ChunkSlots& slots) const {
   const std::int64_t before = slots.look_back * slots.chunk;
   const auto given = [](const Tensor& tensor) {
     return tensor.defined() ? with_leading_axis(tensor) : tensor;
@@ -203,8 +199,7 @@ AttentionMask SortedRow<Backend>::mask_of(const ChunkSlots& slots) const {
                                    .key_bucket = given(slots.key_bucket)}};
 }
 
-template <typename Backend>
-HashTerm SortedRow<Backend>::term() const {
+HashTerm SortedRow::term() const {
   const HashAttention& options = saved_.options;
   HashTerm term = {.self_score = options.self_score};
   if (!saved_.counts()) return term;
@@ -220,8 +215,7 @@ HashTerm SortedRow<Backend>::term() const {
   return term;
 }
 
-template <typename Backend>
-AttentionDropout SortedRow<Backend>::dropout_of(std::int64_t round, std::int64_t begin) const {
+AttentionDropout SortedRow::dropout_of(std::int64_t round, std::int64_t begin) const {
   const HashAttention& options = saved_.options;
   AttentionDropout dropout = *saved_.dropout;
   dropout.random = dropout.random.child(static_cast<std::uint64_t>(round));
@@ -234,14 +228,13 @@ AttentionDropout SortedRow<Backend>::dropout_of(std::int64_t round, std::int64_t
   return dropout;
 }
 
-template <typename Backend>
-void forward(Backend backend, const Saved& saved) {
+void forward(const Saved& saved) {
+  const Device& device = saved.out.device();
   for (std::int64_t b = 0; b < saved.batch(); ++b) {
     const WideRow out(saved.out, b);
     const Tensor log_sum_exp = row_of(saved.log_sum_exp, b);
-    begin_merge(backend, out.sums(), log_sum_exp);
-    SortedRow<Backend>(backend, saved, b).for_spans([&](auto span) {
-      const Device& device = saved.out.device();
+    on(device, [&](auto backend) { begin_merge(backend, out.sums(), log_sum_exp); });
+    SortedRow(saved, b).for_spans([&](auto span) {
       const Tensor part = Tensor::empty(saved.out.shape().with(0, 1).with(1, span.count()),
                                         saved.out.dtype(),
                                         device,
@@ -250,29 +243,34 @@ void forward(Backend backend, const Saved& saved) {
           {1, saved.heads(), span.count()}, log_sum_exp.dtype(), device, MemoryTag::workspace);
       span.call.out = part;
       span.call.log_sum_exp = sums;
-      attention(backend, span.call);
-      merge_slots(backend,
-                  {.part = row_of(part, 0),
-                   .part_log_sum_exp = row_of(sums, 0),
-                   .position = span.query_position,
-                   .out = out.sums(),
-                   .log_sum_exp = log_sum_exp});
+      on_or_dry(device, [&](auto backend) { attention(backend, span.call); });
+      on(device, [&](auto backend) {
+        merge_slots(backend,
+                    {.part = row_of(part, 0),
+                     .part_log_sum_exp = row_of(sums, 0),
+                     .position = span.query_position,
+                     .out = out.sums(),
+                     .log_sum_exp = log_sum_exp});
+      });
     });
-    out.finish(backend);
+    out.finish();
   }
 }
 
 // The results of the whole, in the slots of a span: the gradient of a part is that of one softmax
 // over all parts.
-template <typename Backend, typename Span>
-AttentionGradient gradient_call(
-    Backend backend, const Saved& saved, std::int64_t b, const Tensor& dout, const Span& span) {
+AttentionGradient gradient_call(const Saved& saved,
+                                std::int64_t b,
+                                const Tensor& dout,
+                                const SortedRow::Span& span) {
   const auto in_slots = [&](const Tensor& whole) {
     const Tensor rows = Tensor::empty(whole.shape().with(0, 1).with(1, span.count()),
                                       whole.dtype(),
                                       whole.device(),
                                       MemoryTag::workspace);
-    gather_slots(backend, row_of(whole, b), span.query_position, row_of(rows, 0));
+    on(whole.device(), [&](auto backend) {
+      gather_slots(backend, row_of(whole, b), span.query_position, row_of(rows, 0));
+    });
     return rows;
   };
   AttentionGradient call = {
@@ -282,10 +280,12 @@ AttentionGradient gradient_call(
                                            saved.log_sum_exp.dtype(),
                                            saved.out.device(),
                                            MemoryTag::workspace);
-  gather_slot_values(backend,
-                     row_of(saved.log_sum_exp, b),
-                     span.query_position,
-                     row_of(call.forward.log_sum_exp, 0));
+  on(dout.device(), [&](auto backend) {
+    gather_slot_values(backend,
+                       row_of(saved.log_sum_exp, b),
+                       span.query_position,
+                       row_of(call.forward.log_sum_exp, 0));
+  });
   const DType sums = accumulator_of(dout.dtype());
   const auto wide = [&](const Tensor& like) {
     return Tensor::empty(like.shape(), sums, dout.device(), MemoryTag::workspace);
@@ -297,46 +297,44 @@ AttentionGradient gradient_call(
 
 // Adds rows of key slots into a batch row. Slots of neighbours may repeat those of the span, so
 // they are added one group after another.
-template <typename Backend, typename Span>
-void add_slots(Backend backend, const Tensor& rows, const Span& span, const Tensor& sums) {
+void add_slots(const Tensor& rows, const SortedRow::Span& span, const Tensor& sums) {
   const std::int64_t begin = span.before, end = span.before + span.count();
   const auto add = [&](std::int64_t from, std::int64_t to) {
-    scatter_slots(
-        backend,
-        {.rows = rows, .position = span.key_position, .begin = from, .end = to, .whole = sums});
+    on(sums.device(), [&](auto backend) {
+      scatter_slots(
+          backend,
+          {.rows = rows, .position = span.key_position, .begin = from, .end = to, .whole = sums});
+    });
   };
   add(begin, end);
   add(0, begin);
   add(end, span.keys());
 }
 
-template <typename Backend>
-void backward(Backend backend,
-              const Saved& saved,
-              const Tensor& dout,
-              const Tensor& dshared,
-              const Tensor& dvalue) {
+void backward(const Saved& saved, const Tensor& dout, const Tensor& dshared, const Tensor& dvalue) {
   for (std::int64_t b = 0; b < saved.batch(); ++b) {
     const WideRow shared_row(dshared, b), value_row(dvalue, b);
     shared_row.sums().zero();
     value_row.sums().zero();
-    SortedRow<Backend>(backend, saved, b).for_spans([&](auto span) {
-      AttentionGradient call = gradient_call(backend, saved, b, dout, span);
+    SortedRow(saved, b).for_spans([&](auto span) {
+      AttentionGradient call = gradient_call(saved, b, dout, span);
       // The slots in the middle are the queries.
       const Tensor dslots = row_of(call.dkey, 0).like(MemoryTag::workspace);
       dslots.zero();
       call.dquery = with_leading_axis(dslots.slice(span.before, span.before + span.count()));
-      attention_backward(backend, call);
-      unit_rows_backward(backend,
-                         {.y = span.call.key,
-                          .inverse_length = span.inverse_length,
-                          .dy = call.dkey,
-                          .dx = dslots});
-      add_slots(backend, dslots, span, shared_row.sums());
-      add_slots(backend, row_of(call.dvalue, 0), span, value_row.sums());
+      on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, call); });
+      on(dout.device(), [&](auto backend) {
+        unit_rows_backward(backend,
+                           {.y = span.call.key,
+                            .inverse_length = span.inverse_length,
+                            .dy = call.dkey,
+                            .dx = dslots});
+      });
+      add_slots(dslots, span, shared_row.sums());
+      add_slots(row_of(call.dvalue, 0), span, value_row.sums());
     });
-    shared_row.finish(backend);
-    value_row.finish(backend);
+    shared_row.finish();
+    value_row.finish();
   }
 }
 
@@ -383,12 +381,11 @@ Variable hash_attention(const Variable& shared,
   saved.out = Tensor::empty(saved.value.shape(), dtype, device);
   saved.log_sum_exp =
       Tensor::empty({saved.batch(), saved.heads(), saved.time()}, accumulator_of(dtype), device);
-  on(device, [&](auto backend) { forward(backend, saved); });
+  forward(saved);
   Tensor out = saved.out;
   return record(std::move(out), {shared, value}, [saved = std::move(saved)](Gradients& gradients) {
     Tensor dshared = saved.shared.like(), dvalue = saved.value.like();
-    on(dshared.device(),
-       [&](auto backend) { backward(backend, saved, gradients.output(), dshared, dvalue); });
+    backward(saved, gradients.output(), dshared, dvalue);
     if (gradients.wanted(0)) gradients.give(0, std::move(dshared));
     if (gradients.wanted(1)) gradients.give(1, std::move(dvalue));
   });

@@ -20,23 +20,28 @@ Tensor statistics_like(const Tensor& x, const Shape& shape) {
 
 void linear_gradients(
     Gradients& gradients, const Kept& x, const Tensor& weight, const Tensor& dy, bool has_bias) {
-  on(dy.device(), [&](auto backend) {
-    if (gradients.wanted(1)) {
-      const auto [dweight, add] = gradients.target(1);
+  if (gradients.wanted(1)) {
+    const GradientTarget dweight = gradients.target(1);
+    const Tensor input = x.get();
+    on_or_dry(dy.device(), [&](auto backend) {
       matmul(backend,
              {.a = matrix(dy),
-              .b = matrix(x.get()),
-              .c = dweight,
+              .b = matrix(input),
+              .c = dweight.tensor,
               .transpose_a = true,
-              .accumulate = add});
-    }
-    if (has_bias && gradients.wanted(2))
-      add_column_sums(backend, matrix(dy), gradients.target_to_add(2));
-    if (gradients.wanted(0)) {
-      const auto [dx, add] = gradients.target(0);
-      matmul(backend, {.a = matrix(dy), .b = weight, .c = matrix(dx), .accumulate = add});
-    }
-  });
+              .accumulate = dweight.add});
+    });
+  }
+  if (has_bias && gradients.wanted(2)) {
+    const Tensor dbias = gradients.target_to_add(2);
+    on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
+  }
+  if (gradients.wanted(0)) {
+    const GradientTarget dx = gradients.target(0);
+    on_or_dry(dy.device(), [&](auto backend) {
+      matmul(backend, {.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
+    });
+  }
 }
 
 }  // namespace
@@ -53,7 +58,7 @@ Variable linear(const Variable& x,
           weight.shape()[1]);
   const std::int64_t out = weight.shape()[0];
   Tensor y = Tensor::empty(x.shape().with(-1, out), x.value().dtype(), x.value().device());
-  on(y.device(), [&](auto backend) {
+  on_or_dry(y.device(), [&](auto backend) {
     matmul(backend,
            {.a = matrix(x.value()),
             .b = weight.value(),
@@ -119,9 +124,10 @@ Variable add_bias(const Variable& x, const Variable& bias) {
   });
   return record(std::move(y), {x, bias}, [](Gradients& gradients) {
     const Tensor& dy = gradients.output();
-    if (gradients.wanted(1))
-      on(dy.device(),
-         [&](auto backend) { add_column_sums(backend, matrix(dy), gradients.target_to_add(1)); });
+    if (gradients.wanted(1)) {
+      const Tensor dbias = gradients.target_to_add(1);
+      on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
+    }
     if (gradients.wanted(0)) gradients.give(0, dy);
   });
 }
@@ -186,6 +192,8 @@ Variable layer_norm(const Variable& x,
                      ? gradients.target_to_add(input)
                      : Tensor::zeros(weight.shape(), accumulator_of(x.dtype()), x.device());
         };
+        const Tensor dweight = sums(1);
+        const Tensor dbias = sums(2);
         on(dy.device(), [&](auto backend) {
           layer_norm_backward(backend,
                               {.x = matrix(x),
@@ -194,8 +202,8 @@ Variable layer_norm(const Variable& x,
                                .inverse_deviation = inverse_deviation,
                                .dy = matrix(dy),
                                .dx = matrix(dx),
-                               .dweight = sums(1),
-                               .dbias = sums(2)});
+                               .dweight = dweight,
+                               .dbias = dbias});
         });
         if (gradients.wanted(0)) gradients.give(0, dx);
       });
@@ -216,13 +224,14 @@ Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin,
   });
   return record(std::move(out), {table}, [flat_ids, begin, scale](Gradients& gradients) {
     const Tensor& dout = gradients.output();
+    const Tensor dtable = gradients.target_to_add(0);
     on(dout.device(), [&](auto backend) {
       embedding_scatter(backend,
                         {.dout = matrix(dout),
                          .ids = flat_ids,
                          .begin = begin,
                          .scale = scale,
-                         .dtable = gradients.target_to_add(0)});
+                         .dtable = dtable});
     });
   });
 }
@@ -239,18 +248,18 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
   });
   return record(std::move(y), {x, table}, [factor, time](Gradients& gradients) {
     const Tensor& dy = gradients.output();
-    on(dy.device(), [&](auto backend) {
-      if (gradients.wanted(1)) {
-        const Tensor dtable = gradients.target_to_add(1).slice(0, time);
-        const std::int64_t row = time * dy.shape()[2];
+    if (gradients.wanted(1)) {
+      const Tensor dtable = gradients.target_to_add(1).slice(0, time);
+      const std::int64_t row = time * dy.shape()[2];
+      on(dy.device(), [&](auto backend) {
         add_column_sums(backend, dy.reshape({dy.shape()[0], row}), dtable.reshape({row}));
-      }
-      if (gradients.wanted(0)) {
-        const Tensor dx = dy.like();
-        scale(backend, factor, dy, dx);
-        gradients.give(0, dx);
-      }
-    });
+      });
+    }
+    if (gradients.wanted(0)) {
+      const Tensor dx = dy.like();
+      on(dy.device(), [&](auto backend) { scale(backend, factor, dy, dx); });
+      gradients.give(0, dx);
+    }
   });
 }
 
@@ -287,21 +296,23 @@ Variable sum(const Variable& x, double factor) {
       *total.data<T>() = static_cast<T>(static_cast<Accumulator<T>>(result));
     });
   });
-  return record(
-      std::move(total),
-      {x},
-      [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {
-        const Tensor& dtotal = gradients.output();
-        const Tensor dx = Tensor::empty(x, dtype, dtotal.device());
-        with_floating_type(dtotal.dtype(), [&]<typename S>(TypeTag<S>) {
-          const auto each =
-              static_cast<Accumulator<S>>(factor) * static_cast<Accumulator<S>>(*dtotal.data<S>());
-          with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
-            std::ranges::fill(dx.span<T>(), static_cast<T>(static_cast<Accumulator<T>>(each)));
-          });
-        });
-        gradients.give(0, dx);
-      });
+  return record(std::move(total),
+                {x},
+                [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {
+                  const Tensor& dtotal = gradients.output();
+                  const Tensor dx = Tensor::empty(x, dtype, dtotal.device());
+                  on(dx.device(), [&](Cpu) {
+                    with_floating_type(dtotal.dtype(), [&]<typename S>(TypeTag<S>) {
+                      const auto each = static_cast<Accumulator<S>>(factor) *
+                                        static_cast<Accumulator<S>>(*dtotal.data<S>());
+                      with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+                        std::ranges::fill(dx.span<T>(),
+                                          static_cast<T>(static_cast<Accumulator<T>>(each)));
+                      });
+                    });
+                  });
+                  gradients.give(0, dx);
+                });
 }
 
 Variable reshape(const Variable& x, const Shape& shape) {

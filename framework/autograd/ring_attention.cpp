@@ -156,17 +156,19 @@ Tensor Ring::forward() {
     const Shape rows = {shape[0], shape[2], shape[1]};
     outs.push_back(Tensor::zeros(out, sums, device()));
     log_sum_exps_.push_back(Tensor::empty(rows, sums, device()));
-    with_floating_type(sums, [&]<typename T>(TypeTag<T>) {
-      std::ranges::fill(log_sum_exps_.back().span<T>(),
-                        static_cast<T>(-std::numeric_limits<Accumulator<T>>::infinity()));
+    on(device(), [&](Cpu) {
+      with_floating_type(sums, [&]<typename T>(TypeTag<T>) {
+        std::ranges::fill(log_sum_exps_.back().span<T>(),
+                          static_cast<T>(-std::numeric_limits<Accumulator<T>>::infinity()));
+      });
     });
   }
   go_round([&](const Block& block, int rank, Request& under_way) {
     for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t, Attention call) {
       call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
       call.log_sum_exp = log_sum_exps_[i].like(MemoryTag::workspace);
+      on_or_dry(device(), [&](auto backend) { attention(backend, call); });
       on(device(), [&](auto backend) {
-        attention(backend, call);
         merge_attention(backend,
                         {.out = outs[i],
                          .log_sum_exp = log_sum_exps_[i],
@@ -205,7 +207,7 @@ Ring::Result Ring::backward(const Tensor& dout,
     for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t j, Attention call) {
       call.out = outs[i];
       call.log_sum_exp = log_sum_exps_[i];
-      on(device(), [&](auto backend) {
+      on_or_dry(device(), [&](auto backend) {
         attention_backward(backend,
                            {.forward = call,
                             .dout = douts[i],

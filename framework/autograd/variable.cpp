@@ -83,16 +83,14 @@ struct Node {
 bool owns_gradient(const Edge& edge) { return edge.keeps_buffer || edge.gradient.unshared(); }
 
 void add_to(Edge& edge, const Tensor& gradient) {
-  on(edge.device, [&](auto backend) {
-    if (owns_gradient(edge) || gradient.dtype() != edge.dtype) {
-      if (!owns_gradient(edge)) edge.gradient = edge.gradient.clone();
-      accumulate(backend, 1.0, gradient, edge.gradient);
-    } else {
-      const Tensor sum = edge.gradient.like();
-      add(backend, edge.gradient, gradient, sum);
-      edge.gradient = sum;
-    }
-  });
+  if (owns_gradient(edge) || gradient.dtype() != edge.dtype) {
+    if (!owns_gradient(edge)) edge.gradient = edge.gradient.clone();
+    on(edge.device, [&](auto backend) { accumulate(backend, 1.0, gradient, edge.gradient); });
+  } else {
+    const Tensor sum = edge.gradient.like();
+    on(edge.device, [&](auto backend) { add(backend, edge.gradient, gradient, sum); });
+    edge.gradient = sum;
+  }
 }
 
 }  // namespace

@@ -2,7 +2,13 @@
 
 namespace longspan {
 
-ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes) : shape(axes), world(all) {
+ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes)
+    : ProcessMesh(all, axes, all.rank(), [&](const char* name, int, int colour, int place) {
+        return all.split(colour, place, name);
+      }) {}
+
+ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes, int rank, const Join& join)
+    : shape(axes), world(all) {
   if (axes.data < 1 || axes.context < 1 || axes.tensor < 1 || axes.size() != all.size())
     throw ConfigurationError(
         "parallel.data {} x parallel.context {} x parallel.tensor {} is {} processes, but {} run",
@@ -15,15 +21,15 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes) : shape
     throw ConfigurationError(
         "parallel.sequence divides activations over the tensor ranks; it needs parallel.tensor of "
         "at least 2");
-  const int tensor_at = all.rank() % axes.tensor;
-  const int context_at = all.rank() / axes.tensor % axes.context;
-  const int data_at = all.rank() / axes.tensor / axes.context;
+  const int tensor_at = rank % axes.tensor;
+  const int context_at = rank / axes.tensor % axes.context;
+  const int data_at = rank / axes.tensor / axes.context;
   const int across_context = axes.tensor;
   const int across_data = axes.tensor * axes.context;
   // Ranks of one axis group have the same number once their own coordinate is taken out.
   const auto axis = [&](const char* name, int extent, int coordinate, int stride) {
     return extent == 1 ? Communicator()
-                       : all.split(all.rank() - coordinate * stride, coordinate, name);
+                       : join(name, extent, rank - coordinate * stride, coordinate);
   };
   data = axis("data", axes.data, data_at, across_data);
   context = axis("context", axes.context, context_at, across_context);
@@ -33,13 +39,14 @@ ProcessMesh::ProcessMesh(const Communicator& all, const MeshShape& axes) : shape
   else if (axes.data == 1)
     replicas = context;
   else
-    replicas = all.split(tensor_at, all.rank(), "replicas");
+    replicas =
+        join("replicas", axes.data * axes.context, tensor_at, data_at * axes.context + context_at);
   if (!axes.sequence)
     time = context;
   else if (axes.context == 1)
     time = tensor;
   else
-    time = all.split(data_at, all.rank(), "time");
+    time = join("time", axes.context * axes.tensor, data_at, context_at * axes.tensor + tensor_at);
 }
 
 }  // namespace longspan

@@ -1,6 +1,8 @@
 // The processes as a grid with named axes.
 #pragma once
 
+#include <functional>
+
 #include "framework/comm/communicator.h"
 
 namespace longspan {
@@ -40,6 +42,12 @@ struct ProcessMesh {
   // Throws ConfigurationError when the world's size is not shape.size(), or for sequence
   // parallelism with one tensor rank.
   ProcessMesh(const Communicator& all, const MeshShape& axes);
+
+  // The group of an axis: this rank is number `place` of the `size` ranks that give the same
+  // colour.
+  using Join = std::function<Communicator(const char* name, int size, int colour, int place)>;
+  // The mesh of rank `rank`, whose groups `join` makes.
+  ProcessMesh(const Communicator& all, const MeshShape& axes, int rank, const Join& join);
 
   int data_coordinate() const { return data.rank(); }
   int context_coordinate() const { return context.rank(); }

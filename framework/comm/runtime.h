@@ -47,6 +47,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   using Seconds = std::chrono::duration<double>;
 
   explicit Runtime(const SessionOptions& options);
+  // Without MPI: for groups whose transports need no other process.
+  Runtime() = default;
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -101,7 +103,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void relax(std::uint64_t idle) const;
 
   SessionOptions options_;
-  Seconds limit_;
+  Seconds limit_{0};
   bool mpi_ = false;  // MPI is running, and this object will end it
   bool finished_ = false;
   int rank_ = 0;

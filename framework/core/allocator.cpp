@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 #include "framework/core/error.h"
@@ -13,10 +14,11 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t small_alignment = 64;
+constexpr std::size_t page = 4096;
 constexpr std::size_t large_block = std::size_t{4} << 20;
 constexpr std::size_t large_alignment = std::size_t{2} << 20;
 
-void* from_system(std::size_t bytes) {
+void* memory_from_system(std::size_t bytes) {
   const bool large = bytes >= large_block;
   void* block = nullptr;
   if (posix_memalign(&block, large ? large_alignment : small_alignment, bytes) != 0) return nullptr;
@@ -52,6 +54,20 @@ std::string_view name_of(MemoryTag tag) {
 
 Allocator::~Allocator() { trim(); }
 
+void* Allocator::from_system(std::size_t bytes) const noexcept {
+  if (backing_ == Backing::memory) return memory_from_system(bytes);
+  void* const block = mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
+}
+
+void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
+  if (backing_ == Backing::memory)
+    std::free(block);
+  else
+    munmap(block, bytes);
+}
+
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   const std::size_t size = block_size(bytes, tag);
   const auto signed_size = static_cast<std::int64_t>(size);
@@ -83,6 +99,9 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
   }
   count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);
   count(report_.total, signed_size);
+  report_.allocated += static_cast<double>(size);
+  // A value that the host reads must not be a block's last user's.
+  if (backing_ == Backing::address_space && size <= page) std::memset(block, 0, size);
   return block;
 }
 
@@ -101,7 +120,7 @@ void Allocator::trim() noexcept {
 
 void Allocator::trim_locked() noexcept {
   for (auto& [size, blocks] : cached_) {
-    for (void* block : blocks) std::free(block);
+    for (void* block : blocks) to_system(block, size);
     report_.reserved -= static_cast<std::int64_t>(size * blocks.size());
   }
   cached_.clear();

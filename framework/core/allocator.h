@@ -32,7 +32,12 @@ struct MemoryReport {
   std::array<MemoryCount, memory_tags> by_tag;
   MemoryCount total;          // the peak of the sum, not the sum of the peaks
   std::int64_t reserved = 0;  // live and cached: what the allocator holds from the system
+  double allocated = 0;       // bytes of all blocks ever handed out
 };
+
+// What blocks are made of: memory, or addresses whose pages take memory when they are written (a
+// block of at most a page begins as zeros).
+enum class Backing : std::uint8_t { memory, address_space };
 
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
 // asked for. A freed block is kept for the next request of its size class (of its very size, where
@@ -40,7 +45,7 @@ struct MemoryReport {
 // from the system.
 class Allocator {
  public:
-  Allocator() = default;
+  explicit Allocator(Backing backing = Backing::memory) : backing_(backing) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
@@ -48,6 +53,7 @@ class Allocator {
   // Throws Failure with the table of bytes by tag when the system has no memory left.
   void* allocate(std::size_t bytes, MemoryTag tag);
   void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
+  Backing backing() const { return backing_; }
   // Gives cached blocks back to the system.
   void trim() noexcept;
   MemoryReport report() const;
@@ -55,7 +61,11 @@ class Allocator {
   void reset_peak();
 
  private:
+  void* from_system(std::size_t bytes) const noexcept;
+  void to_system(void* block, std::size_t bytes) const noexcept;
   void trim_locked() noexcept;
+
+  const Backing backing_;
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cached_;

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <type_traits>
 #include <typeindex>
 
 #include "framework/core/allocator.h"
@@ -14,7 +15,15 @@ namespace longspan {
 // (primitives created once a shape, scratch), so that nothing is global.
 class DeviceState {
  public:
+  explicit DeviceState(Backing backing) : allocator_(backing) {}
+
+  // True when kernels do nothing but take their scratch.
+  bool dry() const { return allocator_.backing() == Backing::address_space; }
   Allocator& allocator() { return allocator_; }
+
+  // Floating-point operations that matrix products and attention would have made on a dry device.
+  double flops() const { return flops_; }
+  void count_flops(double flops) { flops_ += flops; }
 
   // The device's one `T`, made on first use. A kernel names a type of its own and synchronises
   // inside it.
@@ -28,6 +37,7 @@ class DeviceState {
 
  private:
   Allocator allocator_;
+  double flops_ = 0;
   std::mutex mutex_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
@@ -41,7 +51,11 @@ struct Cpu {
 class Device {
  public:
   // A CPU device with its own allocator and counts.
-  static Device cpu() { return Device(std::make_shared<DeviceState>()); }
+  static Device cpu() { return Device(std::make_shared<DeviceState>(Backing::memory)); }
+  // A CPU device on which nothing is computed and no memory is taken: tensors are addresses, of
+  // undefined contents, and kernels are not called. What a step would allocate and send is counted
+  // as if it had been made.
+  static Device dry() { return Device(std::make_shared<DeviceState>(Backing::address_space)); }
 
   Allocator& allocator() const { return state_->allocator(); }
   DeviceState& state() const { return *state_; }
@@ -54,10 +68,24 @@ class Device {
   std::shared_ptr<DeviceState> state_;
 };
 
-// Calls f with the backend of the device: every op goes through here.
+// Calls f with the backend of the device: every op goes through here, and so does what the host
+// writes into large tensors. On a dry device f is not called, and a result is that of a default
+// constructor; so f makes no tensors that outlast it, nor scratch that counts.
 template <typename F>
-decltype(auto) on(const Device& device, F&& f) {
-  return f(Cpu{&device.state()});
+auto on(const Device& device, F&& f) {
+  using Result = std::invoke_result_t<F, Cpu>;
+  if constexpr (std::is_void_v<Result>) {
+    if (!device.state().dry()) f(Cpu{&device.state()});
+  } else {
+    return device.state().dry() ? Result{} : f(Cpu{&device.state()});
+  }
+}
+
+// The same for kernels whose scratch or work counts, matrix products and attention: they are called
+// on a dry device too, take their scratch, count their operations and return before they compute.
+template <typename F>
+void on_or_dry(const Device& device, F&& f) {
+  f(Cpu{&device.state()});
 }
 
 }  // namespace longspan

@@ -73,11 +73,12 @@ void Tensor::copy_from(const Tensor& source) const {
           name_of(source.dtype_),
           shape_.to_string(),
           name_of(dtype_));
-  if (elements_ > 0 && data_ != source.data_) std::memmove(data_, source.data_, byte_size());
+  if (elements_ == 0 || data_ == source.data_) return;
+  on(device(), [&](Cpu) { std::memmove(data_, source.data_, byte_size()); });
 }
 
 void Tensor::zero() const {
-  if (elements_ > 0) std::memset(data_, 0, byte_size());
+  if (elements_ > 0) on(device(), [&](Cpu) { std::memset(data_, 0, byte_size()); });
 }
 
 }  // namespace longspan

@@ -195,10 +195,12 @@ void Parameters::draw(const Parameter& parameter, const Random& random) const {
                            ? parameter.master
                            : Tensor::empty(parameter.shape, wide, device_, MemoryTag::workspace);
   const Random place = random.child(parameter.name);
-  if (wide == DType::f64)
-    initialise<double>(parameter, piece, place);
-  else
-    initialise<float>(parameter, piece, place);
+  on(device_, [&](Cpu) {
+    if (wide == DType::f64)
+      initialise<double>(parameter, piece, place);
+    else
+      initialise<float>(parameter, piece, place);
+  });
   if (!keeps_all)
     parameter.own_master.copy_from(
         piece.reshape({piece.elements()}).slice(parameter.own_begin, parameter.own_end));

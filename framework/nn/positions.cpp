@@ -50,14 +50,17 @@ Tensor sinusoids(SinusoidLayout layout,
   Tensor table = Tensor::empty({count_of(positions), width}, dtype, device);
   const std::vector<double> frequency = frequencies(layout, width);
   std::vector<double> row(static_cast<std::size_t>(width));
-  with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
-    T* out = table.data<T>();
-    for (const Range& range : positions)
-      for (std::int64_t p = range.begin; p < range.end; ++p) {
-        const std::int64_t position = clamp >= 0 ? std::min(p, clamp) : p;
-        fill_row(layout, static_cast<double>(position), frequency, row);
-        for (const double value : row) *out++ = static_cast<T>(static_cast<Accumulator<T>>(value));
-      }
+  on(device, [&](Cpu) {
+    with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+      T* out = table.data<T>();
+      for (const Range& range : positions)
+        for (std::int64_t p = range.begin; p < range.end; ++p) {
+          const std::int64_t position = clamp >= 0 ? std::min(p, clamp) : p;
+          fill_row(layout, static_cast<double>(position), frequency, row);
+          for (const double value : row)
+            *out++ = static_cast<T>(static_cast<Accumulator<T>>(value));
+        }
+    });
   });
   return table;
 }

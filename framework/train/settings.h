@@ -24,4 +24,13 @@ struct Settings {
   ModelFactory make_model;
 };
 
+// What the model of a run is built for.
+ModelSetting model_setting(const Settings& settings,
+                           std::int64_t vocabulary,
+                           const ProcessMesh& mesh,
+                           const Device& device);
+
+// Throws ConfigurationError when training.accumulation does not divide the streams of a data rank.
+void require_parts(const Settings& settings, const MeshShape& mesh);
+
 }  // namespace longspan

@@ -39,15 +39,7 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   set_threads(settings.run.threads, session.local_size());
   const Communicator& world = session.world();
   const ProcessMesh mesh(world, mesh_shape(settings.parallel, world.size()));
-  const std::int64_t streams = settings.data.batch / mesh.shape.data;
-  if (streams % settings.training.accumulation != 0)
-    throw ConfigurationError(
-        "training.accumulation is {}, which does not divide the {} streams of a data rank "
-        "(data.batch {} over {} data ranks)",
-        settings.training.accumulation,
-        streams,
-        settings.data.batch,
-        mesh.shape.data);
+  require_parts(settings, mesh.shape);
   return mesh;
 }
 
@@ -76,20 +68,15 @@ std::optional<Corpus> open_validation(const Settings& settings,
   return corpus;
 }
 
-std::unique_ptr<Model> make_model(const Settings& settings,
+// Refuses what the memory cannot hold, before anything of it is allocated.
+std::unique_ptr<Model> make_model(const Session& session,
+                                  const Settings& settings,
+                                  const TrainingRunText& text,
                                   const Tokenizer& tokenizer,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  return settings.make_model(
-      {.vocabulary = tokenizer.vocabulary(),
-       .segment = settings.data.segment,
-       .compute = settings.precision.compute,
-       .device = device,
-       .mesh = mesh,
-       .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
-       .memory = settings.memory,
-       .sharing = {.zero = static_cast<int>(settings.parallel.zero),
-                   .bucket_megabytes = settings.training.bucket_megabytes}});
+  require_fits(settings, mesh, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
+  return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
 }
 
 class TrainingRun {
@@ -154,7 +141,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       tokenizer_(make_tokenizer(settings.data)),
       loader_(make_loader(settings, tokenizer_, mesh_, device_)),
       validation_(open_validation(settings, tokenizer_, mesh_)),
-      trainer_(make_model(settings, tokenizer_, mesh_, device_),
+      trainer_(make_model(session, settings, text, tokenizer_, mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),

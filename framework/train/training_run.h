@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/comm/session.h"
-#include "framework/train/settings.h"
+#include "framework/train/plan.h"
 
 namespace longspan {
 
@@ -23,6 +23,7 @@ struct TrainingRunText {
                               // each checkpoint
   // Compares the resolved configuration of a checkpoint with this one.
   std::function<ConfigurationChange(const std::string& saved)> compare;
+  Reconfigure reconfigure;
 };
 
 // Collective. Returns `ok` when the last step is done, `stopped` when a signal asked to stop and a

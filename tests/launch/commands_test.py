@@ -141,7 +141,7 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: has 1 token"]),
                 (["tiny.yaml", "--set", "parallel.tensor=3"], 2, ["parallel.tensor 3"]),
                 (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
-                (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation = 3"]),
+                (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation is 3"]),
         ]:
             for ranks in 1, 2:
                 with self.subTest(arguments=arguments, ranks=ranks):

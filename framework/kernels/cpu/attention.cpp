@@ -266,6 +266,10 @@ void run_forward(const Attention& a) {
   const std::int64_t bytes = Forward<In>(p, biases, Carver(nullptr)).bytes;
   const Tensor workspace =
       Tensor::empty({workers, bytes}, DType::u8, a.query.device(), MemoryTag::workspace);
+  if (DeviceState& device = a.query.device().state(); device.dry()) {
+    device.count_flops(attention_flops(a));
+    return;
+  }
 #pragma omp parallel num_threads(static_cast <int>(workers))
   {
     Forward<In> forward(p, biases, Carver(workspace.bytes() + omp_get_thread_num() * bytes));

@@ -255,6 +255,11 @@ struct Run {
 template <typename In>
 void run_backward(const AttentionGradient& g) {
   Run<In> run(g);
+  if (DeviceState& device = g.dquery.device().state(); device.dry()) {
+    // The scores are made again.
+    device.count_flops(2.5 * attention_flops(g.forward));
+    return;
+  }
   const auto& p = run.p;
   const std::int64_t query_tiles = run.division.runs > 1 ? p.batch * p.heads * p.query_tiles() : 0;
   const auto pieces = [](const DistanceTable<const In>& table) {

@@ -52,7 +52,7 @@ void require_dtypes(const Matmul& matmul, std::int64_t n) {
 Tensor widened(Cpu cpu, const Tensor& narrow) {
   const Tensor wide =
       Tensor::empty(narrow.shape(), DType::f32, narrow.device(), MemoryTag::workspace);
-  scale(cpu, 1, narrow, wide);
+  if (!cpu.state->dry()) scale(cpu, 1, narrow, wide);
   return wide;
 }
 
@@ -68,6 +68,7 @@ void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extent
         matmul.accumulate
             ? widened(cpu, matmul.c)
             : Tensor::empty(matmul.c.shape(), DType::f32, matmul.c.device(), MemoryTag::workspace);
+  if (cpu.state->dry()) return;
   matmul_onednn(cpu, wide, extents);
   if (narrow_result) scale(cpu, 1, wide.c, matmul.c);
 }
@@ -79,9 +80,18 @@ void matmul(Cpu cpu, const Matmul& matmul) {
   require_dtypes(matmul, extents.n);
   if (extents.m == 0 || extents.n == 0) return;
   const DType dtype = matmul.a.dtype();
+  const bool converts =
+      dtype != DType::f64 && dtype != DType::f32 && !(dtype == DType::bf16 && bf16_is_native());
+  if (cpu.state->dry()) {
+    const auto [m, k, n] = extents;
+    cpu.state->count_flops(2.0 * static_cast<double>(m) * static_cast<double>(k) *
+                           static_cast<double>(n));
+    if (converts) matmul_converted(cpu, matmul, extents);
+    return;
+  }
   if (dtype == DType::f64 || extents.k == 0)
     matmul_plain(matmul, extents);
-  else if (dtype == DType::f32 || (dtype == DType::bf16 && bf16_is_native()))
+  else if (!converts)
     matmul_onednn(cpu, matmul, extents);
   else
     matmul_converted(cpu, matmul, extents);

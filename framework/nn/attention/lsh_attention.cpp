@@ -84,19 +84,21 @@ Tensor hash_rotations(const Random& random,
                       DType dtype,
                       const Device& device) {
   const Tensor rotations = Tensor::empty({heads.count, dim, rounds, columns}, dtype, device);
-  with_floating_type(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    T* const elements = rotations.data<T>();
-    for (std::int64_t h = 0; h < heads.count; ++h)
-      for (std::int64_t r = 0; r < rounds; ++r) {
-        const Random place = random.child(static_cast<std::uint64_t>(heads.begin + h))
-                                 .child(static_cast<std::uint64_t>(r));
-        for (std::int64_t d = 0; d < dim; ++d)
-          for (std::int64_t c = 0; c < columns; ++c)
-            elements[((h * dim + d) * rounds + r) * columns + c] =
-                static_cast<T>(static_cast<Accumulator<T>>(
-                    place.normal_at(static_cast<std::uint64_t>(d * columns + c))));
-      }
+  on(device, [&](Cpu) {
+    with_floating_type(dtype, [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      T* const elements = rotations.data<T>();
+      for (std::int64_t h = 0; h < heads.count; ++h)
+        for (std::int64_t r = 0; r < rounds; ++r) {
+          const Random place = random.child(static_cast<std::uint64_t>(heads.begin + h))
+                                   .child(static_cast<std::uint64_t>(r));
+          for (std::int64_t d = 0; d < dim; ++d)
+            for (std::int64_t c = 0; c < columns; ++c)
+              elements[((h * dim + d) * rounds + r) * columns + c] =
+                  static_cast<T>(static_cast<Accumulator<T>>(
+                      place.normal_at(static_cast<std::uint64_t>(d * columns + c))));
+        }
+    });
   });
   return rotations;
 }

@@ -1,0 +1,41 @@
+// What a rank has to compute with, for predictions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/core/dtype.h"
+
+namespace longspan {
+
+// Numbers of one rank's share of a machine; 0: not known.
+struct Machine {
+  std::string name;
+  double memory = 0;            // bytes
+  double flops = 0;             // a second, of a large product of float32
+  double narrow_flops = 0;      // the same of bf16 and f16
+  double memory_bandwidth = 0;  // bytes a second, read and written
+  double bandwidth = 0;         // bytes a second that a rank sends to others
+
+  double flops_of(DType dtype) const { return size_of(dtype) < 4 ? narrow_flops : flops; }
+};
+
+// Processors whose datasheets are known; a rank has one to itself.
+const std::vector<Machine>& known_machines();
+
+// Bytes of this machine's memory that are free: the system's, or what the control group of this
+// process leaves, where that is less.
+double available_memory();
+
+// Collective. Measures one rank's share while all ranks of `world` measure: products, a sum of long
+// vectors, and where there are several ranks an all-reduce. The memory is left to the caller.
+// Takes about a second.
+Machine measure_machine(const Communicator& world);
+
+// As JSON and back; throws DataError, naming the file.
+void write_machine(const Machine& machine, const std::string& path);
+Machine read_machine(const std::string& path);
+
+}  // namespace longspan

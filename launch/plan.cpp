@@ -1,0 +1,313 @@
+// longspan plan: what a run will take, on any number of ranks, before it is started.
+#include "framework/train/plan.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <filesystem>
+#include <optional>
+
+#include "framework/train/machine.h"
+#include "framework/train/threads.h"
+#include "launch/command.h"
+#include "launch/configuration.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t most_layouts = 12;
+constexpr std::size_t most_savings = 6;
+
+struct Arguments {
+  ConfigurationArguments configuration;
+  std::optional<int> ranks;
+  std::string device;
+  std::optional<std::uint64_t> memory;
+  std::optional<double> flops;
+  std::optional<double> bandwidth;
+  std::string machine = "runs/machine.json";
+  bool calibrate = false;
+};
+
+std::string known_names() {
+  std::vector<std::string> names;
+  for (const Machine& machine : known_machines()) names.push_back(machine.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Machine known_machine(const std::string& name) {
+  for (const Machine& machine : known_machines())
+    if (machine.name == name) return machine;
+  throw ConfigurationError(
+      "longspan plan: --device is \"{}\"; known are {}; for another give --memory, --flops and "
+      "--bandwidth",
+      name,
+      known_names());
+}
+
+// What each of `ranks` ranks has: a named device, or a share of this machine.
+Machine machine_of(const Arguments& arguments, int ranks) {
+  Machine machine;
+  if (!arguments.device.empty()) {
+    machine = known_machine(arguments.device);
+  } else if (!arguments.memory && !arguments.flops && !arguments.bandwidth) {
+    machine.name = "this machine";
+    if (std::filesystem::exists(arguments.machine)) machine = read_machine(arguments.machine);
+    machine.memory = available_memory() / ranks;
+  } else {
+    machine.name = "given";
+  }
+  if (arguments.memory) machine.memory = static_cast<double>(*arguments.memory);
+  if (arguments.flops) machine.flops = machine.narrow_flops = *arguments.flops;
+  if (arguments.bandwidth) machine.bandwidth = *arguments.bandwidth;
+  return machine;
+}
+
+std::string count_text(double count) {
+  for (const auto& [unit, name] :
+       {std::pair{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (count >= unit) return fmt::format("{:.3g} {}", count / unit, name);
+  return fmt::format("{:.3g} ", count);
+}
+
+std::string time_text(const StepPlan& plan, const Machine& machine) {
+  if (machine.flops_of(plan.compute) == 0) return "not known";
+  const double seconds = step_time(plan, machine).total();
+  return fmt::format("{:.3g} s", seconds);
+}
+
+std::string rate_text(const StepPlan& plan, const Machine& machine) {
+  if (machine.flops_of(plan.compute) == 0) return "";
+  return count_text(plan.tokens / step_time(plan, machine).total());
+}
+
+std::string describe(const StepPlan& plan, const Machine& machine) {
+  const MeshShape& mesh = plan.mesh;
+  std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
+                                 mesh.data,
+                                 mesh.context,
+                                 mesh.tensor,
+                                 mesh.sequence ? " (which share time)" : "",
+                                 plan.zero);
+  for (std::size_t i = 0; i < memory_tags; ++i)
+    text += fmt::format("  {:<14}{:>12}\n",
+                        name_of(static_cast<MemoryTag>(i)),
+                        bytes_text(static_cast<double>(plan.memory.by_tag[i].peak)));
+  text += fmt::format(
+      "  {:<14}{:>12}\n", "at once", bytes_text(static_cast<double>(plan.memory.total.peak)));
+  text += fmt::format("  {:<14}{:>12}", "with reserve", bytes_text(plan.bytes()));
+  if (machine.memory > 0)
+    text += fmt::format(" of {}: {}",
+                        bytes_text(machine.memory),
+                        plan.bytes() <= machine.memory ? "fits" : "does not fit");
+  text += fmt::format(
+      "\nFLOPs a token: {}of the model, {}with what is computed again or by several ranks\n",
+      count_text(plan.model_flops / plan.tokens),
+      count_text(plan.flops * mesh.size() / plan.tokens));
+  for (const auto& [name, axis] : plan.traffic)
+    text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
+                        name,
+                        axis.ranks,
+                        bytes_text(axis.bytes),
+                        axis.collectives);
+  if (machine.flops_of(plan.compute) == 0) return text;
+  const StepTime time = step_time(plan, machine);
+  text += fmt::format(
+      "a step: {:.3g} s = {:.3g} s of products + {:.3g} s of reading and writing + {:.3g} s of "
+      "sending; {}tokens a second\n",
+      time.total(),
+      time.computing,
+      time.memory,
+      time.sending,
+      count_text(plan.tokens / time.total()));
+  if (machine.bandwidth == 0 && mesh.size() > 1)
+    text += "what is sent is not in this time: the bandwidth between ranks is not known\n";
+  return text;
+}
+
+std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
+  std::string text = fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
+                                 "data",
+                                 "context",
+                                 "tensor",
+                                 "sequence",
+                                 "ZeRO",
+                                 "a rank",
+                                 "a step",
+                                 "tokens/s");
+  for (std::size_t i = 0; i < std::min(plans.size(), most_layouts); ++i) {
+    const StepPlan& plan = plans[i];
+    text += fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
+                        plan.mesh.data,
+                        plan.mesh.context,
+                        plan.mesh.tensor,
+                        plan.mesh.sequence ? "yes" : "no",
+                        plan.zero,
+                        bytes_text(plan.bytes()),
+                        time_text(plan, machine),
+                        rate_text(plan, machine));
+  }
+  if (plans.size() > most_layouts)
+    text += fmt::format("  and {} more\n", plans.size() - most_layouts);
+  return text;
+}
+
+std::string savings_text(const Reconfigure& reconfigure,
+                         const StepPlan& plan,
+                         const Machine& machine,
+                         std::int64_t vocabulary) {
+  const std::vector<Saving> all = plan_savings(reconfigure, plan.mesh, vocabulary);
+  std::string text;
+  std::size_t found = 0;
+  for (auto saving = all.rbegin(); saving != all.rend() && found < most_savings; ++saving) {
+    if (saving->plan.bytes() > machine.memory) continue;
+    ++found;
+    text += fmt::format("  {:>12}  {:>10}  {}\n",
+                        bytes_text(saving->plan.bytes()),
+                        time_text(saving->plan, machine),
+                        fmt::join(saving->keys, " "));
+  }
+  if (found > 0) return "keys that would make it fit\n" + text;
+  if (all.empty()) return "";
+  return fmt::format("no key makes it fit; the least is {} with {}\n",
+                     bytes_text(all.front().plan.bytes()),
+                     fmt::join(all.front().keys, " "));
+}
+
+// The layout that the configuration names, where it is one of that many ranks.
+std::optional<MeshShape> own_layout(const Settings& settings, int ranks) {
+  try {
+    return mesh_shape(settings.parallel, ranks);
+  } catch (const ConfigurationError&) {
+    return std::nullopt;
+  }
+}
+
+int ranks_of(const Arguments& arguments, const Settings& settings, int job) {
+  if (arguments.ranks) return *arguments.ranks;
+  if (job > 1) return job;
+  const ParallelOptions& parallel = settings.parallel;
+  const std::int64_t ranks = parallel.data.value_or(1) * parallel.context * parallel.tensor;
+  if (ranks > (1 << 20))
+    throw ConfigurationError("longspan plan: the configuration names {} ranks, more than 2^20",
+                             ranks);
+  return static_cast<int>(ranks);
+}
+
+std::string plan(const Arguments& arguments, const ConfigurationText& source, int job) {
+  const auto configuration = configure(source);
+  const Settings& settings = *configuration;
+  const int ranks = ranks_of(arguments, settings, job);
+  const Machine machine = machine_of(arguments, ranks);
+  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
+  std::string text = fmt::format(
+      "{}: {} {} of {} streams of {} tokens on {} rank{}, {}{}\n",
+      source.file,
+      settings.family,
+      name_of(settings.precision.compute),
+      settings.data.batch,
+      settings.data.segment,
+      ranks,
+      ranks == 1 ? "" : "s",
+      machine.name,
+      machine.memory > 0 ? fmt::format(" with {} for each", bytes_text(machine.memory)) : "");
+  const auto own = own_layout(settings, ranks);
+  if (own) {
+    const StepPlan of_own = plan_step(settings, *own, vocabulary);
+    text += describe(of_own, machine);
+    if (machine.memory > 0 && of_own.bytes() > machine.memory)
+      text += savings_text(reconfiguration(source), of_own, machine, vocabulary);
+  } else {
+    text += fmt::format("parallel.* of the configuration is no layout of {} ranks\n", ranks);
+  }
+  if (ranks > 1 || !own) {
+    const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
+    if (!layouts.fitting.empty())
+      text += fmt::format(
+          "\nlayouts of {} ranks that fit, {}\n{}",
+          ranks,
+          machine.flops_of(settings.precision.compute) > 0 ? "fastest first" : "smallest first",
+          table(layouts.fitting, machine));
+    else if (!layouts.too_large.empty())
+      text += fmt::format("\nno layout of {} ranks fits; the smallest\n{}",
+                          ranks,
+                          table(layouts.too_large, machine));
+    else
+      throw ConfigurationError("{}: there is no layout of {} ranks that the model can have: {}",
+                               source.file,
+                               ranks,
+                               "heads and data.segment divide by too little, or data.batch does");
+  }
+  return text;
+}
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  const Communicator& world = session.world();
+  set_threads(0, session.local_size());
+  if (arguments.calibrate) {
+    Machine machine = measure_machine(world);
+    machine.memory = available_memory() / session.local_size();
+    if (world.rank() == 0) write_machine(machine, arguments.machine);
+    print(
+        session,
+        fmt::format(
+            "a rank of {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}B/s of memory{}; "
+            "written to {}\n",
+            world.size(),
+            count_text(machine.flops),
+            count_text(machine.narrow_flops),
+            count_text(machine.memory_bandwidth),
+            world.size() > 1 ? fmt::format(", {}B/s to others", count_text(machine.bandwidth)) : "",
+            arguments.machine));
+    if (arguments.configuration.file.empty()) return ExitCode::ok;
+  }
+  if (arguments.configuration.file.empty())
+    throw ConfigurationError("longspan plan: CONFIG or --calibrate is required");
+  const ConfigurationText source =
+      read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
+  if (world.rank() == 0) print(session, plan(arguments, source, world.size()));
+  world.barrier();
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command plan_command() {
+  return {
+      .name = "plan",
+      .description =
+          "Say what a run takes before it is started: memory, work, traffic and time of each "
+          "layout",
+      .examples =
+          "  longspan plan configs/quickstart.yaml\n"
+          "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
+          "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory 16GiB --flops 5e13 "
+          "--bandwidth 1e10\n"
+          "  mpirun -n 2 longspan plan --calibrate\n",
+      .bind = [](CLI::App& app) -> Action {
+        const auto arguments = std::make_shared<Arguments>();
+        add_configuration(app, arguments->configuration, false);
+        app.add_option("--ranks",
+                       arguments->ranks,
+                       "how many; without it those of the job, or of parallel.*")
+            ->check(CLI::Range(1, 1 << 20));
+        auto* device = app.add_option(
+            "--device", arguments->device, "what each rank runs on: " + known_names());
+        app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB")
+            ->transform(CLI::AsSizeValue(false));
+        app.add_option("--flops", arguments->flops, "FLOP/s of a rank")->check(CLI::PositiveNumber);
+        app.add_option("--bandwidth", arguments->bandwidth, "bytes a second from a rank to others")
+            ->check(CLI::PositiveNumber);
+        app.add_option(
+               "--machine", arguments->machine, "the table of this machine that --calibrate writes")
+            ->capture_default_str()
+            ->excludes(device);
+        app.add_flag("--calibrate",
+                     arguments->calibrate,
+                     "measure this machine, with all ranks of the job at once");
+        return [arguments](Session& session) { return run(*arguments, session); };
+      }};
+}
+
+}  // namespace longspan
