@@ -7,13 +7,17 @@
 
 #include <cerrno>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "framework/core/error.h"
 
 namespace longspan {
 namespace {
+
+constexpr std::string_view line_begin = "{\"step\": ";
 
 void append(std::string& line, const char* name, std::int64_t value) {
   line += fmt::format("{}\"{}\": {}", line.empty() ? "" : ", ", name, value);
@@ -60,22 +64,32 @@ std::optional<std::int64_t> step_of(std::string_view line) {
   return step->get<std::int64_t>();
 }
 
-// How many bytes of the file belong to steps up to `last_step`.
-std::size_t bytes_to_keep(std::string_view text,
-                          std::int64_t last_step,
-                          const std::filesystem::path& path) {
-  std::size_t kept = 0;
+[[noreturn]] void refuse(const std::filesystem::path& path, int number) {
+  throw DataError("{}:{}: found something else than a line of metrics; move the file away",
+                  path.string(),
+                  number);
+}
+
+// The lines of steps up to `last_step`, from the first.
+struct Kept {
+  std::size_t bytes = 0;
+  std::int64_t step = 0;  // of the last one
+};
+
+Kept lines_up_to(std::int64_t last_step, std::string_view text, const std::filesystem::path& path) {
+  Kept kept;
   for (int number = 1;; ++number) {
-    const std::size_t end = text.find('\n', kept);
-    if (end == std::string_view::npos) return kept;  // unfinished, or nothing
-    const auto step = step_of(text.substr(kept, end - kept));
-    if (!step) {
-      throw DataError("{}:{}: found something else than a line of metrics; move the file away",
-                      path.string(),
-                      number);
+    const std::string_view rest = text.substr(kept.bytes);
+    const std::size_t length = rest.find('\n');
+    if (length == std::string_view::npos) {  // unfinished, or nothing
+      if (!rest.substr(0, line_begin.size()).starts_with(line_begin.substr(0, rest.size())))
+        refuse(path, number);
+      return kept;
     }
+    const auto step = step_of(rest.substr(0, length));
+    if (!step) refuse(path, number);
     if (*step > last_step) return kept;
-    kept = end + 1;
+    kept = {kept.bytes + length + 1, *step};
   }
 }
 
@@ -103,6 +117,23 @@ std::string json_line(const StepMetrics& metrics) {
   return fmt::format("{{{}}}", line);
 }
 
+std::int64_t last_step_of(const std::filesystem::path& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) {
+    if (errno == ENOENT) return 0;
+    fail(path, "cannot be opened");
+  }
+  std::string text;
+  try {
+    text = read_all(file, path);
+  } catch (...) {
+    ::close(file);
+    throw;
+  }
+  ::close(file);
+  return lines_up_to(std::numeric_limits<std::int64_t>::max(), text, path).step;
+}
+
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t last_step) : path_(path) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) fail(path_, "cannot be opened");
@@ -110,7 +141,7 @@ MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t last_st
     struct stat status {};
     if (::fstat(file_, &status) != 0) fail(path_, "cannot be read");
     const auto kept = static_cast<off_t>(
-        last_step > 0 ? bytes_to_keep(read_all(file_, path_), last_step, path_) : 0);
+        last_step > 0 ? lines_up_to(last_step, read_all(file_, path_), path_).bytes : 0);
     if (kept != status.st_size && ::ftruncate(file_, kept) != 0) fail(path_, "cannot be cut");
   } catch (...) {
     ::close(file_);

@@ -32,6 +32,10 @@ struct StepMetrics {
 // becomes null, with its name beside it: "loss": null, "loss_reason": "nan" (or "inf", "-inf").
 std::string json_line(const StepMetrics& metrics);
 
+// The step of the file's last whole line; 0 where there is none, or no file. Throws DataError as
+// MetricsFile does.
+std::int64_t last_step_of(const std::filesystem::path& path);
+
 // The file, open for one rank to append. What was written before `last_step` stays; lines after it,
 // and a last line that a killed run left unfinished, are cut off, so that a resumed run's file is
 // that of an unbroken run. Each line is written by one write(2).

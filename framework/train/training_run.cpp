@@ -14,6 +14,7 @@
 #include "framework/train/metrics.h"
 #include "framework/train/peak.h"
 #include "framework/train/progress.h"
+#include "framework/train/resume.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/stop_request.h"
 #include "framework/train/threads.h"
@@ -24,10 +25,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* cursor_name = "data/cursor";
-constexpr const char* corpus_scalar = "data/fingerprint";
-constexpr const char* threads_scalar = "run/threads";
-constexpr const char* zero_scalar = "run/zero";
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
 
 double seconds_since(Clock::time_point begin) {
@@ -85,10 +82,8 @@ class TrainingRun {
   ExitCode run();
 
  private:
-  std::optional<std::filesystem::path> checkpoint_to_resume();
-  std::int64_t newest_step() const;
+  ResumingRun resuming() const { return {settings_, text_, directory_, mesh_.world, log_}; }
   void resume(const std::filesystem::path& path);
-  void judge_layout(const Checkpoint& checkpoint) const;
   void introduce();
   void step();
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
@@ -108,6 +103,7 @@ class TrainingRun {
   const Settings& settings_;
   const TrainingRunText& text_;
   ProcessMesh mesh_;
+  std::int64_t threads_;  // of the rank that has most: nodes may differ
   Device device_;
   RunDirectory directory_;
   Console console_;
@@ -134,6 +130,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
     : settings_(settings),
       text_(text),
       mesh_(make_mesh(session, settings)),
+      threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
       device_(Device::cpu()),
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
@@ -146,11 +143,12 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
       progress_(console_, log_, settings.metrics.console) {
-  const auto found = checkpoint_to_resume();
-  if (found)
+  if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
-  else
+  } else {
     run_id_ = new_run_id(mesh_.world);
+    put_metrics_aside(resuming(), run_id_);
+  }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
   if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
@@ -158,70 +156,11 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
   introduce();
 }
 
-// In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
-// directory later.
-std::int64_t TrainingRun::newest_step() const {
-  const std::vector<std::int64_t> there = steps_in(directory_.checkpoints());
-  const std::int64_t newest = speaks() && !there.empty() ? there.back() : -1;
-  return mesh_.world.all_reduce(newest, Reduction::maximum);
-}
-
-std::optional<std::filesystem::path> TrainingRun::checkpoint_to_resume() {
-  const std::string& wish = settings_.checkpoint.resume;
-  if (wish == "never") {
-    if (const std::int64_t newest = newest_step(); newest >= 0)
-      throw ConfigurationError(
-          "checkpoint.resume is never, but {} already holds {}; choose another run.directory or "
-          "remove it",
-          directory_.checkpoints().string(),
-          step_name(newest));
-    return std::nullopt;
-  }
-  if (wish != "auto") return wish;
-  CheckpointSearch search = latest_good_checkpoint(directory_.checkpoints(), mesh_.world);
-  for (const std::string& sentence : search.skipped) log_.warning("{}", sentence);
-  if (!search.found) {
-    if (!search.skipped.empty())
-      throw DataError("{}: no checkpoint can be read; the newest: {}",
-                      directory_.checkpoints().string(),
-                      search.skipped.front());
-    return std::nullopt;
-  }
-  if (!search.skipped.empty())
-    log_.warning("going back to step {}, the newest that verifies", search.found->step);
-  return search.found->path;
-}
-
 void TrainingRun::resume(const std::filesystem::path& path) {
   const Checkpoint checkpoint = Checkpoint::open(path);
-  // Newer steps than the one named would be taken for this run's when it next goes on from its own.
-  const bool is_named = settings_.checkpoint.resume != "auto";
-  if (const std::int64_t newest = newest_step(); is_named && newest > checkpoint.info().step)
-    throw ConfigurationError(
-        "checkpoint.resume is {}, but {} already holds {}; set checkpoint.resume to auto to go on "
-        "from there, or choose another run.directory",
-        path.string(),
-        directory_.checkpoints().string(),
-        step_name(newest));
-  const ConfigurationChange change = text_.compare(checkpoint.info().configuration);
-  if (!change.refused.empty())
-    throw ConfigurationError(
-        "{}: was made with another model: {}", path.string(), fmt::join(change.refused, "; "));
-  for (const std::string& difference : change.differences)
-    log_.info("differs from the checkpoint: {}", difference);
-  const std::int64_t streams = settings_.data.batch;
-  if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
-    throw ConfigurationError("data.batch is {}, but {} holds the memory and place of {} streams",
-                             streams,
-                             path.string(),
-                             saved);
-  if (tokenizer_of(checkpoint, settings_.data) != tokenizer_)
-    throw ConfigurationError(
-        "{}: was made with another tokenizer than data.train and data.tokenizer give",
-        path.string());
-  if (checkpoint.scalars().get<std::uint64_t>(corpus_scalar) != loader_.corpus().fingerprint())
-    log_.warning("{} holds another text than the checkpoint was trained on", settings_.data.train);
+  judge_checkpoint(resuming(), checkpoint, tokenizer_, loader_.corpus());
   run_id_ = checkpoint.info().run_id;
+  const std::int64_t streams = settings_.data.batch;
   trainer_.restore(checkpoint, loader_.range(), streams);
   const Tensor cursors = loader_.cursors();
   StateTensor piece;
@@ -231,26 +170,10 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   piece.offset = {loader_.range().begin, 0};
   checkpoint.read(piece);
   loader_.restore(cursors);
-  // Of another run's checkpoint this directory holds nothing yet.
-  saved_step_ = newest_step();
+  // One that was named may lie anywhere; this directory need not hold it, or not a good one.
+  if (settings_.checkpoint.resume == "auto") saved_step_ = trainer_.steps();
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
-  judge_layout(checkpoint);
-}
-
-void TrainingRun::judge_layout(const Checkpoint& checkpoint) const {
-  const MeshShape& saved = checkpoint.info().layout;
-  const auto threads = checkpoint.scalars().get<std::int64_t>(threads_scalar);
-  const auto zero = checkpoint.scalars().get_or<std::int64_t>(zero_scalar, 0);
-  if (saved == mesh_.shape && threads == omp_get_max_threads() && zero == settings_.parallel.zero)
-    return;
-  log_.info(
-      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank and ZeRO "
-      "{}: the run goes on to rounding, not bit for bit",
-      saved.data,
-      saved.context,
-      saved.tensor,
-      threads,
-      zero);
+  judge_layout(log_, checkpoint, {mesh_.shape, threads_, settings_.parallel.zero});
 }
 
 void TrainingRun::introduce() {
@@ -265,7 +188,7 @@ void TrainingRun::introduce() {
       mesh_.shape.tensor,
       mesh_.shape.sequence ? " (which share time)" : "",
       parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
-      omp_get_max_threads());
+      threads_);
   log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
             settings_.data.train,
             loader_.corpus().tokens(),
@@ -415,7 +338,7 @@ TrainingState TrainingRun::state() {
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
   state.scalars.set(corpus_scalar, loader_.corpus().fingerprint());
-  state.scalars.set(threads_scalar, omp_get_max_threads());
+  state.scalars.set(threads_scalar, threads_);
   state.scalars.set(zero_scalar, settings_.parallel.zero);
   return state;
 }

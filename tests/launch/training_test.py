@@ -41,6 +41,15 @@ class DamagedCheckpoints(jobs.TestCase):
         self.assertEqual(self.run_.state(12), unbroken.state(12))
         self.longspan("verify", self.run_.path)  # the damaged one was replaced
 
+    def test_a_damaged_last_step_is_replaced_though_none_is_due(self):
+        self.damage(12)
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                self.assertIn("going back to step 8", self.resume(layout, every=0).output)
+                self.longspan("verify", self.run_.path)
+                self.assertIn("at step 12", self.resume(layout, every=0).output)
+                self.damage(12)
+
     def test_goes_back_as_far_as_needed_on_several_ranks(self):
         self.damage(12)
         (self.run_.checkpoint(8) / "manifest.json").unlink()
@@ -143,6 +152,64 @@ class AnotherConfiguration(jobs.TestCase):
         self.assertEqual(len(self.run_at().metrics()), 9)
 
 
+class NoCheckpoint(jobs.TestCase):
+    """A file of metrics is there, and no checkpoint of its run."""
+
+    def killed(self, every, at):
+        job = self.start_training(settings={"training.steps": 1000000, "checkpoint.every": every})
+        until(lambda: job.ended() or f"step {at}/" in job.output())
+        job.signal(signal.SIGKILL)
+        job.wait()
+        return self.run_at()
+
+    def asides(self):
+        return list(self.run_at().path.glob("metrics.jsonl.before-*"))
+
+    def test_metrics_of_a_run_that_saved_nothing_are_kept_beside(self):
+        run = self.killed(every=0, at=3)
+        before = run.metrics_bytes()
+        for number, layout in enumerate([Layout(1, 1), Layout(2, 1)], 1):
+            with self.subTest(layout=str(layout)):
+                result = self.train(layout=layout, settings={"checkpoint.every": 1000000})
+                self.assertRegex(result.output, r"warning: .*run/metrics\.jsonl went to step \d+, of which there is no "
+                                                r"checkpoint: it is now metrics\.jsonl\.before-[0-9a-f]{16}")
+                self.assertEqual(len(run.metrics()), 8)
+                self.assertEqual(len(self.asides()), number)
+                self.assertIn(before, [path.read_bytes() for path in self.asides()])
+                shutil.rmtree(run.path / "checkpoints")
+                before = run.metrics_bytes()
+
+    def test_lost_checkpoints_are_not_trained_over(self):
+        self.train()
+        run = self.run_at()
+        before = run.metrics_bytes()
+        configuration = (run.path / "config.yaml").read_bytes()
+        shutil.move(run.path / "checkpoints", self.directory / "elsewhere")
+        for layout in Layout(1, 1), Layout(2, 1):
+            result = self.train(layout=layout, settings={"training.steps": 9}, code=3)
+            self.assert_one_sentence(result, "run/metrics.jsonl goes to step 8, but run/checkpoints holds no checkpoint; "
+                                             "put it back, choose another run.directory")
+            self.assertEqual(run.metrics_bytes(), before)
+            self.assertEqual((run.path / "config.yaml").read_bytes(), configuration)
+            self.assertEqual(run.entries(), [])
+        self.train(settings={"checkpoint.resume": "never"})
+        self.assertEqual([path.read_bytes() for path in self.asides()], [before])
+
+
+class ThreadsThatDiffer(jobs.TestCase):
+    def test_from_rank_to_rank_are_saved_and_told(self):
+        settings = jobs.flat({"run.threads": 0, **Layout(2, 1).settings()})
+        script = 'OMP_NUM_THREADS=$((1 + OMPI_COMM_WORLD_RANK)) exec "$0" "$@"'
+        job = jobs.Job("/bin/sh", ["-c", script, self.program, "train", "tiny.yaml", *settings], 2, self.directory)
+        self.addCleanup(job.close)
+        result = job.wait()
+        self.assertEqual(result.code, 0, result.output + result.errors)
+        self.assertIn("with 2 threads a rank", result.output)
+        self.longspan("verify", self.run_at().path)
+        again = self.train(layout=Layout(2, 1), settings={"training.steps": 9})
+        self.assertIn("with 2 threads a rank and ZeRO 0: the run goes on to rounding", again.output)
+
+
 class TwoRuns(jobs.TestCase):
     def test_cannot_share_a_directory(self):
         endless = {"training.steps": 1000000, "checkpoint.every": 0}
@@ -223,6 +290,13 @@ class Metrics(jobs.TestCase):
             self.assertGreater(line["peak_memory_bytes"], 0)
 
     def test_of_another_program_are_not_overwritten(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            path = self.directory / f"new-{layout.ranks}" / "metrics.jsonl"
+            path.parent.mkdir()
+            path.write_text("mine")
+            result = self.train(path.parent.name, layout, code=3)
+            self.assert_one_sentence(result, f"{path.parent.name}/metrics.jsonl:1")
+            self.assertEqual(path.read_text(), "mine")
         self.train()
         (self.directory / "run" / "metrics.jsonl").write_text("mine\n")
         result = self.train(settings={"training.steps": 9}, code=3)

@@ -145,6 +145,22 @@ TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
   EXPECT_EQ(text(), other);
 }
 
+TEST_F(MetricsFiles, TheLastStepIsThatOfTheLastWholeLine) {
+  EXPECT_EQ(last_step_of(path_), 0);
+  put("");
+  EXPECT_EQ(last_step_of(path_), 0);
+  const std::string whole = lines({10, 20});
+  const std::string next = lines({30});
+  for (std::size_t size = 0; size < next.size(); ++size) {
+    put(whole + next.substr(0, size));
+    EXPECT_EQ(last_step_of(path_), 20) << size;
+  }
+  put(whole + "{\"stop");
+  EXPECT_THROW(last_step_of(path_), DataError);
+  put("mine\n");
+  EXPECT_THROW(last_step_of(path_), DataError);
+}
+
 TEST_F(MetricsFiles, WhatCannotBeOpenedIsSaid) {
   EXPECT_THROW(MetricsFile(directory_ / "no" / "metrics.jsonl", 0), Failure);
 }

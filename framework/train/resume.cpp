@@ -1,0 +1,136 @@
+#include "framework/train/resume.h"
+
+#include <system_error>
+
+#include "framework/train/loading.h"
+#include "framework/train/metrics.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* newest_wish = "auto";
+constexpr const char* new_run_wish = "never";
+
+// In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
+// directory later.
+std::int64_t newest_step(const ResumingRun& run) {
+  std::int64_t newest = -1;
+  if (run.world.rank() == 0) {
+    const std::vector<std::int64_t> there = steps_in(run.directory.checkpoints());
+    if (!there.empty()) newest = there.back();
+  }
+  return run.world.all_reduce(newest, Reduction::maximum);
+}
+
+// A run that was killed in its first save has a line of that step, and none of a later one.
+bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
+
+}  // namespace
+
+std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
+  const std::string& wish = run.settings.checkpoint.resume;
+  const fs::path checkpoints = run.directory.checkpoints();
+  if (wish == new_run_wish) {
+    if (const std::int64_t newest = newest_step(run); newest >= 0)
+      throw ConfigurationError(
+          "checkpoint.resume is never, but {} already holds {}; choose another run.directory or "
+          "remove it",
+          checkpoints.string(),
+          step_name(newest));
+    return std::nullopt;
+  }
+  if (wish != newest_wish) return wish;
+  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world);
+  for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
+  if (!search.found) {
+    if (!search.skipped.empty())
+      throw DataError("{}: no checkpoint can be read; the newest: {}",
+                      checkpoints.string(),
+                      search.skipped.front());
+    return std::nullopt;
+  }
+  if (!search.skipped.empty())
+    run.log.warning("going back to step {}, the newest that verifies", search.found->step);
+  return search.found->path;
+}
+
+void judge_checkpoint(const ResumingRun& run,
+                      const Checkpoint& checkpoint,
+                      const Tokenizer& tokenizer,
+                      const Corpus& corpus) {
+  const Settings& settings = run.settings;
+  const std::string path = checkpoint.path().string();
+  // Newer steps than the one named would be taken for this run's when it next goes on from its own.
+  const bool is_named = settings.checkpoint.resume != newest_wish;
+  if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)
+    throw ConfigurationError(
+        "checkpoint.resume is {}, but {} already holds {}; set checkpoint.resume to auto to go on "
+        "from there, or choose another run.directory",
+        path,
+        run.directory.checkpoints().string(),
+        step_name(newest));
+  const ConfigurationChange change = run.text.compare(checkpoint.info().configuration);
+  if (!change.refused.empty())
+    throw ConfigurationError(
+        "{}: was made with another model: {}", path, fmt::join(change.refused, "; "));
+  for (const std::string& difference : change.differences)
+    run.log.info("differs from the checkpoint: {}", difference);
+  const std::int64_t streams = settings.data.batch;
+  if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
+    throw ConfigurationError(
+        "data.batch is {}, but {} holds the memory and place of {} streams", streams, path, saved);
+  if (tokenizer_of(checkpoint, settings.data) != tokenizer)
+    throw ConfigurationError(
+        "{}: was made with another tokenizer than data.train and data.tokenizer give", path);
+  if (checkpoint.scalars().get<std::uint64_t>(corpus_scalar) != corpus.fingerprint())
+    run.log.warning("{} holds another text than the checkpoint was trained on",
+                    settings.data.train);
+}
+
+void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout) {
+  const Scalars& scalars = checkpoint.scalars();
+  const RunLayout saved = {checkpoint.info().layout,
+                           scalars.get<std::int64_t>(threads_scalar),
+                           scalars.get_or<std::int64_t>(zero_scalar, 0)};
+  if (saved == layout) return;
+  log.info(
+      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank and ZeRO "
+      "{}: the run goes on to rounding, not bit for bit",
+      saved.mesh.data,
+      saved.mesh.context,
+      saved.mesh.tensor,
+      saved.threads,
+      saved.zero);
+}
+
+void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
+  const fs::path path = run.directory.metrics();
+  const bool speaks = run.world.rank() == 0;
+  const std::int64_t steps =
+      run.world.all_reduce(speaks ? last_step_of(path) : 0, Reduction::maximum);
+  if (steps == 0) return;
+  // With never the user has asked for a new run.
+  const CheckpointOptions& checkpoint = run.settings.checkpoint;
+  if (checkpoint.resume == newest_wish && must_have_saved(steps, checkpoint.every))
+    throw DataError(
+        "{} goes to step {}, but {} holds no checkpoint; put it back, choose another "
+        "run.directory, or set checkpoint.resume to never to begin anew",
+        path.string(),
+        steps,
+        run.directory.checkpoints().string());
+  if (!speaks) return;
+  const fs::path aside = path.string() + ".before-" + run_id;
+  std::error_code error;
+  fs::rename(path, aside, error);
+  if (error)
+    throw Failure(
+        "{}: cannot be renamed to {}: {}", path.string(), aside.string(), error.message());
+  run.log.warning("{} went to step {}, of which there is no checkpoint: it is now {}",
+                  path.string(),
+                  steps,
+                  aside.filename().string());
+}
+
+}  // namespace longspan

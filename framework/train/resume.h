@@ -1,0 +1,60 @@
+// What a run goes on from: the checkpoint that is meant, whether it is of this run, and what the
+// run's directory holds already.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/data/corpus.h"
+#include "framework/train/log.h"
+#include "framework/train/run_directory.h"
+#include "framework/train/settings.h"
+#include "framework/train/training_run.h"
+
+namespace longspan {
+
+// The scalars by which a checkpoint tells how its run was made.
+inline constexpr const char* cursor_name = "data/cursor";
+inline constexpr const char* corpus_scalar = "data/fingerprint";
+inline constexpr const char* threads_scalar = "run/threads";
+inline constexpr const char* zero_scalar = "run/zero";
+
+// What decides whether a run goes on bit for bit or to rounding.
+struct RunLayout {
+  MeshShape mesh;
+  std::int64_t threads = 1;  // of the rank that has most
+  std::int64_t zero = 0;
+
+  friend bool operator==(const RunLayout&, const RunLayout&) = default;
+};
+
+// The run that asks.
+struct ResumingRun {
+  const Settings& settings;
+  const TrainingRunText& text;
+  const RunDirectory& directory;
+  const Communicator& world;
+  const Log& log;
+};
+
+// Collective. The checkpoint that checkpoint.resume means; nothing for a new run. Throws
+// ConfigurationError where it is never and there are checkpoints, DataError where none can be read.
+std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
+
+// Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, and says
+// what differs where it can.
+void judge_checkpoint(const ResumingRun& run,
+                      const Checkpoint& checkpoint,
+                      const Tokenizer& tokenizer,
+                      const Corpus& corpus);
+
+// Says when the run goes on to rounding only.
+void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
+
+// Collective. Puts the file of metrics of an earlier run aside, for a new run that finds no
+// checkpoint. Throws DataError when there must have been one.
+void put_metrics_aside(const ResumingRun& run, const std::string& run_id);
+
+}  // namespace longspan
