@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/kept.h"
+#include "framework/autograd/ops.h"
 #include "framework/core/error.h"
 
 namespace longspan {
@@ -51,6 +52,7 @@ Variable recompute(const Recomputed& function,
 }
 
 std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces) {
+  if (outer * middle == 0) return {{0, outer, 0, middle, 0}};
   std::vector<RowPiece> result;
   if (pieces <= outer) {
     for (std::int64_t i = 0; i < pieces; ++i) {
@@ -81,6 +83,10 @@ Variable recompute_pieces(const PieceFunction& function,
           shape.to_string());
   const std::int64_t rows = shape.rows();
   const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
+  if (rows == 0) {
+    const Variable none = function(x, all.front());
+    return reshape(none, {0, none.shape().dimensions() > 1 ? none.shape().width() : 1});
+  }
   // The rows of a piece in a tensor with as many elements for each row of x.
   const auto rows_of = [rows](const Tensor& whole, const RowPiece& piece) {
     return whole.reshape({rows, whole.elements() / rows})

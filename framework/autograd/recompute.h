@@ -37,10 +37,12 @@ struct RowPiece {
   std::int64_t rows() const { return outer * middle; }
 };
 
-// At least `pieces` that follow one another, of about equal size, as far as there are rows.
+// At least `pieces` that follow one another, of about equal size, as far as there are rows; without
+// any, one piece that is empty.
 std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces);
 
-// `rows`: [piece.outer, piece.middle, width]. The result has as many rows.
+// `rows`: [piece.outer, piece.middle, width]. The result has as many rows, of n elements in its last
+// axis, or is one element a row.
 using PieceFunction = std::function<Variable(const Variable& rows, const RowPiece& piece)>;
 
 // y = function(x) for a function of x [outer, middle, width] that treats each row alike, one piece

@@ -125,6 +125,29 @@ TEST(Recompute, PiecesCoverAllRowsInOrder) {
       }
 }
 
+// A rank may have no rows of a short segment.
+TEST(Recompute, PiecesOfNoRowsAreNone) {
+  for (const std::int64_t pieces : {2, 5}) {
+    ASSERT_EQ(cut_rows(2, 0, pieces).size(), 1U);
+    EXPECT_EQ(cut_rows(2, 0, pieces).front().rows(), 0);
+    const Variable x = Variable::leaf(random_tensor({2, 0, 4}, 1));
+    const Variable weight = Variable::leaf(random_tensor({5, 4}, 2));
+    const Variable y = recompute_pieces(
+        [&](const Variable& rows, const RowPiece&) { return linear(rows, weight, {}); }, x, pieces);
+    EXPECT_EQ(y.shape(), Shape({0, 5}));
+    backward({y}, {Tensor::zeros({0, 5}, DType::f64, x.value().device())});
+    EXPECT_EQ(values_of(weight.gradient()), Values(20, 0.0));
+    const Variable row(random_tensor({1, 4}, 3));
+    const Variable losses = recompute_pieces(
+        [&](const Variable& rows, const RowPiece& piece) {
+          return reshape(linear(rows, row, {}), {piece.rows()});
+        },
+        x,
+        pieces);
+    EXPECT_EQ(losses.shape(), Shape({0, 1}));
+  }
+}
+
 TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
   for (const std::int64_t pieces : {2, 5}) {
     expect_gradients(

@@ -35,6 +35,26 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
   });
 }
 
+// The last segment of a stream may leave a context rank without a row, and so without a piece.
+TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
+  const TemporaryFile file(varied_text(39));
+  // 38 predictions in 4 streams of 9 or 10, segments of 8: tails of one and two.
+  const EvaluationOptions options = {.streams = 4, .segment = 8};
+  const std::vector<MeshShape> layouts = {
+      {}, {.context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    ModelSetting setting = small_setting(mesh);
+    setting.memory = {.feed_forward_chunks = 3, .loss_chunks = 7};
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), setting);
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.tokens, 38);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+  });
+}
+
 TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
   // 5 predictions in 4 streams of 1, 1, 1 and 2, a token a pass: in the second pass only the last
   // data rank has anything to predict.
