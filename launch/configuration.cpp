@@ -51,25 +51,12 @@ void declare_all(Configuration& configuration, const Family* family) {
 }
 
 void declare_checks(Configuration& configuration) {
-  configuration.table.check({"data.batch", "parallel.data"}, [&configuration]() -> std::string {
-    const std::int64_t ranks = configuration.parallel.data.value_or(1);
-    if (configuration.data.batch % ranks == 0) return "";
-    return fmt::format(
-        "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
-        "streams",
-        configuration.data.batch,
-        ranks);
+  configuration.table.check({"data.batch", "parallel.data"}, [&configuration] {
+    return batch_problem(configuration, configuration.parallel.data.value_or(1));
   });
-  const auto segment_divides = [&configuration]() -> std::string {
-    const std::int64_t context = configuration.parallel.context;
-    if (context == 1 || configuration.data.segment % (2 * context) == 0) return "";
-    return fmt::format(
-        "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
-        "reads a piece from either end of a segment",
-        configuration.data.segment,
-        2 * context);
-  };
-  configuration.table.check({"data.segment", "parallel.context"}, segment_divides);
+  configuration.table.check({"data.segment", "parallel.context"}, [&configuration] {
+    return segment_problem(configuration, configuration.parallel.context);
+  });
   // The gradient of a logit is at most the scale over the tokens of a step.
   configuration.table.check({"precision.loss_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;

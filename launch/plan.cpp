@@ -5,6 +5,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
@@ -68,7 +69,7 @@ std::string count_text(double count) {
   for (const auto& [unit, name] :
        {std::pair{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
     if (count >= unit) return fmt::format("{:.3g} {}", count / unit, name);
-  return fmt::format("{:.3g} ", count);
+  return fmt::format("{:.3g}", count);
 }
 
 std::string time_text(const StepPlan& plan, const Machine& machine) {
@@ -102,7 +103,7 @@ std::string describe(const StepPlan& plan, const Machine& machine) {
                         bytes_text(machine.memory),
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
-      "\nFLOPs a token: {}of the model, {}with what is computed again or by several ranks\n",
+      "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
       count_text(plan.model_flops / plan.tokens),
       count_text(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
@@ -115,7 +116,7 @@ std::string describe(const StepPlan& plan, const Machine& machine) {
   const StepTime time = step_time(plan, machine);
   text += fmt::format(
       "a step: {:.3g} s = {:.3g} s of products + {:.3g} s of reading and writing + {:.3g} s of "
-      "sending; {}tokens a second\n",
+      "sending; {} tokens a second\n",
       time.total(),
       time.computing,
       time.memory,
@@ -160,28 +161,39 @@ std::string savings_text(const Reconfigure& reconfigure,
   const std::vector<Saving> all = plan_savings(reconfigure, plan.mesh, vocabulary);
   std::string text;
   std::size_t found = 0;
-  for (auto saving = all.rbegin(); saving != all.rend() && found < most_savings; ++saving) {
-    if (saving->plan.bytes() > machine.memory) continue;
+  for (const Saving& saving : all) {
+    if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
     ++found;
     text += fmt::format("  {:>12}  {:>10}  {}\n",
-                        bytes_text(saving->plan.bytes()),
-                        time_text(saving->plan, machine),
-                        fmt::join(saving->keys, " "));
+                        bytes_text(saving.plan.bytes()),
+                        time_text(saving.plan, machine),
+                        fmt::join(saving.keys, " "));
   }
   if (found > 0) return "keys that would make it fit\n" + text;
-  if (all.empty()) return "";
+  const auto least = std::ranges::min_element(
+      all, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
+  if (least == all.end()) return "";
   return fmt::format("no key makes it fit; the least is {} with {}\n",
-                     bytes_text(all.front().plan.bytes()),
-                     fmt::join(all.front().keys, " "));
+                     bytes_text(least->plan.bytes()),
+                     fmt::join(least->keys, " "));
 }
 
-// The layout that the configuration names, where it is one of that many ranks.
-std::optional<MeshShape> own_layout(const Settings& settings, int ranks) {
-  try {
-    return mesh_shape(settings.parallel, ranks);
-  } catch (const ConfigurationError&) {
-    return std::nullopt;
-  }
+// What the layout of the configuration takes, where it is one of that many ranks; or why it is
+// none.
+bool add_own_layout(std::string& text,
+                    const Settings& settings,
+                    const ConfigurationText& source,
+                    int ranks,
+                    const Machine& machine,
+                    std::int64_t vocabulary) try {
+  const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
+  text += describe(plan, machine);
+  if (machine.memory > 0 && plan.bytes() > machine.memory)
+    text += savings_text(reconfiguration(source), plan, machine, vocabulary);
+  return true;
+} catch (const ConfigurationError& error) {
+  text += fmt::format("\nnot as the configuration has it: {}\n", error.what());
+  return false;
 }
 
 int ranks_of(const Arguments& arguments, const Settings& settings, int job) {
@@ -212,33 +224,23 @@ std::string plan(const Arguments& arguments, const ConfigurationText& source, in
       ranks == 1 ? "" : "s",
       machine.name,
       machine.memory > 0 ? fmt::format(" with {} for each", bytes_text(machine.memory)) : "");
-  const auto own = own_layout(settings, ranks);
-  if (own) {
-    const StepPlan of_own = plan_step(settings, *own, vocabulary);
-    text += describe(of_own, machine);
-    if (machine.memory > 0 && of_own.bytes() > machine.memory)
-      text += savings_text(reconfiguration(source), of_own, machine, vocabulary);
-  } else {
-    text += fmt::format("parallel.* of the configuration is no layout of {} ranks\n", ranks);
-  }
-  if (ranks > 1 || !own) {
-    const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
-    if (!layouts.fitting.empty())
-      text += fmt::format(
-          "\nlayouts of {} ranks that fit, {}\n{}",
-          ranks,
-          machine.flops_of(settings.precision.compute) > 0 ? "fastest first" : "smallest first",
-          table(layouts.fitting, machine));
-    else if (!layouts.too_large.empty())
-      text += fmt::format("\nno layout of {} ranks fits; the smallest\n{}",
-                          ranks,
-                          table(layouts.too_large, machine));
-    else
-      throw ConfigurationError("{}: there is no layout of {} ranks that the model can have: {}",
-                               source.file,
-                               ranks,
-                               "heads and data.segment divide by too little, or data.batch does");
-  }
+  const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
+  if (ranks == 1 && planned) return text;
+  const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
+  const bool has_time = machine.flops_of(settings.precision.compute) > 0;
+  if (!layouts.fitting.empty())
+    text += fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
+                        ranks,
+                        has_time ? "fastest" : "smallest",
+                        table(layouts.fitting, machine));
+  else if (!layouts.too_large.empty())
+    text += fmt::format(
+        "\nno layout of {} ranks fits; the smallest\n{}", ranks, table(layouts.too_large, machine));
+  else
+    throw ConfigurationError("{}: the model has no layout of {} ranks; of the last one tried: {}",
+                             source.file,
+                             ranks,
+                             layouts.refused);
   return text;
 }
 

@@ -91,10 +91,12 @@ RowLosses reduce_rows(const Tensor& logits,
       if (communicator.size() > 1) {
         maximum = local_maximum.clone();
         communicator.all_reduce(maximum, Reduction::maximum);
-        rescale_sums<T>(local_maximum, maximum, statistics.slice(0, 1));
+        on(logits.device(),
+           [&](Cpu) { rescale_sums<T>(local_maximum, maximum, statistics.slice(0, 1)); });
         communicator.all_reduce(statistics, Reduction::sum);
       }
-      finish_rows<T>(targets, maximum, statistics, options, result);
+      on(logits.device(),
+         [&](Cpu) { finish_rows<T>(targets, maximum, statistics, options, result); });
     }
   });
   return result;

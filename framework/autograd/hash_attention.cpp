@@ -348,10 +348,10 @@ void require_inputs(const Saved& saved) {
               buckets == Shape{shared[0], shared[2], buckets[2], shared[1]} && buckets[2] > 0,
           "hash attention: shared is {}, value {} and buckets {} {}, wanted [batch, time, heads, "
           "dim] and i32 [batch, heads, rounds, time]",
-          shared.to_string(),
-          value.to_string(),
+          shared,
+          value,
           name_of(saved.buckets.dtype()),
-          buckets.to_string());
+          buckets);
   const HashAttention& options = saved.options;
   const std::int64_t seen = 1 + options.look_back + options.look_ahead;
   require(saved.chunks() == 1 || saved.chunks() >= seen,

@@ -99,10 +99,7 @@ Variable linear_unread(const Variable& x, const Variable& weight, const Variable
 }
 
 Variable add(const Variable& a, const Variable& b) {
-  require(a.shape() == b.shape(),
-          "shapes {} and {} cannot be added",
-          a.shape().to_string(),
-          b.shape().to_string());
+  require(a.shape() == b.shape(), "shapes {} and {} cannot be added", a.shape(), b.shape());
   Tensor out = a.value().like();
   on(out.device(), [&](auto backend) { add(backend, a.value(), b.value(), out); });
   return record(std::move(out), {a, b}, [](Gradients& gradients) {
@@ -145,9 +142,7 @@ Variable activate(Activation activation, const Variable& x) {
 
 Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement) {
   if (rate == 0) return x;
-  require(x.shape().dimensions() == 3,
-          "dropout needs three axes, found shape {}",
-          x.shape().to_string());
+  require(x.shape().dimensions() == 3, "dropout needs three axes, found shape {}", x.shape());
   const auto apply = [rate, random, placement](const Tensor& from, const Tensor& to) {
     on(from.device(), [&](auto backend) {
       dropout(backend,
@@ -240,8 +235,8 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
   const std::int64_t time = x.shape()[1];
   require(table.shape()[0] >= time && table.shape()[1] == x.shape()[2],
           "positions {} do not cover a segment of shape {}",
-          table.shape().to_string(),
-          x.shape().to_string());
+          table.shape(),
+          x.shape());
   Tensor y = x.value().like();
   on(y.device(), [&](auto backend) {
     scale_and_add_rows(backend, factor, x.value(), table.value().slice(0, time), y);

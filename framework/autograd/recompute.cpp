@@ -80,7 +80,7 @@ Variable recompute_pieces(const PieceFunction& function,
   const Shape shape = x.shape();
   require(shape.dimensions() == 3,
           "what is computed in pieces needs three axes, found shape {}",
-          shape.to_string());
+          shape);
   const std::int64_t rows = shape.rows();
   const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
   if (rows == 0) {

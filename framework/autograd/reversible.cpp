@@ -30,9 +30,9 @@ Variable reversible_add(Variable&& a,
   require(a.shape() == b.shape() && a.value().dtype() == b.value().dtype(),
           "the streams of a reversible stack are {} {} and {} {}",
           name_of(a.value().dtype()),
-          a.shape().to_string(),
+          a.shape(),
           name_of(b.value().dtype()),
-          b.shape().to_string());
+          b.shape());
   const Unrecorded change = run_unrecorded([&] { return function(b.detach()); });
   streams->read = {};
   streams->written = {};

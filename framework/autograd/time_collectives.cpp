@@ -84,7 +84,7 @@ class TimeShares {
     require(x.shape().dimensions() == 3 && x.shape()[1] == rows,
             "a share of {} positions has shape {}",
             rows,
-            x.shape().to_string());
+            x.shape());
   }
   template <typename F>
   void for_each_share(const F& f) const {
@@ -176,7 +176,7 @@ class HeadExchange {
     require(x.shape().dimensions() == 4 && x.shape()[1] == rows,
             "{} positions were given in a tensor of shape {}",
             rows,
-            x.shape().to_string());
+            x.shape());
   }
 
   // Between the heads of a rank in x [batch, own rows, heads, dim] and part `rank`: each batch

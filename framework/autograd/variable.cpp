@@ -104,9 +104,9 @@ class Tape {
       require(gradient.dtype() == gradient_dtype && gradient.elements() == result.value_.elements(),
               "a gradient buffer of {} {} does not fit a leaf of {} {}",
               name_of(gradient.dtype()),
-              gradient.shape().to_string(),
+              gradient.shape(),
               name_of(gradient_dtype),
-              result.shape().to_string());
+              result.shape());
       result.edge_->gradient = std::move(gradient);
       result.edge_->keeps_buffer = true;
     }
@@ -139,7 +139,7 @@ class Tape {
       require(!input.edge_->producer,
               "a function that is computed again reads a variable of shape {} that is neither its "
               "input nor a leaf",
-              input.shape().to_string());
+              input.shape());
       const auto known = [&](const Variable& leaf) { return leaf.edge_ == input.edge_; };
       if (std::ranges::none_of(watch.leaves_, known)) watch.leaves_.push_back(input);
     }
@@ -173,8 +173,8 @@ class Tape {
   static void give(Edge& edge, Tensor gradient) {
     require(gradient.elements() == edge.shape.elements(),
             "a gradient of shape {} was given to a variable of shape {}",
-            gradient.shape().to_string(),
-            edge.shape.to_string());
+            gradient.shape(),
+            edge.shape);
     take_buffer(edge);
     if (edge.started) {
       add_to(edge, gradient);
@@ -375,7 +375,7 @@ void backward(const std::vector<Variable>& roots,
 void backward(const Variable& root, const BackwardOptions& options) {
   require(root.value().elements() == 1,
           "the root of a backward pass without a seed has one element, found shape {}",
-          root.shape().to_string());
+          root.shape());
   Tensor one = root.value().like();
   with_floating_type(one.dtype(), [&]<typename T>(TypeTag<T>) { *one.data<T>() = T(1.0f); });
   std::vector<Tensor> seeds;

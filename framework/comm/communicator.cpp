@@ -12,33 +12,26 @@ namespace {
 using Place = Communicator::Place;
 
 void require_same_type(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
-  require(a.defined() && b.defined() && a.dtype() == b.dtype(),
-          "{} at {}: one tensor is {}, the other {}",
-          what,
-          to_string(place),
-          a.defined() ? name_of(a.dtype()) : "undefined",
-          b.defined() ? name_of(b.dtype()) : "undefined");
+  if (a.defined() && b.defined() && a.dtype() == b.dtype()) return;
+  throw Failure("{} at {}: one tensor is {}, the other {}",
+                what,
+                to_string(place),
+                a.defined() ? name_of(a.dtype()) : "undefined",
+                b.defined() ? name_of(b.dtype()) : "undefined");
 }
 
 void require_elements(const char* what,
                       std::int64_t found,
                       std::int64_t wanted,
                       const Place& place) {
-  require(found == wanted,
-          "{} at {}: the tensor has {} elements, {} are needed",
-          what,
-          to_string(place),
-          found,
-          wanted);
+  if (found == wanted) return;
+  throw Failure(
+      "{} at {}: the tensor has {} elements, {} are needed", what, to_string(place), found, wanted);
 }
 
 void require_rank(const char* what, int rank, int size, const Place& place) {
-  require(rank >= 0 && rank < size,
-          "{} at {}: there is no rank {} among {}",
-          what,
-          to_string(place),
-          rank,
-          size);
+  if (rank >= 0 && rank < size) return;
+  throw Failure("{} at {}: there is no rank {} among {}", what, to_string(place), rank, size);
 }
 
 std::shared_ptr<Operation> operation_of(CollectiveKind kind,

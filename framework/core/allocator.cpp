@@ -90,6 +90,9 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
       for (std::size_t i = 0; i < memory_tags; ++i)
         table += fmt::format(
             "{}{} {}", i ? ", " : "", name_of(static_cast<MemoryTag>(i)), report_.by_tag[i].live);
+      if (backing_ == Backing::address_space)
+        throw ConfigurationError(
+            "{} bytes are more than a plan can hold; live bytes by tag: {}", bytes, table);
       throw Failure("out of memory: {} bytes asked for {}, live bytes by tag: {}",
                     bytes,
                     name_of(tag),

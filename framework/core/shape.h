@@ -1,6 +1,8 @@
 // The extents of a dense row-major tensor.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -42,3 +44,12 @@ class Shape {
 };
 
 }  // namespace longspan
+
+// So that a message which is not needed costs nothing.
+template <>
+struct fmt::formatter<longspan::Shape> : fmt::formatter<std::string> {
+  template <typename Context>
+  auto format(const longspan::Shape& shape, Context& context) const {
+    return fmt::formatter<std::string>::format(shape.to_string(), context);
+  }
+};

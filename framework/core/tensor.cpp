@@ -37,10 +37,7 @@ const Device& Tensor::device() const {
 }
 
 Tensor Tensor::reshape(const Shape& shape) const {
-  require(shape.elements() == elements_,
-          "shape {} cannot be reshaped to {}",
-          shape_.to_string(),
-          shape.to_string());
+  require(shape.elements() == elements_, "shape {} cannot be reshaped to {}", shape_, shape);
   Tensor view = *this;
   view.shape_ = shape;
   return view;
@@ -51,7 +48,7 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t end) const {
           "rows [{}, {}) do not lie in shape {}",
           begin,
           end,
-          shape_.to_string());
+          shape_);
   Tensor view = *this;
   const std::int64_t row = shape_[0] == 0 ? 0 : elements_ / shape_[0];
   view.shape_ = shape_.with(0, end - begin);
@@ -69,9 +66,9 @@ Tensor Tensor::clone(MemoryTag tag) const {
 void Tensor::copy_from(const Tensor& source) const {
   require(source.dtype_ == dtype_ && source.elements_ == elements_,
           "a tensor {} of {} cannot be copied into {} of {}",
-          source.shape_.to_string(),
+          source.shape_,
           name_of(source.dtype_),
-          shape_.to_string(),
+          shape_,
           name_of(dtype_));
   if (elements_ == 0 || data_ == source.data_) return;
   on(device(), [&](Cpu) { std::memmove(data_, source.data_, byte_size()); });

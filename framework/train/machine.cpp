@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/train/peak.h"
+#include "framework/train/plan.h"
+#include "framework/train/trainer.h"
+#include "models/decoder.h"
 
 namespace longspan {
 namespace {
@@ -29,6 +31,16 @@ std::optional<double> number_in(const std::filesystem::path& path) {
   return std::nullopt;  // "max", or no such file
 }
 
+// Bytes of cached files that a control group gives up when it needs memory.
+double cached_files(const std::filesystem::path& group) {
+  std::ifstream file(group / "memory.stat");
+  double bytes = 0;
+  for (std::string line; std::getline(file, line);)
+    for (const std::string name : {"active_file ", "inactive_file "})
+      if (line.starts_with(name)) bytes += std::stod(line.substr(name.size()));
+  return bytes;
+}
+
 // What the memory controllers of this process's control groups leave, from the innermost up.
 std::optional<double> left_by_control_groups() {
   const std::filesystem::path root = "/sys/fs/cgroup";
@@ -40,7 +52,9 @@ std::optional<double> left_by_control_groups() {
     for (; group.string().size() >= root.string().size(); group = group.parent_path()) {
       const auto most = number_in(group / "memory.max");
       const auto now = number_in(group / "memory.current");
-      if (most && now) least = std::min(least.value_or(*most - *now), *most - *now);
+      if (!most || !now) continue;
+      const double left = *most - *now + cached_files(group);
+      least = std::min(least.value_or(left), left);
     }
   }
   return least;
@@ -58,6 +72,42 @@ double memory_bandwidth(const Device& device) {
     best = std::max(best, 3.0 * static_cast<double>(x.byte_size()) / time.count());
   }
   return best;
+}
+
+// Operations a second of a training step of a small decoder, beside what it reads and writes.
+double attained_flops(DType dtype, double bandwidth) {
+  using Clock = std::chrono::steady_clock;
+  Settings settings;
+  settings.data.batch = 4;
+  settings.data.segment = 256;
+  settings.precision.compute = dtype;
+  settings.make_model = [](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common.layers = 4;
+    options.common.width = 256;
+    return make_decoder(options, setting);
+  };
+  constexpr std::int64_t vocabulary = 256;
+  const StepPlan plan = plan_step(settings, {}, vocabulary);
+  const Device device = Device::cpu();
+  Trainer trainer(settings.make_model(model_setting(settings, vocabulary, {}, device)),
+                  settings.training,
+                  Random(0),
+                  settings.precision);
+  const Shape shape = {settings.data.batch, settings.data.segment};
+  const Tensor text = Tensor::zeros(shape, DType::i64, device, MemoryTag::workspace);
+  Batch batch;
+  batch.tokens = text;
+  batch.targets = text;
+  batch.predicted_tokens = text.elements();
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < 4; ++i) {
+    const auto begin = Clock::now();
+    trainer.step(batch);
+    const std::chrono::duration<double> time = Clock::now() - begin;
+    if (i > 0) best = std::min(best, time.count());
+  }
+  return plan.flops / std::max(best - plan.touched / bandwidth, best / 4);
 }
 
 double link_bandwidth(const Communicator& world, const Device& device) {
@@ -78,31 +128,42 @@ double link_bandwidth(const Communicator& world, const Device& device) {
 }  // namespace
 
 const std::vector<Machine>& known_machines() {
-  // Datasheets: dense products (float32 as TF32), memory, and NVLink or PCIe in one direction.
-  static const std::vector<Machine> known = {
-      {"a100-40gb", 40 * gibibyte, 156e12, 312e12, 1.555e12, 300e9},
-      {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 2.039e12, 300e9},
-      {"h100", 80 * gibibyte, 494e12, 989e12, 3.35e12, 450e9},
-      {"h200", 141e9, 494e12, 989e12, 4.8e12, 450e9},
-      {"l40s", 48 * gibibyte, 183e12, 362e12, 0.864e12, 32e9},
-      {"rtx4090", 24 * gibibyte, 82.6e12, 165e12, 1.008e12, 32e9},
-  };
+  // Datasheets: memory, dense products (float32 as TF32), bandwidth of the memory, and NVLink or
+  // PCIe in one direction. Of the products a step reaches about half.
+  static const std::vector<Machine> known = [] {
+    std::vector<Machine> machines = {
+        {"a100-40gb", 40 * gibibyte, 156e12, 312e12, 1.555e12, 300e9},
+        {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 2.039e12, 300e9},
+        {"h100", 80 * gibibyte, 494e12, 989e12, 3.35e12, 450e9},
+        {"h200", 141e9, 494e12, 989e12, 4.8e12, 450e9},
+        {"l40s", 48 * gibibyte, 183e12, 362e12, 0.864e12, 32e9},
+        {"rtx4090", 24 * gibibyte, 82.6e12, 165e12, 1.008e12, 32e9},
+    };
+    for (Machine& machine : machines) {
+      machine.flops /= 2;
+      machine.narrow_flops /= 2;
+    }
+    return machines;
+  }();
   return known;
 }
 
 double available_memory() {
-  const double free = kilobytes_of("/proc/meminfo", "MemAvailable:").value_or(0);
-  return std::min(free, left_by_control_groups().value_or(free));
+  const auto system = kilobytes_of("/proc/meminfo", "MemAvailable:");
+  const auto groups = left_by_control_groups();
+  if (!system || !groups) return system.value_or(groups.value_or(0));
+  return std::min(*system, *groups);
 }
 
 Machine measure_machine(const Communicator& world) {
   const Device device = Device::cpu();
   const auto slowest = [&](double rate) { return world.all_reduce(rate, Reduction::minimum); };
   world.barrier();
+  const double bandwidth = memory_bandwidth(device);
   Machine machine = {.name = "this machine",
-                     .flops = slowest(matmul_peak(device, DType::f32, 0.2)),
-                     .narrow_flops = slowest(matmul_peak(device, DType::bf16, 0.2)),
-                     .memory_bandwidth = slowest(memory_bandwidth(device))};
+                     .flops = slowest(attained_flops(DType::f32, bandwidth)),
+                     .narrow_flops = slowest(attained_flops(DType::bf16, bandwidth)),
+                     .memory_bandwidth = slowest(bandwidth)};
   if (world.size() > 1) machine.bandwidth = slowest(link_bandwidth(world, device));
   return machine;
 }

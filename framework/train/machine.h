@@ -14,8 +14,8 @@ namespace longspan {
 struct Machine {
   std::string name;
   double memory = 0;            // bytes
-  double flops = 0;             // a second, of a large product of float32
-  double narrow_flops = 0;      // the same of bf16 and f16
+  double flops = 0;             // a second, attained in a training step in float32
+  double narrow_flops = 0;      // the same in bf16 and f16
   double memory_bandwidth = 0;  // bytes a second, read and written
   double bandwidth = 0;         // bytes a second that a rank sends to others
 
@@ -29,9 +29,9 @@ const std::vector<Machine>& known_machines();
 // process leaves, where that is less.
 double available_memory();
 
-// Collective. Measures one rank's share while all ranks of `world` measure: products, a sum of long
-// vectors, and where there are several ranks an all-reduce. The memory is left to the caller.
-// Takes about a second.
+// Collective. Measures one rank's share while all ranks of `world` measure: the step of a small
+// decoder, a sum of long vectors, and where there are several ranks an all-reduce. The memory is
+// left to the caller. Takes a few seconds.
 Machine measure_machine(const Communicator& world);
 
 // As JSON and back; throws DataError, naming the file.

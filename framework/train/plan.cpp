@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/train/memory_table.h"
+#include "framework/kernels/tile_plan.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
@@ -41,13 +41,51 @@ std::vector<std::pair<bool, std::int64_t>> variants_of(const Settings& settings,
   return result;
 }
 
-void sort_by(std::vector<StepPlan>& plans, const auto& measure) {
-  std::ranges::stable_sort(plans, std::less<>(), measure);
+// The meshes of that many ranks whose pieces of a segment are, or are not, smaller than a tile of
+// attention.
+std::vector<MeshShape> shapes_of(int ranks, std::int64_t segment, bool small_pieces) {
+  std::vector<MeshShape> result;
+  for (int tensor = 1; tensor <= ranks; ++tensor) {
+    if (ranks % tensor != 0) continue;
+    for (int context = 1; context <= ranks / tensor; ++context) {
+      if (ranks / tensor % context != 0) continue;
+      const bool small = context > 1 && segment / (2 * context) < attention_tile;
+      if (small == small_pieces) result.push_back({ranks / tensor / context, context, tensor});
+    }
+  }
+  return result;
+}
+
+// The cheapest variant of a mesh that fits, or the smallest; nothing, and why, where the model has
+// none.
+std::optional<StepPlan> plan_shape(const Settings& settings,
+                                   const MeshShape& shape,
+                                   double memory,
+                                   std::int64_t vocabulary,
+                                   std::string& refused) {
+  std::optional<StepPlan> smallest;
+  for (const auto& [sequence, zero] : variants_of(settings, shape)) {
+    Settings tried = settings;
+    tried.parallel.sequence = sequence;
+    tried.parallel.zero = zero;
+    MeshShape mesh = shape;
+    mesh.sequence = sequence;
+    try {
+      StepPlan plan = plan_step(tried, mesh, vocabulary);
+      if (!smallest || plan.bytes() < smallest->bytes()) smallest = std::move(plan);
+    } catch (const ConfigurationError& error) {
+      refused = error.what();
+      continue;
+    }
+    if (fits(*smallest, memory)) break;
+  }
+  return smallest;
 }
 
 }  // namespace
 
 StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
+  require_divisible(settings, mesh);
   const auto traffic = std::make_shared<Traffic>();
   // The last rank has the larger part where something does not divide; but of the context ranks the
   // last has its time in one piece, which takes fewer copies.
@@ -57,7 +95,6 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   const std::int64_t segment = settings.data.segment;
   const StreamRange streams = streams_of_rank(
       settings.data.batch, ranks.data_coordinate(), ranks.data.size(), "data.batch");
-  require_parts(settings, mesh);
   Trainer trainer(settings.make_model(model_setting(settings, vocabulary, ranks, device)),
                   settings.training,
                   Random(0),
@@ -73,12 +110,13 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   device.allocator().trim();
   device.allocator().reset_peak();
   const Batch batch = dry_batch(streams, segment, device, longest == 0);
+  const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
-  trainer.step(batch);
+  trainer.step(batch, false, measures);
   traffic->clear();
   const double flops = device.state().flops();
   const double allocated = device.allocator().report().allocated;
-  trainer.step(batch);
+  trainer.step(batch, false, measures);
   const MemoryReport memory = device.allocator().report();
   const FlopCount model = trainer.model().flops(settings.data.batch, segment, longest);
   return {.mesh = mesh,
@@ -107,35 +145,21 @@ LayoutPlans plan_layouts(const Settings& settings,
                          const Machine& machine,
                          std::int64_t vocabulary) {
   LayoutPlans result;
-  for (int tensor = 1; tensor <= ranks; ++tensor) {
-    if (ranks % tensor != 0) continue;
-    for (int context = 1; context <= ranks / tensor; ++context) {
-      if (ranks / tensor % context != 0) continue;
-      const MeshShape shape = {ranks / tensor / context, context, tensor};
-      std::optional<StepPlan> smallest;
-      for (const auto& [sequence, zero] : variants_of(settings, shape)) {
-        Settings tried = settings;
-        tried.parallel.sequence = sequence;
-        tried.parallel.zero = zero;
-        MeshShape mesh = shape;
-        mesh.sequence = sequence;
-        try {
-          StepPlan plan = plan_step(tried, mesh, vocabulary);
-          if (!smallest || plan.bytes() < smallest->bytes()) smallest = std::move(plan);
-        } catch (const ConfigurationError&) {
-          continue;  // the model cannot be divided so
-        }
-        if (fits(*smallest, machine.memory)) break;
-      }
-      if (smallest)
-        (fits(*smallest, machine.memory) ? result.fitting : result.too_large)
-            .push_back(std::move(*smallest));
-    }
+  // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
+  // else.
+  for (const bool small_pieces : {false, true}) {
+    for (const MeshShape& shape : shapes_of(ranks, settings.data.segment, small_pieces))
+      if (auto plan = plan_shape(settings, shape, machine.memory, vocabulary, result.refused))
+        (fits(*plan, machine.memory) ? result.fitting : result.too_large)
+            .push_back(std::move(*plan));
+    if (!result.fitting.empty() || !result.too_large.empty()) break;
   }
   const auto bytes = [](const StepPlan& plan) { return plan.bytes(); };
-  sort_by(result.too_large, bytes);
-  sort_by(result.fitting, bytes);
-  sort_by(result.fitting, [&](const StepPlan& plan) { return step_time(plan, machine).total(); });
+  std::ranges::stable_sort(result.too_large, std::less<>(), bytes);
+  std::ranges::stable_sort(result.fitting, std::less<>(), bytes);
+  std::ranges::stable_sort(result.fitting, std::less<>(), [&](const StepPlan& plan) {
+    return step_time(plan, machine).total();
+  });
   return result;
 }
 
@@ -160,6 +184,7 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
       {narrow},
       {zero1},
       {zero2},
+      {zero2, narrow},
       {recompute, feed_forward, loss},
       {reversible, feed_forward, loss},
       {recompute, feed_forward, loss, accumulation},
@@ -174,14 +199,18 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
     } catch (const ConfigurationError&) {
     }
   }
-  std::ranges::stable_sort(
-      result, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
+  const auto order = [&](const Saving& saving) {
+    return std::pair(std::ranges::find(saving.keys, reversible) != saving.keys.end(),
+                     saving.keys.size());
+  };
+  std::ranges::stable_sort(result, std::less<>(), order);
   return result;
 }
 
 std::string bytes_text(double bytes) {
   if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  return fmt::format("{:.1f} MB", bytes / 1e6);
+  if (bytes >= 1e6) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.1f} kB", bytes / 1e3);
 }
 
 std::string bytes_by_tag(const StepPlan& plan) {
@@ -205,25 +234,21 @@ void require_fits(const Settings& settings,
   const StepPlan plan = plan_step(settings, mesh.shape, vocabulary);
   // Ranks of one machine ask at the same time, before any of them takes what it needs.
   const double there = mesh.world.all_reduce(available_memory() / local_ranks, Reduction::minimum);
-  if (plan.bytes() <= there) return;
-  std::string help;
-  for (const Saving& saving : plan_savings(reconfigure, mesh.shape, vocabulary))
-    if (saving.plan.bytes() <= there) {
-      // The fewest keys that do.
-      if (help.empty() || saving.keys.size() == 1)
-        help = fmt::format(
-            "{} would take {}", fmt::join(saving.keys, " "), bytes_text(saving.plan.bytes()));
-      if (saving.keys.size() == 1) break;
-    }
+  if (there == 0 || plan.bytes() <= there) return;
+  std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
+  for (const Saving& saving : plan_savings(reconfigure, mesh.shape, vocabulary)) {
+    if (saving.plan.bytes() > there) continue;
+    help = fmt::format(
+        "with {} it needs {}", fmt::join(saving.keys, " "), bytes_text(saving.plan.bytes()));
+    break;
+  }
   throw ConfigurationError(
-      "a rank of this run needs {} ({}), but only {} of memory are free for each of the {} ranks "
-      "of a machine; {}",
+      "a rank of this run needs {} ({}), but only {} of memory are free{}; {}",
       bytes_text(plan.bytes()),
       bytes_by_tag(plan),
       bytes_text(there),
-      local_ranks,
-      help.empty() ? "use more machines, or a smaller data.segment, data.batch or model.width"
-                   : help);
+      local_ranks > 1 ? fmt::format(" for each of the {} ranks of a machine", local_ranks) : "",
+      help);
 }
 
 }  // namespace longspan

@@ -50,6 +50,7 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
 struct LayoutPlans {
   std::vector<StepPlan> fitting;
   std::vector<StepPlan> too_large;
+  std::string refused;  // why the last layout of those that the model cannot have is none
 };
 LayoutPlans plan_layouts(const Settings& settings,
                          int ranks,
@@ -65,8 +66,8 @@ struct Saving {
   std::vector<std::string> keys;
   StepPlan plan;
 };
-// On a layout; those that the model cannot have are left out. Each alone, then several together;
-// smallest first.
+// On a layout; those that the model cannot have are left out. Fewest keys first, and those last
+// that make another model.
 std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
                                  const MeshShape& mesh,
                                  std::int64_t vocabulary);

@@ -17,7 +17,28 @@ ModelSetting model_setting(const Settings& settings,
                       .bucket_megabytes = settings.training.bucket_megabytes}};
 }
 
-void require_parts(const Settings& settings, const MeshShape& mesh) {
+std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
+  if (settings.data.batch % data_ranks == 0) return "";
+  return fmt::format(
+      "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
+      "streams",
+      settings.data.batch,
+      data_ranks);
+}
+
+std::string segment_problem(const Settings& settings, std::int64_t context_ranks) {
+  if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
+  return fmt::format(
+      "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
+      "reads a piece from either end of a segment",
+      settings.data.segment,
+      2 * context_ranks);
+}
+
+void require_divisible(const Settings& settings, const MeshShape& mesh) {
+  for (const std::string& problem :
+       {batch_problem(settings, mesh.data), segment_problem(settings, mesh.context)})
+    if (!problem.empty()) throw ConfigurationError("{}", problem);
   const std::int64_t streams = settings.data.batch / mesh.data;
   if (streams % settings.training.accumulation != 0)
     throw ConfigurationError(

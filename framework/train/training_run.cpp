@@ -36,7 +36,7 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   set_threads(settings.run.threads, session.local_size());
   const Communicator& world = session.world();
   const ProcessMesh mesh(world, mesh_shape(settings.parallel, world.size()));
-  require_parts(settings, mesh.shape);
+  require_divisible(settings, mesh.shape);
   return mesh;
 }
 

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -151,6 +152,44 @@ class Training(jobs.TestCase):
                     for part in parts:
                         self.assertIn(part, result.errors)
                     self.assertNotIn("step 1/", result.output)
+
+    def test_what_no_memory_holds_is_refused_before_it_is_allocated(self):
+        """With the keys that would make it fit, on every layout, at once."""
+        huge = ["--set", "model.layers=64", "--set", "model.width=4096", "--set", "model.feed_forward=16384"]
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                begin = time.monotonic()
+                result = self.longspan("train", "tiny.yaml", *huge, ranks=ranks, code=2)
+                self.assertLess(time.monotonic() - begin, 20)
+                self.assertEqual(result.errors.count("longspan: "), 1)
+                self.assertRegex(result.errors, r"a rank of this run needs \d+\.\d+ GB \(weights .*optimizer .* GB, .*\)")
+                self.assertIn("memory are free", result.errors)
+
+    def test_plan(self):
+        def plan(*arguments, code=0):
+            return self.longspan("plan", "tiny.yaml", *arguments, code=code)
+        begin = time.monotonic()
+        output = plan("--ranks", "4", "--memory", "1GiB", "--flops", "1e11", "--bandwidth", "1e9").output
+        self.assertLess(time.monotonic() - begin, 5)
+        for part in ("data 4 x context 1 x tensor 1, ZeRO 0", "weights", "optimizer", "activations", "of 1.07 GB: fits",
+                     "FLOPs a token", "sent by a rank each step over data (4 ranks)", "a step: ", "tokens a second",
+                     "layouts of 4 ranks that fit, fastest first"):
+            self.assertIn(part, output)
+        output = plan("--ranks", "2", "--memory", "200kB").output
+        self.assertIn("does not fit", output)
+        self.assertRegex(output, "keys that would make it fit|no key makes it fit; the least is")
+        for arguments, code, part in [
+                (["--ranks", "0"], 2, "--ranks"),
+                (["--device", "abacus"], 2, 'known are a100-40gb'),
+                (["--memory", "much"], 2, "--memory"),
+                (["--ranks", "11"], 2, "the model has no layout of 11 ranks"),
+                (["--machine", "text.txt"], 3, "text.txt: is no table of a machine"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assertIn(part, plan(*arguments, code=code).errors)
+        self.longspan("plan", "--calibrate", "--machine", "machine.json", ranks=2)
+        output = plan("--ranks", "2", "--machine", "machine.json").output
+        self.assertRegex(output, r"a step: .* tokens a second")
 
     def test_as_mpirun_is_used_by_a_user(self):
         """With what launch/mpirun-environment sets, standard error has the one sentence and no noise."""

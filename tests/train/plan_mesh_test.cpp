@@ -15,10 +15,11 @@ constexpr std::int64_t segment = 256;
 struct Case {
   std::string name;
   Settings settings;
+  bool shares = false;  // is also planned with ZeRO
 };
 
 ModelOptions model_options() {
-  return {.layers = 4,
+  return {.layers = 3,
           .width = 128,
           .heads = 8,
           .norm = NormPlacement::pre,
@@ -74,9 +75,10 @@ std::vector<Case> cases() {
     return [names](Settings&, ModelOptions& options) { options.attention.kinds = names; };
   };
   return {
-      {"decoder", decoder()},
+      {"decoder", decoder(), true},
       {"decoder, bf16",
-       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::bf16; })},
+       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::bf16; }),
+       true},
       {"decoder, attention recomputed", decoder(recompute("attention"))},
       {"decoder, layers recomputed", decoder(recompute("layer"))},
       {"decoder, reversible", decoder(reversible)},
@@ -131,7 +133,12 @@ MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
   for (int step = 0; step < 3; ++step) trainer.step(batches[static_cast<std::size_t>(step)]);
   device.allocator().reset_peak();
   trainer.step(batches[3]);
-  return device.allocator().report();
+  MemoryReport report = device.allocator().report();
+  // A plan is about the rank that holds most.
+  for (MemoryCount& tag : report.by_tag)
+    tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
+  report.total.peak = mesh.world.all_reduce(report.total.peak, Reduction::maximum);
+  return report;
 }
 
 const MemoryCount& count_of_tag(const MemoryReport& report, MemoryTag tag) {
@@ -143,13 +150,13 @@ void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
   constexpr double scratch = 1.5e6;
   const MemoryReport plan = plan_step(settings, mesh.shape, testing::vocabulary).memory;
   const MemoryReport truth = measured(settings, mesh);
-  // A sum under way may hold another bucket of those that ZeRO 2 lets go.
-  const double in_flight = settings.parallel.zero == 2 ? 0.15 : 0;
+  // Sums under way may hold two more of the buckets that ZeRO 2 lets go, here a matrix each.
+  const double in_flight = settings.parallel.zero == 2 ? 2.0 * 512 * 128 * 4 : 0;
   for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::gradients, MemoryTag::optimizer}) {
     const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
     EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak),
                 wanted,
-                (tag == MemoryTag::gradients ? 0.02 + in_flight : 0.02) * wanted)
+                0.02 * wanted + (tag == MemoryTag::gradients ? in_flight : 0))
         << name_of(tag);
   }
   for (const MemoryTag tag : {MemoryTag::activations, MemoryTag::memory}) {
@@ -164,7 +171,8 @@ void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
 void expect_all_predicted(const std::vector<MeshShape>& layouts) {
   testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
     for (Case each : cases()) {
-      const std::int64_t most = mesh.data.size() * mesh.context.size() > 1 ? 2 : 0;
+      const bool shares = each.shares && mesh.data.size() * mesh.context.size() > 1;
+      const std::int64_t most = shares ? 2 : 0;
       for (std::int64_t zero = 0; zero <= most; ++zero) {
         SCOPED_TRACE(
             fmt::format("{} on {}, ZeRO {}", each.name, testing::to_string(mesh.shape), zero));
@@ -179,14 +187,12 @@ void expect_all_predicted(const std::vector<MeshShape>& layouts) {
 TEST(Plan, PredictsTheMemoryOfOneProcess) { expect_all_predicted({{}}); }
 
 TEST(Plan, PredictsTheMemoryOfDataAndTensorRanks) {
-  expect_all_predicted({{.data = 2}, {.tensor = 2}, {.data = 2, .tensor = 2}});
+  expect_all_predicted({{.data = 2}, {.data = 2, .tensor = 2}});
 }
 
 TEST(Plan, PredictsTheMemoryOfRanksThatShareTime) {
-  expect_all_predicted({{.context = 2},
-                        {.tensor = 2, .sequence = true},
-                        {.context = 2, .tensor = 2},
-                        {.data = 2, .context = 2}});
+  expect_all_predicted(
+      {{.context = 2}, {.tensor = 2, .sequence = true}, {.context = 2, .tensor = 2}});
 }
 
 }  // namespace

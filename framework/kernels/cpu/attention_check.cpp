@@ -15,9 +15,9 @@ void expect(const Tensor& tensor, std::string_view name, const Shape& shape, DTy
           "attention: {} is {} {}, wanted {} {}",
           name,
           name_of(tensor.dtype()),
-          tensor.shape().to_string(),
+          tensor.shape(),
           name_of(dtype),
-          shape.to_string());
+          shape);
 }
 
 // One of two dtypes: that of the inputs or that of sums.
@@ -74,7 +74,7 @@ void check_table(const Tensor& table, std::string_view name, std::int64_t width,
   require(rows % 2 == 1,
           "attention: {} is {}, wanted an odd number of rows of {} features",
           name,
-          table.shape().to_string(),
+          table.shape(),
           width);
   expect(table, name, {rows, width}, dtype);
 }
@@ -101,7 +101,7 @@ void check_hash(const Attention& a) {
   require(a.mask.sorted.has_value(), "attention: chunks of rounds need a sorted sequence");
   require(hash.chunk.shape().dimensions() == 4,
           "attention: chunk is {}, wanted [batch, heads, rounds, positions]",
-          hash.chunk.shape().to_string());
+          hash.chunk.shape());
   const Shape wanted{q[0], q[2], hash.chunk.shape()[2], hash.chunk.shape()[3]};
   expect(hash.chunk, "chunk", wanted, DType::i32);
   if (hash.bucket.defined()) expect(hash.bucket, "bucket", wanted, DType::i32);
@@ -160,9 +160,9 @@ void check(const Attention& a) {
   require(a.query.shape().dimensions() == 4 && a.key.shape().dimensions() == 4 &&
               a.value.shape().dimensions() == 4,
           "attention: query {}, key {} and value {} must be [batch, time, heads, dim]",
-          a.query.shape().to_string(),
-          a.key.shape().to_string(),
-          a.value.shape().to_string());
+          a.query.shape(),
+          a.key.shape(),
+          a.value.shape());
   const DType dtype = a.query.dtype();
   const Shape& q = a.query.shape();
   const std::int64_t keys = a.key.shape()[1];

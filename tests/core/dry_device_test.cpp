@@ -1,0 +1,64 @@
+// A device on which nothing is computed and nothing is held.
+#include <gtest/gtest.h>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+namespace {
+
+TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
+  const Device device = Device::dry();
+  const std::int64_t terabytes = std::int64_t{8} << 40;
+  {
+    const Tensor large = Tensor::zeros({terabytes}, DType::u8, device);
+    const Tensor copy = large.clone();
+    EXPECT_EQ(device.allocator().report().total.live, 2 * terabytes);
+  }
+  EXPECT_EQ(device.allocator().report().total.live, 0);
+  EXPECT_EQ(device.allocator().report().total.peak, 2 * terabytes);
+  EXPECT_EQ(device.allocator().report().reserved, 2 * terabytes);
+}
+
+TEST(DryDevice, CountsAsTheCpuDoes) {
+  const Device dry = Device::dry(), cpu = Device::cpu();
+  for (const Device& device : {dry, cpu}) {
+    Tensor kept = Tensor::empty({1000, 7}, DType::f32, device, MemoryTag::activations);
+    for (const std::int64_t rows : {10, 100000, 3})
+      Tensor::zeros({rows, 5}, DType::bf16, device, MemoryTag::workspace);
+    kept = kept.clone(MemoryTag::memory);
+  }
+  const MemoryReport found = dry.allocator().report(), wanted = cpu.allocator().report();
+  for (std::size_t tag = 0; tag < memory_tags; ++tag)
+    EXPECT_EQ(found.by_tag[tag].peak, wanted.by_tag[tag].peak);
+  EXPECT_EQ(found.total.peak, wanted.total.peak);
+  EXPECT_EQ(found.reserved, wanted.reserved);
+  EXPECT_EQ(found.allocated, wanted.allocated);
+}
+
+TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
+  int calls = 0;
+  on(Device::dry(), [&](Cpu) { ++calls; });
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(on(Device::dry(), [&](Cpu) { return ++calls; }), 0);
+  on_or_dry(Device::dry(), [&](Cpu cpu) { calls += cpu.state->dry(); });
+  EXPECT_EQ(calls, 1);
+  on(Device::cpu(), [&](Cpu) { ++calls; });
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {
+  const Device device = Device::dry();
+  {
+    const Tensor value = Tensor::empty({1}, DType::f64, device);
+    *value.data<double>() = std::numeric_limits<double>::infinity();
+  }
+  EXPECT_EQ(*Tensor::empty({1}, DType::f64, device).data<double>(), 0);
+}
+
+TEST(DryDevice, RefusesWhatHasNoAddresses) {
+  EXPECT_THROW(Tensor::empty({std::int64_t{1} << 50}, DType::u8, Device::dry()),
+               ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
