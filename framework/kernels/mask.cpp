@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/kernels/mask_image.h"
 #include "framework/kernels/mask_tiles.h"
 
 namespace longspan {
@@ -48,38 +49,6 @@ bool block_map_allows(const MaskRule& rule, std::int64_t p, std::int64_t k) {
   return std::binary_search(begin, end, floor_divide(k, rule.numbers[0]));
 }
 
-bool image_allows(const masks::Image& image,
-                  masks::ImageOrder order,
-                  std::int64_t p,
-                  std::int64_t k) {
-  const std::int64_t pixels = image.height * image.width;
-  if (p < 0 || p >= pixels || k < 0 || k >= pixels) return false;
-  const std::int64_t block_size = image.query_height * image.query_width;
-  const std::int64_t across = image.width / image.query_width;
-  const auto place = [&](std::int64_t position) {
-    if (order == masks::ImageOrder::raster)
-      return std::pair(position / image.width, position % image.width);
-    const std::int64_t block = position / block_size;
-    const std::int64_t inside = position % block_size;
-    return std::pair(block / across * image.query_height + inside / image.query_width,
-                     block % across * image.query_width + inside % image.query_width);
-  };
-  const auto [query_row, query_column] = place(p);
-  const auto [row, column] = place(k);
-  const std::int64_t top = query_row / image.query_height * image.query_height;
-  const std::int64_t left = query_column / image.query_width * image.query_width;
-  const std::int64_t bottom = top + image.query_height;
-  const std::int64_t right = left + image.query_width;
-  const bool in_rows = row >= top && row < bottom;
-  const bool in_columns = column >= left && column < right;
-  if (in_rows && in_columns)
-    return !image.causal || row < query_row || (row == query_row && column <= query_column);
-  if (column < left - image.flange_width || column >= right + image.flange_width) return false;
-  if (row < top) return row >= top - image.flange_height;
-  if (row >= bottom) return !image.causal && row < bottom + image.flange_height;
-  return !image.causal || column < left;
-}
-
 }  // namespace
 
 bool MaskRule::allows(std::int64_t p, std::int64_t k) const {
@@ -108,10 +77,7 @@ bool MaskRule::allows(std::int64_t p, std::int64_t k) const {
     case RuleKind::block_map:
       return block_map_allows(*this, p, k);
     case RuleKind::image:
-      return image_allows({n[0], n[1], n[2], n[3], n[4], n[5], n[6] != 0},
-                          static_cast<masks::ImageOrder>(n[7]),
-                          p,
-                          k);
+      return ImageRule(*this).allows(p, k);
   }
   return false;
 }
@@ -234,9 +200,8 @@ Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>
 }
 
 Mask image(const Image& image, ImageOrder order) {
-  require(image.query_height > 0 && image.query_width > 0 && image.height > 0 && image.width > 0 &&
-              image.height % image.query_height == 0 && image.width % image.query_width == 0,
-          "an image of {} x {} does not divide into blocks of {} x {}",
+  require(image.query_height > 0 && image.query_width > 0 && image.height > 0 && image.width > 0,
+          "an image of {} x {} in blocks of {} x {}, wanted 1 or more",
           image.height,
           image.width,
           image.query_height,

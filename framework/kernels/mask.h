@@ -104,7 +104,8 @@ Mask block_map(std::int64_t length, const std::vector<std::vector<std::int64_t>>
 // query_width pixels see themselves and a flange. Causal: the flange_height rows above,
 // flange_width wider on both sides, the flange_width columns to the left, and in the block what is
 // not later (raster order inside the block). Not causal: the whole block and the flange on all four
-// sides. Pixels outside the image do not exist. Sub-pixels: width counts them.
+// sides. Pixels outside the image do not exist: where the blocks do not divide it, those at the
+// bottom and the right are smaller. Sub-pixels: width counts them.
 struct Image {
   std::int64_t height = 1;
   std::int64_t width = 1;
@@ -115,7 +116,7 @@ struct Image {
   bool causal = true;
 };
 // How positions number the pixels: row by row, or in the order of generation (block by block in
-// raster order, row by row inside). Throws Failure when the blocks do not divide the image.
+// raster order, row by row inside).
 enum class ImageOrder { raster, generation };
 Mask image(const Image& image, ImageOrder order);
 

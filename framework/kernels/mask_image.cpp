@@ -14,30 +14,58 @@ ImageRule::ImageRule(const MaskRule& rule)
              rule.numbers[6] != 0},
       order_(static_cast<masks::ImageOrder>(rule.numbers[7])) {}
 
+ImageRule::Pixel ImageRule::corner_of(Pixel pixel) const {
+  return {pixel.row / image_.query_height * image_.query_height,
+          pixel.column / image_.query_width * image_.query_width};
+}
+
+ImageRule::Pixel ImageRule::extent_of(Pixel corner) const {
+  return {std::min(image_.query_height, image_.height - corner.row),
+          std::min(image_.query_width, image_.width - corner.column)};
+}
+
+// In the order of generation the pixels of all blocks above come first, then those of the blocks to
+// the left, as high as this one.
 ImageRule::Pixel ImageRule::pixel_of(std::int64_t position) const {
   if (order_ == masks::ImageOrder::raster)
     return {position / image_.width, position % image_.width};
-  const std::int64_t size = image_.query_height * image_.query_width;
-  const std::int64_t across = image_.width / image_.query_width;
-  const std::int64_t block = position / size;
-  const std::int64_t inside = position % size;
-  return {block / across * image_.query_height + inside / image_.query_width,
-          block % across * image_.query_width + inside % image_.query_width};
+  Pixel corner = {
+      position / (image_.query_height * image_.width) * image_.query_height,
+      0,
+  };
+  const std::int64_t beside = position - corner.row * image_.width;
+  const std::int64_t height = extent_of(corner).row;
+  corner.column = beside / (height * image_.query_width) * image_.query_width;
+  const std::int64_t inside = beside - height * corner.column;
+  const std::int64_t width = extent_of(corner).column;
+  return {corner.row + inside / width, corner.column + inside % width};
 }
 
 std::int64_t ImageRule::position_of(Pixel pixel) const {
   if (order_ == masks::ImageOrder::raster) return pixel.row * image_.width + pixel.column;
-  const std::int64_t across = image_.width / image_.query_width;
-  const std::int64_t block =
-      pixel.row / image_.query_height * across + pixel.column / image_.query_width;
-  return block * image_.query_height * image_.query_width +
-         pixel.row % image_.query_height * image_.query_width + pixel.column % image_.query_width;
+  const Pixel corner = corner_of(pixel);
+  const Pixel extent = extent_of(corner);
+  return corner.row * image_.width + corner.column * extent.row +
+         (pixel.row - corner.row) * extent.column + pixel.column - corner.column;
 }
 
-ImageRule::Pixel ImageRule::block_of(std::int64_t position) const {
-  const Pixel pixel = pixel_of(position);
-  return {pixel.row / image_.query_height * image_.query_height,
-          pixel.column / image_.query_width * image_.query_width};
+bool ImageRule::allows(std::int64_t p, std::int64_t k) const {
+  if (p < 0 || p >= pixels() || k < 0 || k >= pixels()) return false;
+  const Pixel query = pixel_of(p);
+  const Pixel key = pixel_of(k);
+  const Pixel corner = corner_of(query);
+  const std::int64_t bottom = corner.row + image_.query_height;
+  const std::int64_t right = corner.column + image_.query_width;
+  const bool in_rows = key.row >= corner.row && key.row < bottom;
+  const bool in_columns = key.column >= corner.column && key.column < right;
+  if (in_rows && in_columns)
+    return !image_.causal || key.row < query.row ||
+           (key.row == query.row && key.column <= query.column);
+  if (key.column < corner.column - image_.flange_width || key.column >= right + image_.flange_width)
+    return false;
+  if (key.row < corner.row) return key.row >= corner.row - image_.flange_height;
+  if (key.row >= bottom) return !image_.causal && key.row < bottom + image_.flange_height;
+  return !image_.causal || key.column < corner.column;
 }
 
 template <typename F>
@@ -81,10 +109,10 @@ Stretches ImageRule::seen_by(Stretch queries) const {
   Stretches found;
   const auto add = [&](Stretch s) { found.push_back(s); };
   queries.begin = std::max<std::int64_t>(queries.begin, 0);
-  queries.end = std::min(queries.end, image_.height * image_.width);
+  queries.end = std::min(queries.end, pixels());
   std::int64_t before = -1;
   for (std::int64_t p = queries.begin; p < queries.end; ++p) {
-    const Pixel corner = block_of(p);
+    const Pixel corner = corner_of(pixel_of(p));
     if (position_of(corner) == before) continue;
     before = position_of(corner);
     for_flange(corner, add);
@@ -102,14 +130,14 @@ Stretches ImageRule::seen_by(Stretch queries) const {
 }
 
 std::uint64_t ImageRule::word(std::int64_t p, std::int64_t k) {
-  if (p < 0 || p >= image_.height * image_.width) return 0;
+  if (p < 0 || p >= pixels()) return 0;
   std::uint64_t* to = &known_;
   const auto mark = [&](Stretch s) {
     const std::int64_t begin = std::max(s.begin, k);
     const std::int64_t end = std::min(s.end, k + 64);
     if (begin < end) *to |= (~std::uint64_t{0} >> (64 - (end - begin))) << (begin - k);
   };
-  const Pixel corner = block_of(p);
+  const Pixel corner = corner_of(pixel_of(p));
   if (const std::int64_t place = position_of(corner); place != known_corner_ || k != known_key_) {
     known_corner_ = place;
     known_key_ = k;

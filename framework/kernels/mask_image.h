@@ -11,6 +11,8 @@ class ImageRule {
  public:
   explicit ImageRule(const MaskRule& rule);
 
+  // The definition.
+  bool allows(std::int64_t p, std::int64_t k) const;
   // What some query of the positions sees, and perhaps more of their blocks.
   Stretches seen_by(Stretch queries) const;
   // The keys k .. k + 63 that query p sees. Keeps what queries of one block share from call to
@@ -22,9 +24,13 @@ class ImageRule {
     std::int64_t row;
     std::int64_t column;
   };
+  // How positions number the pixels.
   Pixel pixel_of(std::int64_t position) const;
   std::int64_t position_of(Pixel pixel) const;
-  Pixel block_of(std::int64_t position) const;
+  std::int64_t pixels() const { return image_.height * image_.width; }
+  // The first pixel of the block of a pixel, and how much of the block is in the image.
+  Pixel corner_of(Pixel pixel) const;
+  Pixel extent_of(Pixel corner) const;
 
   // Calls f with the stretches of pixels [left, right) of an image row, cut at the image's sides.
   template <typename F>

@@ -104,9 +104,9 @@ Pair image_oracle(const masks::Image& image, masks::ImageOrder order) {
   } else {
     for (std::int64_t top = 0; top < image.height; top += image.query_height)
       for (std::int64_t left = 0; left < image.width; left += image.query_width)
-        for (std::int64_t y = 0; y < image.query_height; ++y)
-          for (std::int64_t x = 0; x < image.query_width; ++x)
-            places.push_back({top + y, left + x});
+        for (std::int64_t y = top; y < std::min(top + image.query_height, image.height); ++y)
+          for (std::int64_t x = left; x < std::min(left + image.query_width, image.width); ++x)
+            places.push_back({y, x});
   }
   return [=](std::int64_t i, std::int64_t j) {
     const Place q = places.at(static_cast<std::size_t>(i));
@@ -133,17 +133,26 @@ TEST(Mask, ImageBlocksSeeTheirFlange) {
       for (const masks::Image image : {masks::Image{8, 8, 4, 4, 2, 2, causal},
                                        masks::Image{4, 6, 2, 3, 1, 2, causal},
                                        masks::Image{6, 6, 2, 2, 3, 5, causal},
-                                       masks::Image{5, 7, 5, 7, 1, 1, causal}})
+                                       masks::Image{5, 7, 5, 7, 1, 1, causal},
+                                       // Blocks that do not divide it, below, beside and both.
+                                       masks::Image{7, 8, 4, 4, 2, 2, causal},
+                                       masks::Image{8, 7, 4, 3, 1, 4, causal},
+                                       masks::Image{7, 11, 3, 4, 2, 3, causal},
+                                       masks::Image{3, 5, 8, 9, 2, 2, causal}})
         expect_mask(
             masks::image(image, order), image.height * image.width, image_oracle(image, order));
 }
 
 TEST(Mask, InTheOrderOfGenerationNoPixelSeesALaterOne) {
-  const masks::Image image{8, 12, 2, 4, 3, 6, true};
-  const Mask mask = masks::image(image, masks::ImageOrder::generation);
-  for (std::int64_t i = 0; i < 96; ++i) {
-    EXPECT_TRUE(mask.allows(i, i));
-    for (std::int64_t j = i + 1; j < 96; ++j) EXPECT_FALSE(mask.allows(i, j)) << i << " " << j;
+  for (const masks::Image image :
+       {masks::Image{8, 12, 2, 4, 3, 6, true}, masks::Image{7, 11, 3, 4, 3, 6, true}}) {
+    const Mask mask = masks::image(image, masks::ImageOrder::generation);
+    const std::int64_t pixels = image.height * image.width;
+    for (std::int64_t i = 0; i < pixels; ++i) {
+      EXPECT_TRUE(mask.allows(i, i));
+      for (std::int64_t j = i + 1; j < pixels; ++j)
+        EXPECT_FALSE(mask.allows(i, j)) << i << " " << j;
+    }
   }
 }
 
@@ -169,10 +178,10 @@ TEST(Mask, RefusesRulesWithoutMeaning) {
   EXPECT_THROW(masks::block(0), Failure);
   EXPECT_THROW(masks::columns(4, 3, 2), Failure);
   try {
-    masks::image({8, 10, 4, 4, 1, 1, true}, masks::ImageOrder::raster);
+    masks::image({8, 10, 4, 0, 1, 1, true}, masks::ImageOrder::raster);
     FAIL();
   } catch (const Failure& failure) {
-    EXPECT_STREQ(failure.what(), "an image of 8 x 10 does not divide into blocks of 4 x 4");
+    EXPECT_STREQ(failure.what(), "an image of 8 x 10 in blocks of 4 x 0, wanted 1 or more");
   }
 }
 

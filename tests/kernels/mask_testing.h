@@ -63,9 +63,9 @@ inline Mask random_rule(Draws& draws, std::int64_t positions) {
       masks::Image image;
       image.query_height = 1 + draws.pick(3);
       image.query_width = 1 + draws.pick(6);
-      image.width = image.query_width * (1 + draws.pick(4));
-      image.height =
-          image.query_height * (1 + (positions - 1) / (image.query_height * image.width));
+      // Divided by the blocks or not.
+      image.width = 1 + draws.pick(5 * image.query_width - 1);
+      image.height = 1 + (positions - 1) / image.width + draws.pick(2);
       image.flange_height = draws.pick(4);
       image.flange_width = draws.pick(8);
       image.causal = draws.one_in(2);
