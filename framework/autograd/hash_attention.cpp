@@ -146,6 +146,7 @@ SortedRow::Span SortedRow::span_of(std::int64_t round,
                       .round = round,
                       .begin = begin,
                       .count = count};
+  if (options.hidden.defined()) slots.hidden = row_of(options.hidden, b_);
   const std::int64_t keys = count + (slots.look_back + slots.look_ahead) * options.chunk;
   slots.query_position = scratch({saved_.heads(), count}, DType::i32);
   slots.key_position = scratch({saved_.heads(), keys}, DType::i32);
@@ -353,6 +354,10 @@ void require_inputs(const Saved& saved) {
           name_of(saved.buckets.dtype()),
           buckets);
   const HashAttention& options = saved.options;
+  require(!options.hidden.defined() || (options.hidden.dtype() == DType::u8 &&
+                                        options.hidden.shape() == Shape{shared[0], shared[1]}),
+          "hash attention: hidden is {}, wanted u8 [batch, time]",
+          options.hidden.shape().to_string());
   const std::int64_t seen = 1 + options.look_back + options.look_ahead;
   require(saved.chunks() == 1 || saved.chunks() >= seen,
           "hash attention: {} chunks of {}, fewer than the {} that a query sees",

@@ -24,6 +24,10 @@ struct HashAttention {
   double self_score = -1e5;  // of a token with itself: low enough to count only where it is alone
   double scale = 0;          // of the products; 0: 1 / sqrt(dim)
   double count_floor = 0;    // added to the number of rounds a pair met in (count_once)
+  // [batch, time] u8, 1: the token is padding that has a bucket like any other, as in lucidrains'
+  // implementation: it takes its place in a chunk, where nobody sees it. Padding with a bucket of
+  // its own stands at the end, and leaves the places to others.
+  Tensor hidden = {};
 };
 
 // shared: [batch, time, heads, dim], the queries; divided by their length they are the keys. value:

@@ -17,7 +17,7 @@ namespace longspan {
 // kernels/hash_buckets.h makes it. query_position: [heads, count] and key_position: [heads, count +
 // (look_back + look_ahead) chunk] i32, written; -1 in an empty slot. With bucket [heads, rounds,
 // time] i32 the buckets of these are written too, -1 for empty slots and slots of other rounds:
-// those are in no bucket of this round.
+// those are in no bucket of this round. What is hidden [time] (u8, 1) leaves its slots empty.
 struct ChunkSlots {
   Tensor order;
   std::int64_t chunk = 1;
@@ -32,6 +32,7 @@ struct ChunkSlots {
   Tensor bucket = {};
   Tensor query_bucket = {};
   Tensor key_bucket = {};
+  Tensor hidden = {};
 };
 void chunk_slots(Cpu, const ChunkSlots&);
 

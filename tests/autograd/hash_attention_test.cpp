@@ -109,12 +109,18 @@ class DenseHashAttention {
         const std::int64_t key_slot = wrapped % chunks * o.chunk + k;
         if (key_slot >= std::ssize(order_[at(round)])) continue;
         const std::int64_t j = order_[at(round)][at(key_slot)];
+        if (hidden(i) || hidden(j)) continue;
         if (o.causal && j > i) continue;
         if (o.same_bucket && (round != r || bucket_[at(r)][at(i)] != bucket_[at(r)][at(j)]))
           continue;
         entries.push_back({j, kept(r, slot, (chunk + o.look_back) * o.chunk + k)});
       }
     }
+  }
+
+  bool hidden(std::int64_t t) const {
+    const Tensor& hidden = c_.options.hidden;
+    return hidden.defined() && hidden.data<std::uint8_t>()[b_ * c_.time + t] != 0;
   }
 
   double kept(std::int64_t r, std::int64_t slot, std::int64_t key_slot) const {
@@ -189,6 +195,13 @@ void expect_definition(const Case& c) {
 
 const HashAttention small = {.buckets = 5, .chunk = 3};
 
+// Two rows of 12: a hole in one, the end of the other.
+Tensor some_hidden() {
+  const Tensor hidden = Tensor::zeros({2, 12}, DType::u8, cpu_device());
+  for (const std::int64_t token : {2, 21, 22, 23}) hidden.data<std::uint8_t>()[token] = 1;
+  return hidden;
+}
+
 HashAttention with(HashAttention options, const std::function<void(HashAttention&)>& change) {
   change(options);
   return options;
@@ -224,6 +237,10 @@ std::vector<Case> cases() {
                                                       o.scale = 0.9;
                                                       o.self_score = -1e3;
                                                     })},
+      // High enough to count beside others: then a token must not count itself in every round.
+      {.name = "a self score that counts", .rounds = 3, .options = changed([](auto& o) {
+                                                          o.self_score = -0.25;
+                                                        })},
       {.name = "values of another width", .value_dim = 5, .rounds = 2, .options = small},
       {.name = "length is no multiple of the chunk", .time = 11, .rounds = 2, .options = small},
       {.name = "padding", .time = 11, .rounds = 2, .options = small, .padded = true},
@@ -231,6 +248,21 @@ std::vector<Case> cases() {
        .rounds = 2,
        .options = changed([](auto& o) { o.causal = false; }),
        .padded = true},
+      {.name = "hidden", .rounds = 3, .options = changed([](auto& o) {
+                                        o.hidden = some_hidden();
+                                      })},
+      {.name = "hidden, not causal, as often, round all rounds",
+       .rounds = 2,
+       .options = changed([](auto& o) {
+         o.hidden = some_hidden();
+         o.causal = false;
+         o.count_once = false;
+         o.wrap_rounds = true;
+       })},
+      {.name = "hidden, same bucket", .rounds = 2, .options = changed([](auto& o) {
+                                                     o.hidden = some_hidden();
+                                                     o.same_bucket = true;
+                                                   })},
       {.name = "one chunk", .rounds = 2, .options = changed([](auto& o) { o.chunk = 12; })},
       {.name = "one chunk that is not filled", .time = 5, .options = changed([](auto& o) {
                                                             o.chunk = 8;

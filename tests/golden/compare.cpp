@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/ops.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::golden {
@@ -142,6 +143,11 @@ Tensor reversed(const Tensor& tensor) {
   return result;
 }
 
+Variable by_row(const Variable& x) {
+  const Shape& shape = x.shape();
+  return reshape(x, {shape[0], shape[1], 1, shape[2]});
+}
+
 Tensor mask_of(const GoldenFile& file, const std::string& dataset) {
   const Tensor& numbers = file.ids(dataset);
   const Tensor mask = Tensor::empty(numbers.shape(), DType::u8, numbers.device());
@@ -152,6 +158,18 @@ Tensor mask_of(const GoldenFile& file, const std::string& dataset) {
     mask.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
   }
   return mask;
+}
+
+Tensor padding_of(const GoldenFile& file) {
+  for (const std::string name : {"key_padding_mask", "padding_mask", "src_padding_mask"})
+    if (file.has("inputs/" + name)) return mask_of(file, "inputs/" + name);
+  for (const std::string name : {"mask", "input_mask", "attention_mask"})
+    if (file.has("inputs/" + name)) {
+      const Tensor padding = mask_of(file, "inputs/" + name);
+      for (std::uint8_t& seen : padding.span<std::uint8_t>()) seen = 1 - seen;
+      return padding;
+    }
+  throw DataError("{}: there is no mask", file.name());
 }
 
 }  // namespace longspan::golden

@@ -57,7 +57,12 @@ void expect_weight_gradients(const GoldenFile& file,
 Tensor exchanged_leading_axes(const Tensor& tensor);
 // The rows of the leading axis, last first.
 Tensor reversed(const Tensor& tensor);
+// [batch * heads, time, dim] as [batch * heads, time, 1, dim]: each row is a batch row of one head.
+Variable by_row(const Variable& x);
 // A mask of 0 and 1 as u8; throws DataError for other numbers.
 Tensor mask_of(const GoldenFile& file, const std::string& dataset);
+// The file's mask of keys, whatever its name, as u8 with 1 for padding. Files say it both ways: a
+// padding mask has 1 for padding, the others 1 for what is seen.
+Tensor padding_of(const GoldenFile& file);
 
 }  // namespace longspan::golden

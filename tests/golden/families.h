@@ -19,6 +19,8 @@ void check_clipping(const GoldenFile& file);
 void check_schedules(const GoldenFile& file);
 void check_masks(const GoldenFile& file);
 void check_shaw(const GoldenFile& file);
+void check_relative_key(const GoldenFile& file);
+void check_adaptive_span(const GoldenFile& file);
 void check_layer_norm(const GoldenFile& file);
 void check_gelu(const GoldenFile& file);
 void check_label_smoothing(const GoldenFile& file);

@@ -31,12 +31,40 @@ const std::vector<Family>& families() {
       {"optimiser-schedules", check_schedules},
       {"masks-", check_masks},
       {"small_ops-shaw_relative_attention", check_shaw},
+      {"small_ops-bert_relative_key", check_relative_key},
+      {"adaptive_span-", check_adaptive_span},
       {"small_ops-layer_norm", check_layer_norm},
       {"small_ops-gelu_", check_gelu},
       {"small_ops-xent_label_smoothing_", check_label_smoothing},
       {"small_ops-embedding_sinusoid_", check_sinusoids},
   };
   return all;
+}
+
+// Families that there is nothing for here yet. A file of any other must be checked.
+const std::vector<std::string>& missing_families() {
+  static const std::vector<std::string> all = {"bleu-",
+                                               "crf-",
+                                               "encoder_decoder-decoder_layer_",
+                                               "encoder_decoder-transformer_",
+                                               "gtrxl-",
+                                               "guided_alignment-",
+                                               "linear_attention-",
+                                               "linformer-",
+                                               "optimiser-adafactor_",
+                                               "optimiser-lamb_",
+                                               "performer-",
+                                               "pointer_generator-",
+                                               "routing-",
+                                               "sinkhorn-",
+                                               "small_ops-bert_relative_key_query",
+                                               "universal_transformer-"};
+  return all;
+}
+
+bool is_missing(const std::string& name) {
+  return std::ranges::any_of(missing_families(),
+                             [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 std::filesystem::path folder() {
@@ -64,9 +92,10 @@ class Golden : public ::testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(Golden, File) {
   const std::string name = GetParam().stem().string();
+  if (is_missing(name)) GTEST_SKIP() << name << ": this family does not exist yet";
   const auto family = std::ranges::find_if(
       families(), [&](const Family& candidate) { return name.starts_with(candidate.prefix); });
-  if (family == families().end()) GTEST_SKIP() << name << ": this family does not exist yet";
+  ASSERT_NE(family, families().end()) << name << ": nothing here checks this file";
   const GoldenFile file(GetParam());
   family->check(file);
   for (const std::string& part : file.unused())

@@ -39,10 +39,11 @@ class ScoreTerms {
   void apply(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
     if (slopes_ != nullptr) add_slope(slopes_[h], view, scores);
-    if (rounds_ > 0) divide_by_counts(b, h, view, keys, scores);
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { scores[r * tile + j] = self_; });
+    // Of a token with itself too: it meets itself in every round.
+    if (rounds_ > 0) divide_by_counts(b, h, view, keys, scores);
   }
   // The score of a pair with itself does not depend on the query or the key.
   void forget_self(std::int64_t b,

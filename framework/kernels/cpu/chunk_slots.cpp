@@ -19,7 +19,8 @@ class SlotReader {
         wrap_rounds_(slots.wrap_rounds),
         order_(slots.order.data<std::int32_t>() + head * rounds_ * time_),
         bucket_(slots.bucket.defined() ? slots.bucket.data<std::int32_t>() + head * rounds_ * time_
-                                       : nullptr) {}
+                                       : nullptr),
+        hidden_(slots.hidden.defined() ? slots.hidden.data<std::uint8_t>() : nullptr) {}
 
   // Writes `count` slots from `first` on, which may lie beyond the ends of the round.
   void read(std::int64_t first,
@@ -46,6 +47,9 @@ class SlotReader {
     const std::int64_t filled = std::clamp<std::int64_t>(time_ - slot, 0, count);
     std::copy_n(order_ + round * time_ + slot, filled, position);
     std::fill(position + filled, position + count, -1);
+    if (hidden_ != nullptr)
+      for (std::int64_t i = 0; i < filled; ++i)
+        if (position[i] >= 0 && hidden_[position[i]] != 0) position[i] = -1;
     if (bucket == nullptr) return;
     const std::int32_t* bucket_of = bucket_ + round * time_;
     for (std::int64_t i = 0; i < count; ++i)
@@ -59,6 +63,7 @@ class SlotReader {
   bool wrap_rounds_;
   const std::int32_t* order_;
   const std::int32_t* bucket_;
+  const std::uint8_t* hidden_;
 };
 
 void require_slots(const ChunkSlots& slots) {
@@ -90,6 +95,11 @@ void require_slots(const ChunkSlots& slots) {
   };
   expect(slots.query_position, slots.count, "query_position");
   expect(slots.key_position, keys, "key_position");
+  require(!slots.hidden.defined() ||
+              (slots.hidden.dtype() == DType::u8 && slots.hidden.shape() == Shape{order[2]}),
+          "chunk_slots: hidden is {}, wanted u8 [{}]",
+          slots.hidden.shape().to_string(),
+          order[2]);
   if (!slots.bucket.defined()) return;
   require(slots.bucket.dtype() == DType::i32 && slots.bucket.shape() == order,
           "chunk_slots: the buckets are {}, the order {}",

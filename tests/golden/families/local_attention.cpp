@@ -9,12 +9,6 @@
 namespace longspan::golden {
 namespace {
 
-// [batch * heads, time, dim]: each row is a batch row of one head.
-Variable by_row(const Variable& x) {
-  const Shape& shape = x.shape();
-  return reshape(x, {shape[0], shape[1], 1, shape[2]});
-}
-
 Variable normalised(const Variable& x) {
   const Tensor y = x.value().like();
   const Tensor inverse =
@@ -66,8 +60,7 @@ void check_local_attention(const GoldenFile& file) {
   Variable keys = shared ? normalised(key) : key;
   Variable values = value;
   if (file.flag("masked")) {
-    mask.key_padding = mask_of(file, "inputs/mask");
-    for (std::uint8_t& seen : mask.key_padding.span<std::uint8_t>()) seen = 1 - seen;
+    mask.key_padding = padding_of(file);
   } else if (filled_up) {
     keys = padded(keys, file.integer("window"));
     values = padded(values, file.integer("window"));

@@ -1,5 +1,5 @@
-// Sets of allowed pairs (Sparse Transformer, Image Transformer, Longformer, BigBird) and Shaw's
-// relative attention.
+// Sets of allowed pairs (Sparse Transformer, Image Transformer, Longformer, BigBird) and relative
+// attention (Shaw, BERT).
 #include <gtest/gtest.h>
 
 #include "framework/autograd/ops.h"
@@ -180,6 +180,45 @@ void check_shaw(const GoldenFile& file) {
   expect_gradient(file, "v", exchanged_middle_axes(gradient_of(value)));
   expect_gradient(file, "relative_keys", gradient_of(key_table));
   expect_gradient(file, "relative_values", gradient_of(value_table));
+}
+
+// BERT's relative keys: Shaw's without clipping, the table counted the other way.
+void check_relative_key(const GoldenFile& file) {
+  if (file.text("position_embedding_type") != "relative_key")
+    throw DataError("{}: there is no such relative key", file.name());
+  const Variable x = leaf_of(file, "inputs/x");
+  const Tensor& table = file.numbers("weights/distance_embedding_weight");
+  const std::int64_t heads = file.integer("heads");
+  const Shape by_head = {x.shape()[0], x.shape()[1], heads, table.shape()[1]};
+  expect_extent(file, "batch", x.shape()[0]);
+  expect_extent(file, "len", x.shape()[1]);
+  expect_extent(file, "d_model", x.shape()[2]);
+  expect_extent(file, "max_positions", (table.shape()[0] + 1) / 2);
+  const std::vector<std::string> names = {"query", "key", "value"};
+  std::vector<Variable> weights;
+  std::vector<Variable> biases;
+  std::vector<Variable> projected;
+  for (const std::string& name : names) {
+    weights.push_back(leaf_of(file, "weights/" + name + "_weight"));
+    biases.push_back(leaf_of(file, "weights/" + name + "_bias"));
+    projected.push_back(reshape(linear(x, weights.back(), biases.back()), by_head));
+  }
+  AttentionMask mask = {.rules = masks::everything()};
+  if (file.flag("padding")) mask.key_padding = padding_of(file);
+  const Variable distances = Variable::leaf(reversed(table));
+  const Variable y = attention(projected[0],
+                               projected[1],
+                               projected[2],
+                               mask,
+                               {.shaw = ShawVariables{distances, Variable()}});
+  expect_output(file, "y", y.value());
+  backward({y}, {file.numbers("inputs/upstream").clone().reshape(y.shape())});
+  expect_gradient(file, "x", gradient_of(x));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    expect_gradient(file, names[i] + "_weight", gradient_of(weights[i]));
+    expect_gradient(file, names[i] + "_bias", gradient_of(biases[i]));
+  }
+  expect_gradient(file, "distance_embedding_weight", reversed(gradient_of(distances)));
 }
 
 }  // namespace longspan::golden
