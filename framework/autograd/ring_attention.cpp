@@ -90,7 +90,9 @@ bool Ring::meet(const Range& queries, const Range& keys) const {
                            .key_begin = keys.begin,
                            .keys = keys.count()};
   const HeadMasks& rules = call_.mask.rules;
-  for (std::int64_t head = 0; head < rules.size(); ++head)
+  const std::int64_t begin = call_.mask.head_begin;
+  const std::int64_t heads = rules.one_for_all() ? 1 : form_.key[2];  // of this rank
+  for (std::int64_t head = begin; head < begin + heads; ++head)
     if (tile_plan(device().state(), rules.of(head), shape)->pairs() > 0) return true;
   return false;
 }

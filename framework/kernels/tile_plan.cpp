@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <list>
+#include <unordered_map>
 #include <utility>
 
 #include "framework/core/error.h"
@@ -12,7 +13,9 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t tile = attention_tile;
-constexpr std::int64_t most_runs = std::int64_t{1} << 27;
+// Of a run: by query tile and by key tile, and its two ends while the lists are transposed.
+constexpr std::int64_t run_bytes = 4 * sizeof(TileRun);
+constexpr std::int64_t most_kept_bytes = std::int64_t{1} << 30;
 constexpr std::uint64_t all_bits = ~std::uint64_t{0};
 
 // The first `count` bits.
@@ -75,7 +78,8 @@ class ActiveRuns {
 
 }  // namespace
 
-TilePlan::TilePlan(const Mask& mask, const PlanShape& shape) : mask_(mask), shape_(shape) {
+TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes)
+    : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
   by_query_.begin.push_back(0);
   for (std::int64_t t = 0; t < query_tiles(); ++t) {
     add_query_tile(t);
@@ -171,15 +175,24 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
     runs.back().end = static_cast<std::int32_t>(end) & 0x3fffffff;
     return;
   }
-  if (static_cast<std::int64_t>(runs.size()) >= most_runs)
+  if ((static_cast<std::int64_t>(runs.size()) + 1) * run_bytes > most_bytes_)
     throw ConfigurationError(
-        "an attention plan of {} queries and {} keys has more than {} runs of tiles, wanted a mask "
-        "that allows fewer or longer stretches of keys",
-        shape_.time,
+        "model.attention: the stretches of {} keys that {} queries see are more than {}, whose "
+        "lists take over {} MiB, wanted fewer: a larger model.attention_stride, more "
+        "parallel.context ranks or a shorter data.segment",
         shape_.keys,
-        most_runs);
+        shape_.time,
+        runs.size(),
+        most_bytes_ >> 20);
   runs.push_back(
       {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end) & 0x3fffffff, full});
+}
+
+std::int64_t TilePlan::bytes() const {
+  const auto begins =
+      static_cast<std::int64_t>(sizeof(std::int64_t)) * (query_tiles() + key_tiles());
+  return static_cast<std::int64_t>(sizeof(TilePlan)) + begins +
+         2 * static_cast<std::int64_t>(sizeof(TileRun)) * runs();
 }
 
 std::span<const TileRun> TilePlan::query_runs(std::int64_t key_tile) const {
@@ -220,34 +233,53 @@ void TilePlan::transpose() const {
 
 namespace {
 
-// The plans kept with a device, the last used first.
-struct KeptPlans {
-  static constexpr std::size_t most = 256;
-
-  std::mutex mutex;
-  std::list<std::shared_ptr<const TilePlan>> plans;
-
+// The plans kept with a device.
+class KeptPlans {
+ public:
   std::shared_ptr<const TilePlan> find(const Mask& mask, const PlanShape& shape) {
-    const std::lock_guard lock(mutex);
-    const auto found = std::find_if(plans.begin(), plans.end(), [&](const auto& plan) {
-      return plan->shape() == shape && plan->mask() == mask;
-    });
-    if (found == plans.end()) return nullptr;
-    plans.splice(plans.begin(), plans, found);
-    return plans.front();
+    const std::lock_guard lock(mutex_);
+    const auto [begin, end] = places_.equal_range(hash_of(mask, shape));
+    for (auto place = begin; place != end; ++place) {
+      const auto plan = place->second;
+      if ((*plan)->shape() != shape || !((*plan)->mask() == mask)) continue;
+      plans_.splice(plans_.begin(), plans_, plan);
+      return *plan;
+    }
+    return nullptr;
   }
 
   void keep(std::shared_ptr<const TilePlan> plan) {
-    const std::lock_guard lock(mutex);
-    plans.push_front(std::move(plan));
-    std::int64_t runs = 0;
-    auto last = plans.begin();
-    for (std::size_t count = 0; last != plans.end(); ++last, ++count) {
-      runs += (*last)->runs();
-      if (last != plans.begin() && (count >= most || runs > most_runs)) break;
-    }
-    plans.erase(last, plans.end());
+    const std::lock_guard lock(mutex_);
+    bytes_ += plan->bytes();
+    plans_.push_front(std::move(plan));
+    places_.emplace(hash_of(*plans_.front()), plans_.begin());
+    while (bytes_ > most_kept_bytes && plans_.size() > 1) forget_last();
   }
+
+ private:
+  using Plans = std::list<std::shared_ptr<const TilePlan>>;
+
+  static std::uint64_t hash_of(const Mask& mask, const PlanShape& shape) {
+    std::uint64_t hash = mask.hash();
+    for (const std::int64_t number : {shape.query_begin, shape.time, shape.key_begin, shape.keys})
+      hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15u;
+    return hash ^ (hash >> 29);
+  }
+  static std::uint64_t hash_of(const TilePlan& plan) { return hash_of(plan.mask(), plan.shape()); }
+
+  void forget_last() {
+    const auto last = std::prev(plans_.end());
+    const auto [begin, end] = places_.equal_range(hash_of(**last));
+    places_.erase(
+        std::find_if(begin, end, [&](const auto& place) { return place.second == last; }));
+    bytes_ -= (*last)->bytes();
+    plans_.erase(last);
+  }
+
+  std::mutex mutex_;
+  Plans plans_;  // the last used first
+  std::unordered_multimap<std::uint64_t, Plans::iterator> places_;
+  std::int64_t bytes_ = 0;
 };
 
 }  // namespace

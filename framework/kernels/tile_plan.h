@@ -35,11 +35,14 @@ struct TileRun {
   friend bool operator==(const TileRun&, const TileRun&) = default;
 };
 
+// What the lists of one plan may take, while they are transposed.
+inline constexpr std::int64_t most_plan_bytes = std::int64_t{1} << 30;
+
 class TilePlan {
  public:
   // Takes time in proportion to the partial tiles and the runs, not to all tiles. Throws
-  // ConfigurationError when there would be more than 2^27 runs.
-  TilePlan(const Mask& mask, const PlanShape& shape);
+  // ConfigurationError when its lists would take more than `most_bytes`.
+  TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes = most_plan_bytes);
 
   const Mask& mask() const { return mask_; }
   const PlanShape& shape() const { return shape_; }
@@ -57,8 +60,9 @@ class TilePlan {
   std::int64_t full_tiles() const { return full_tiles_; }
   std::int64_t partial_tiles() const { return partial_tiles_; }
   std::int64_t pairs() const { return pairs_; }
-  // Runs that it holds, 8 bytes each; twice as many with the transposed lists.
   std::int64_t runs() const { return static_cast<std::int64_t>(by_query_.runs.size()); }
+  // What it holds, with lists by key tile as long as those by query tile.
+  std::int64_t bytes() const;
   // The smallest and largest p - k of an allowed pair; 0 and -1 without one.
   std::int64_t nearest() const { return nearest_; }
   std::int64_t farthest() const { return farthest_; }
@@ -90,6 +94,7 @@ class TilePlan {
 
   Mask mask_;
   PlanShape shape_;
+  std::int64_t most_bytes_;
   Lists by_query_;
   mutable Lists by_key_;
   mutable std::once_flag transposed_;
@@ -101,7 +106,7 @@ class TilePlan {
 };
 
 // The plan of a mask and shape, kept with the device: built on first use, the least recently used
-// given up beyond 256 plans or 2^27 runs in all.
+// given up where all hold more than 2^30 bytes.
 std::shared_ptr<const TilePlan> tile_plan(DeviceState& device,
                                           const Mask& mask,
                                           const PlanShape& shape);

@@ -106,6 +106,37 @@ TEST(TilePlan, ALocalPlanOfAMillionTokensListsOnlyItsTiles) {
   EXPECT_EQ(plan.farthest(), 255);
 }
 
+// Columns that are not neighbours: every tile is a run of its own.
+TEST(TilePlan, WhatTakesTooManyBytesIsRefusedWithTheKeyToChange) {
+  const Mask mask = masks::causal() & masks::columns(128, 96, 32);
+  const PlanShape shape{.time = 1 << 14, .keys = 1 << 14};
+  const TilePlan plan(mask, shape);
+  EXPECT_EQ(plan.runs(), 128 * 128);
+  EXPECT_GE(plan.bytes(), plan.runs() * 16);
+  EXPECT_NO_THROW(TilePlan(mask, shape, plan.runs() * 32));
+  try {
+    const TilePlan large(mask, shape, plan.runs() * 32 - 1);
+    FAIL();
+  } catch (const ConfigurationError& error) {
+    const std::string sentence = error.what();
+    EXPECT_NE(sentence.find("model.attention:"), std::string::npos) << sentence;
+    EXPECT_NE(sentence.find("model.attention_stride"), std::string::npos) << sentence;
+  }
+}
+
+TEST(TilePlan, EveryHeadOfADeepModelKeepsItsOwn) {
+  const Device device = Device::cpu();
+  std::vector<std::shared_ptr<const TilePlan>> plans;
+  const auto plan_of = [&](std::int64_t head) {
+    return tile_plan(device.state(),
+                     masks::causal() & masks::keys_at({head, 3 * head}),
+                     {.query_begin = head % 7, .time = 200, .keys = 200});
+  };
+  for (std::int64_t head = 0; head < 2000; ++head) plans.push_back(plan_of(head));
+  for (std::int64_t head = 0; head < 2000; ++head)
+    ASSERT_EQ(plan_of(head), plans[static_cast<std::size_t>(head)]) << head;
+}
+
 TEST(TilePlan, IsKeptByMaskAndShape) {
   const Device device = Device::cpu();
   const PlanShape shape{.time = 100, .keys = 100};

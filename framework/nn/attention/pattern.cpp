@@ -66,10 +66,18 @@ double attention_pairs(const AttentionPattern& pattern,
                        std::int64_t time,
                        std::int64_t memory,
                        const Device& device) {
+  // Of a very long sequence in parts, as context ranks would have them: one plan of all may be more
+  // than any call makes.
+  constexpr std::int64_t longest = 1 << 18;
   const auto mean = [&](const HeadMasks& masks, const PlanShape& shape) {
     double pairs = 0;
     for (std::int64_t head = 0; head < masks.size(); ++head)
-      pairs += static_cast<double>(tile_plan(device.state(), masks.of(head), shape)->pairs());
+      for (std::int64_t begin = 0; begin < shape.time; begin += longest) {
+        PlanShape part = shape;
+        part.query_begin += begin;
+        part.time = std::min(longest, shape.time - begin);
+        pairs += static_cast<double>(tile_plan(device.state(), masks.of(head), part)->pairs());
+      }
     return pairs / static_cast<double>(masks.size());
   };
   const PlanShape whole = {.query_begin = memory, .time = time, .keys = memory + time};
