@@ -94,6 +94,7 @@ struct FoldedCall {
   Tensor key;
   Tensor value;
   FoldedKeys keys;
+  std::optional<AttentionDropout> dropout;
   Tensor out = {};
   Tensor sums = {};
 
@@ -106,6 +107,7 @@ struct FoldedCall {
     call.key = key;
     call.value = value;
     call.mask.rules = *keys.near;
+    call.dropout = dropout;
     return call;
   }
   Attention columns() const {
@@ -115,6 +117,12 @@ struct FoldedCall {
     call.key = f.folded(key);
     call.value = f.folded(value);
     call.mask.rules = folded_rules(keys.columns, heads(), keys.stride);
+    if (dropout) {
+      call.dropout = dropout;
+      call.dropout->fold = keys.stride;
+      call.dropout->time_total = f.time;
+      call.dropout->keys_total = f.time;
+    }
     return call;
   }
   void forward();
@@ -184,14 +192,18 @@ void FoldedCall::backward(Gradients& gradients) const {
 Variable folded_attention(const Variable& query,
                           const Variable& key,
                           const Variable& value,
-                          const FoldedKeys& keys) {
+                          const FoldedKeys& keys,
+                          const std::optional<AttentionDropout>& dropout) {
   require(keys.stride > 0, "folded attention: the stride is {}, wanted 1 or more", keys.stride);
   require(query.shape()[1] == key.shape()[1],
           "folded attention: {} queries and {} keys are not one sequence",
           query.shape()[1],
           key.shape()[1]);
-  FoldedCall call = {
-      .query = query.value(), .key = key.value(), .value = value.value(), .keys = keys};
+  FoldedCall call = {.query = query.value(),
+                     .key = key.value(),
+                     .value = value.value(),
+                     .keys = keys,
+                     .dropout = dropout && dropout->rate > 0 ? dropout : std::nullopt};
   call.forward();
   Tensor out = call.out;
   return record(std::move(out),

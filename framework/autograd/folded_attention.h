@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "framework/autograd/variable.h"
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention.h"
 
 namespace longspan {
 
@@ -23,10 +23,12 @@ struct FoldedKeys {
 // Softmax attention of a sequence to both sets at once. query, key: [batch, time, heads, dim];
 // value: [batch, time, heads, value_dim]; result: as value. The columns are computed over the view
 // [batch, time / stride, stride * heads, dim], where they are neighbours; a length that stride does
-// not divide is padded at its end, where no earlier position looks.
+// not divide is padded at its end, where no earlier position looks. Dropout's elements are those of
+// the sequence, folded or not.
 Variable folded_attention(const Variable& query,
                           const Variable& key,
                           const Variable& value,
-                          const FoldedKeys& keys);
+                          const FoldedKeys& keys,
+                          const std::optional<AttentionDropout>& dropout = {});
 
 }  // namespace longspan

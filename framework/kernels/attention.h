@@ -90,7 +90,9 @@ struct HashTerm {
 // Dropout on the probabilities. Element (batch, head, i, j) has the global index
 // ((B * heads_total + H) * time_total + time_begin + i) * keys_total + keys_begin + j, where B =
 // batch_begin + batch and H = head_begin + head. A total of 0 stands for the call's own extent. So
-// a part of a sequence draws what the whole draws.
+// a part of a sequence draws what the whole draws. With a fold F the call is over the view [batch,
+// time / F, F * heads, dim] of a sequence, whose totals are given: row i of the view's head r *
+// heads + h is position i F + r of head h, and draws as it.
 struct AttentionDropout {
   double rate = 0;
   Random random;
@@ -101,6 +103,7 @@ struct AttentionDropout {
   std::int64_t time_total = 0;
   std::int64_t keys_begin = 0;
   std::int64_t keys_total = 0;
+  std::int64_t fold = 1;
 };
 
 // query: [batch, time, heads, dim]; key: [batch, keys, heads, dim]; value: [batch, keys, heads,

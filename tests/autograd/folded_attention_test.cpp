@@ -26,7 +26,22 @@ bool allows(const FoldedKeys& keys, std::int64_t head, std::int64_t p, std::int6
   return column || near;
 }
 
-Values naive(const std::vector<Tensor>& inputs, const FoldedKeys& keys) {
+std::optional<AttentionDropout> dropout_of(double rate) {
+  if (rate == 0) return {};
+  return AttentionDropout{
+      .rate = rate, .random = Random(7), .batch_begin = 3, .head_begin = 1, .heads_total = 5};
+}
+
+// By the number that the pair has in attention that is not folded.
+double kept(double rate, std::int64_t b, std::int64_t h, std::int64_t pair, std::int64_t pairs) {
+  const auto dropout = dropout_of(rate);
+  if (!dropout) return 1;
+  const std::int64_t row = (dropout->batch_begin + b) * dropout->heads_total + 1 + h;
+  const float number = dropout->random.uniform_at(static_cast<std::uint64_t>(row * pairs + pair));
+  return number >= static_cast<float>(rate) ? 1 / (1 - rate) : 0;
+}
+
+Values naive(const std::vector<Tensor>& inputs, const FoldedKeys& keys, double dropout) {
   const std::int64_t time = inputs[0].shape()[1];
   const auto at = [&](const Tensor& x, std::int64_t b, std::int64_t t, std::int64_t h) {
     return x.data<double>() + ((b * time + t) * heads + h) * x.shape()[3];
@@ -45,24 +60,25 @@ Values naive(const std::vector<Tensor>& inputs, const FoldedKeys& keys) {
           const double weight = std::exp(score / std::sqrt(static_cast<double>(dim)));
           total += weight;
           for (std::int64_t e = 0; e < value_dim; ++e)
-            mixed[static_cast<std::size_t>(e)] += weight * at(inputs[2], b, k, h)[e];
+            mixed[static_cast<std::size_t>(e)] +=
+                weight * kept(dropout, b, h, p * time + k, time * time) * at(inputs[2], b, k, h)[e];
         }
         for (const double x : mixed) result.push_back(total > 0 ? x / total : 0);
       }
   return result;
 }
 
-void expect_naive(const FoldedKeys& keys, std::int64_t time) {
+void expect_naive(const FoldedKeys& keys, std::int64_t time, double dropout = 0) {
   SCOPED_TRACE("stride " + std::to_string(keys.stride) + ", time " + std::to_string(time));
   const std::vector<Tensor> inputs = {random_tensor({batch, time, heads, dim}, 1),
                                       random_tensor({batch, time, heads, dim}, 2),
                                       random_tensor({batch, time, heads, value_dim}, 3)};
   const auto run = [&](const std::vector<Variable>& in) {
-    return folded_attention(in[0], in[1], in[2], keys);
+    return folded_attention(in[0], in[1], in[2], keys, dropout_of(dropout));
   };
   const Variable y = run({Variable(inputs[0]), Variable(inputs[1]), Variable(inputs[2])});
   EXPECT_EQ(y.shape(), (Shape{batch, time, heads, value_dim}));
-  expect_close(values_of(y.value()), naive(inputs, keys), 1e-12);
+  expect_close(values_of(y.value()), naive(inputs, keys, dropout), 1e-12);
   expect_gradients(run, inputs, {.directions = 1, .elements = 2});
 }
 
@@ -80,6 +96,15 @@ TEST(FoldedAttention, NearKeysAndColumnsAreOneSoftmax) {
                            .columns = masks::window(masks::unlimited, -2),
                            .near = HeadMasks(masks::causal() & masks::window(5, 0))};
   for (const std::int64_t time : times) expect_naive(keys, time);
+}
+
+TEST(FoldedAttention, DropoutIsThatOfThePairsWhereTheyStand) {
+  const FoldedKeys near = {.stride = 4,
+                           .columns = masks::window(masks::unlimited, -2),
+                           .near = HeadMasks(masks::causal() & masks::window(5, 0))};
+  for (const std::int64_t time : {5, 40, 301}) expect_naive(near, time, 0.4);
+  // Strides that are no multiple of the four numbers of a block of them.
+  for (const std::int64_t stride : {2, 3, 5}) expect_naive({.stride = stride}, 200, 0.4);
 }
 
 TEST(FoldedAttention, EachHeadHasItsOwnKeys) {

@@ -174,10 +174,18 @@ void check(const Attention& a) {
   expect(a.log_sum_exp, "log_sum_exp", {q[0], q[2], q[1]}, accumulator_of(dtype));
   check_mask(a);
   check_terms(a);
-  if (a.dropout)
+  if (a.dropout) {
     require(a.dropout->rate >= 0 && a.dropout->rate < 1,
             "attention: the dropout rate is {}, wanted 0 or more and below 1",
             a.dropout->rate);
+    const std::int64_t fold = a.dropout->fold;
+    require(fold == 1 || (fold > 1 && a.query.shape()[2] % fold == 0 && a.dropout->time_total > 0 &&
+                          a.dropout->keys_total > 0),
+            "attention: dropout over a fold of {}, wanted one that divides the {} heads of the "
+            "view, and the lengths of what is folded",
+            fold,
+            a.query.shape()[2]);
+  }
 }
 
 void check(const AttentionGradient& g) {

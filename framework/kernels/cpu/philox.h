@@ -14,11 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace longspan {
 
 // Writes the words of blocks [first, first + count) of `random` one after the other: 4 * count
-// words, those of `random.block(first + i)`.
+// words, those of `random.block(first + i)`; with a step those of `random.block(first + i * step)`.
 inline void philox_blocks(const Random& random,
                           std::uint64_t first,
                           std::int64_t count,
-                          std::uint32_t* words) {
+                          std::uint32_t* words,
+                          std::uint64_t step = 1) {
   namespace hn = hwy::HWY_NAMESPACE;
   const hn::ScalableTag<std::uint64_t> wide;
   const hn::Repartition<std::uint32_t, decltype(wide)> narrow;
@@ -34,9 +35,13 @@ inline void philox_blocks(const Random& random,
 
   // Only the lower half of a lane counts, except in a product: there the upper half is the next
   // round's word.
+  alignas(64) std::uint64_t steps[HWY_MAX_BYTES / sizeof(std::uint64_t)];
+  for (std::int64_t lane = 0; lane < lanes; ++lane)
+    steps[lane] = static_cast<std::uint64_t>(lane) * step;
+  const auto ahead = hn::Load(wide, steps);
   std::int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto index = hn::Iota(wide, first + static_cast<std::uint64_t>(i));
+    const auto index = hn::Add(hn::Set(wide, first + static_cast<std::uint64_t>(i) * step), ahead);
     auto c0 = index;
     auto c1 = hn::ShiftRight<32>(index);
     auto c2 = hn::Set(wide, random.place());
@@ -54,7 +59,7 @@ inline void philox_blocks(const Random& random,
     hn::StoreInterleaved2(front, back, wide, reinterpret_cast<std::uint64_t*>(words + 4 * i));
   }
   for (; i < count; ++i) {
-    const auto block = random.block(first + static_cast<std::uint64_t>(i));
+    const auto block = random.block(first + static_cast<std::uint64_t>(i) * step);
     std::copy(block.begin(), block.end(), words + 4 * i);
   }
 }
