@@ -210,7 +210,7 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
                                        was,
                                        value.text,
                                        value.place);
-    if (value.fixes_weights) change.refused.push_back(sentence);
+    if (value.other_weights(was)) change.refused.push_back(sentence);
     change.differences.push_back(std::move(sentence));
   }
   for (const auto& [key, text] : before) {

@@ -63,7 +63,9 @@ void declare(OptionTable& table, ModelOptions& options) {
             "dropout of the attention probabilities",
             at_least(0.0),
             less_than(1.0));
-  declare(table, options.attention);
+  declare(table, options.attention, [&options](const std::string& kinds) {
+    return layers_of_other_weights(kinds, options.layers);
+  });
   table.add("model.tied_embeddings",
             options.tied_embeddings,
             "the output layer uses the table of the embedding",
@@ -81,6 +83,19 @@ void declare(OptionTable& table, ModelOptions& options) {
        "model.attention_summary",
        "model.attention_summary_groups"},
       [&options]() { return problem_of(options.attention, options.attention_setting(false, 0)); });
+  table.check({"model.attention",
+               "model.attention_global",
+               "model.attention_random",
+               "model.lsh_chunk",
+               "model.lsh_buckets",
+               "model.lsh_rounds",
+               "model.lsh_evaluation_rounds",
+               "model.lsh_look_ahead",
+               "model.lsh_same_bucket",
+               "model.lsh_count_once",
+               "model.lsh_scale",
+               "model.lsh_self_score"},
+              [&options]() { return unread_option(options.attention); });
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
       return "";

@@ -72,6 +72,7 @@ void Rule::merge(const Rule& other) {
   required = required || other.required;
   not_empty = not_empty || other.not_empty;
   fixes_weights = fixes_weights || other.fixes_weights;
+  if (other.in_weights) in_weights = other.in_weights;
 }
 
 void OptionTable::insert(const std::string& key,
@@ -316,7 +317,8 @@ std::vector<OptionValue> OptionTable::values() const {
     values.push_back({entry->key,
                       entry->binding->text(),
                       entry->mark ? entry->mark->to_string() : "default",
-                      entry->rule.fixes_weights});
+                      entry->rule.fixes_weights,
+                      entry->rule.in_weights});
   }
   return values;
 }

@@ -73,6 +73,8 @@ struct Rule {
   bool required = false;
   bool not_empty = false;
   bool fixes_weights = false;
+  // What of the value fixes them; undefined: all of it.
+  std::function<std::string(const std::string& text)> in_weights = {};
 
   void merge(const Rule& other);
 };
@@ -112,6 +114,10 @@ inline Rule required() { return {.required = true}; }
 inline Rule not_empty() { return {.not_empty = true}; }
 // A checkpoint written under another value of this key does not fit the model.
 inline Rule fixes_weights() { return {.fixes_weights = true}; }
+// The same of a part of the value: of what the function makes of it as it would be written.
+inline Rule fixes_weights(std::function<std::string(const std::string& text)> part) {
+  return {.fixes_weights = true, .in_weights = std::move(part)};
+}
 
 // A key as the reference shows it.
 struct OptionDescription {
@@ -128,6 +134,13 @@ struct OptionValue {
   std::string text;   // as it would be written; reads back to the same bits; "none" when absent
   std::string place;  // "default", "file:line:column" or "--set"
   bool fixes_weights = false;
+  std::function<std::string(const std::string& text)> in_weights = {};
+
+  // Whether weights made under another value of the key are another model's.
+  bool other_weights(const std::string& other) const {
+    if (!in_weights) return fixes_weights && other != text;
+    return fixes_weights && in_weights(other) != in_weights(text);
+  }
 };
 
 // How one variable is read and written.

@@ -190,6 +190,40 @@ TEST(Configuration, AChangeSaysWhichKeysDifferAndWhichTheWeightsForbid) {
                 "zebra.stripes: the checkpoint has 7, the configuration no such key"}));
 }
 
+// A layer of lsh has no projection of keys.
+TEST(Configuration, LayersThatBecomeLshAreAnotherModel) {
+  const auto refused = [](const std::string& before, const std::string& after) {
+    const auto saved = from(good, {"model.attention=" + before})->table.resolved();
+    return compare(*from(good, {"model.attention=" + after}), saved).refused;
+  };
+  EXPECT_TRUE(refused("[causal]", "[local]").empty());
+  EXPECT_TRUE(refused("[lsh]", "[lsh, lsh]").empty());
+  EXPECT_TRUE(refused("[lsh, causal]", "[lsh, local]").empty());
+  for (const auto& [before, after] :
+       {std::pair("[causal]", "[lsh]"), {"[lsh]", "[causal]"}, {"[lsh, causal]", "[causal, lsh]"}})
+    EXPECT_EQ(refused(before, after),
+              std::vector<std::string>{fmt::format(
+                  "model.attention: the checkpoint has {}, the configuration {} (--set)",
+                  before,
+                  after)});
+}
+
+TEST(Configuration, WhatNoLayerReadsIsRefused) {
+  EXPECT_NE(error_of(good, {"model.lsh_rounds=4"}).find("no layer of model.attention has lsh"),
+            std::string::npos);
+  EXPECT_NE(error_of(good, {"model.attention=[local]", "model.attention_global=[0, 3]"})
+                .find("no layer of model.attention has global"),
+            std::string::npos);
+  EXPECT_EQ(error_of(good, {"model.lsh_rounds=2", "model.attention_random=0"}), "no error");
+  EXPECT_EQ(error_of(good, {"model.attention=[lsh]", "model.lsh_rounds=4"}), "no error");
+}
+
+TEST(Configuration, AWindowTooWideToCountIsRefused) {
+  EXPECT_NE(error_of(good, {"model.attention_window=[4000000000000000000]"}), "no error");
+  EXPECT_NE(error_of(good, {"model.attention_dilation=4000000000000000000"}), "no error");
+  EXPECT_NE(error_of(good, {"model.attention_summary_groups=4000000000000000000"}), "no error");
+}
+
 TEST(Configuration, TheReferenceHasEveryKeyOfEveryFamilyOnce) {
   const auto reference = configuration_reference();
   int families_key = 0;

@@ -250,9 +250,38 @@ TEST(AttentionOptions, SayWhatIsWrong) {
   expect(with("fixed", {.stride = 8, .summary = 3, .summary_groups = 3}), "are more than");
   expect(with("local/strided", {.stride = 100}),
          "attention_stride is 100, but data.segment is 100");
+  for (const std::string kind : {"block", "summary", "fixed"})
+    expect(with("local/" + kind, {.stride = 100}), kind + " attention would have a single block");
+  expect(with("dilated", {.dilation = 100}), "attention_dilation is 100, but data.segment is 100");
+  EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it sees the memory
   expect(with("global", {.global = {0, 100}}), "has position 100, but data.segment is 100");
   for (const std::string kind : {"block", "summary", "fixed", "global"})
     expect(with("local/" + kind), "has " + kind + ", which counts positions from the start", true);
+}
+
+TEST(AttentionOptions, SayWhichNobodyReads) {
+  EXPECT_EQ(unread_option({}), "");
+  for (const std::string kind : {"causal", "local/local"}) {
+    EXPECT_EQ(unread_option(with(kind, {.random = 2})),
+              "model.attention_random is set, but no layer of model.attention has global");
+    EXPECT_NE(unread_option(with(kind, {.global = {0, 7}})), "");
+    EXPECT_EQ(unread_option(with(kind, {.global = {0}, .lsh = {.rounds = 2}})), "");  // defaults
+    EXPECT_EQ(unread_option(with(kind, {.lsh = {.rounds = 3}})),
+              "model.lsh_rounds is set, but no layer of model.attention has lsh");
+    EXPECT_NE(unread_option(with(kind, {.lsh = {.self_score = -1e3}})), "");
+  }
+  EXPECT_EQ(unread_option(with("local/global", {.global = {0, 7}, .random = 2})), "");
+  EXPECT_EQ(unread_option(with("lsh", {.lsh = {.rounds = 3}})), "");
+}
+
+TEST(AttentionOptions, OnlyWhichLayersAreLshChangesTheWeights) {
+  EXPECT_EQ(layers_of_other_weights("[causal]", 4), "");
+  EXPECT_EQ(layers_of_other_weights("[local, strided+local]", 4), "");
+  EXPECT_EQ(layers_of_other_weights("lsh", 2), " 0 1");
+  EXPECT_EQ(layers_of_other_weights("[local, lsh]", 4), " 1 3");
+  EXPECT_EQ(layers_of_other_weights("[local, lsh, causal]", 2),
+            layers_of_other_weights("[causal, lsh]", 2));
+  EXPECT_EQ(layers_of_other_weights("no such key", 2), "");
 }
 
 }  // namespace

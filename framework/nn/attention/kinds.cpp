@@ -40,45 +40,67 @@ struct Place {
   }
 };
 
+// What a kind is in a union whose columns are folded: only with a window can they be.
+enum class Folded : std::uint8_t { columns, window, never };
+
 struct Kind {
   std::string name;
   std::string sees;
   bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
+  Folded folded;
   Mask (*keys)(const Place&);
 };
 
 // A new kind is a line here.
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
-      {"causal", "every earlier key", true, [](const Place&) { return masks::everything(); }},
+      {"causal",
+       "every earlier key",
+       true,
+       Folded::never,
+       [](const Place&) { return masks::everything(); }},
       {"local",
        "a window",
        true,
+       Folded::window,
        [](const Place& at) { return local_keys({.left = at.window()}); }},
       {"dilated",
        "a window with gaps",
        true,
+       Folded::never,
        [](const Place& at) {
          return local_keys({.left = at.window(), .dilation = at.options.dilation});
        }},
       {"strided",
        "every stride-th key back",
        true,
+       Folded::columns,
        [](const Place& at) { return strided_keys(at.options.stride); }},
       {"block",
        "the block of the query, as long as the stride",
        false,
+       Folded::never,
        [](const Place& at) { return block_keys(at.fixed()); }},
       {"summary",
        "the last columns of every block",
        false,
+       Folded::never,
        [](const Place& at) { return summary_keys(at.fixed()); }},
-      {"fixed", "block and summary", false, [](const Place& at) { return fixed_keys(at.fixed()); }},
+      {"fixed",
+       "block and summary",
+       false,
+       Folded::never,
+       [](const Place& at) { return fixed_keys(at.fixed()); }},
       {"global",
        "global positions, a window and random blocks",
        false,
+       Folded::never,
        [](const Place& at) { return global_keys(at.global(), at.positions); }},
-      {"lsh", "what a hash puts together", false, [](const Place&) { return masks::everything(); }},
+      {"lsh",
+       "what a hash puts together",
+       false,
+       Folded::never,
+       [](const Place&) { return masks::everything(); }},
   };
   return all;
 }
@@ -164,12 +186,27 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
   return "";
 }
 
-std::string problem_with_segment(const AttentionOptions& options, std::int64_t segment) {
+std::string problem_with_segment(const AttentionOptions& options, const AttentionSetting& setting) {
+  const std::int64_t segment = setting.segment;
   if (has_kind(options, "strided") && options.stride >= segment)
     return fmt::format(
         "model.attention_stride is {}, but data.segment is {}: strided attention "
         "would see nothing but the query itself",
         options.stride,
+        segment);
+  for (const std::string name : {"block", "summary", "fixed"})
+    if (has_kind(options, name) && options.stride >= segment)
+      return fmt::format(
+          "model.attention_stride is {}, but data.segment is {}: {} attention would have a single "
+          "block",
+          options.stride,
+          segment,
+          name);
+  if (has_kind(options, "dilated") && options.dilation >= segment && !setting.memory)
+    return fmt::format(
+        "model.attention_dilation is {}, but data.segment is {}: dilated attention would see "
+        "nothing but the query itself",
+        options.dilation,
         segment);
   if (has_kind(options, "global"))
     for (const std::int64_t position : options.global)
@@ -187,12 +224,9 @@ HeadKeys head_keys(const std::string& part, const Place& place) {
   for (const Kind* const kind : united(part)) {
     const Mask keys = kind->keys(place);
     all = all ? *all | keys : keys;
-    if (kind->name == "strided")
-      columns = true;
-    else if (kind->name == "local")
-      window = place.window();
-    else
-      others = true;
+    columns |= kind->folded == Folded::columns;
+    others |= kind->folded == Folded::never;
+    if (kind->folded == Folded::window) window = place.window();
   }
   if (!columns || others) return {.rules = *all, .near = *all & masks::causal()};
   HeadKeys result = {.rules = *all, .near = masks::nothing()};
@@ -245,7 +279,45 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
         options.summary,
         options.summary_groups,
         options.stride);
-  return setting.segment > 0 ? problem_with_segment(options, setting.segment) : "";
+  return setting.segment > 0 ? problem_with_segment(options, setting) : "";
+}
+
+std::string unread_option(const AttentionOptions& options) {
+  const AttentionOptions standard;
+  const LshOptions& lsh = options.lsh;
+  const LshOptions& usual = standard.lsh;
+  struct Reader {
+    std::string key;
+    bool set;
+    std::string kind;
+  };
+  const std::vector<Reader> readers = {
+      {"model.attention_global", options.global != standard.global, "global"},
+      {"model.attention_random", options.random != standard.random, "global"},
+      {"model.lsh_chunk", lsh.chunk != usual.chunk, "lsh"},
+      {"model.lsh_buckets", lsh.buckets != usual.buckets, "lsh"},
+      {"model.lsh_rounds", lsh.rounds != usual.rounds, "lsh"},
+      {"model.lsh_evaluation_rounds", lsh.evaluation_rounds != usual.evaluation_rounds, "lsh"},
+      {"model.lsh_look_ahead", lsh.look_ahead != usual.look_ahead, "lsh"},
+      {"model.lsh_same_bucket", lsh.same_bucket != usual.same_bucket, "lsh"},
+      {"model.lsh_count_once", lsh.count_once != usual.count_once, "lsh"},
+      {"model.lsh_scale", lsh.scale != usual.scale, "lsh"},
+      {"model.lsh_self_score", lsh.self_score != usual.self_score, "lsh"}};
+  for (const Reader& reader : readers)
+    if (reader.set && !has_kind(options, reader.kind))
+      return fmt::format(
+          "{} is set, but no layer of model.attention has {}", reader.key, reader.kind);
+  return "";
+}
+
+std::string layers_of_other_weights(std::string_view kinds, std::int64_t layers) {
+  if (kinds.starts_with('[')) kinds = kinds.substr(1, kinds.size() - 2);
+  AttentionOptions options = {.kinds = split(std::string(kinds), ',')};
+  for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
+  std::string result;
+  for (std::int64_t layer = 0; layer < layers; ++layer)
+    if (is_lsh(options, layer)) result += fmt::format(" {}", layer);
+  return result;
 }
 
 bool is_lsh(const AttentionOptions& options, std::int64_t layer) {
@@ -262,7 +334,9 @@ std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options
   return patterns;
 }
 
-void declare(OptionTable& table, AttentionOptions& options) {
+void declare(OptionTable& table,
+             AttentionOptions& options,
+             std::function<std::string(const std::string&)> in_weights) {
   std::string names;
   for (const Kind& kind : kinds())
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", kind.name, kind.sees);
@@ -271,31 +345,32 @@ void declare(OptionTable& table, AttentionOptions& options) {
             fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
                         "the heads among kinds, a+b unites kinds in one softmax",
                         names),
-            not_empty());
+            not_empty(),
+            fixes_weights(std::move(in_weights)));
   table.add("model.attention_window",
             options.window,
             "keys before the query that local, dilated and global see besides the query itself: "
             "one number, or one for each layer",
             not_empty(),
-            at_least(0));
+            between(0, masks::unlimited));
   table.add("model.attention_dilation",
             options.dilation,
             "from one key of dilated to the next",
-            at_least(1));
+            between(1, 1 << 20));
   table.add("model.attention_stride",
             options.stride,
             "positions from one key of strided to the next, and of a block of block, summary and "
             "fixed",
-            at_least(1));
+            between(1, masks::unlimited));
   table.add("model.attention_summary",
             options.summary,
             "columns at the end of a block that summary and fixed see",
-            at_least(1));
+            between(1, 1 << 30));
   table.add("model.attention_summary_groups",
             options.summary_groups,
             "groups of heads with summary columns of their own, the later ones farther from the "
             "end of the block",
-            at_least(1));
+            between(1, 1 << 30));
   table.add("model.attention_self",
             options.self,
             "a query of summary sees itself too; without it the first queries see nothing");

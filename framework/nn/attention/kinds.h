@@ -1,7 +1,9 @@
 // The attention kinds by name, and which layer and head has which.
 #pragma once
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/core/options.h"
@@ -31,7 +33,10 @@ struct AttentionOptions {
   LshOptions lsh = {};
 };
 
-void declare(OptionTable& table, AttentionOptions& options);
+// in_weights: what of model.attention, as it is written, fixes a model's weights.
+void declare(OptionTable& table,
+             AttentionOptions& options,
+             std::function<std::string(const std::string&)> in_weights);
 
 // Whether the kind of a layer is lsh, which is no pattern but a mechanism of its own.
 bool is_lsh(const AttentionOptions& options, std::int64_t layer);
@@ -46,6 +51,13 @@ struct AttentionSetting {
 
 // What is wrong with the options, as one sentence; nothing where they can be.
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
+
+// A key that is set and that no layer reads, as one sentence; nothing where there is none.
+std::string unread_option(const AttentionOptions& options);
+
+// Of model.attention as it is written in a configuration: the layers whose weights are others than
+// a causal layer's.
+std::string layers_of_other_weights(std::string_view kinds, std::int64_t layers);
 
 // The keys that the heads of a causal model see in each layer; all, where it is lsh. Throws
 // ConfigurationError with problem_of.
