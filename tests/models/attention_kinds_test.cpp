@@ -88,6 +88,15 @@ TEST(AttentionKindsOfADecoder, CostWhatTheirPairsCost) {
   EXPECT_DOUBLE_EQ(layer, 12 * pairs);
 }
 
+// Attended whole it is causal attention with three projections instead of four.
+TEST(AttentionKindsOfADecoder, ALayerOfLshHasAProjectionLess) {
+  const double dense = decoder_of({"causal"})->flops(2, time, 0).forward;
+  const double lsh = decoder_of({"lsh", "causal"})->flops(2, time, 0).forward;
+  const ModelOptions options = testing::tiny_options();
+  const auto inner = static_cast<double>(options.heads * options.head_dim());
+  EXPECT_DOUBLE_EQ(dense - lsh, 2.0 * 2 * time * static_cast<double>(options.width) * inner);
+}
+
 TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
   DecoderOptions options;
   options.common = testing::tiny_options();

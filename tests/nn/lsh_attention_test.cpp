@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "framework/autograd/sequence_pieces.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kinds.h"
 #include "tests/nn/layer_testing.h"
@@ -302,11 +303,73 @@ TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {
   }
 }
 
-TEST(LshOptions, ComputedPairsAreLinearInTheLength) {
+// As other kinds count: what a causal query meets and may not see is no pair.
+TEST(LshOptions, PairsAreThoseLetThroughAndLinearInTheLength) {
   const LshOptions options = {.chunk = 64, .rounds = 4};
-  EXPECT_EQ(lsh_pairs(options, 4096), 4 * 4096.0 * 128);
-  EXPECT_EQ(lsh_pairs(options, 8192), 2 * lsh_pairs(options, 4096));
-  EXPECT_EQ(lsh_pairs(options, 100), 100.0 * 100);
+  EXPECT_EQ(lsh_pairs(options, 4096, false), 4 * 4096.0 * 128);
+  EXPECT_EQ(lsh_pairs(options, 4096, true), 4 * 4096.0 * 129 / 2);
+  EXPECT_EQ(lsh_pairs(options, 8192, true), 2 * lsh_pairs(options, 4096, true));
+  EXPECT_EQ(lsh_pairs(options, 100, false), 100.0 * 100);
+  EXPECT_EQ(lsh_pairs(options, 100, true), 100.0 * 101 / 2);
+}
+
+OptionTable assigned(LshOptions& options, const std::string& key, const std::string& value) {
+  OptionTable table;
+  declare(table, options);
+  table.assign(std::vector<Assignment>{{.key = key,
+                                        .kind = Assignment::Kind::scalar,
+                                        .scalars = {{value}},
+                                        .mark = {.file = "run.yaml", .line = 7, .column = 3}}});
+  return table;
+}
+
+TEST(LshOptions, AreBounded) {
+  LshOptions options;
+  EXPECT_THROW(assigned(options, "model.lsh_buckets", "2000000").finish(), ConfigurationError);
+  EXPECT_NO_THROW(assigned(options, "model.lsh_buckets", "1048576").finish());
+  EXPECT_THROW(assigned(options, "model.lsh_self_score", "-1e7").finish(), ConfigurationError);
+  EXPECT_THROW(assigned(options, "model.lsh_self_score", "0").finish(), ConfigurationError);
+  EXPECT_NO_THROW(assigned(options, "model.lsh_self_score", "-1e5").finish());
+}
+
+// A token that sees only itself in a chunk: its value's gradient is its output's.
+double error_alone(DType dtype, double self_score) {
+  const std::int64_t time = 8, rounds = 3;
+  const auto leaf = [&](std::uint64_t seed) {
+    return Variable::leaf(in_dtype(random_tensor({1, time, 1, dim}, seed), dtype));
+  };
+  const Variable shared = leaf(1), value = leaf(2);
+  // Chunks of one token that look nowhere else.
+  const Tensor buckets = Tensor::zeros({1, 1, rounds, time}, DType::i32, cpu_device());
+  const Variable y = hash_attention(
+      shared,
+      value,
+      buckets,
+      {.chunk = 1, .look_back = 0, .causal = true, .self_score = self_score, .scale = 0.3});
+  const Tensor upstream = Tensor::empty(y.shape(), DType::f64, cpu_device());
+  std::ranges::fill(upstream.span<double>(), 1.0);
+  backward({y}, {in_dtype(upstream, dtype)});
+  double worst = 0;
+  for (const double g : values_of(value.gradient())) worst = std::max(worst, std::abs(g - 1));
+  return worst;
+}
+
+TEST(LshOptions, TheLowestSelfScoresKeepTheGradientOfATokenAlone) {
+  EXPECT_LT(error_alone(DType::f64, -1e5), 1e-10);
+  EXPECT_LT(error_alone(DType::f32, -1e3), 2e-4);
+  EXPECT_LT(error_alone(DType::f32, -1e4), 2e-3);
+  EXPECT_GT(error_alone(DType::f32, -1e7), 1e-1);  // what the bound is for
+}
+
+TEST(LshOptions, AScoreTooLowForTheTypeIsRefusedWhereTheModelIsBuilt) {
+  LshOptions options = small();
+  options.self_score = -1e5;
+  Parameters wide = one_process_parameters();
+  EXPECT_NO_THROW(mechanism(wide, options));
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    Parameters narrow(cpu_device(), dtype, ProcessMesh());
+    EXPECT_THROW(mechanism(narrow, options), ConfigurationError);
+  }
 }
 
 }  // namespace

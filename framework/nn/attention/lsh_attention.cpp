@@ -16,6 +16,10 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
   return time < 2 * options.chunk || chunks < 1 + look_back + options.look_ahead;
 }
 
+// The log-sum-exp of a row that sees only itself is its self score, and the probability that the
+// backward pass rebuilds from it is off by its last digit: a thousandth at -1e4.
+constexpr double lowest_narrow_self_score = -1e4;
+
 // Whether the model's own mask is the causal one.
 bool is_causal(const AttentionMask& mask) {
   const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
@@ -37,7 +41,7 @@ void declare(OptionTable& table, LshOptions& options) {
   table.add("model.lsh_buckets",
             options.buckets,
             "lsh: buckets of a round, an even number; none: about 2 length / model.lsh_chunk",
-            at_least(2),
+            between(2, 1 << 20),
             multiple_of(2));
   table.add("model.lsh_rounds", options.rounds, "lsh: rounds of hashing", between(1, 64));
   table.add("model.lsh_evaluation_rounds",
@@ -60,7 +64,8 @@ void declare(OptionTable& table, LshOptions& options) {
   table.add("model.lsh_self_score",
             options.self_score,
             "lsh: score of a token with itself, low enough to count only where it is alone; none: "
-            "-1e5 in float64, otherwise -1e3",
+            "-1e5 in float64, otherwise -1e3, and there not below -1e4",
+            at_least(-1e5),
             less_than(0.0));
 }
 
@@ -103,11 +108,12 @@ Tensor hash_rotations(const Random& random,
   return rotations;
 }
 
-double lsh_pairs(const LshOptions& options, std::int64_t time) {
-  const auto number = static_cast<double>(time);
-  if (attended_whole(options, time)) return number * number;
-  const auto seen = static_cast<double>((1 + look_back + options.look_ahead) * options.chunk);
-  return static_cast<double>(options.rounds) * number * seen;
+double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal) {
+  const bool whole = attended_whole(options, time);
+  const auto met =
+      static_cast<double>(whole ? time : (1 + look_back + options.look_ahead) * options.chunk);
+  const double rounds = whole ? 1 : static_cast<double>(options.rounds);
+  return rounds * static_cast<double>(time) * (causal ? (met + 1) / 2 : met);
 }
 
 LshAttention::LshAttention(const Scope& scope, const Options& options)
@@ -120,6 +126,13 @@ LshAttention::LshAttention(const Scope& scope, const Options& options)
         options.heads,
         mesh.tensor.size(),
         mesh.context.size());
+  if (options_.self_score && *options_.self_score < lowest_narrow_self_score &&
+      scope.parameters().compute_dtype() != DType::f64)
+    throw ConfigurationError(
+        "model.lsh_self_score is {}: sums in 32 bits lose the gradient of a token that sees only "
+        "itself below {}",
+        *options_.self_score,
+        lowest_narrow_self_score);
 }
 
 Tensor LshAttention::buckets(const Projected& input,

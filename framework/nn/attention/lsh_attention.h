@@ -41,8 +41,9 @@ Tensor hash_rotations(const Random& random,
                       DType dtype,
                       const Device& device);
 
-// The pairs of a query and a key that one stream of `time` tokens computes in one head.
-double lsh_pairs(const LshOptions& options, std::int64_t time);
+// The pairs of a query and a key that one stream of `time` tokens lets through in one head. Which
+// keys a query meets is random: of these half are earlier than it on average, and itself.
+double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal);
 
 // Queries and keys are one projection; a sequence of less than two chunks is attended whole.
 // Buckets are a decision of the pass (Pass::decide), drawn anew each step. They depend on all
