@@ -41,8 +41,8 @@ struct RowPiece {
 // any, one piece that is empty.
 std::vector<RowPiece> cut_rows(std::int64_t outer, std::int64_t middle, std::int64_t pieces);
 
-// `rows`: [piece.outer, piece.middle, width]. The result has as many rows, of n elements in its last
-// axis, or is one element a row.
+// `rows`: [piece.outer, piece.middle, width]. The result has as many rows, of n elements in its
+// last axis, or is one element a row.
 using PieceFunction = std::function<Variable(const Variable& rows, const RowPiece& piece)>;
 
 // y = function(x) for a function of x [outer, middle, width] that treats each row alike, one piece
