@@ -54,6 +54,11 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
           "memory.reconstruction_check_every is {}, but only model.residual: reversible rebuilds "
           "anything; set it to 0",
           memory.reconstruction_check_every);
+    if (again.together > options.layers)
+      throw ConfigurationError(
+          "memory.recompute is {}, but model.layers is {}; set it to at most that many",
+          memory.recompute,
+          options.layers);
     return std::make_unique<PlainResidual>(options.norm, options.dropout, again);
   }
   if (again.kind != Recomputation::Kind::none)

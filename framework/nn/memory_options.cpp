@@ -28,7 +28,7 @@ void declare(OptionTable& table, MemoryOptions& options) {
   table.add("memory.feed_forward_chunks",
             options.feed_forward_chunks,
             "pieces of the rows that a feed-forward layer takes one after another, each computed "
-            "again in the backward pass",
+            "again in the backward pass; where there are fewer rows, a piece is a row",
             at_least(1));
   table.add("memory.loss_chunks",
             options.loss_chunks,

@@ -76,6 +76,16 @@ void initialise(const Parameter& parameter, const Tensor& piece, const Random& r
     values[i] = static_cast<T>(draw(parameter.initial, random, index.global(i)));
 }
 
+// Elements of a rank's pieces on average over the tensor ranks, whose pieces may differ in size:
+// the same number on all ranks, as buckets that they fill together must end at the same parameters.
+std::int64_t elements_a_rank(const std::vector<std::shared_ptr<Parameter>>& parameters,
+                             const ProcessMesh& mesh) {
+  std::int64_t total = 0;
+  for (const auto& parameter : parameters)
+    total += parameter->global_shape.elements() / (parameter->split() ? mesh.tensor.size() : 1);
+  return total;
+}
+
 }  // namespace
 
 Initial Initial::xavier(std::int64_t in, std::int64_t out) {
@@ -125,7 +135,7 @@ void Parameters::fill_buckets() {
                                          static_cast<double>(size_of(accumulator_of(compute_))));
   // Where gradients are shared out a few buckets are there at a time: they must be small beside
   // the whole.
-  if (sharing_.zero > 1) limit = std::min(limit, local_elements() / 16);
+  if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(parameters_, mesh_) / 16);
   for (const auto& parameter : order) {
     const std::int64_t size =
         padded(std::max<std::int64_t>(parameter->shape.elements(), 1), alignment);
@@ -252,12 +262,6 @@ const Parameter& Parameters::named(const std::string& name) const {
 std::int64_t Parameters::global_elements() const {
   std::int64_t total = 0;
   for (const auto& parameter : parameters_) total += parameter->global_shape.elements();
-  return total;
-}
-
-std::int64_t Parameters::local_elements() const {
-  std::int64_t total = 0;
-  for (const auto& parameter : parameters_) total += parameter->shape.elements();
   return total;
 }
 

@@ -129,9 +129,8 @@ class Parameters {
   bool divided(const Parameter& parameter) const {
     return mesh_.shape.sequence && !parameter.split();
   }
-  // Elements of the whole model, and of this rank's pieces.
+  // Elements of the whole model.
   std::int64_t global_elements() const;
-  std::int64_t local_elements() const;
 
   // Elements of a buffer for what this rank updates, such as a moment of its optimizer.
   std::int64_t own_elements() const { return own_elements_; }

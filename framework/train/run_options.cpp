@@ -5,6 +5,30 @@
 #include "framework/core/options.h"
 
 namespace longspan {
+namespace {
+
+// What is wrong with the keys of the loss scale; nothing where they are as they should be.
+std::string problem_of(const PrecisionOptions& options) {
+  const LossScaleOptions& given = options.loss_scale;
+  const LossScaleOptions standard;
+  const auto unused = [](const char* key, const auto& value) {
+    return fmt::format(
+        "precision.{}: found {}, but only precision.compute: f16 scales the loss", key, value);
+  };
+  if (options.compute != DType::f16) {
+    if (given.initial != standard.initial) return unused("loss_scale", given.initial);
+    if (given.growth_interval != standard.growth_interval)
+      return unused("loss_scale_growth_interval", given.growth_interval);
+    if (given.hysteresis != standard.hysteresis)
+      return unused("loss_scale_hysteresis", given.hysteresis);
+  }
+  int exponent = 0;
+  if (std::frexp(given.initial, &exponent) == 0.5) return "";
+  return fmt::format("precision.loss_scale: found {}; wanted a power of two, which rounds nothing",
+                     given.initial);
+}
+
+}  // namespace
 
 void declare(OptionTable& table, RunOptions& options) {
   table.add("run.directory",
@@ -91,12 +115,17 @@ void declare(OptionTable& table, PrecisionOptions& options) {
             options.loss_scale.hysteresis,
             "overflows until the loss scale is halved; doubling it counts them anew",
             at_least(1));
-  table.check({"precision.loss_scale"}, [&options]() -> std::string {
-    int unused = 0;
-    if (std::frexp(options.loss_scale.initial, &unused) == 0.5) return "";
-    return fmt::format(
-        "precision.loss_scale: found {}; wanted a power of two, which rounds nothing",
-        options.loss_scale.initial);
+  table.check({"precision.loss_scale",
+               "precision.loss_scale_growth_interval",
+               "precision.loss_scale_hysteresis",
+               "precision.compute"},
+              [&options] { return problem_of(options); });
+  table.check({"precision.gradient_reduction", "precision.compute"}, [&options] {
+    return options.compute != DType::f64 || options.gradient_reduction == DType::f32
+               ? ""
+               : "precision.gradient_reduction: found bf16 with precision.compute: float64, whose "
+                 "gradients it would round to 8 bits; set it to float32, which leaves them as they "
+                 "are";
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 
@@ -195,6 +196,13 @@ void TrainingRun::introduce() {
             settings_.data.batch,
             loader_.batches_per_epoch(),
             peak_ / 1e9);
+  const bool shares_out = std::ranges::any_of(
+      parameters.buckets(), [](const ParameterBucket& bucket) { return bucket.ranks.size() > 1; });
+  if (parameters.sharing().zero > 0 && !shares_out)
+    log_.warning(
+        "parallel.zero is {}, but no two ranks hold the same weights: there is nothing to share "
+        "out",
+        parameters.sharing().zero);
   if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
     log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
   if (settings_.precision.compute == DType::f16)

@@ -210,6 +210,23 @@ class ThreadsThatDiffer(jobs.TestCase):
         self.assertIn("with 2 threads a rank and ZeRO 0: the run goes on to rounding", again.output)
 
 
+class NothingToShareOut(jobs.TestCase):
+    def test_is_said(self):
+        wanted = "parallel.zero is 1, but no two ranks hold the same weights"
+        zero = {"parallel.zero": 1, "training.steps": 2}
+        self.assertIn(wanted, self.train("one", settings=zero).output)
+        self.assertNotIn(wanted, self.train("two", Layout(2, 1), zero).output)
+
+
+class AResolvedConfiguration(jobs.TestCase):
+    def test_is_one_of_a_run(self):
+        scaled = {"precision.compute": "f16", "precision.loss_scale": 1024}
+        for name, settings in {"single": {}, "scaled": scaled}.items():
+            self.train(name, settings={**settings, "training.steps": 2})
+            self.longspan("train", f"{name}/config.yaml", "--set", f"run.directory={name}-again")
+            self.assertEqual(self.run_at(f"{name}-again").metrics_bytes(), self.run_at(name).metrics_bytes())
+
+
 class TwoRuns(jobs.TestCase):
     def test_cannot_share_a_directory(self):
         endless = {"training.steps": 1000000, "checkpoint.every": 0}

@@ -38,6 +38,9 @@ TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
   EXPECT_EQ(refusal(tiny_options(), {.reconstruction_check_every = 3}),
             "memory.reconstruction_check_every is 3, but only model.residual: reversible rebuilds "
             "anything; set it to 0");
+  EXPECT_EQ(refusal(tiny_options(), {.recompute = "every 2"}), "no error");
+  EXPECT_EQ(refusal(tiny_options(), {.recompute = "every 3"}),
+            "memory.recompute is every 3, but model.layers is 2; set it to at most that many");
 }
 
 std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {

@@ -35,29 +35,58 @@ TEST(RunOptions, RanksThatDoNotFitAreRefused) {
             "parallel.data 2 x parallel.context 1 x parallel.tensor 4 is 8 ranks; the job has 4");
 }
 
-TEST(RunOptions, WhatThisVersionCannotDoIsRefused) {
+// The complaint about keys that are given, each on a line of a.yaml.
+std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
   ParallelOptions parallel;
   PrecisionOptions precision;
   OptionTable table;
   declare(table, parallel);
   declare(table, precision);
-  int line = 0;
-  const auto given = [&](const std::string& key, const std::string& text) {
-    return Assignment{key, Assignment::Kind::scalar, {{text, false}}, {"a.yaml", ++line, 1}};
-  };
-  table.assign(std::vector<Assignment>{given("parallel.sequence", "true"),
-                                       given("precision.loss_scale", "1000")});
+  std::vector<Assignment> assignments;
+  for (const auto& [key, text] : settings)
+    assignments.push_back({key,
+                           Assignment::Kind::scalar,
+                           {{text, false}},
+                           {"a.yaml", static_cast<int>(assignments.size()) + 1, 1}});
+  table.assign(assignments);
   try {
     table.finish();
-    FAIL();
   } catch (const ConfigurationError& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "a.yaml:1:1: parallel.sequence: found true with parallel.tensor 1; it divides activations "
-        "over the tensor ranks, of which it needs at least 2\n"
-        "a.yaml:2:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
-        "nothing");
+    return error.what();
   }
+  return "";
+}
+
+TEST(RunOptions, WhatHasNothingToActOnIsRefused) {
+  EXPECT_EQ(complaint({{"parallel.sequence", "true"}}),
+            "a.yaml:1:1: parallel.sequence: found true with parallel.tensor 1; it divides "
+            "activations over the tensor ranks, of which it needs at least 2");
+  const std::string only = ", but only precision.compute: f16 scales the loss";
+  EXPECT_EQ(complaint({{"precision.compute", "bf16"}, {"precision.loss_scale", "1024"}}),
+            "a.yaml:2:1: precision.loss_scale: found 1024" + only);
+  EXPECT_EQ(complaint({{"precision.loss_scale_growth_interval", "10"}}),
+            "a.yaml:1:1: precision.loss_scale_growth_interval: found 10" + only);
+  EXPECT_EQ(complaint({{"precision.loss_scale_hysteresis", "1"}}),
+            "a.yaml:1:1: precision.loss_scale_hysteresis: found 1" + only);
+  // What a resolved configuration says of every run.
+  EXPECT_EQ(complaint({{"precision.loss_scale", "65536"}}), "");
+}
+
+TEST(RunOptions, ALossScaleIsAPowerOfTwo) {
+  EXPECT_EQ(complaint({{"precision.compute", "f16"}, {"precision.loss_scale", "1024"}}), "");
+  EXPECT_EQ(complaint({{"precision.compute", "f16"}, {"precision.loss_scale", "1000"}}),
+            "a.yaml:2:1: precision.loss_scale: found 1000; wanted a power of two, which rounds "
+            "nothing");
+}
+
+TEST(RunOptions, NarrowGradientsOfFloat64AreRefused) {
+  EXPECT_EQ(
+      complaint({{"precision.compute", "float64"}, {"precision.gradient_reduction", "bf16"}}),
+      "a.yaml:2:1: precision.gradient_reduction: found bf16 with precision.compute: float64, whose "
+      "gradients it would round to 8 bits; set it to float32, which leaves them as they are");
+  EXPECT_EQ(
+      complaint({{"precision.compute", "float64"}, {"precision.gradient_reduction", "float32"}}),
+      "");
 }
 
 }  // namespace

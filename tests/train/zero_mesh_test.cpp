@@ -187,6 +187,19 @@ TEST(Zero, GradientsARankAreTheirShareAndTheBucketsUnderWay) {
   });
 }
 
+// Tensor ranks have 15 and 16 rows of the table, about half of their elements.
+TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
+  testing::for_each_layout({{.tensor = 2, .sequence = true}}, [](const ProcessMesh& mesh) {
+    Parameters parameters(testing::cpu_device(), DType::f64, mesh, {.zero = 2});
+    parameters.add("table", {31, 16}, 0, Initial::constant(0), true);
+    for (int i = 0; i < 16; ++i)
+      parameters.add(fmt::format("vector{}", i), {16}, -1, Initial::constant(0), false);
+    parameters.allocate(Random(1));
+    const auto buckets = std::ssize(parameters.buckets());
+    EXPECT_EQ(mesh.world.all_reduce(buckets, Reduction::maximum), buckets);
+  });
+}
+
 // What all ranks save is each element once, whatever is shared out.
 TEST(Zero, TheRanksOwnEachElementOnce) {
   testing::for_each_layout(
