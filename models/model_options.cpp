@@ -64,7 +64,7 @@ void declare(OptionTable& table, ModelOptions& options) {
             at_least(0.0),
             less_than(1.0));
   declare(table, options.attention, [&options](const std::string& kinds) {
-    return layers_of_other_weights(kinds, options.layers);
+    return layers_of_other_weights(kinds, options.layers, options.attention.global_projections);
   });
   table.add("model.tied_embeddings",
             options.tied_embeddings,
@@ -85,6 +85,7 @@ void declare(OptionTable& table, ModelOptions& options) {
       [&options]() { return problem_of(options.attention, options.attention_setting(false, 0)); });
   table.check({"model.attention",
                "model.attention_global",
+               "model.attention_global_projections",
                "model.attention_random",
                "model.lsh_chunk",
                "model.lsh_buckets",

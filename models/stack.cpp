@@ -78,9 +78,12 @@ FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
   const double distances = cost.relative ? number(cost.time + cost.memory) : 0;
   const double scores = 2 * inner * (cost.relative ? 3 : 2) * number(cost.streams) * cost.pairs;
   // Products whose two gradients are both needed, and those with a constant input, where one is.
-  // Queries and keys of lsh are one projection.
+  // Queries and keys of lsh are one projection, global positions may have three more.
   std::int64_t projections = 4 * options.layers;
-  for (std::int64_t i = 0; i < options.layers; ++i) projections -= is_lsh(options.attention, i);
+  for (std::int64_t i = 0; i < options.layers; ++i) {
+    projections -= is_lsh(options.attention, i);
+    projections += 3 * projects_global(options.attention, i);
+  }
   const double products =
       number(projections) * inner + number(2 * options.layers) * number(options.hidden());
   const double whole = 2 * width * rows * products;

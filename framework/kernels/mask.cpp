@@ -72,6 +72,8 @@ bool MaskRule::allows(std::int64_t p, std::int64_t k) const {
       return p == k;
     case RuleKind::queries:
       return holds(*list, p);
+    case RuleKind::other_queries:
+      return !holds(*list, p);
     case RuleKind::keys:
       return holds(*list, k);
     case RuleKind::block_map:
@@ -174,6 +176,9 @@ Mask columns(std::int64_t length, std::int64_t first, std::int64_t count) {
 Mask self() { return Mask(rule_of(RuleKind::self)); }
 Mask queries_at(std::vector<std::int64_t> positions) {
   return Mask(MaskRule{.kind = RuleKind::queries, .list = sorted_list(std::move(positions))});
+}
+Mask queries_except(std::vector<std::int64_t> positions) {
+  return Mask(MaskRule{.kind = RuleKind::other_queries, .list = sorted_list(std::move(positions))});
 }
 Mask keys_at(std::vector<std::int64_t> positions) {
   return Mask(MaskRule{.kind = RuleKind::keys, .list = sorted_list(std::move(positions))});

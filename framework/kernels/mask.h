@@ -24,6 +24,7 @@ enum class RuleKind : std::uint8_t {
   columns,
   self,
   queries,
+  other_queries,
   keys,
   block_map,
   image,
@@ -92,8 +93,10 @@ Mask block(std::int64_t length, std::int64_t before = 0, std::int64_t after = 0)
 Mask columns(std::int64_t length, std::int64_t first, std::int64_t count);
 // p = k.
 Mask self();
-// p, or k, is one of the positions; `global` is either. Sorted or not, repetitions are ignored.
+// p, or k, is one of the positions; `global` is either. queries_except: p is none of them. Sorted
+// or not, repetitions are ignored.
 Mask queries_at(std::vector<std::int64_t> positions);
+Mask queries_except(std::vector<std::int64_t> positions);
 Mask keys_at(std::vector<std::int64_t> positions);
 Mask global(const std::vector<std::int64_t>& positions);
 // The block of k is in the list of the block of p. Queries beyond the lists see nothing. Random

@@ -128,6 +128,10 @@ Stretches stretches_of(const MaskRule& rule, Stretch queries, Stretch keys, bool
       if (all ? holds_all(*rule.list, queries) : holds_any(*rule.list, queries))
         result.push_back(keys);
       break;
+    case RuleKind::other_queries:
+      if (!(all ? holds_any(*rule.list, queries) : holds_all(*rule.list, queries)))
+        result.push_back(keys);
+      break;
     case RuleKind::keys: {
       auto k = std::lower_bound(rule.list->begin(), rule.list->end(), keys.begin);
       for (; k != rule.list->end() && *k < keys.end; ++k) append(result, {*k, *k + 1}, keys);
@@ -224,6 +228,10 @@ void and_rule(const MaskRule& rule, Stretch queries, std::int64_t k, std::uint64
     case RuleKind::queries:
       return each([&](std::int64_t p) {
         return std::binary_search(rule.list->begin(), rule.list->end(), p) ? all_bits : 0;
+      });
+    case RuleKind::other_queries:
+      return each([&](std::int64_t p) {
+        return std::binary_search(rule.list->begin(), rule.list->end(), p) ? 0 : all_bits;
       });
     case RuleKind::block_map:
       return and_block_map(rule, queries, k, bits);

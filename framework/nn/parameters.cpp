@@ -204,7 +204,8 @@ void Parameters::draw(const Parameter& parameter, const Random& random) const {
   const Tensor piece = keeps_all
                            ? parameter.master
                            : Tensor::empty(parameter.shape, wide, device_, MemoryTag::workspace);
-  const Random place = random.child(parameter.name);
+  const std::string& as = parameter.initial.as;
+  const Random place = random.child(as.empty() ? parameter.name : as);
   on(device_, [&](Cpu) {
     if (wide == DType::f64)
       initialise<double>(parameter, piece, place);

@@ -18,7 +18,8 @@ struct Initial {
 
   Kind kind = Kind::constant;
   double mean = 0;
-  double scale = 0;  // standard deviation, or half the width
+  double scale = 0;     // standard deviation, or half the width
+  std::string as = {};  // drawn as the parameter of this name: it starts as its copy
 
   static Initial constant(double value) { return {Kind::constant, value, 0}; }
   static Initial normal(double deviation, double mean = 0) {

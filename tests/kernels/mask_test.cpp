@@ -81,6 +81,7 @@ TEST(Mask, GlobalPositionsSeeAllAndAreSeenByAll) {
   });
   expect_mask(masks::keys_at({2}), 6, [](std::int64_t, std::int64_t j) { return j == 2; });
   expect_mask(masks::queries_at({2}), 6, [](std::int64_t i, std::int64_t) { return i == 2; });
+  expect_mask(masks::queries_except({2}), 6, [](std::int64_t i, std::int64_t) { return i != 2; });
 }
 
 TEST(Mask, ABlockMapListsKeyBlocks) {

@@ -47,7 +47,8 @@ inline Mask random_rule(Draws& draws, std::int64_t positions) {
     case 5:
       return masks::self();
     case 6:
-      return draws.one_in(2) ? masks::queries_at(some(6)) : masks::keys_at(some(6));
+      if (draws.one_in(2)) return masks::keys_at(some(6));
+      return draws.one_in(2) ? masks::queries_at(some(6)) : masks::queries_except(some(6));
     case 7:
       return masks::global(some(4));
     case 8: {

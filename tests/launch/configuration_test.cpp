@@ -208,6 +208,25 @@ TEST(Configuration, LayersThatBecomeLshAreAnotherModel) {
                   after)});
 }
 
+TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
+  const auto refused = [](const std::string& before, const std::string& after, bool at_first) {
+    const auto with = [](const std::string& kinds, bool projections) {
+      return from(good,
+                  {"model.attention=" + kinds,
+                   fmt::format("model.attention_global_projections={}", projections)});
+    };
+    return compare(*with(after, true), with(before, at_first)->table.resolved()).refused;
+  };
+  EXPECT_TRUE(refused("[global, causal]", "[global, local]", true).empty());
+  EXPECT_EQ(
+      refused("[global]", "[global]", false),
+      std::vector<std::string>{"model.attention_global_projections: the checkpoint has false, "
+                               "the configuration true (--set)"});
+  EXPECT_EQ(refused("[global, causal]", "[causal, global]", true),
+            std::vector<std::string>{"model.attention: the checkpoint has [global, causal], the "
+                                     "configuration [causal, global] (--set)"});
+}
+
 TEST(Configuration, WhatNoLayerReadsIsRefused) {
   EXPECT_NE(error_of(good, {"model.lsh_rounds=4"}).find("no layer of model.attention has lsh"),
             std::string::npos);

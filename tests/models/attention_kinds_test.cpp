@@ -97,6 +97,20 @@ TEST(AttentionKindsOfADecoder, ALayerOfLshHasAProjectionLess) {
   EXPECT_DOUBLE_EQ(dense - lsh, 2.0 * 2 * time * static_cast<double>(options.width) * inner);
 }
 
+TEST(AttentionKindsOfADecoder, ProjectionsOfGlobalPositionsAreCounted) {
+  const auto forward = [](bool projections) {
+    DecoderOptions options;
+    options.common = testing::tiny_options(NormPlacement::pre);
+    options.common.attention = {
+        .kinds = {"global", "causal"}, .window = {2}, .global_projections = projections};
+    return make_decoder(options, testing::tiny_setting(time))->flops(2, time, 0).forward;
+  };
+  const ModelOptions options = testing::tiny_options();
+  const auto inner = static_cast<double>(options.heads * options.head_dim());
+  EXPECT_DOUBLE_EQ(forward(true) - forward(false),
+                   3 * 2.0 * 2 * time * static_cast<double>(options.width) * inner);
+}
+
 TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
   DecoderOptions options;
   options.common = testing::tiny_options();

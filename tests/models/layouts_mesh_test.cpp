@@ -69,12 +69,14 @@ std::vector<Case> cases() {
     };
   };
   const auto kinds = [](std::vector<std::string> names) {
+    const bool global = names.front().ends_with("global");
     return AttentionOptions{.kinds = std::move(names),
                             .window = {1},
                             .stride = 2,
                             .summary = 1,
                             .summary_groups = 2,
                             .global = {1},
+                            .global_projections = global,
                             .random = 1,
                             .block = 1,
                             .lsh = {.chunk = 2}};

@@ -99,7 +99,7 @@ TEST(AttentionKinds, EachTensorRankTakesItsHeadsOfTheTable) {
     }
 }
 
-// A fold exchanges heads and positions, which number the elements of dropout.
+// Folded columns draw what they draw where they stand.
 TEST(AttentionKinds, DropoutIsThatOfTheUnfoldedCall) {
   const AttentionPattern pattern = pattern_of(with("local+strided", {.window = {2}, .stride = 4}));
   const Sequence sequence(40);
@@ -265,6 +265,7 @@ TEST(AttentionOptions, SayWhichNobodyReads) {
     EXPECT_EQ(unread_option(with(kind, {.random = 2})),
               "model.attention_random is set, but no layer of model.attention has global");
     EXPECT_NE(unread_option(with(kind, {.global = {0, 7}})), "");
+    EXPECT_NE(unread_option(with(kind, {.global_projections = true})), "");
     EXPECT_EQ(unread_option(with(kind, {.global = {0}, .lsh = {.rounds = 2}})), "");  // defaults
     EXPECT_EQ(unread_option(with(kind, {.lsh = {.rounds = 3}})),
               "model.lsh_rounds is set, but no layer of model.attention has lsh");
@@ -274,7 +275,13 @@ TEST(AttentionOptions, SayWhichNobodyReads) {
   EXPECT_EQ(unread_option(with("lsh", {.lsh = {.rounds = 3}})), "");
 }
 
-TEST(AttentionOptions, OnlyWhichLayersAreLshChangesTheWeights) {
+TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {
+  const auto layers_of_other_weights = [](const std::string& kinds, std::int64_t layers) {
+    return longspan::layers_of_other_weights(kinds, layers, false);
+  };
+  EXPECT_EQ(longspan::layers_of_other_weights("[local/global, lsh, causal]", 4, true),
+            " 0 global 1 3 global");
+  EXPECT_EQ(layers_of_other_weights("[local/global, causal]", 4), "");
   EXPECT_EQ(layers_of_other_weights("[causal]", 4), "");
   EXPECT_EQ(layers_of_other_weights("[local, strided+local]", 4), "");
   EXPECT_EQ(layers_of_other_weights("lsh", 2), " 0 1");

@@ -1,7 +1,9 @@
 // Global positions, windows and random blocks.
 #include "framework/nn/attention/global_attention.h"
 
+#include "framework/nn/attention/attention.h"
 #include "tests/nn/attention_kinds_testing.h"
+#include "tests/nn/layer_testing.h"
 
 namespace longspan {
 namespace {
@@ -93,6 +95,110 @@ TEST(GlobalAttention, HeadsAndLayersHaveTheirOwnBlocksAndEqualDenseAttention) {
                 dense(sequence,
                       sees::either(sees_random, sees::either(sees::local(3), sees::global({0})))));
   }
+}
+
+AttentionOptions own_projections(const std::string& kinds, std::vector<std::int64_t> positions) {
+  return with(
+      kinds,
+      {.window = {2}, .stride = 4, .global = std::move(positions), .global_projections = true});
+}
+
+// Rows at global positions have their queries, keys and values from one sequence, the others from
+// another.
+TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
+  const std::int64_t time = 70;
+  const std::set<std::int64_t> positions = {0, 5, 66};
+  const Sees global = sees::global(positions);
+  const std::vector<std::pair<std::string, Sees>> cases = {
+      {"global", sees::either(sees::local(2), global)},
+      {"local/global", sees::by_head({sees::local(2), sees::either(sees::local(2), global)})},
+      {"strided/global+strided",
+       sees::by_head({sees::strided(4),
+                      sees::either(sees::strided(4), sees::either(sees::local(2), global))})}};
+  for (const auto& [kinds, sees] : cases) {
+    SCOPED_TRACE(kinds);
+    const auto is_own = [&](std::int64_t h, std::int64_t p) {
+      return positions.contains(p) && (kinds == "global" || h % 2 == 1);
+    };
+    const Sees own = [&](std::int64_t h, std::int64_t p, std::int64_t) { return is_own(h, p); };
+    const Sees others = [&](std::int64_t h, std::int64_t p, std::int64_t k) {
+      return !is_own(h, p) && sees(h, p, k);
+    };
+    const Sequence usual(time);
+    Sequence special(time);
+    special.query = testing::random_tensor(usual.query.shape(), 11);
+    special.key = testing::random_tensor(usual.key.shape(), 12);
+    special.value = testing::random_tensor(usual.value.shape(), 13);
+    const auto leaf = [](const Tensor& x) { return Variable::leaf(x.clone()); };
+    const Projected projected = {
+        .query = leaf(usual.query),
+        .key = leaf(usual.key),
+        .value = leaf(usual.value),
+        .heads = all_heads,
+        .global = Projected::Global{leaf(special.query), leaf(special.key), leaf(special.value)}};
+    const AttentionPattern pattern = pattern_of(own_projections(kinds, {0, 5, 66}));
+    const Variable y = SoftmaxAttention(0, pattern)(projected, SegmentContext{}, Pass());
+    backward({y}, {usual.upstream.clone()});
+    const Results of_usual = dense(usual, others), of_special = dense(special, own);
+    testing::Values sum = of_usual.y;
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += of_special.y[i];
+    const auto gradients = [&](const Variable& q, const Variable& k, const Variable& v) {
+      return Results{testing::values_of(y.value()),
+                     testing::values_of(q.gradient()),
+                     testing::values_of(k.gradient()),
+                     testing::values_of(v.gradient())};
+    };
+    expect_same(gradients(projected.query, projected.key, projected.value),
+                {sum, of_usual.dquery, of_usual.dkey, of_usual.dvalue});
+    const auto& own_rows = *projected.global;
+    expect_same(gradients(own_rows.query, own_rows.key, own_rows.value),
+                {sum, of_special.dquery, of_special.dkey, of_special.dvalue});
+    EXPECT_DOUBLE_EQ(
+        attention_pairs(pattern, masks::causal(), heads, time, 0, testing::cpu_device()),
+        attention_pairs(pattern_of(with(kinds, {.window = {2}, .stride = 4, .global = {0, 5, 66}})),
+                        masks::causal(),
+                        heads,
+                        time,
+                        0,
+                        testing::cpu_device()));
+  }
+}
+
+std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
+                                             const AttentionOptions& options) {
+  return std::make_unique<MultiHeadAttention>(
+      Scope(parameters).child("attention"),
+      MultiHeadAttention::Options{
+          .width = 6, .heads = heads, .dim = dim, .initial = Initial::normal(0.5)},
+      std::make_unique<SoftmaxAttention>(0, pattern_of(options)));
+}
+
+// They start as copies, so that a layer whose positions are all global starts as full attention.
+TEST(GlobalProjections, AllPositionsGlobalWithCopiesEqualFullAttention) {
+  const Tensor x = testing::random_tensor({batch, 9, 6}, 1);
+  const auto run = [&](const AttentionOptions& options) {
+    Parameters parameters = testing::one_process_parameters();
+    const auto layer = layer_of(parameters, options);
+    parameters.allocate(Random(3));
+    return testing::values_of((*layer)(Variable(x), Variable(), SegmentContext(), Pass()).value());
+  };
+  testing::expect_close(
+      run(own_projections("global", {0, 1, 2, 3, 4, 5, 6, 7, 8})), run(with("causal")), 1e-13);
+  testing::expect_close(run(own_projections("global", {0, 3})),
+                        run(with("global", {.window = {2}, .global = {0, 3}})),
+                        1e-13);
+}
+
+TEST(GlobalProjections, Gradient) {
+  Parameters parameters = testing::one_process_parameters();
+  const auto layer = layer_of(parameters, own_projections("local/global", {0, 3}));
+  testing::allocate_randomly(parameters, 3);
+  EXPECT_NO_THROW(parameters.named("attention/global_key/weight"));
+  testing::expect_layer_gradients(
+      parameters,
+      [&](const auto& in) { return (*layer)(in[0], Variable(), SegmentContext(), Pass()); },
+      {testing::random_tensor({batch, 9, 6}, 1)},
+      {.directions = 1, .elements = 2});
 }
 
 }  // namespace

@@ -124,6 +124,16 @@ TEST(InitialWeights, AreAFunctionOfSeedAndNameAlone) {
   EXPECT_NE(values_of(a->master), values_of(b->master));
 }
 
+TEST(InitialWeights, OfOneThatIsDrawnAsAnotherAreACopy) {
+  Parameters parameters = one_process_parameters();
+  Initial as_the_other = Initial::normal(1);
+  as_the_other.as = "b";
+  const Weight a = parameters.add("a", {4, 4}, -1, as_the_other, true);
+  const Weight b = parameters.add("b", {4, 4}, -1, Initial::normal(1), true);
+  parameters.allocate(Random(1));
+  EXPECT_EQ(values_of(a->master), values_of(b->master));
+}
+
 TEST(InitialWeights, FollowTheirDistributions) {
   Parameters parameters = one_process_parameters();
   const Shape shape = {200, 300};

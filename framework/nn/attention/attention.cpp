@@ -20,6 +20,19 @@ Linear projection(const Scope& scope, const MultiHeadAttention::Options& options
                  .initial = options.initial});
 }
 
+std::vector<Linear> global_projections(const Scope& scope,
+                                       const MultiHeadAttention::Options& options,
+                                       const Mechanism& mechanism) {
+  std::vector<Linear> result;
+  if (!mechanism.projects_global()) return result;
+  for (const std::string name : {"query", "key", "value"}) {
+    MultiHeadAttention::Options copy = options;
+    copy.initial.as = scope.child(name).path() + "/weight";
+    result.push_back(projection(scope.child("global_" + name), copy));
+  }
+  return result;
+}
+
 }  // namespace
 
 MultiHeadAttention::MultiHeadAttention(const Scope& scope,
@@ -34,6 +47,7 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
                ? std::nullopt
                : std::optional(projection(scope.child("key"), options))),
       value_(projection(scope.child("value"), options)),
+      global_(global_projections(scope, options, *mechanism)),
       out_(scope.child("out"),
            {.in = options.heads * options.dim,
             .out = options.width,
@@ -61,6 +75,12 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                          .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),
                          .heads = heads_};
+  if (!global_.empty()) {
+    require(seen.same_as(asking), "global positions look at nothing but their own sequence");
+    projected.global = {.query = by_head(global_[0](asking)),
+                        .key = by_head(global_[1](seen)),
+                        .value = by_head(global_[2](seen))};
+  }
   if (mesh_.context.size() > 1)
     projected.shares =
         sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);

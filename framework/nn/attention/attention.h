@@ -46,6 +46,9 @@ class MultiHeadAttention {
   Linear query_;
   std::optional<Linear> key_;  // none where the mechanism shares the query
   Linear value_;
+  // Of global positions, where the mechanism wants them: query, key and value. They start as copies
+  // of the others.
+  std::vector<Linear> global_;
   Linear out_;
   std::unique_ptr<Mechanism> mechanism_;
 };

@@ -54,6 +54,14 @@ std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& glob
   return result;
 }
 
+Mask global_queries(const GlobalAttention& global) {
+  return global.positions.empty() ? masks::nothing() : masks::queries_at(global.positions);
+}
+
+Mask other_queries(const GlobalAttention& global) {
+  return masks::queries_except(global.positions);
+}
+
 Mask global_keys(const GlobalAttention& global, std::int64_t positions) {
   Mask keys = masks::window(global.left, global.right);
   if (!global.positions.empty()) keys = keys | masks::global(global.positions);

@@ -21,6 +21,12 @@ struct GlobalAttention {
 
 Mask global_keys(const GlobalAttention& global, std::int64_t positions);
 
+// Global positions may have projections of their own, with which they look at all keys: queries,
+// keys and values are then projected a second time (Beltagy et al. 2020, section 3.1), and
+// attention is in two calls, of these queries and of the others.
+Mask global_queries(const GlobalAttention& global);
+Mask other_queries(const GlobalAttention& global);
+
 // For each block of queries its random blocks, ascending: distinct, none that the window touches
 // and none with a global position; all that are left where there are not enough. Of a causal
 // sequence they do not depend on its length.

@@ -49,6 +49,7 @@ struct Kind {
   bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
   Folded folded;
   Mask (*keys)(const Place&);
+  bool global = false;  // has global positions, which may have projections of their own
 };
 
 // A new kind is a line here.
@@ -95,7 +96,8 @@ const std::vector<Kind>& kinds() {
        "global positions, a window and random blocks",
        false,
        Folded::never,
-       [](const Place& at) { return global_keys(at.global(), at.positions); }},
+       [](const Place& at) { return global_keys(at.global(), at.positions); },
+       true},
       {"lsh",
        "what a hash puts together",
        false,
@@ -133,13 +135,15 @@ std::string all_names() {
   return names;
 }
 
-bool has_kind(const AttentionOptions& options, std::string_view name) {
-  return std::ranges::any_of(options.kinds, [&](const std::string& element) {
-    const auto parts = split(element, '/');
-    return std::ranges::any_of(parts, [&](const std::string& part) {
-      return std::ranges::count(split(part, '+'), name) > 0;
-    });
+bool has_kind(const std::string& element, std::string_view name) {
+  return std::ranges::any_of(split(element, '/'), [&](const std::string& part) {
+    return std::ranges::count(split(part, '+'), name) > 0;
   });
+}
+
+bool has_kind(const AttentionOptions& options, std::string_view name) {
+  return std::ranges::any_of(options.kinds,
+                             [&](const std::string& element) { return has_kind(element, name); });
 }
 
 const std::string& element_of(const AttentionOptions& options, std::int64_t layer) {
@@ -221,12 +225,19 @@ HeadKeys head_keys(const std::string& part, const Place& place) {
   std::int64_t window = -1;  // of a union that is folded
   bool columns = false;
   bool others = false;
+  bool projects = false;
   for (const Kind* const kind : united(part)) {
     const Mask keys = kind->keys(place);
     all = all ? *all | keys : keys;
     columns |= kind->folded == Folded::columns;
     others |= kind->folded == Folded::never;
+    projects |= kind->global && place.options.global_projections;
     if (kind->folded == Folded::window) window = place.window();
+  }
+  if (projects) {
+    all = *all & other_queries(place.global());
+    return {
+        .rules = *all, .near = *all & masks::causal(), .global = global_queries(place.global())};
   }
   if (!columns || others) return {.rules = *all, .near = *all & masks::causal()};
   HeadKeys result = {.rules = *all, .near = masks::nothing()};
@@ -252,7 +263,7 @@ AttentionPattern pattern_of(const std::string& element,
                                   .positions = positions}));
     return result;
   };
-  return AttentionPattern(table, options.stride);
+  return AttentionPattern(table, options.stride, projects_global(options, layer));
 }
 
 }  // namespace
@@ -293,6 +304,7 @@ std::string unread_option(const AttentionOptions& options) {
   };
   const std::vector<Reader> readers = {
       {"model.attention_global", options.global != standard.global, "global"},
+      {"model.attention_global_projections", options.global_projections, "global"},
       {"model.attention_random", options.random != standard.random, "global"},
       {"model.lsh_chunk", lsh.chunk != usual.chunk, "lsh"},
       {"model.lsh_buckets", lsh.buckets != usual.buckets, "lsh"},
@@ -310,18 +322,26 @@ std::string unread_option(const AttentionOptions& options) {
   return "";
 }
 
-std::string layers_of_other_weights(std::string_view kinds, std::int64_t layers) {
+std::string layers_of_other_weights(std::string_view kinds,
+                                    std::int64_t layers,
+                                    bool global_projections) {
   if (kinds.starts_with('[')) kinds = kinds.substr(1, kinds.size() - 2);
-  AttentionOptions options = {.kinds = split(std::string(kinds), ',')};
+  AttentionOptions options = {.kinds = split(std::string(kinds), ','),
+                              .global_projections = global_projections};
   for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
   std::string result;
   for (std::int64_t layer = 0; layer < layers; ++layer)
-    if (is_lsh(options, layer)) result += fmt::format(" {}", layer);
+    if (is_lsh(options, layer) || projects_global(options, layer))
+      result += fmt::format(" {}{}", layer, is_lsh(options, layer) ? "" : " global");
   return result;
 }
 
 bool is_lsh(const AttentionOptions& options, std::int64_t layer) {
   return element_of(options, layer) == "lsh";
+}
+
+bool projects_global(const AttentionOptions& options, std::int64_t layer) {
+  return options.global_projections && has_kind(element_of(options, layer), "global");
 }
 
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
@@ -378,6 +398,11 @@ void declare(OptionTable& table,
             options.global,
             "positions that see and are seen by all, for global",
             at_least(0));
+  table.add("model.attention_global_projections",
+            options.global_projections,
+            "global positions have projections of their own (Beltagy et al. 2020), which start as "
+            "copies",
+            fixes_weights());
   table.add("model.attention_random",
             options.random,
             "random blocks that each block of queries sees, for global",

@@ -27,6 +27,7 @@ struct AttentionOptions {
   std::int64_t summary_groups = 1;
   bool self = true;
   std::vector<std::int64_t> global = {0};
+  bool global_projections = false;
   std::int64_t random = 0;
   std::int64_t block = 64;
   std::int64_t seed = 0;
@@ -40,6 +41,9 @@ void declare(OptionTable& table,
 
 // Whether the kind of a layer is lsh, which is no pattern but a mechanism of its own.
 bool is_lsh(const AttentionOptions& options, std::int64_t layer);
+
+// Whether global positions of a layer have projections of their own.
+bool projects_global(const AttentionOptions& options, std::int64_t layer);
 
 // What the options are asked for.
 struct AttentionSetting {
@@ -57,7 +61,9 @@ std::string unread_option(const AttentionOptions& options);
 
 // Of model.attention as it is written in a configuration: the layers whose weights are others than
 // a causal layer's.
-std::string layers_of_other_weights(std::string_view kinds, std::int64_t layers);
+std::string layers_of_other_weights(std::string_view kinds,
+                                    std::int64_t layers,
+                                    bool global_projections);
 
 // The keys that the heads of a causal model see in each layer; all, where it is lsh. Throws
 // ConfigurationError with problem_of.

@@ -24,6 +24,13 @@ struct Projected {
   Variable key;
   Variable value;
   Part heads;
+  // By the projections of global positions, where the mechanism has them.
+  struct Global {
+    Variable query;
+    Variable key;
+    Variable value;
+  };
+  std::optional<Global> global = {};
   // Where the rows stand where context ranks share the sequence: then they are this rank's.
   std::optional<SequenceShares> shares = {};
 
@@ -52,6 +59,8 @@ class Mechanism {
   // Whether queries and keys are one projection: Projected::key is then the query, and there is
   // neither memory nor another source to look at.
   virtual bool shares_query_and_key() const { return false; }
+  // Whether Projected::global is wanted.
+  virtual bool projects_global() const { return false; }
   // [batch, time, heads, dim].
   virtual Variable operator()(const Projected& input,
                               const SegmentContext& context,

@@ -22,8 +22,10 @@ struct AttentionPattern::Made {
   std::vector<HeadKeys> table = {};
 };
 
-AttentionPattern::AttentionPattern(Table table, std::int64_t stride)
-    : made_(std::make_shared<Made>(Made{.make = std::move(table)})), stride_(stride) {}
+AttentionPattern::AttentionPattern(Table table, std::int64_t stride, bool projects_global)
+    : made_(std::make_shared<Made>(Made{.make = std::move(table)})),
+      stride_(stride),
+      projects_global_(projects_global) {}
 
 const std::vector<HeadKeys>& AttentionPattern::table(std::int64_t positions) const {
   if (made_->positions != positions) {
@@ -37,6 +39,13 @@ HeadMasks AttentionPattern::rules(std::int64_t positions) const {
   if (!made_) return HeadMasks();
   std::vector<Mask> rules;
   for (const HeadKeys& head : table(positions)) rules.push_back(head.rules);
+  return head_masks(std::move(rules));
+}
+
+HeadMasks AttentionPattern::global_rules(std::int64_t positions) const {
+  if (!projects_global_) return HeadMasks(masks::nothing());
+  std::vector<Mask> rules;
+  for (const HeadKeys& head : table(positions)) rules.push_back(head.global);
   return head_masks(std::move(rules));
 }
 
@@ -85,7 +94,9 @@ double attention_pairs(const AttentionPattern& pattern,
   const auto folded = memory == 0 && own == masks::causal()
                           ? pattern.folded({.count = heads, .total = heads}, time)
                           : std::nullopt;
-  if (!folded) return mean(pattern.rules(memory + time) & own, whole);
+  const double global =
+      pattern.projects_global() ? mean(pattern.global_rules(memory + time) & own, whole) : 0;
+  if (!folded) return mean(pattern.rules(memory + time) & own, whole) + global;
   const std::int64_t rows = time / folded->stride;
   const auto of_column = [&](std::int64_t length) {
     return mean(folded->columns, {.time = length, .keys = length});
@@ -94,16 +105,13 @@ double attention_pairs(const AttentionPattern& pattern,
   const double shorter = static_cast<double>(folded->stride) - longer;
   const double columns =
       shorter * of_column(rows) + (longer > 0 ? longer * of_column(rows + 1) : 0);
-  return columns + (folded->near ? mean(*folded->near, whole) : 0);
+  return columns + global + (folded->near ? mean(*folded->near, whole) : 0);
 }
 
-AttentionMask with_pattern(const AttentionMask& mask,
-                           const AttentionPattern& pattern,
-                           const Part& heads,
-                           std::int64_t positions) {
+AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads) {
   require(mask.rules.one_for_all(), "a model's own mask must be one for all heads");
   AttentionMask result = mask;
-  result.rules = pattern.rules(positions) & mask.rules.of(0);
+  result.rules = rules & mask.rules.of(0);
   result.head_begin = heads.begin;
   return result;
 }

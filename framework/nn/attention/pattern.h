@@ -16,11 +16,13 @@ namespace longspan {
 
 // What one head sees, as far as the model's own mask lets it: `rules`. The same of a causal
 // sequence in two parts: `columns`, keys at multiples of the pattern's stride, counted in strides,
-// and `near`, the others.
+// and `near`, the others. `global`: what those queries see that have projections of their own; none
+// of it is in the rest.
 struct HeadKeys {
   Mask rules;
   Mask near;
   Mask columns = masks::nothing();
+  Mask global = masks::nothing();
 };
 
 // A value; default-constructed every head sees every key.
@@ -30,10 +32,14 @@ class AttentionPattern {
   using Table = std::function<std::vector<HeadKeys>(std::int64_t positions)>;
 
   AttentionPattern() = default;
-  AttentionPattern(Table table, std::int64_t stride);
+  // projects_global: some queries have projections of their own.
+  AttentionPattern(Table table, std::int64_t stride, bool projects_global = false);
 
   // For all heads of the model.
   HeadMasks rules(std::int64_t positions) const;
+  // The same of the queries that have projections of their own.
+  bool projects_global() const { return projects_global_; }
+  HeadMasks global_rules(std::int64_t positions) const;
   // The same of a causal sequence with its columns apart, for these heads; nothing where none of
   // them has columns, or the sequence is too short for it to be worth while.
   std::optional<FoldedKeys> folded(const Part& heads, std::int64_t positions) const;
@@ -44,13 +50,11 @@ class AttentionPattern {
   struct Made;
   std::shared_ptr<Made> made_;
   std::int64_t stride_ = 0;
+  bool projects_global_ = false;
 };
 
-// `mask` and the pattern's rules, for a call of these heads with keys up to `positions`.
-AttentionMask with_pattern(const AttentionMask& mask,
-                           const AttentionPattern& pattern,
-                           const Part& heads,
-                           std::int64_t positions);
+// `mask` and rules for all heads of the model, for a call of these heads.
+AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads);
 
 // The query-key pairs of one stream that the pattern and the model's own mask let through in a
 // segment of `time` positions after a memory of `memory`: the mean over the model's heads.

@@ -35,7 +35,8 @@ Variable RelativeAttention::operator()(const Projected& input,
   const std::int64_t distances = keys.shape()[0];
   return attend(
       input,
-      with_pattern(context.mask, pattern_, input.heads, context.mask.key_begin + input.positions()),
+      with_rules(
+          context.mask, pattern_.rules(context.mask.key_begin + input.positions()), input.heads),
       {.relative =
            RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
                              .content_bias = biases_.content->variable,

@@ -26,22 +26,48 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
 
 }  // namespace
 
-Variable SoftmaxAttention::operator()(const Projected& input,
+Variable SoftmaxAttention::by_pattern(const Projected& input,
                                       const SegmentContext& context,
                                       const Pass& pass) const {
-  const auto dropout = probability_dropout(dropout_, input.heads, pass);
   const std::int64_t positions = context.mask.key_begin + input.positions();
+  const auto unfolded = [&](const Projected& rows) {
+    return attend(rows,
+                  with_rules(context.mask, pattern_.rules(positions), rows.heads),
+                  {},
+                  probability_dropout(dropout_, rows.heads, pass));
+  };
   if (!can_fold(input, context.mask) || !pattern_.folded(input.heads, positions))
-    return attend(input, with_pattern(context.mask, pattern_, input.heads, positions), {}, dropout);
+    return unfolded(input);
   const Projected whole = whole_sequence(input);
   // Where context ranks divide the heads, this one may have none with columns.
   const auto keys = pattern_.folded(whole.heads, positions);
-  const auto numbers = probability_dropout(dropout_, whole.heads, pass);
-  const Variable mixed =
-      keys ? folded_attention(whole.query, whole.key, whole.value, *keys, numbers)
-           : attend(
-                 whole, with_pattern(context.mask, pattern_, whole.heads, positions), {}, numbers);
+  const Variable mixed = keys ? folded_attention(whole.query,
+                                                 whole.key,
+                                                 whole.value,
+                                                 *keys,
+                                                 probability_dropout(dropout_, whole.heads, pass))
+                              : unfolded(whole);
   return own_share(mixed, input);
+}
+
+Variable SoftmaxAttention::operator()(const Projected& input,
+                                      const SegmentContext& context,
+                                      const Pass& pass) const {
+  const Variable mixed = by_pattern(input, context, pass);
+  if (!pattern_.projects_global()) return mixed;
+  // Queries that see nothing give zero, and a query sees in one of the two calls only.
+  require(input.global.has_value(), "global positions have no projections");
+  const Projected global = {.query = input.global->query,
+                            .key = input.global->key,
+                            .value = input.global->value,
+                            .heads = input.heads,
+                            .shares = input.shares};
+  const std::int64_t positions = context.mask.key_begin + input.positions();
+  return add(mixed,
+             attend(global,
+                    with_rules(context.mask, pattern_.global_rules(positions), input.heads),
+                    {},
+                    probability_dropout(dropout_, input.heads, pass)));
 }
 
 }  // namespace longspan

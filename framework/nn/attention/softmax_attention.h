@@ -11,11 +11,16 @@ class SoftmaxAttention : public Mechanism {
   // `dropout` is of the probabilities.
   explicit SoftmaxAttention(double dropout, AttentionPattern pattern = {})
       : dropout_(dropout), pattern_(std::move(pattern)) {}
+  bool projects_global() const override { return pattern_.projects_global(); }
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
                       const Pass& pass) const override;
 
  private:
+  Variable by_pattern(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const;
+
   double dropout_;
   AttentionPattern pattern_;
 };
