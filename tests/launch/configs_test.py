@@ -16,7 +16,8 @@ from jobs import SOURCE, Layout
 # What makes a model small; a key that a file's family does not have is left out.
 SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_width": 4, "model.feed_forward": 32,
          "model.memory": 8, "model.vocabulary": "none", "model.longest": 64,
-         "model.attention_window": 3, "model.attention_stride": 4, "model.attention_summary": 1, "data.batch": 8, "data.segment": 8,
+         "model.attention_window": 3, "model.attention_stride": 4, "model.attention_summary": 1,
+         "model.attention_block": 2, "data.batch": 8, "data.segment": 8,
          "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
          "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
