@@ -207,6 +207,43 @@ TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
   for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(numbers(a.out)[j], wanted[j] / 4.5, 1e-7);
 }
 
+// However high their scores, and however far the span shrinks: what is seen is what a window shows.
+TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
+  const Device device = Device::cpu();
+  const AttentionCase c = {.time = 150,
+                           .keys = 150,
+                           .heads = 2,
+                           .dim = 8,
+                           .value_dim = 8,
+                           .causal = true,
+                           .span = 1,
+                           .dtype = DType::f32,
+                           .spread = 12};
+  for (const float reach : {0.0F, 3.0F, 70.0F}) {
+    SCOPED_TRACE(reach);
+    const auto run = [&](const Mask& mask) {
+      AttentionGradient g = make_attention(c, device);
+      Attention& a = g.forward;
+      a.span = SpanTerm{.span = Tensor::from<float>(std::vector<float>(2, reach - 4), {2}, device),
+                        .ramp = 4,
+                        .floor = 0};
+      a.mask.rules = mask;
+      return run_attention(g);
+    };
+    // Keys 1 .. reach back have a weight.
+    const Mask others = masks::window(masks::unlimited, -1);
+    const AttentionResult wanted =
+        run(others & masks::window(static_cast<std::int64_t>(reach), masks::unlimited));
+    const AttentionResult found = run(others);
+    expect_close(found, wanted, 1e-5, "");
+    EXPECT_EQ(found.log_sum_exp.front(), -std::numeric_limits<double>::infinity());
+    if (reach == 0) {
+      EXPECT_EQ(found.out, Numbers(found.out.size(), 0));
+      EXPECT_EQ(found.dquery, Numbers(found.dquery.size(), 0));
+    }
+  }
+}
+
 TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   const Device device = Device::cpu();
   const Cpu cpu{&device.state()};

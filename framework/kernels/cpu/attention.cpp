@@ -104,12 +104,13 @@ struct Forward {
     terms.apply(b, h, view, key_lanes, scores);
     if (view.kind == TileKind::partial) mask_scores(view, scores);
     for (std::int64_t r = 0; r < view.rows(); ++r) {
-      if (p.call.span)
-        soften(scores + r * tile,
-               first + r,
-               SpanRow<T>(p, b, h, queries.begin + r, static_cast<T>(view.origin + r)));
-      else
+      if (p.call.span) {
+        const SpanRow<T> span(p, b, h, queries.begin + r, static_cast<T>(view.origin + r));
+        span.hide_beyond(scores + r * tile);
+        soften(scores + r * tile, first + r, span);
+      } else {
         soften(scores + r * tile, first + r, 1);
+      }
     }
     if (keep.active()) drop(queries, at);
     const E* weights = narrow(scores, round_up(view.rows() * tile, 2 * tile), probabilities);
@@ -194,7 +195,7 @@ struct Forward {
         hn::StoreU(power, tag, score + j);
       } else {
         const auto kept = hn::Mul(span.factors(j), power);
-        const auto floor = hn::Set(tag, static_cast<T>(p.call.span->floor));
+        const auto floor = hn::Set(tag, span.floor);
         total = hn::Add(total, hn::MulAdd(floor, power, kept));
         hn::StoreU(kept, tag, score + j);
       }

@@ -290,11 +290,13 @@ class Backward {
         keep_.read(b_, h_, query, t.at.begin, keep);
         factors = keep;
       }
-      if (p.call.span)
-        sums_.dspan[query] += differentiate_row(
-            r, factors, SpanRow<T>(p, b_, h_, query, static_cast<T>(view.origin + r)));
-      else
+      if (p.call.span) {
+        const SpanRow<T> span(p, b_, h_, query, static_cast<T>(view.origin + r));
+        span.hide_beyond(scores_ + r * tile);
+        sums_.dspan[query] += differentiate_row(r, factors, span);
+      } else {
         differentiate_row(r, factors, 1);
+      }
     }
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
   }
@@ -327,7 +329,7 @@ class Backward {
         const auto ramp = hn::And(hn::Gt(soft, hn::Zero(tag)), hn::Lt(soft, hn::Set(tag, T{1})));
         dspan = hn::Add(dspan, hn::IfThenElseZero(hn::And(seen, ramp), hn::Mul(power, change)));
         kept = hn::Mul(kept, soft);
-        const auto floor = hn::Set(tag, static_cast<T>(p.call.span->floor));
+        const auto floor = hn::Set(tag, span.floor);
         change = hn::NegMulAdd(floor, delta, hn::Mul(soft, change));
       }
       hn::StoreU(kept, tag, score + j);

@@ -146,6 +146,7 @@ template <typename T>
 struct SpanRow {
   T base = 1;
   T step = 0;
+  T floor = 0;
 
   template <typename In>
   SpanRow(const Problem<In>& p, std::int64_t b, std::int64_t h, std::int64_t query, T distance) {
@@ -154,6 +155,19 @@ struct SpanRow {
     const T z = span.span.template data<T>()[by_token ? (b * p.time + query) * p.heads + h : h];
     step = static_cast<T>(1 / span.ramp);
     base = 1 + (z - distance + static_cast<T>(span.first)) * step;
+    floor = static_cast<T>(span.floor);
+  }
+  // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
+  // vanish beside it, and its power may overflow.
+  void hide_beyond(T* score) const {
+    if (floor > 0) return;
+    const Tag<T> tag;
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      const auto seen = hn::Gt(factors(j), hn::Zero(tag));
+      hn::StoreU(hn::IfThenElse(seen, hn::LoadU(tag, score + j), hn::Set(tag, minus_infinity<T>)),
+                 tag,
+                 score + j);
+    }
   }
   Vector<T> factors(std::int64_t j) const {
     const Tag<T> tag;
