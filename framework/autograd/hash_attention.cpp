@@ -246,12 +246,12 @@ void forward(const Saved& saved) {
       span.call.log_sum_exp = sums;
       on_or_dry(device, [&](auto backend) { attention(backend, span.call); });
       on(device, [&](auto backend) {
-        merge_slots(backend,
-                    {.part = row_of(part, 0),
-                     .part_log_sum_exp = row_of(sums, 0),
-                     .position = span.query_position,
-                     .out = out.sums(),
-                     .log_sum_exp = log_sum_exp});
+        merge_attention(backend,
+                        {.out = with_leading_axis(out.sums()),
+                         .log_sum_exp = with_leading_axis(log_sum_exp),
+                         .part = part,
+                         .part_log_sum_exp = sums,
+                         .position = with_leading_axis(span.query_position)});
       });
     });
     out.finish();

@@ -1,7 +1,6 @@
 #include "framework/autograd/ring_attention.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "framework/autograd/sequence_pieces.h"
 #include "framework/kernels/elementwise.h"
@@ -156,14 +155,9 @@ Tensor Ring::forward() {
     const Shape& shape = query.shape();
     const Shape out = shape.with(-1, form_.value[3]);
     const Shape rows = {shape[0], shape[2], shape[1]};
-    outs.push_back(Tensor::zeros(out, sums, device()));
+    outs.push_back(Tensor::empty(out, sums, device()));
     log_sum_exps_.push_back(Tensor::empty(rows, sums, device()));
-    on(device(), [&](Cpu) {
-      with_floating_type(sums, [&]<typename T>(TypeTag<T>) {
-        std::ranges::fill(log_sum_exps_.back().span<T>(),
-                          static_cast<T>(-std::numeric_limits<Accumulator<T>>::infinity()));
-      });
-    });
+    on(device(), [&](auto backend) { begin_merge(backend, outs.back(), log_sum_exps_.back()); });
   }
   go_round([&](const Block& block, int rank, Request& under_way) {
     for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t, Attention call) {

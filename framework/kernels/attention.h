@@ -162,8 +162,14 @@ struct MergeAttention {
   Tensor log_sum_exp;
   Tensor part;
   Tensor part_log_sum_exp;
+  // Whose rows the part's are, where they are not all queries in their order: [batch, heads, rows
+  // of the part] i32. Negative ones are passed over; none of a head comes twice.
+  Tensor position = {};
 };
 void merge_attention(Cpu, const MergeAttention&);
+
+// The attention over no key at all, to merge into: out is zero and log_sum_exp -inf. f32 or f64.
+void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
 
 // Floating-point operations of the scores a mask lets through, forward: 2 dim (and 2 dim for the
 // relative term or a key table) and 2 value_dim (and 2 value_dim for a value table) for each

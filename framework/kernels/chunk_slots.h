@@ -57,20 +57,4 @@ struct SlotScatter {
 };
 void scatter_slots(Cpu, const SlotScatter&);
 
-// The attention over no key at all, to merge into: out is zero and log_sum_exp -inf. f32 or f64.
-void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
-
-// merge_attention (kernels/attention.h) with a part that was computed in slots. out: [time, heads,
-// dim], log_sum_exp: [heads, time], accumulator dtype; part: [slots, heads, dim],
-// part_log_sum_exp: [heads, slots], position: [heads, slots] i32, negative ones are passed over and
-// none of a head comes twice.
-struct SlotMerge {
-  Tensor part;
-  Tensor part_log_sum_exp;
-  Tensor position;
-  Tensor out;
-  Tensor log_sum_exp;
-};
-void merge_slots(Cpu, const SlotMerge&);
-
 }  // namespace longspan

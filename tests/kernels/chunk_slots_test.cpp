@@ -1,5 +1,6 @@
 #include "framework/kernels/chunk_slots.h"
 
+#include "framework/kernels/attention.h"
 #include "framework/kernels/unit_rows.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -135,12 +136,12 @@ TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
   Values part_sums = normal_values<A>(heads * slots, 4);
   sums[2] = -infinity;       // head 0, position 2: nothing yet
   part_sums[0] = -infinity;  // head 0, slot 0: nothing in this part
-  const SlotMerge merge = {.part = tensor_of<TypeParam>(part, {slots, heads, dim}),
-                           .part_log_sum_exp = tensor_of<A>(part_sums, {heads, slots}),
-                           .position = positions(),
-                           .out = tensor_of<A>(out, {time, heads, dim}),
-                           .log_sum_exp = tensor_of<A>(sums, {heads, time})};
-  merge_slots(cpu(), merge);
+  const MergeAttention merge = {.out = tensor_of<A>(out, {1, time, heads, dim}),
+                                .log_sum_exp = tensor_of<A>(sums, {1, heads, time}),
+                                .part = tensor_of<TypeParam>(part, {1, slots, heads, dim}),
+                                .part_log_sum_exp = tensor_of<A>(part_sums, {1, heads, slots}),
+                                .position = positions().reshape({1, heads, slots})};
+  merge_attention(cpu(), merge);
   Values expected = out, expected_sums = sums;
   const Ids position = ids_in(positions());
   for (std::int64_t h = 0; h < heads; ++h)

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,52 +12,67 @@ void check(const MergeAttention& m) {
   require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
               m.part_log_sum_exp.defined(),
           "merge_attention: out, part and both log_sum_exp are needed");
-  const Shape& shape = m.part.shape();
+  const Shape& part = m.part.shape();
   const DType sums = accumulator_of(m.part.dtype());
-  require(shape.dimensions() == 4 && m.out.shape() == shape &&
+  require(part.dimensions() == 4 && m.out.shape().dimensions() == 4 &&
+              m.out.shape() == part.with(1, m.position.defined() ? m.out.shape()[1] : part[1]) &&
               (m.out.dtype() == m.part.dtype() || m.out.dtype() == sums),
-          "merge_attention: out is {} {}, wanted {} of {} or {}",
+          "merge_attention: out is {} {}, wanted that of the part, {}, in {} or {}",
           name_of(m.out.dtype()),
           m.out.shape().to_string(),
-          shape.to_string(),
+          part.to_string(),
           name_of(m.part.dtype()),
           name_of(sums));
-  const Shape rows{shape[0], shape[2], shape[1]};
-  for (const Tensor* const t : {&m.log_sum_exp, &m.part_log_sum_exp})
-    require(t->shape() == rows && t->dtype() == sums,
-            "merge_attention: log_sum_exp is {} {}, wanted {} {}",
-            name_of(t->dtype()),
-            t->shape().to_string(),
-            name_of(sums),
-            rows.to_string());
+  const auto expect = [&](const Tensor& t, std::int64_t rows, DType dtype, const char* name) {
+    const Shape wanted{part[0], part[2], rows};
+    require(t.shape() == wanted && t.dtype() == dtype,
+            "merge_attention: {} is {} {}, wanted {} {}",
+            name,
+            name_of(t.dtype()),
+            t.shape().to_string(),
+            name_of(dtype),
+            wanted.to_string());
+  };
+  expect(m.log_sum_exp, m.out.shape()[1], sums, "log_sum_exp");
+  expect(m.part_log_sum_exp, part[1], sums, "part_log_sum_exp");
+  if (m.position.defined()) expect(m.position, part[1], DType::i32, "position");
 }
 
 template <typename Out, typename Part>
 void merge(const MergeAttention& m) {
   using T = Accumulator<Part>;
   const Shape& shape = m.part.shape();
-  const std::int64_t time = shape[1];
+  const std::int64_t rows = shape[1];
   const std::int64_t heads = shape[2];
   const std::int64_t width = shape[3];
+  const std::int64_t time = m.out.shape()[1];
   Out* const out = m.out.data<Out>();
   const Part* const part = m.part.data<Part>();
   T* const sums = m.log_sum_exp.data<T>();
   const T* const part_sums = m.part_log_sum_exp.data<T>();
-  for_rows(shape[0] * time * heads, width, [&](std::int64_t begin, std::int64_t end) {
+  const std::int32_t* const position =
+      m.position.defined() ? m.position.data<std::int32_t>() : nullptr;
+  for_rows(shape[0] * rows * heads, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t b = row / (time * heads);
-      const std::int64_t place = (b * heads + row % heads) * time + row / heads % time;
-      const T a = sums[place];
-      const T c = part_sums[place];
-      const T most = std::max(a, c);
+      const std::int64_t b = row / (rows * heads);
+      const std::int64_t h = row % heads;
+      const std::int64_t from = (b * heads + h) * rows + row / heads % rows;
+      const std::int64_t at = position != nullptr ? position[from] : row / heads % rows;
+      if (at < 0) continue;
+      T& sum = sums[(b * heads + h) * time + at];
+      const T c = part_sums[from];
+      const T most = std::max(sum, c);
       // Neither side saw a key: what stands there is 0 and stays.
       if (most == -std::numeric_limits<T>::infinity()) continue;
-      const T total = most + std::log1p(std::exp(std::min(a, c) - most));
-      const T keep = std::exp(a - total);
+      const T total = most + std::log1p(std::exp(std::min(sum, c) - most));
+      const T keep = std::exp(sum - total);
       const T take = std::exp(c - total);
-      sums[place] = total;
-      for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
-        put(out[i], keep * static_cast<T>(out[i]) + take * static_cast<T>(part[i]));
+      sum = total;
+      const Part* const of_part = part + row * width;
+      Out* const to = out + ((b * time + at) * heads + h) * width;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i)
+        put(to[i], keep * static_cast<T>(to[i]) + take * static_cast<T>(of_part[i]));
     }
   });
 }
@@ -71,6 +87,14 @@ void merge_attention(Cpu, const MergeAttention& m) {
       merge<Part, Part>(m);
     else
       merge<Accumulator<Part>, Part>(m);
+  });
+}
+
+void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
+  out.zero();
+  with_floating_type(log_sum_exp.dtype(), [&](auto tag) {
+    using A = Accumulator<typename decltype(tag)::type>;
+    std::ranges::fill(log_sum_exp.span<A>(), -std::numeric_limits<A>::infinity());
   });
 }
 

@@ -1,7 +1,6 @@
 #include "framework/kernels/chunk_slots.h"
 
-#include <cmath>
-#include <limits>
+#include <algorithm>
 
 #include "framework/kernels/cpu/loops.h"
 
@@ -179,36 +178,6 @@ void scatter(const SlotScatter& scatter) {
             });
 }
 
-template <typename T>
-void merge(const SlotMerge& merge) {
-  using A = Accumulator<T>;
-  const std::int64_t heads = merge.part.shape()[1], dim = merge.part.shape()[2];
-  const std::int64_t slots = merge.part.shape()[0], time = merge.out.shape()[0];
-  const T* part = merge.part.data<T>();
-  const A* part_log_sum_exp = merge.part_log_sum_exp.data<A>();
-  A* out = merge.out.data<A>();
-  A* log_sum_exp = merge.log_sum_exp.data<A>();
-  for_slots(merge.position,
-            0,
-            slots,
-            dim,
-            [=](std::int64_t h, std::int64_t s, std::int64_t at, std::int64_t row) {
-              const A mine = part_log_sum_exp[h * slots + s];
-              if (at < 0 || mine == -std::numeric_limits<A>::infinity()) return;
-              A& sum = log_sum_exp[h * time + at];
-              const A largest = std::max(sum, mine);
-              const A before = std::exp(sum - largest), now = std::exp(mine - largest);
-              const A total = before + now;
-              sum = largest + std::log(total);
-              const A keep = before / total, take = now / total;
-              const T* from = part + row * dim;
-              A* to = out + (at * heads + h) * dim;
-#pragma omp simd
-              for (std::int64_t c = 0; c < dim; ++c)
-                to[c] = keep * to[c] + take * static_cast<A>(from[c]);
-            });
-}
-
 }  // namespace
 
 void chunk_slots(Cpu, const ChunkSlots& slots) {
@@ -291,31 +260,6 @@ void scatter_slots(Cpu, const SlotScatter& slots) {
       scatter<typename decltype(from)::type, typename decltype(to)::type>(slots);
     });
   });
-}
-
-void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
-  out.zero();
-  with_floating_type(log_sum_exp.dtype(), [&](auto tag) {
-    using A = Accumulator<typename decltype(tag)::type>;
-    std::ranges::fill(log_sum_exp.span<A>(), -std::numeric_limits<A>::infinity());
-  });
-}
-
-void merge_slots(Cpu, const SlotMerge& slots) {
-  require_rows("merge_slots", slots.out, slots.part, slots.position);
-  const DType accumulator = accumulator_of(slots.part.dtype());
-  const Shape& out = slots.out.shape();
-  require(slots.out.dtype() == accumulator && slots.log_sum_exp.dtype() == accumulator &&
-              slots.part_log_sum_exp.dtype() == accumulator &&
-              slots.log_sum_exp.shape() == Shape{out[1], out[0]} &&
-              slots.part_log_sum_exp.shape() == slots.position.shape(),
-          "merge_slots: out is {} {}, log_sum_exp {} and the part's {}",
-          name_of(slots.out.dtype()),
-          out.to_string(),
-          slots.log_sum_exp.shape().to_string(),
-          slots.part_log_sum_exp.shape().to_string());
-  with_floating_type(slots.part.dtype(),
-                     [&](auto tag) { merge<typename decltype(tag)::type>(slots); });
 }
 
 }  // namespace longspan
