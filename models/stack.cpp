@@ -66,7 +66,11 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
         "memory.recompute is {}, but model.residual: reversible computes every layer again anyway; "
         "set memory.recompute to none",
         memory.recompute);
-  return std::make_unique<ReversibleResidual>(options.reversible_output, options.dropout);
+  return std::make_unique<ReversibleResidual>(options.reversible_output,
+                                              options.dropout,
+                                              memory.keep_streams
+                                                  ? ReversibleResidual::Streams::kept
+                                                  : ReversibleResidual::Streams::rebuilt);
 }
 
 FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {

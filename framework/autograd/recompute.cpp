@@ -83,8 +83,16 @@ Variable recompute_pieces(const PieceFunction& function,
           shape);
   const std::int64_t rows = shape.rows();
   const std::vector<RowPiece> all = cut_rows(shape[0], shape[1], pieces);
+  // A step of the tape like the one below: gradients of leaves arrive in the order in which they do
+  // on a rank with rows, and so the reductions they start meet.
   if (rows == 0) {
-    const Variable none = function(x, all.front());
+    const auto of_none = [&](const PieceFunction& of_piece) -> Recomputed {
+      if (!of_piece) return {};
+      return [=, piece = all.front()](const std::vector<Variable>& in) {
+        return of_piece(in.front(), piece);
+      };
+    };
+    const Variable none = recompute(of_none(function), {x}, of_none(again));
     return reshape(none, {0, none.shape().dimensions() > 1 ? none.shape().width() : 1});
   }
   // The rows of a piece in a tensor with as many elements for each row of x.

@@ -30,6 +30,8 @@ struct MemoryOptions {
   std::int64_t reconstruction_check_every =
       0;                               // memory.reconstruction_check_every: steps; 0: never
   double reconstruction_bound = 1e-3;  // memory.reconstruction_bound
+  // No key: a reversible stack keeps its streams, as any other function does, to compare with.
+  bool keep_streams = false;
 
   // What `recompute` says.
   Recomputation recomputation() const;

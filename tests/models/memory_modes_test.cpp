@@ -1,4 +1,4 @@
-// Memory modes through whole models; that they train the same is in layouts_mesh_test.cpp.
+// Memory modes through whole models; that they train the same is in equality_matrix_mesh_test.cpp.
 #include "framework/core/options.h"
 #include "framework/train/trainer.h"
 #include "models/stack.h"

@@ -1,0 +1,213 @@
+// The equality matrix: every attention kind in every memory mode trains the same on every layout as
+// on one process. A new kind, mode or layout is a line.
+#include "tests/models/layouts_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::dropped_options;
+using testing::expect_same_training;
+using testing::train;
+using testing::Trained;
+
+struct Kind {
+  std::string name;
+  std::function<std::unique_ptr<Model>(ResidualKind, const ModelSetting&)> make;
+};
+
+struct Mode {
+  std::string name;
+  ResidualKind residual = ResidualKind::plain;
+  MemoryOptions memory = {};
+};
+
+struct Layout {
+  MeshShape mesh;
+  std::vector<int> zeros = {0};
+};
+
+// Each kind leaves keys out of the segment, and has several blocks of it.
+AttentionOptions short_attention(std::vector<std::string> names) {
+  return {.kinds = std::move(names),
+          .window = {1},
+          .stride = 2,
+          .summary = 1,
+          .global = {1},
+          .random = 1,
+          .block = 1,
+          .lsh = {.chunk = 2}};
+}
+
+AttentionOptions long_attention(std::vector<std::string> names) {
+  return {.kinds = std::move(names),
+          .window = {40},
+          .stride = 16,
+          .summary = 3,
+          .summary_groups = 2,
+          .global = {1, 70},
+          .random = 1,
+          .block = 16,
+          .lsh = {.chunk = 16}};
+}
+
+Kind decoder(const AttentionOptions& attention, std::int64_t heads = 4) {
+  return {fmt::format("decoder, {}{}",
+                      fmt::join(attention.kinds, ", "),
+                      attention.global_projections ? " with projections" : ""),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.heads = heads;
+            options.common.residual = residual;
+            options.common.attention = attention;
+            return make_decoder(options, setting);
+          }};
+}
+
+Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
+  return {fmt::format("transformer_xl, {}", fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            TransformerXlOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.residual = residual;
+            options.common.reversible_output =
+                residual == ResidualKind::reversible ? StreamJoin::concatenate : StreamJoin::mean;
+            options.common.tied_embeddings = false;
+            options.common.attention = attention;
+            options.memory = memory;
+            return make_transformer_xl(options, setting);
+          }};
+}
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> all = {transformer_xl(short_attention({"causal"}), 3),
+                           transformer_xl(short_attention({"local", "strided/dilated"}), 3)};
+  for (const char* const name : {"causal",
+                                 "local",
+                                 "strided",
+                                 "local+strided",
+                                 "dilated",
+                                 "fixed",
+                                 "block",
+                                 "summary",
+                                 "global",
+                                 "lsh"})
+    all.push_back(decoder(short_attention({name})));
+  AttentionOptions projected = short_attention({"global/causal"});
+  projected.global_projections = true;
+  all.push_back(decoder(projected));
+  return all;
+}
+
+std::vector<Mode> modes() {
+  const MemoryOptions chunks = {.feed_forward_chunks = 3, .loss_chunks = 2};
+  return {{"plain"},
+          {"attention again", ResidualKind::plain, {.recompute = "attention"}},
+          {"layers again", ResidualKind::plain, {.recompute = "layer"}},
+          {"two layers again, chunked",
+           ResidualKind::plain,
+           {.recompute = "every 2", .feed_forward_chunks = 3, .loss_chunks = 2}},
+          {"chunked", ResidualKind::plain, chunks},
+          {"reversible", ResidualKind::reversible},
+          {"reversible, chunked", ResidualKind::reversible, chunks}};
+}
+
+std::vector<Layout> layouts() {
+  return {{{}},
+          {{.data = 2}, {0, 1, 2}},
+          {{.tensor = 2}},
+          {{.context = 2}},
+          {{.context = 4}},
+          {{.tensor = 2, .sequence = true}},
+          {{.data = 2, .tensor = 2}, {0, 1}},
+          {{.context = 2, .tensor = 2}},
+          {{.context = 2, .tensor = 2, .sequence = true}, {2}}};
+}
+
+Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
+  c.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero);
+  c.make = [make = kind.make, residual = mode.residual](const ModelSetting& setting) {
+    return make(residual, setting);
+  };
+  c.memory = mode.memory;
+  c.zero = zero;
+  return c;
+}
+
+// One process that computes nothing again and rebuilds nothing: a function with one stream, or with
+// two where the mode is reversible.
+struct References {
+  Trained one;
+  Trained two;
+
+  References(const Kind& kind, const Case& common)
+      : one(train(with(kind, {"plain"}, 0, common), ProcessMesh())),
+        two(train(
+            with(
+                kind, {"two streams", ResidualKind::reversible, {.keep_streams = true}}, 0, common),
+            ProcessMesh())) {}
+  const Trained& of(const Mode& mode) const {
+    return mode.residual == ResidualKind::plain ? one : two;
+  }
+};
+
+void expect_equal(const std::vector<Kind>& kinds,
+                  const std::vector<Layout>& layouts,
+                  const Case& common) {
+  std::vector<References> references;
+  for (const Kind& kind : kinds) references.emplace_back(kind, common);
+  for (const Layout& layout : layouts)
+    testing::for_each_layout({layout.mesh}, [&](const ProcessMesh& mesh) {
+      for (std::size_t i = 0; i < kinds.size(); ++i)
+        for (const Mode& mode : modes())
+          for (const int zero : layout.zeros)
+            expect_same_training(with(kinds[i], mode, zero, common), references[i].of(mode), mesh);
+    });
+}
+
+// The segment divides neither by the tensor ranks nor into the chunks of the context ranks: shares
+// of time are uneven.
+TEST(EqualityMatrix, EveryKindInEveryModeOnEveryLayout) {
+  expect_equal(kinds(), layouts(), {.steps = 2});
+}
+
+// Several tiles of attention, folds of columns, and chunks of the sorted sequence, where time is
+// shared or heads are.
+TEST(EqualityMatrix, LongSegments) {
+  const std::vector<Kind> long_kinds = {
+      transformer_xl(long_attention({"causal", "local+strided"}), 140),
+      decoder(long_attention({"causal", "global"})),
+      decoder(long_attention({"strided/local", "local+strided"})),
+      decoder(long_attention({"fixed", "dilated"})),
+      decoder(long_attention({"lsh"}))};
+  expect_equal(long_kinds,
+               {{{.context = 2}},
+                {{.tensor = 2, .sequence = true}},
+                {{.context = 2, .tensor = 2, .sequence = true}, {2}}},
+               {.segment = 150, .streams = 2, .steps = 2});
+}
+
+// Heads that the context ranks cannot divide: columns go round the ring as they are; lsh, which
+// sorts whole sequences of a head, is refused.
+TEST(EqualityMatrix, AHeadForTwoContextRanks) {
+  const std::vector<Layout> shared = {{{.context = 2, .tensor = 2}}};
+  expect_equal({decoder(long_attention({"strided/local", "local+strided"}), 2)},
+               shared,
+               {.segment = 150, .streams = 2, .steps = 2});
+  testing::for_each_layout({shared.front().mesh}, [](const ProcessMesh& mesh) {
+    const Case c = with(decoder(short_attention({"lsh"}), 2), {"plain"}, 0, {});
+    try {
+      c.make(c.setting(mesh));
+      FAIL();
+    } catch (const ConfigurationError& error) {
+      EXPECT_STREQ(
+          error.what(),
+          "model.heads is 2: attention lsh divides heads over tensor and context ranks, of "
+          "which there are 2 x 2");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace longspan

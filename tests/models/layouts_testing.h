@@ -1,0 +1,157 @@
+// One model trained on a layout and on one process, to be compared: the tests of equality.
+#pragma once
+
+#include <limits>
+
+#include "framework/train/trainer.h"
+#include "tests/models/model_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan::testing {
+
+struct Case {
+  std::string name = {};
+  std::function<std::unique_ptr<Model>(const ModelSetting&)> make = {};
+  std::int64_t accumulation = 1;
+  int zero = 0;
+  MemoryOptions memory = {};
+  std::int64_t segment = 5;
+  std::int64_t streams = 4;
+  int steps = 5;
+
+  ModelSetting setting(const ProcessMesh& mesh) const {
+    return {.vocabulary = vocabulary,  // does not divide by the ranks
+            .segment = segment,
+            .compute = DType::f64,
+            .device = cpu_device(),
+            .mesh = mesh,
+            .random = Random(1).child("weights"),
+            .memory = memory,
+            .sharing = {.zero = zero, .bucket_megabytes = 0.001}};  // many buckets
+  }
+};
+
+// Dropout everywhere; four heads, so that they divide by the tensor ranks.
+inline ModelOptions dropped_options(NormPlacement norm) {
+  return {.layers = 2,
+          .width = 12,
+          .heads = 4,
+          .feed_forward = 18,
+          .activation = norm == NormPlacement::pre ? Activation::gelu_tanh : Activation::relu,
+          .norm = norm,
+          .dropout = 0.2,
+          .attention_dropout = 0.15,
+          .initial_deviation = 0.1};
+}
+
+inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
+  const std::int64_t segment = c.segment;
+  const Tensor text = random_ids(c.streams, segment + 1, static_cast<std::uint64_t>(step));
+  Batch batch;
+  batch.tokens = columns(text, 0, segment).slice(range.begin, range.end);
+  batch.targets = columns(text, 1, segment).slice(range.begin, range.end);
+  // Streams end at different places: ranks have different numbers of tokens that count.
+  for (std::int64_t row = 0; row < range.count(); ++row)
+    if (range.begin + row == c.streams - 1 && step == 1)
+      std::fill_n(batch.targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
+  batch.first_stream = range.begin;
+  batch.epoch_start = step == 0;
+  for (const std::int64_t target : batch.targets.span<std::int64_t>())
+    batch.predicted_tokens += target >= 0;
+  return batch;
+}
+
+inline constexpr double bound = 1e-9;
+
+// What a run leaves behind, with this rank's pieces of the parameters, and of the gradients what it
+// owns.
+struct Trained {
+  Values losses;
+  Values norms;
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  std::vector<Values> first_gradients;  // one a parameter
+  std::vector<Values> last_weights;
+};
+
+inline Trained train(const Case& c, const ProcessMesh& mesh) {
+  TrainingOptions options;
+  options.steps = c.steps;
+  options.learning_rate = 0.01;
+  options.optimizer.weight_decay = 0.1;
+  options.clip_norm = 0.5;  // active
+  options.accumulation = c.accumulation;
+  Trainer trainer(c.make(c.setting(mesh)), options, Random(1).child("steps"));
+  const StreamRange range =
+      streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  Trained run;
+  for (int step = 0; step < c.steps; ++step) {
+    const StepResult result = trainer.step(batch_of(c, step, range));
+    EXPECT_FALSE(result.skipped);
+    run.losses.push_back(result.loss);
+    run.norms.push_back(result.gradient_norm);
+    for (const auto& parameter : trainer.model().parameters().all()) {
+      if (step == 0) run.first_gradients.push_back(values_of(parameter->own_gradient));
+      if (step + 1 == c.steps) run.last_weights.push_back(values_of(parameter->master));
+    }
+  }
+  run.parameters = trainer.model().parameters().all();
+  return run;
+}
+
+// This rank's piece of a whole parameter's values.
+inline Values piece_of(const Values& whole, const Parameter& parameter) {
+  if (!parameter.split()) return whole;
+  std::int64_t inner = 1;
+  for (int axis = parameter.split_axis + 1; axis < parameter.global_shape.dimensions(); ++axis)
+    inner *= parameter.global_shape[axis];
+  const std::int64_t run = inner * parameter.part.count;
+  Values piece;
+  for (std::int64_t begin = parameter.part.begin * inner; begin < std::ssize(whole);
+       begin += inner * parameter.part.total)
+    piece.insert(piece.end(), whole.begin() + begin, whole.begin() + begin + run);
+  return piece;
+}
+
+// The largest difference of values, as a part of the largest value; those that are 0 but for
+// rounding, as a gradient of a bias of keys is, are measured by 1e-3.
+inline double deviation(const Values& found, const Values& expected) {
+  if (found.size() != expected.size()) return std::numeric_limits<double>::infinity();
+  double difference = 0;
+  double largest = 1e-3;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const double by = std::abs(found[i] - expected[i]);
+    if (std::isnan(by)) return by;
+    difference = std::max(difference, by);
+    largest = std::max(largest, std::abs(expected[i]));
+  }
+  return difference / largest;
+}
+
+// What differs first by more than the bound: one sentence a run, as hundreds may be wrong at once.
+inline std::string difference(const Trained& found, const Trained& expected) {
+  std::string first;
+  const auto compare = [&](const std::string& what, const Values& values, const Values& wanted) {
+    const double by = deviation(values, wanted);
+    if (first.empty() && !(by <= bound)) first = fmt::format("{} differ by {:.2g}", what, by);
+  };
+  compare("losses", found.losses, expected.losses);
+  compare("gradients' norms", found.norms, expected.norms);
+  if (found.parameters.size() != expected.parameters.size()) return "other parameters";
+  for (std::size_t i = 0; i < found.parameters.size(); ++i) {
+    const Parameter& parameter = *found.parameters[i];
+    const Values gradient = piece_of(expected.first_gradients[i], parameter);
+    compare("gradients of " + parameter.name,
+            found.first_gradients[i],
+            {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end});
+    compare("weights of " + parameter.name,
+            found.last_weights[i],
+            piece_of(expected.last_weights[i], parameter));
+  }
+  return first;
+}
+
+inline void expect_same_training(const Case& c, const Trained& expected, const ProcessMesh& mesh) {
+  EXPECT_EQ(difference(train(c, mesh), expected), "") << c.name;
+}
+
+}  // namespace longspan::testing
