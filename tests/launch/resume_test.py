@@ -198,7 +198,8 @@ class ElasticResume(jobs.TestCase):
 
     def test_whatever_is_shared_out(self):
         wanted = None
-        kinds = [(Layout(1, 1), 0), (Layout(2, 1), 1), (Layout(4, 1), 2), (Layout(2, 2), 1), (Layout(2, 2), 2)]
+        kinds = [(Layout(1, 1), 0), (Layout(4, 1), 2), (Layout(2, 2), 1), (Layout(2, 1, context=2), 2),
+                 (Layout(1, 2, context=2, sequence=True), 1)]
         for number, (saver, zero) in enumerate(kinds):
             self.train(f"saved-{number}", saver, {**self.settings, "parallel.zero": zero})
             run = self.run_at(f"saved-{number}")

@@ -203,7 +203,16 @@ TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
 // What all ranks save is each element once, whatever is shared out.
 TEST(Zero, TheRanksOwnEachElementOnce) {
   testing::for_each_layout(
-      {{}, {.data = 2}, {.data = 4}, {.data = 2, .tensor = 2}}, [](const ProcessMesh& mesh) {
+      {{},
+       {.data = 2},
+       {.data = 4},
+       {.data = 2, .tensor = 2},
+       {.context = 2},
+       {.data = 2, .context = 2},
+       {.tensor = 2, .sequence = true},
+       {.data = 2, .tensor = 2, .sequence = true},
+       {.context = 2, .tensor = 2, .sequence = true}},
+      [](const ProcessMesh& mesh) {
         for (int zero = 0; zero <= 2; ++zero) {
           const Trainer trainer = make_trainer({.zero = zero}, mesh, testing::cpu_device());
           TrainingState state;
