@@ -396,18 +396,22 @@ void declare(OptionTable& table,
             "a query of summary sees itself too; without it the first queries see nothing");
   table.add("model.attention_global",
             options.global,
-            "positions that see and are seen by all, for global",
+            "positions that see all earlier ones and are seen by all later ones, for global",
             at_least(0));
-  table.add("model.attention_global_projections",
-            options.global_projections,
-            "global positions have projections of their own (Beltagy et al. 2020), which start as "
-            "copies",
-            fixes_weights());
+  table.add(
+      "model.attention_global_projections",
+      options.global_projections,
+      "global positions see with queries, keys and values by projections of their own (Beltagy "
+      "et al. 2020), which start as copies of the others",
+      fixes_weights());
   table.add("model.attention_random",
             options.random,
-            "random blocks that each block of queries sees, for global",
+            "random blocks beyond the window that each block of queries sees, for global",
             at_least(0));
-  table.add("model.attention_block", options.block, "positions of such a block", at_least(1));
+  table.add("model.attention_block",
+            options.block,
+            "positions of such a block, of queries or of keys",
+            at_least(1));
   table.add("model.attention_seed",
             options.seed,
             "of the random blocks, which are the same in every step",
