@@ -9,6 +9,8 @@
 
 #include "framework/core/allocator.h"
 
+struct CUstream_st;  // CUDA's stream
+
 namespace longspan {
 
 // What belongs to one device: its allocator, and what kernels keep there from call to call
@@ -45,6 +47,12 @@ class DeviceState {
 // The first argument of every CPU kernel.
 struct Cpu {
   DeviceState* state;
+};
+
+// The first argument of every CUDA kernel: what it does is queued on the stream.
+struct Cuda {
+  DeviceState* state;
+  CUstream_st* stream;
 };
 
 // A value: copies name the same device.

@@ -7,6 +7,11 @@
 #include <string_view>
 
 #include "framework/core/error.h"
+#include "framework/core/host_device.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp16.h>
+#endif
 
 namespace longspan {
 
@@ -17,25 +22,30 @@ struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  explicit BFloat16(float value) {
+  LONGSPAN_HOST_DEVICE explicit BFloat16(float value) {
     const auto word = std::bit_cast<std::uint32_t>(value);
     bits = (word & 0x7fffffffu) > 0x7f800000u
                ? static_cast<std::uint16_t>((word >> 16) | 0x0040u)
                : static_cast<std::uint16_t>((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
   }
-  explicit operator float() const {
+  LONGSPAN_HOST_DEVICE explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };
 
 // IEEE 754 binary16. GCC's _Float16 converts in hardware where there is F16C and in software
-// elsewhere.
+// elsewhere; nvcc has a type of its own, of the same bits.
 struct Float16 {
+#ifdef __CUDACC__
+  __half value;
+#else
   _Float16 value = 0;
+#endif
 
   Float16() = default;
-  explicit Float16(float number) : value(static_cast<_Float16>(number)) {}
-  explicit operator float() const { return static_cast<float>(value); }
+  LONGSPAN_HOST_DEVICE explicit Float16(float number)
+      : value(static_cast<decltype(value)>(number)) {}
+  LONGSPAN_HOST_DEVICE explicit operator float() const { return static_cast<float>(value); }
 };
 
 static_assert(sizeof(BFloat16) == 2 && sizeof(Float16) == 2);

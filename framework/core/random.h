@@ -11,6 +11,7 @@
 #include <numbers>
 #include <string_view>
 
+#include "framework/core/host_device.h"
 #include "framework/core/range.h"
 
 namespace longspan {
@@ -30,18 +31,24 @@ class Random {
   }
 
   // The four words of block `index`: elements 4*index .. 4*index+3.
-  std::array<std::uint32_t, 4> block(std::uint64_t index) const {
+  LONGSPAN_HOST_DEVICE std::array<std::uint32_t, 4> block(std::uint64_t index) const {
     const r123::Philox4x32::ctr_type counter = {
         {low(index), high(index), low(place_), high(place_)}};
     const r123::Philox4x32::key_type key = {{low(seed_), high(seed_)}};
     const auto words = r123::Philox4x32()(counter, key);
     return {words[0], words[1], words[2], words[3]};
   }
-  std::uint32_t word(std::uint64_t element) const { return block(element / 4)[element % 4]; }
+  LONGSPAN_HOST_DEVICE std::uint32_t word(std::uint64_t element) const {
+    return block(element / 4)[element % 4];
+  }
 
   // Uniform in [0, 1) with 24 bits.
-  static float uniform(std::uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-  float uniform_at(std::uint64_t element) const { return uniform(word(element)); }
+  LONGSPAN_HOST_DEVICE static float uniform(std::uint32_t word) {
+    return static_cast<float>(word >> 8) * 0x1p-24f;
+  }
+  LONGSPAN_HOST_DEVICE float uniform_at(std::uint64_t element) const {
+    return uniform(word(element));
+  }
 
   // Standard normal by Box-Muller; elements 2i and 2i+1 share a pair of words.
   double normal_at(std::uint64_t element) const {
@@ -65,8 +72,12 @@ class Random {
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     return x ^ (x >> 31);
   }
-  static std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
-  static std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }
+  LONGSPAN_HOST_DEVICE static std::uint32_t low(std::uint64_t x) {
+    return static_cast<std::uint32_t>(x);
+  }
+  LONGSPAN_HOST_DEVICE static std::uint32_t high(std::uint64_t x) {
+    return static_cast<std::uint32_t>(x >> 32);
+  }
 
   std::uint64_t seed_;
   std::uint64_t place_ = 0;

@@ -14,9 +14,11 @@ enum class Activation : std::uint8_t {
 
 // y = activation(x). x, y: any shape, same dtype; y is written and may be x.
 void activate(Cpu, Activation, const Tensor& x, const Tensor& y);
+void activate(Cuda, Activation, const Tensor& x, const Tensor& y);
 
 // dx = dy * activation'(x). `kept` is x, or for relu either x or y (both have the same sign). dx is
 // written and may be dy.
 void activate_backward(Cpu, Activation, const Tensor& kept, const Tensor& dy, const Tensor& dx);
+void activate_backward(Cuda, Activation, const Tensor& kept, const Tensor& dy, const Tensor& dx);
 
 }  // namespace longspan

@@ -26,6 +26,7 @@ struct CrossEntropyStatistics {
   Tensor total = {};
 };
 void cross_entropy_statistics(Cpu, const CrossEntropyStatistics&);
+void cross_entropy_statistics(Cuda, const CrossEntropyStatistics&);
 
 // Overwrites the logits by their gradient:
 //   scale[row] * (softmax_v - on_target * [v == y] - off_target), softmax_v = exp(l_v -
@@ -43,5 +44,10 @@ struct CrossEntropyGradient {
   double off_target = 0;
 };
 void cross_entropy_backward(Cpu, const CrossEntropyGradient&);
+void cross_entropy_backward(Cuda, const CrossEntropyGradient&);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const CrossEntropyStatistics&);
+void check(const CrossEntropyGradient&);
 
 }  // namespace longspan

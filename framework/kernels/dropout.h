@@ -1,6 +1,9 @@
 // Dropout whose mask depends on the global element index alone.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
 
@@ -16,5 +19,21 @@ struct Dropout {
   Placement placement;
 };
 void dropout(Cpu, const Dropout&);
+void dropout(Cuda, const Dropout&);
+
+// Throws Failure where the shapes, the placement or the rate are not as said above.
+void check(const Dropout&);
+
+// What a word must reach, shifted right by 8, for its element to be kept at this rate: exactly
+// Random::uniform(word) >= rate.
+std::uint32_t dropout_threshold(double rate);
+
+// Rows of a block that follow one another in the undivided array too.
+struct PlacedRows {
+  std::int64_t first;   // row of the block
+  std::int64_t count;   // of rows
+  std::int64_t placed;  // row of its placement
+};
+std::vector<PlacedRows> placed_rows(const Placement& placement, std::int64_t rows);
 
 }  // namespace longspan

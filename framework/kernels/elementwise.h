@@ -9,16 +9,20 @@ namespace longspan {
 
 // out = a + b. Same number of elements and dtype; out may be a or b.
 void add(Cpu, const Tensor& a, const Tensor& b, const Tensor& out);
+void add(Cuda, const Tensor& a, const Tensor& b, const Tensor& out);
 
 // y += factor * x. x may be of another floating dtype; the sum is made in the wider accumulator.
 void accumulate(Cpu, double factor, const Tensor& x, const Tensor& y);
+void accumulate(Cuda, double factor, const Tensor& x, const Tensor& y);
 
 // y = factor * x. x and y may be of different floating dtypes: this is also the cast.
 void scale(Cpu, double factor, const Tensor& x, const Tensor& y);
+void scale(Cuda, double factor, const Tensor& x, const Tensor& y);
 
 // y[o, t, :] = factor * x[o, t, :] + table[t, :]. x, y: [outer, time, width]; table: [time, width],
 // x's dtype or its accumulator's. y may be x.
 void scale_and_add_rows(Cpu, double factor, const Tensor& x, const Tensor& table, const Tensor& y);
+void scale_and_add_rows(Cuda, double factor, const Tensor& x, const Tensor& table, const Tensor& y);
 
 // Copies the block of `count` middle rows: to[o, to_begin + t, :] = from[o, from_begin + t, :], or
 // adds it. from: [outer, n, width], to: [outer, m, width], same dtype.
@@ -29,14 +33,24 @@ void copy_rows(Cpu,
                std::int64_t to_begin,
                std::int64_t count,
                bool add);
+void copy_rows(Cuda,
+               const Tensor& from,
+               std::int64_t from_begin,
+               const Tensor& to,
+               std::int64_t to_begin,
+               std::int64_t count,
+               bool add);
 
 // out[c] += sum over rows of x[r, c]. x: [rows, width]; out: [width], x's dtype or its
 // accumulator's. Deterministic for a given number of threads.
 void add_column_sums(Cpu, const Tensor& x, const Tensor& out);
+void add_column_sums(Cuda, const Tensor& x, const Tensor& out);
 
 // The sum of the elements, and of their squares, kept in double. Deterministic for any number of
 // threads (fixed blocks). NaN and infinity propagate.
 double sum(Cpu, const Tensor& x);
+double sum(Cuda, const Tensor& x);
 double sum_of_squares(Cpu, const Tensor& x);
+double sum_of_squares(Cuda, const Tensor& x);
 
 }  // namespace longspan

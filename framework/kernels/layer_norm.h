@@ -19,6 +19,7 @@ struct LayerNorm {
   double epsilon = 1e-5;
 };
 void layer_norm(Cpu, const LayerNorm&);
+void layer_norm(Cuda, const LayerNorm&);
 
 // dx is written (dy's dtype); dweight and dbias (accumulator dtype, [width]) are added to.
 // Deterministic for a given number of threads.
@@ -33,5 +34,10 @@ struct LayerNormGradient {
   Tensor dbias;
 };
 void layer_norm_backward(Cpu, const LayerNormGradient&);
+void layer_norm_backward(Cuda, const LayerNormGradient&);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const LayerNorm&);
+void check(const LayerNormGradient&);
 
 }  // namespace longspan

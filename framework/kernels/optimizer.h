@@ -35,6 +35,7 @@ struct AdamUpdate {
   bool decoupled = true;
 };
 void adam_update(Cpu, const AdamUpdate&);
+void adam_update(Cuda, const AdamUpdate&);
 
 // b = momentum * b + g (b = g at step 1); weight -= learning_rate * b, or of g + momentum * b with
 // nesterov. weight_decay * weight is added to g. Without momentum `buffer` is undefined.
@@ -46,5 +47,6 @@ struct SgdUpdate {
   std::int64_t step = 1;
 };
 void sgd_update(Cpu, const SgdUpdate&);
+void sgd_update(Cuda, const SgdUpdate&);
 
 }  // namespace longspan

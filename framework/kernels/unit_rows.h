@@ -15,6 +15,7 @@ struct UnitRows {
   double epsilon = 1e-12;
 };
 void unit_rows(Cpu, const UnitRows&);
+void unit_rows(Cuda, const UnitRows&);
 
 // dx += (dy - y (y.dy)) * inverse_length: what y kept says all about x. dy and dx of y's dtype or
 // its accumulator's.
@@ -25,5 +26,10 @@ struct UnitRowsGradient {
   Tensor dx;
 };
 void unit_rows_backward(Cpu, const UnitRowsGradient&);
+void unit_rows_backward(Cuda, const UnitRowsGradient&);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const UnitRows&);
+void check(const UnitRowsGradient&);
 
 }  // namespace longspan

@@ -48,9 +48,9 @@ TYPED_TEST(ActivationOf, EqualsItsFormulaAndItsDerivative) {
         gradient.push_back(dy[i] * slope(activation, x[i]));
       }
       const Tensor y = poisoned<TypeParam>({count}), dx = poisoned<TypeParam>({count});
-      activate(cpu(), activation, kept, y);
+      activate(backend(), activation, kept, y);
       expect_close(values_of(y), expected, tolerance<TypeParam>());
-      activate_backward(cpu(), activation, kept, tensor_of<TypeParam>(dy, {count}), dx);
+      activate_backward(backend(), activation, kept, tensor_of<TypeParam>(dy, {count}), dx);
       expect_close(values_of(dx), gradient, std::max(tolerance<TypeParam>(), 1e-10), 3);
     }
   }
@@ -61,12 +61,12 @@ TYPED_TEST(ActivationOf, MayBeInPlace) {
   for (const auto activation : all) {
     const Tensor kept = tensor_of<TypeParam>(x, {133}), y = poisoned<TypeParam>({133});
     const Tensor in_place = tensor_of<TypeParam>(x, {133});
-    activate(cpu(), activation, kept, y);
-    activate(cpu(), activation, in_place, in_place);
+    activate(backend(), activation, kept, y);
+    activate(backend(), activation, in_place, in_place);
     EXPECT_TRUE(same_bits(y, in_place));
     const Tensor above = tensor_of<TypeParam>(dy, {133}), dx = poisoned<TypeParam>({133});
-    activate_backward(cpu(), activation, kept, above, dx);
-    activate_backward(cpu(), activation, kept, above, above);
+    activate_backward(backend(), activation, kept, above, dx);
+    activate_backward(backend(), activation, kept, above, above);
     EXPECT_TRUE(same_bits(dx, above));
   }
 }
@@ -74,11 +74,11 @@ TYPED_TEST(ActivationOf, MayBeInPlace) {
 TYPED_TEST(ActivationOf, ReluTakesItsOutputForItsInput) {
   const Values x = normal_values<TypeParam>(99, 1);
   const Tensor kept = tensor_of<TypeParam>(x, {99}), y = poisoned<TypeParam>({99});
-  activate(cpu(), Activation::relu, kept, y);
+  activate(backend(), Activation::relu, kept, y);
   const Tensor dy = tensor_of<TypeParam>(normal_values<TypeParam>(99, 2), {99});
   const Tensor from_x = poisoned<TypeParam>({99}), from_y = poisoned<TypeParam>({99});
-  activate_backward(cpu(), Activation::relu, kept, dy, from_x);
-  activate_backward(cpu(), Activation::relu, y, dy, from_y);
+  activate_backward(backend(), Activation::relu, kept, dy, from_x);
+  activate_backward(backend(), Activation::relu, y, dy, from_y);
   EXPECT_EQ(values_of(from_x), values_of(from_y));
 }
 
@@ -86,12 +86,12 @@ TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
   for (const auto activation : all) {
     const Tensor x = tensor_of<TypeParam>({nan, 1e4, -1e4, 60, -60}, {5});
     const Tensor y = poisoned<TypeParam>({5});
-    activate(cpu(), activation, x, y);
+    activate(backend(), activation, x, y);
     const Values found = values_of(y), given = values_of(x);
     EXPECT_TRUE(std::isnan(found[0]));
     for (std::size_t i = 1; i < 5; ++i)
       EXPECT_NEAR(found[i], value(activation, given[i]), 1e-25) << static_cast<int>(activation);
-    activate_backward(cpu(), activation, x, tensor_of<TypeParam>({1, 1, 1, 1, 1}, {5}), y);
+    activate_backward(backend(), activation, x, tensor_of<TypeParam>({1, 1, 1, 1, 1}, {5}), y);
     const Values slopes = values_of(y);
     for (std::size_t i = 1; i < 5; ++i)
       EXPECT_NEAR(slopes[i], given[i] > 0 || activation == Activation::none ? 1 : 0, 1e-20);
@@ -99,9 +99,9 @@ TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
 }
 
 TEST(Activation, UnequalSizesAreNamed) {
-  EXPECT_THROW(activate(cpu(), Activation::relu, poisoned<float>({3}), poisoned<float>({4})),
+  EXPECT_THROW(activate(backend(), Activation::relu, poisoned<float>({3}), poisoned<float>({4})),
                Failure);
-  EXPECT_THROW(activate(cpu(), Activation::relu, poisoned<float>({3}), poisoned<double>({3})),
+  EXPECT_THROW(activate(backend(), Activation::relu, poisoned<float>({3}), poisoned<double>({3})),
                Failure);
 }
 

@@ -26,7 +26,7 @@ class CrossEntropyOf : public ::testing::Test {
                                   .sum = poisoned<A>({rows}),
                                   .target = poisoned<A>({rows}),
                                   .total = poisoned<A>({rows})};
-    cross_entropy_statistics(cpu(), result);
+    cross_entropy_statistics(backend(), result);
     return result;
   }
 };
@@ -90,7 +90,7 @@ TYPED_TEST(CrossEntropyOf, GradientEqualsItsFormulaAndPaddingBecomesZero) {
                                         .scale = tensor_of<A>(scale, {rows}),
                                         .on_target = 0.9,
                                         .off_target = 0.1 / 300};
-    cross_entropy_backward(cpu(), gradient);
+    cross_entropy_backward(backend(), gradient);
     expect_close(values_of(gradient.logits), expected, tolerance<TypeParam>());
   }
 }
@@ -107,7 +107,7 @@ TYPED_TEST(CrossEntropyOf, ExtremeLogitsGiveAnExactLossAndGradient) {
                                       .valid_width = 3,
                                       .log_sum_exp = tensor_of<A>({high, high}, {2}),
                                       .scale = tensor_of<A>({1, 1}, {2})};
-  cross_entropy_backward(cpu(), gradient);
+  cross_entropy_backward(backend(), gradient);
   EXPECT_EQ(values_of(found.logits), (Values{0, 0, 0, 0, -1, 1}));
 }
 
@@ -145,7 +145,7 @@ TEST(CrossEntropy, StatisticsOfPartsCombineToThoseOfTheWhole) {
                                       .maximum = poisoned<double>({1}),
                                       .sum = poisoned<double>({1}),
                                       .target = poisoned<double>({1})};
-    cross_entropy_statistics(cpu(), statistics);
+    cross_entropy_statistics(backend(), statistics);
     maximum = std::max(maximum, values_of(statistics.maximum)[0]);
     target += values_of(statistics.target)[0];
     parts.push_back(statistics);
@@ -163,10 +163,10 @@ TEST(CrossEntropy, WrongShapesAreNamed) {
                                 .valid_width = 4,
                                 .log_sum_exp = poisoned<float>({2}),
                                 .scale = poisoned<float>({2})};
-  EXPECT_THROW(cross_entropy_backward(cpu(), gradient), Failure);
+  EXPECT_THROW(cross_entropy_backward(backend(), gradient), Failure);
   gradient.valid_width = 3;
   gradient.targets = ids_of({0});
-  EXPECT_THROW(cross_entropy_backward(cpu(), gradient), Failure);
+  EXPECT_THROW(cross_entropy_backward(backend(), gradient), Failure);
 }
 
 }  // namespace

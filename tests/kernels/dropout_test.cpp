@@ -58,14 +58,14 @@ TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
                           .rate = rate,
                           .random = random,
                           .placement = placement};
-      dropout(cpu(), apart);
+      dropout(backend(), apart);
       const Values found = values_of(apart.y);
       expect_close(found, expected, tolerance<TypeParam>(), 0);
       for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_EQ(found[i] == 0, expected[i] == 0) << i;
       Dropout in_place = apart;
       in_place.y = in_place.x;
-      dropout(cpu(), in_place);
+      dropout(backend(), in_place);
       EXPECT_TRUE(same_bits(in_place.y, apart.y));
     }
 }
@@ -87,7 +87,7 @@ TEST(Dropout, MaskDoesNotKnowHowTheTensorIsSplit) {
         .rate = 0.3,
         .random = random,
         .placement = {o0, m0, middle, i0, inner}};
-    dropout(cpu(), part);
+    dropout(backend(), part);
     const Values y = values_of(part.y);
     std::size_t at = 0;
     for (std::int64_t o = o0; o < o1; ++o)
@@ -117,7 +117,7 @@ TEST(Dropout, RowsApartAreDroppedAsInTheWhole) {
         .rate = 0.3,
         .random = Random(7),
         .placement = placement};
-    dropout(cpu(), call);
+    dropout(backend(), call);
     return values_of(call.y);
   };
   const Values whole = run({.middle_total = middle, .inner_total = inner}, middle, inner);
@@ -147,7 +147,7 @@ TEST(Dropout, MaskDoesNotDependOnTheNumberOfThreads) {
                           .rate = 0.1,
                           .random = Random(5),
                           .placement = {1, 2, 1200, 3, 37}};
-      dropout(cpu(), large);
+      dropout(backend(), large);
       return large.y;
     });
   };
@@ -162,10 +162,10 @@ TEST(Dropout, WrongRatesAndShapesAreNamed) {
                 .rate = 1,
                 .random = Random(1),
                 .placement = {}};
-  EXPECT_THROW(dropout(cpu(), wrong), Failure);
+  EXPECT_THROW(dropout(backend(), wrong), Failure);
   wrong.rate = 0.5;
   wrong.x = poisoned<float>({6, 4});
-  EXPECT_THROW(dropout(cpu(), wrong), Failure);
+  EXPECT_THROW(dropout(backend(), wrong), Failure);
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ TYPED_TEST(ElementwiseOf, AddWritesTheSumAlsoInPlace) {
     for (std::size_t i = 0; i < a.size(); ++i) expected.push_back(rounded<TypeParam>(a[i] + b[i]));
     const Tensor left = tensor_of<TypeParam>(a, {count}), right = tensor_of<TypeParam>(b, {count});
     const Tensor out = poisoned<TypeParam>({count});
-    add(cpu(), left, right, out);
+    add(backend(), left, right, out);
     expect_close(values_of(out), expected, tolerance<TypeParam>());
-    add(cpu(), left, right, left);
+    add(backend(), left, right, left);
     EXPECT_TRUE(same_bits(left, out));
-    add(cpu(), tensor_of<TypeParam>(a, {count}), right, right);
+    add(backend(), tensor_of<TypeParam>(a, {count}), right, right);
     EXPECT_TRUE(same_bits(right, out));
   }
 }
@@ -42,10 +42,10 @@ TYPED_TEST(ElementwiseOf, ScaleAndAccumulateTakeAnyPairOfDTypes) {
         summed.push_back(y[i] - 0.25 * x[i]);
       }
       const Tensor from = tensor_of<TypeParam>(x, {count}), to = poisoned<Y>({count});
-      scale(cpu(), -0.25, from, to);
+      scale(backend(), -0.25, from, to);
       expect_close(values_of(to), scaled, relative, 1e-3);
       const Tensor sum = tensor_of<Y>(y, {count});
-      accumulate(cpu(), -0.25, from, sum);
+      accumulate(backend(), -0.25, from, sum);
       expect_close(values_of(sum), summed, relative);
     }
   };
@@ -58,11 +58,11 @@ TYPED_TEST(ElementwiseOf, ScaleAndAccumulateTakeAnyPairOfDTypes) {
 TYPED_TEST(ElementwiseOf, CastingUpAndBackKeepsEveryBit) {
   const Tensor x = tensor_of<TypeParam>({1, -0.0, 65504, infinity, -infinity, 1.0 / 3}, {6});
   const Tensor wide = poisoned<double>({6}), back = poisoned<TypeParam>({6});
-  scale(cpu(), 1, x, wide);
-  scale(cpu(), 1, wide, back);
+  scale(backend(), 1, x, wide);
+  scale(backend(), 1, wide, back);
   EXPECT_TRUE(same_bits(x, back));
   const Tensor not_a_number = tensor_of<TypeParam>({nan}, {1});
-  scale(cpu(), 1, not_a_number, poisoned<double>({1}));
+  scale(backend(), 1, not_a_number, poisoned<double>({1}));
   EXPECT_TRUE(std::isnan(values_of(not_a_number)[0]));
 }
 
@@ -76,9 +76,9 @@ TYPED_TEST(ElementwiseOf, ScaleAndAddRowsAddsTheTableToEachOuterBlock) {
       expected.push_back(2.5 * x[i] + table[i % table.size()]);
     const Tensor from = tensor_of<TypeParam>(x, {3, 5, width});
     const Tensor to = poisoned<TypeParam>({3, 5, width});
-    scale_and_add_rows(cpu(), 2.5, from, tensor_of<A>(table, {5, width}), to);
+    scale_and_add_rows(backend(), 2.5, from, tensor_of<A>(table, {5, width}), to);
     expect_close(values_of(to), expected, tolerance<TypeParam>());
-    scale_and_add_rows(cpu(), 2.5, from, tensor_of<TypeParam>(table, {5, width}), from);
+    scale_and_add_rows(backend(), 2.5, from, tensor_of<TypeParam>(table, {5, width}), from);
     EXPECT_TRUE(same_bits(from, to));
   }
 }
@@ -97,9 +97,9 @@ TYPED_TEST(ElementwiseOf, CopyRowsMovesOrAddsABlockAndLeavesTheRest) {
         }
     const Tensor to = tensor_of<TypeParam>(y, {3, 6, width});
     const Tensor from = tensor_of<TypeParam>(x, {3, 4, width});
-    copy_rows(cpu(), from, 1, to, 3, 2, adds);
+    copy_rows(backend(), from, 1, to, 3, 2, adds);
     expect_close(values_of(to), expected, adds ? tolerance<TypeParam>() : 0);
-    copy_rows(cpu(), from, 4, to, 0, 0, adds);
+    copy_rows(backend(), from, 4, to, 0, 0, adds);
     expect_close(values_of(to), expected, adds ? tolerance<TypeParam>() : 0);
   }
 }
@@ -114,8 +114,8 @@ TYPED_TEST(ElementwiseOf, ColumnSumsAreAddedInBothDTypes) {
       for (std::size_t i = 0; i < x.size(); ++i) expected[i % expected.size()] += x[i];
       const Tensor wide = tensor_of<A>(Values(expected.size(), 4), {width});
       const Tensor narrow = tensor_of<TypeParam>(Values(expected.size(), 4), {width});
-      add_column_sums(cpu(), tensor_of<TypeParam>(x, {rows, width}), wide);
-      add_column_sums(cpu(), tensor_of<TypeParam>(x, {rows, width}), narrow);
+      add_column_sums(backend(), tensor_of<TypeParam>(x, {rows, width}), wide);
+      add_column_sums(backend(), tensor_of<TypeParam>(x, {rows, width}), narrow);
       expect_close(values_of(wide), expected, accurate, std::sqrt(static_cast<double>(rows)));
       expect_close(values_of(narrow), expected, tolerance<TypeParam>(), 3);
     }
@@ -125,8 +125,8 @@ TYPED_TEST(ElementwiseOf, ReductionsAreExactToDoubleAndIndependentOfThreads) {
   for (const auto count : counts) {
     const Values x = normal_values<TypeParam>(count, 1);
     const Tensor tensor = tensor_of<TypeParam>(x, {count});
-    const auto total = [&] { return sum(cpu(), tensor); };
-    const auto squares = [&] { return sum_of_squares(cpu(), tensor); };
+    const auto total = [&] { return sum(backend(), tensor); };
+    const auto squares = [&] { return sum_of_squares(backend(), tensor); };
     EXPECT_NEAR(total(), std::accumulate(x.begin(), x.end(), 0.0), 1e-10);
     const double expected = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
     EXPECT_NEAR(squares(), expected, 1e-13 * expected);
@@ -140,14 +140,14 @@ TYPED_TEST(ElementwiseOf, NanAndInfinityReachTheSums) {
     Values x(20000, 1.0);
     x[12345] = odd;
     const Tensor tensor = tensor_of<TypeParam>(x, {20000});
-    EXPECT_FALSE(std::isfinite(sum(cpu(), tensor)));
-    EXPECT_FALSE(std::isfinite(sum_of_squares(cpu(), tensor)));
-    EXPECT_EQ(std::isnan(sum_of_squares(cpu(), tensor)), std::isnan(odd));
+    EXPECT_FALSE(std::isfinite(sum(backend(), tensor)));
+    EXPECT_FALSE(std::isfinite(sum_of_squares(backend(), tensor)));
+    EXPECT_EQ(std::isnan(sum_of_squares(backend(), tensor)), std::isnan(odd));
   }
 }
 
 TEST(Elementwise, SquaresOfLargeNumbersDoNotOverflow) {
-  EXPECT_EQ(sum_of_squares(cpu(), tensor_of<float>({0x1p100, 0x1p100}, {2})), 0x1p201);
+  EXPECT_EQ(sum_of_squares(backend(), tensor_of<float>({0x1p100, 0x1p100}, {2})), 0x1p201);
 }
 
 TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
@@ -155,7 +155,7 @@ TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
     return with_threads(threads, [] {
       const Tensor x = tensor_of<float>(normal_values<float>(5000 * 70, 1), {5000, 70});
       const Tensor out = Tensor::zeros({70}, DType::f32, cpu_device());
-      add_column_sums(cpu(), x, out);
+      add_column_sums(backend(), x, out);
       return out;
     });
   };
@@ -164,13 +164,13 @@ TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
 
 TEST(Elementwise, WrongShapesAreNamed) {
   const auto of = [](const Shape& shape) { return poisoned<float>(shape); };
-  EXPECT_THROW(add(cpu(), of({3}), of({4}), of({3})), Failure);
-  EXPECT_THROW(accumulate(cpu(), 1, of({3}), of({4})), Failure);
-  EXPECT_THROW(scale(cpu(), 1, of({3}), of({4})), Failure);
-  EXPECT_THROW(scale_and_add_rows(cpu(), 1, of({2, 3, 4}), of({4, 3}), of({2, 3, 4})), Failure);
-  EXPECT_THROW(copy_rows(cpu(), of({2, 3, 4}), 2, of({2, 3, 4}), 0, 2, false), Failure);
-  EXPECT_THROW(copy_rows(cpu(), of({2, 3, 4}), 0, of({2, 3, 5}), 0, 2, false), Failure);
-  EXPECT_THROW(add_column_sums(cpu(), of({2, 3}), of({2})), Failure);
+  EXPECT_THROW(add(backend(), of({3}), of({4}), of({3})), Failure);
+  EXPECT_THROW(accumulate(backend(), 1, of({3}), of({4})), Failure);
+  EXPECT_THROW(scale(backend(), 1, of({3}), of({4})), Failure);
+  EXPECT_THROW(scale_and_add_rows(backend(), 1, of({2, 3, 4}), of({4, 3}), of({2, 3, 4})), Failure);
+  EXPECT_THROW(copy_rows(backend(), of({2, 3, 4}), 2, of({2, 3, 4}), 0, 2, false), Failure);
+  EXPECT_THROW(copy_rows(backend(), of({2, 3, 4}), 0, of({2, 3, 5}), 0, 2, false), Failure);
+  EXPECT_THROW(add_column_sums(backend(), of({2, 3}), of({2})), Failure);
 }
 
 }  // namespace

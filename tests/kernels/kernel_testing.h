@@ -25,6 +25,13 @@ inline const Device& cpu_device() {
 }
 inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
 
+// What the tests run on of kernels that every backend has.
+#ifdef LONGSPAN_EMULATED_CUDA
+inline Cuda backend() { return Cuda{&cpu_device().state(), nullptr}; }
+#else
+inline Cpu backend() { return cpu(); }
+#endif
+
 // The value that T keeps of a double.
 template <typename T>
 double rounded(double value) {

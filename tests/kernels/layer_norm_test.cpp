@@ -93,13 +93,13 @@ TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
     const Problem<TypeParam> problem(rows, width);
     auto expected = reference(
         problem.x, problem.weight, problem.bias, problem.dy, static_cast<std::size_t>(rows), 1e-5);
-    layer_norm(cpu(), problem.forward);
+    layer_norm(backend(), problem.forward);
     constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
     expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>());
     expect_close(values_of(problem.forward.mean), expected.mean, accurate);
     expect_close(values_of(problem.forward.inverse_deviation), expected.inverse, accurate);
     const auto gradient = problem.gradient();
-    layer_norm_backward(cpu(), gradient);
+    layer_norm_backward(backend(), gradient);
     // A width of 1 has the deviation sqrt(epsilon): all terms are large and cancel.
     const double size = width == 1 ? 1e3 : 3;
     expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), size);
@@ -115,8 +115,8 @@ TYPED_TEST(LayerNormOf, TakesParametersInTheAccumulatorDType) {
   Problem<TypeParam> narrow(5, 33), wide(5, 33);
   wide.forward.weight = tensor_of<A>(wide.weight, {33});
   wide.forward.bias = tensor_of<A>(wide.bias, {33});
-  layer_norm(cpu(), narrow.forward);
-  layer_norm(cpu(), wide.forward);
+  layer_norm(backend(), narrow.forward);
+  layer_norm(backend(), wide.forward);
   EXPECT_TRUE(same_bits(narrow.forward.y, wide.forward.y));
 }
 
@@ -124,9 +124,9 @@ TYPED_TEST(LayerNormOf, DoesNotDependOnTheNumberOfThreads) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Problem<TypeParam> problem(1000, 96);
-      layer_norm(cpu(), problem.forward);
+      layer_norm(backend(), problem.forward);
       const auto gradient = problem.gradient();
-      layer_norm_backward(cpu(), gradient);
+      layer_norm_backward(backend(), gradient);
       return std::array{problem.forward.y, gradient.dx, gradient.dweight, gradient.dbias};
     });
   };
@@ -137,7 +137,7 @@ TYPED_TEST(LayerNormOf, DoesNotDependOnTheNumberOfThreads) {
 TEST(LayerNorm, ALargeMeanCostsNoDigits) {
   const Problem<float> problem(7, 256, 1000);
   const auto expected = reference(problem.x, problem.weight, problem.bias, problem.dy, 7, 1e-5);
-  layer_norm(cpu(), problem.forward);
+  layer_norm(backend(), problem.forward);
   // The mean itself is rounded to 2^-14 at 1000.
   expect_close(values_of(problem.forward.y), expected.y, 2e-4);
   expect_close(values_of(problem.forward.inverse_deviation), expected.inverse, 1e-6);
@@ -147,7 +147,7 @@ TEST(LayerNorm, NanStaysInItsRow) {
   Problem<float> problem(3, 20);
   problem.x[25] = nan;
   problem.forward.x = tensor_of<float>(problem.x, {3, 20});
-  layer_norm(cpu(), problem.forward);
+  layer_norm(backend(), problem.forward);
   const Values y = values_of(problem.forward.y);
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 20 == 1) << i;
 }
@@ -155,10 +155,10 @@ TEST(LayerNorm, NanStaysInItsRow) {
 TEST(LayerNorm, WrongShapesAreNamed) {
   Problem<float> problem(3, 20);
   problem.forward.weight = poisoned<float>({19});
-  EXPECT_THROW(layer_norm(cpu(), problem.forward), Failure);
+  EXPECT_THROW(layer_norm(backend(), problem.forward), Failure);
   auto gradient = Problem<BFloat16>(3, 20).gradient();
   gradient.dweight = poisoned<BFloat16>({20});
-  EXPECT_THROW(layer_norm_backward(cpu(), gradient), Failure);
+  EXPECT_THROW(layer_norm_backward(backend(), gradient), Failure);
 }
 
 }  // namespace

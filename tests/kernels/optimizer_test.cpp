@@ -40,7 +40,7 @@ TYPED_TEST(OptimizerOf, AdamFollowsItsFormulaOverSteps) {
         const Values gradient = this->gradient(count, step);
         update.step = step;
         update.range.gradient = tensor_of<TypeParam>(gradient, {count});
-        adam_update(cpu(), update);
+        adam_update(backend(), update);
         for (std::size_t i = 0; i < weight.size(); ++i) {
           const double g = 0.5 * gradient[i] + (decoupled ? 0 : 0.1 * weight[i]);
           first[i] = 0.8 * first[i] + 0.2 * g;
@@ -75,7 +75,7 @@ TYPED_TEST(OptimizerOf, SgdFollowsItsFormulaOverSteps) {
           const Values gradient = this->gradient(count, step);
           update.step = step;
           update.range.gradient = tensor_of<TypeParam>(gradient, {count});
-          sgd_update(cpu(), update);
+          sgd_update(backend(), update);
           for (std::size_t i = 0; i < weight.size(); ++i) {
             const double g = 2 * gradient[i] + 0.1 * weight[i];
             buffer[i] = momentum * buffer[i] + g;
@@ -102,9 +102,9 @@ TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
         EXPECT_EQ(compute[i], rounded<C>(updated[i])) << i;
     };
     const Tensor zeros = tensor_of<TypeParam>(Values(131), {count});
-    adam_update(cpu(), {.range = range, .first = zeros, .second = zeros.clone()});
+    adam_update(backend(), {.range = range, .first = zeros, .second = zeros.clone()});
     expect_rounded();
-    sgd_update(cpu(), {.range = range});
+    sgd_update(backend(), {.range = range});
     expect_rounded();
   };
   run(TypeTag<BFloat16>{});
@@ -116,17 +116,17 @@ TEST(Optimizer, WrongDTypesAndLengthsAreNamed) {
   AdamUpdate update{.range = {.weight = poisoned<float>({3}), .gradient = poisoned<float>({3})},
                     .first = poisoned<float>({3}),
                     .second = poisoned<float>({2})};
-  EXPECT_THROW(adam_update(cpu(), update), Failure);
+  EXPECT_THROW(adam_update(backend(), update), Failure);
   update.second = poisoned<float>({3});
   update.step = 0;
-  EXPECT_THROW(adam_update(cpu(), update), Failure);
+  EXPECT_THROW(adam_update(backend(), update), Failure);
   update.step = 1;
   update.range.compute = poisoned<double>({3});
-  EXPECT_THROW(adam_update(cpu(), update), Failure);
+  EXPECT_THROW(adam_update(backend(), update), Failure);
   update.range = {.weight = poisoned<BFloat16>({3}), .gradient = poisoned<BFloat16>({3})};
-  EXPECT_THROW(adam_update(cpu(), update), Failure);
+  EXPECT_THROW(adam_update(backend(), update), Failure);
   EXPECT_THROW(
-      sgd_update(cpu(),
+      sgd_update(backend(),
                  {.range = {.weight = poisoned<float>({3}), .gradient = poisoned<float>({3})},
                   .momentum = 0.9}),
       Failure);

@@ -18,7 +18,7 @@ TYPED_TEST(TransposeOf, ExchangesRowsAndColumnsOfEachMatrix) {
     SCOPED_TRACE(shape.to_string());
     const Tensor x = tensor_of<TypeParam>(normal_values<TypeParam>(shape.elements(), 1), shape);
     const Tensor y = poisoned<TypeParam>({shape[0], shape[2], shape[1]});
-    transpose(cpu(), x, y);
+    transpose(backend(), x, y);
     const Values from = values_of(x);
     Values expected;
     for (std::int64_t o = 0; o < shape[0]; ++o)
@@ -27,15 +27,17 @@ TYPED_TEST(TransposeOf, ExchangesRowsAndColumnsOfEachMatrix) {
           expected.push_back(from[static_cast<std::size_t>((o * shape[1] + i) * shape[2] + j)]);
     EXPECT_EQ(values_of(y), expected);
     const Tensor back = poisoned<TypeParam>(shape);
-    transpose(cpu(), y, back);
+    transpose(backend(), y, back);
     EXPECT_TRUE(same_bits(back, x));
   }
 }
 
 TEST(Transpose, RefusesShapesThatDoNotFit) {
   const Tensor x = Tensor::zeros({1, 2, 3}, DType::f32, cpu_device());
-  EXPECT_THROW(transpose(cpu(), x, Tensor::zeros({1, 2, 3}, DType::f32, cpu_device())), Failure);
-  EXPECT_THROW(transpose(cpu(), x, Tensor::zeros({1, 3, 2}, DType::f64, cpu_device())), Failure);
+  EXPECT_THROW(transpose(backend(), x, Tensor::zeros({1, 2, 3}, DType::f32, cpu_device())),
+               Failure);
+  EXPECT_THROW(transpose(backend(), x, Tensor::zeros({1, 3, 2}, DType::f64, cpu_device())),
+               Failure);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "framework/kernels/cpu/vector_math.h"
+#include "framework/kernels/vector_math.h"
 
 #include "tests/kernels/kernel_testing.h"
 

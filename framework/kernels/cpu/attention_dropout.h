@@ -6,6 +6,7 @@
 
 #include "framework/kernels/cpu/attention_problem.h"
 #include "framework/kernels/cpu/philox.h"
+#include "framework/kernels/dropout.h"
 
 namespace longspan::tile_attention {
 

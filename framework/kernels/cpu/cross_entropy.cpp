@@ -3,44 +3,10 @@
 #include <limits>
 
 #include "framework/kernels/cpu/loops.h"
-#include "framework/kernels/cpu/vector_math.h"
+#include "framework/kernels/vector_math.h"
 
 namespace longspan {
 namespace {
-
-struct Extent {
-  std::int64_t rows;
-  std::int64_t width;
-};
-
-// Checks what both kernels share; the vectors are [rows] in the accumulator dtype.
-Extent require_logits(const char* kernel,
-                      const Tensor& logits,
-                      const Tensor& targets,
-                      std::int64_t valid_width,
-                      std::initializer_list<const Tensor*> vectors) {
-  const Extent extent{logits.shape().rows(), logits.shape().width()};
-  require(0 <= valid_width && valid_width <= extent.width,
-          "{}: valid_width is {}, logits have shape {}",
-          kernel,
-          valid_width,
-          logits.shape().to_string());
-  require(targets.dtype() == DType::i64 && targets.elements() == extent.rows,
-          "{}: targets are {} {}, wanted {} of i64",
-          kernel,
-          name_of(targets.dtype()),
-          targets.shape().to_string(),
-          extent.rows);
-  for (const Tensor* vector : vectors)
-    require(vector->elements() == extent.rows && vector->dtype() == accumulator_of(logits.dtype()),
-            "{}: a statistic is {} {}, wanted {} of {}",
-            kernel,
-            name_of(vector->dtype()),
-            vector->shape().to_string(),
-            extent.rows,
-            name_of(accumulator_of(logits.dtype())));
-  return extent;
-}
 
 template <typename T, typename A>
 A maximum_of(const T* logits, std::int64_t count) {
@@ -70,7 +36,7 @@ A sum_of(const T* logits, std::int64_t count) {
 }
 
 template <typename T>
-void statistics(const CrossEntropyStatistics& entropy, Extent extent) {
+void statistics(const CrossEntropyStatistics& entropy) {
   using A = Accumulator<T>;
   const T* logits = entropy.logits.data<T>();
   const std::int64_t* targets = entropy.targets.data<std::int64_t>();
@@ -78,9 +44,10 @@ void statistics(const CrossEntropyStatistics& entropy, Extent extent) {
   A* sums = entropy.sum.data<A>();
   A* target_logits = entropy.target.data<A>();
   A* totals = entropy.total.defined() ? entropy.total.data<A>() : nullptr;
-  const std::int64_t width = extent.width, valid = entropy.valid_width;
+  const std::int64_t rows = entropy.logits.shape().rows(), width = entropy.logits.shape().width();
+  const std::int64_t valid = entropy.valid_width;
   const std::int64_t vocabulary_begin = entropy.vocabulary_begin;
-  for_rows(extent.rows, valid, [=](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, valid, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* row = logits + r * width;
       const A maximum = maximum_of<T, A>(row, valid);
@@ -104,16 +71,17 @@ void gradient_row(T* row, std::int64_t count, A log_sum_exp, A scale, A off_targ
 }
 
 template <typename T>
-void gradient(const CrossEntropyGradient& entropy, Extent extent) {
+void gradient(const CrossEntropyGradient& entropy) {
   using A = Accumulator<T>;
   T* logits = entropy.logits.data<T>();
   const std::int64_t* targets = entropy.targets.data<std::int64_t>();
   const A *log_sums = entropy.log_sum_exp.data<A>(), *scales = entropy.scale.data<A>();
   const A off_target = static_cast<A>(entropy.off_target);
   const A on_and_off = static_cast<A>(entropy.on_target + entropy.off_target);
-  const std::int64_t width = extent.width, valid = entropy.valid_width;
+  const std::int64_t rows = entropy.logits.shape().rows(), width = entropy.logits.shape().width();
+  const std::int64_t valid = entropy.valid_width;
   const std::int64_t vocabulary_begin = entropy.vocabulary_begin;
-  for_rows(extent.rows, width, [=](std::int64_t begin, std::int64_t end) {
+  for_rows(rows, width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       T* row = logits + r * width;
       if (targets[r] < 0) {
@@ -134,24 +102,15 @@ void gradient(const CrossEntropyGradient& entropy, Extent extent) {
 }  // namespace
 
 void cross_entropy_statistics(Cpu, const CrossEntropyStatistics& entropy) {
-  const Tensor& total = entropy.total.defined() ? entropy.total : entropy.sum;
-  const Extent extent = require_logits("cross_entropy_statistics",
-                                       entropy.logits,
-                                       entropy.targets,
-                                       entropy.valid_width,
-                                       {&entropy.maximum, &entropy.sum, &entropy.target, &total});
+  check(entropy);
   with_floating_type(entropy.logits.dtype(),
-                     [&](auto tag) { statistics<typename decltype(tag)::type>(entropy, extent); });
+                     [&](auto tag) { statistics<typename decltype(tag)::type>(entropy); });
 }
 
 void cross_entropy_backward(Cpu, const CrossEntropyGradient& entropy) {
-  const Extent extent = require_logits("cross_entropy_backward",
-                                       entropy.logits,
-                                       entropy.targets,
-                                       entropy.valid_width,
-                                       {&entropy.log_sum_exp, &entropy.scale});
+  check(entropy);
   with_floating_type(entropy.logits.dtype(),
-                     [&](auto tag) { gradient<typename decltype(tag)::type>(entropy, extent); });
+                     [&](auto tag) { gradient<typename decltype(tag)::type>(entropy); });
 }
 
 }  // namespace longspan

@@ -36,24 +36,6 @@ void drop_run(const Random& random,
   }
 }
 
-// The middle rows of a block that follow one another in the undivided array.
-struct Piece {
-  std::int64_t first;   // row of the block
-  std::int64_t count;   // of rows
-  std::int64_t placed;  // row of its placement
-};
-
-std::vector<Piece> pieces_of(const Placement& placement, std::int64_t rows) {
-  if (placement.middle_ranges.empty()) return {{0, rows, 0}};
-  std::vector<Piece> pieces;
-  std::int64_t first = 0;
-  for (const Range& range : placement.middle_ranges) {
-    pieces.push_back({first, range.count(), range.begin});
-    first += range.count();
-  }
-  return pieces;
-}
-
 template <typename T>
 void drop(const Dropout& dropout) {
   using A = Accumulator<T>;
@@ -61,7 +43,7 @@ void drop(const Dropout& dropout) {
   const Placement& placement = dropout.placement;
   const std::int64_t rows = shape[1];
   const std::int64_t width = shape[2];
-  const std::vector<Piece> pieces = pieces_of(placement, rows);
+  const std::vector<PlacedRows> pieces = placed_rows(placement, rows);
   const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
   const T* x = dropout.x.data<T>();
   T* y = dropout.y.data<T>();
@@ -89,22 +71,7 @@ void drop(const Dropout& dropout) {
 }  // namespace
 
 void dropout(Cpu, const Dropout& dropout) {
-  const Shape& shape = dropout.x.shape();
-  require(shape.dimensions() == 3 && dropout.y.elements() == dropout.x.elements() &&
-              dropout.y.dtype() == dropout.x.dtype(),
-          "dropout: x is {} {} and y {} {}, wanted [outer, middle, inner] and the same",
-          name_of(dropout.x.dtype()),
-          shape.to_string(),
-          name_of(dropout.y.dtype()),
-          dropout.y.shape().to_string());
-  const Ranges& middle = dropout.placement.middle_ranges;
-  require(middle.empty() || count_of(middle) == shape[1],
-          "dropout: x has {} middle rows, its placement {}",
-          shape[1],
-          count_of(middle));
-  require(dropout.rate >= 0 && dropout.rate < 1,
-          "dropout: the rate is {}, wanted at least 0 and less than 1",
-          dropout.rate);
+  check(dropout);
   with_floating_type(dropout.x.dtype(),
                      [&](auto tag) { drop<typename decltype(tag)::type>(dropout); });
 }

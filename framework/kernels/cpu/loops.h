@@ -10,19 +10,9 @@
 #include <vector>
 
 #include "framework/core/tensor.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
-
-// element = value, rounded. Assigns the bits and not the struct, because compilers vectorise that.
-template <typename T, typename V>
-[[gnu::always_inline]] inline void put(T& element, V value) {
-  if constexpr (std::is_same_v<T, BFloat16>)
-    element.bits = BFloat16(static_cast<float>(value)).bits;
-  else if constexpr (std::is_same_v<T, Float16>)
-    element.value = Float16(static_cast<float>(value)).value;
-  else
-    element = static_cast<T>(value);
-}
 
 // Fewer elements than this are not worth waking another thread.
 inline constexpr std::int64_t serial_elements = 16384;
@@ -53,6 +43,16 @@ void for_ranges(std::int64_t count, std::int64_t cost, std::int64_t step, const 
 template <typename F>
 void for_elements(std::int64_t count, const F& f) {
   for_ranges(count, 1, 64, f);
+}
+
+// f(i) for every i below count, several at a time in vector units: without branches, calls, or
+// anything that one i leaves for another.
+template <typename F>
+void for_each_element(Cpu, std::int64_t count, F f) {
+  for_elements(count, [f](std::int64_t begin, std::int64_t end) {
+#pragma omp simd
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
 }
 
 // f(begin, end) on ranges of rows of `width` elements.

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 
 #include "framework/core/random.h"
@@ -62,12 +61,6 @@ inline void philox_blocks(const Random& random,
     const auto block = random.block(first + static_cast<std::uint64_t>(i) * step);
     std::copy(block.begin(), block.end(), words + 4 * i);
   }
-}
-
-// What a word must reach, shifted right by 8, for its element to be kept by dropout at this rate:
-// exactly Random::uniform(word) >= rate.
-inline std::uint32_t dropout_threshold(double rate) {
-  return static_cast<std::uint32_t>(std::ceil(rate * 0x1p24));
 }
 
 }  // namespace longspan

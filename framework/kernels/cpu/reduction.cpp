@@ -1,7 +1,7 @@
 #include <numeric>
 
 #include "framework/kernels/cpu/loops.h"
-#include "framework/kernels/elementwise.h"
+#include "framework/kernels/shared/elementwise.h"
 
 namespace longspan {
 namespace {
@@ -59,15 +59,8 @@ double blocked_sum(const Tensor& x, const Term& term) {
 }  // namespace
 
 void add_column_sums(Cpu, const Tensor& x, const Tensor& out) {
+  check_add_column_sums(x, out);
   const std::int64_t rows = x.shape().rows(), width = x.shape().width();
-  require(out.elements() == width &&
-              (out.dtype() == x.dtype() || out.dtype() == accumulator_of(x.dtype())),
-          "add_column_sums: x is {} {} and out {} {}, wanted [rows, width] and [width] of its "
-          "dtype or accumulator",
-          name_of(x.dtype()),
-          x.shape().to_string(),
-          name_of(out.dtype()),
-          out.shape().to_string());
   if (rows == 0 || width == 0) return;
   const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
   with_floating_type(x.dtype(), [&](auto tag) {

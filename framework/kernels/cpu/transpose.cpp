@@ -5,13 +5,7 @@
 namespace longspan {
 
 void transpose(Cpu, const Tensor& x, const Tensor& y) {
-  require(x.shape().dimensions() == 3 && x.dtype() == y.dtype() &&
-              y.shape() == Shape({x.shape()[0], x.shape()[2], x.shape()[1]}),
-          "transpose: {} {} cannot become {} {}",
-          name_of(x.dtype()),
-          x.shape().to_string(),
-          name_of(y.dtype()),
-          y.shape().to_string());
+  check_transpose(x, y);
   const std::int64_t rows = x.shape()[1];
   const std::int64_t columns = x.shape()[2];
   // A band of y's rows and a band of its columns at a time, so that both sides stay in the cache.

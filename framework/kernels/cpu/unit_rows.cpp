@@ -58,47 +58,19 @@ void add_gradient(const UnitRowsGradient& unit) {
   });
 }
 
-void require_lengths(const char* kernel, const Tensor& rows, const Tensor& inverse_length) {
-  require(inverse_length.dtype() == accumulator_of(rows.dtype()) &&
-              inverse_length.elements() == rows.shape().rows(),
-          "{}: {} {} lengths for rows {} {}",
-          kernel,
-          inverse_length.elements(),
-          name_of(inverse_length.dtype()),
-          name_of(rows.dtype()),
-          rows.shape().to_string());
-}
-
 }  // namespace
 
 void unit_rows(Cpu, const UnitRows& unit) {
-  require_lengths("unit_rows", unit.x, unit.inverse_length);
-  require(unit.y.dtype() == unit.x.dtype() && unit.y.elements() == unit.x.elements(),
-          "unit_rows: x is {} {} and y {} {}",
-          name_of(unit.x.dtype()),
-          unit.x.shape().to_string(),
-          name_of(unit.y.dtype()),
-          unit.y.shape().to_string());
+  check(unit);
   with_floating_type(unit.x.dtype(),
                      [&](auto tag) { divide_by_length<typename decltype(tag)::type>(unit); });
 }
 
 void unit_rows_backward(Cpu, const UnitRowsGradient& unit) {
-  require_lengths("unit_rows_backward", unit.y, unit.inverse_length);
-  const DType dtype = unit.dy.dtype();
-  require((dtype == unit.y.dtype() || dtype == accumulator_of(unit.y.dtype())) &&
-              unit.dx.dtype() == dtype && unit.dx.elements() == unit.y.elements() &&
-              unit.dy.elements() == unit.y.elements(),
-          "unit_rows_backward: y is {} {}, dy {} {} and dx {} {}",
-          name_of(unit.y.dtype()),
-          unit.y.shape().to_string(),
-          name_of(dtype),
-          unit.dy.shape().to_string(),
-          name_of(unit.dx.dtype()),
-          unit.dx.shape().to_string());
+  check(unit);
   with_floating_type(unit.y.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (dtype == unit.y.dtype())
+    if (unit.dy.dtype() == unit.y.dtype())
       add_gradient<T, T>(unit);
     else
       add_gradient<T, Accumulator<T>>(unit);

@@ -1,0 +1,55 @@
+#include "framework/kernels/cross_entropy.h"
+
+#include <initializer_list>
+
+namespace longspan {
+namespace {
+
+// Checks what both kernels share; the vectors are [rows] in the accumulator dtype.
+void require_logits(const char* kernel,
+                    const Tensor& logits,
+                    const Tensor& targets,
+                    std::int64_t valid_width,
+                    std::initializer_list<const Tensor*> vectors) {
+  const std::int64_t rows = logits.shape().rows();
+  require(0 <= valid_width && valid_width <= logits.shape().width(),
+          "{}: valid_width is {}, logits have shape {}",
+          kernel,
+          valid_width,
+          logits.shape().to_string());
+  require(targets.dtype() == DType::i64 && targets.elements() == rows,
+          "{}: targets are {} {}, wanted {} of i64",
+          kernel,
+          name_of(targets.dtype()),
+          targets.shape().to_string(),
+          rows);
+  for (const Tensor* vector : vectors)
+    require(vector->elements() == rows && vector->dtype() == accumulator_of(logits.dtype()),
+            "{}: a statistic is {} {}, wanted {} of {}",
+            kernel,
+            name_of(vector->dtype()),
+            vector->shape().to_string(),
+            rows,
+            name_of(accumulator_of(logits.dtype())));
+}
+
+}  // namespace
+
+void check(const CrossEntropyStatistics& entropy) {
+  const Tensor& total = entropy.total.defined() ? entropy.total : entropy.sum;
+  require_logits("cross_entropy_statistics",
+                 entropy.logits,
+                 entropy.targets,
+                 entropy.valid_width,
+                 {&entropy.maximum, &entropy.sum, &entropy.target, &total});
+}
+
+void check(const CrossEntropyGradient& entropy) {
+  require_logits("cross_entropy_backward",
+                 entropy.logits,
+                 entropy.targets,
+                 entropy.valid_width,
+                 {&entropy.log_sum_exp, &entropy.scale});
+}
+
+}  // namespace longspan

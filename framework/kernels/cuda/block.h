@@ -1,0 +1,66 @@
+// What the threads of a block do together.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "framework/kernels/cuda/launch.h"
+
+// The block's shared memory, as much as its launch asked for. The only way in which kernels use
+// shared memory.
+extern __shared__ unsigned char longspan_shared_bytes[];
+
+namespace longspan {
+
+inline constexpr int warp_size = 32;
+inline constexpr unsigned all_lanes = ~0u;
+
+template <typename T>
+__device__ T* shared_memory() {
+  return reinterpret_cast<T*>(longspan_shared_bytes);
+}
+
+// The values of all lanes put together, in every lane; the order is fixed.
+template <typename T, typename F>
+__device__ T over_warp(T value, F join) {
+  for (int lanes = warp_size / 2; lanes > 0; lanes /= 2)
+    value = join(value, __shfl_xor_sync(all_lanes, value, lanes));
+  return value;
+}
+
+// The same over a block, by all of its threads; `scratch` is shared memory for an element a warp.
+template <typename T, typename F>
+__device__ T over_block(T value, T* scratch, F join) {
+  value = over_warp(value, join);
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  if (threadIdx.x % warp_size == 0) scratch[threadIdx.x / warp_size] = value;
+  __syncthreads();
+  T result = scratch[0];
+  for (int warp = 1; warp < warps; ++warp) result = join(result, scratch[warp]);
+  __syncthreads();  // scratch may be used again
+  return result;
+}
+
+struct Plus {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Greater {
+  template <typename T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
+// A block a row, with a thread for 4 of its elements and scratch for a number a warp.
+template <typename A>
+Grid row_grid(std::int64_t rows, std::int64_t width) {
+  int threads = warp_size;
+  while (threads < 256 && threads * 4 < width) threads *= 2;
+  return {.blocks = rows, .threads = threads, .shared_bytes = 256 / warp_size * sizeof(A)};
+}
+
+}  // namespace longspan

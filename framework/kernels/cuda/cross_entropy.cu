@@ -1,0 +1,116 @@
+#include <limits>
+
+#include "framework/kernels/cross_entropy.h"
+#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/element.h"
+#include "framework/kernels/vector_math.h"
+
+namespace longspan {
+namespace {
+
+// The columns of a rank's logits.
+struct Columns {
+  std::int64_t width;
+  std::int64_t valid;
+  std::int64_t begin;  // of the first one in the vocabulary
+
+  // The column of a target here, or -1.
+  __device__ std::int64_t of(std::int64_t target) const {
+    const std::int64_t local = target - begin;
+    return target >= 0 && local >= 0 && local < valid ? local : -1;
+  }
+};
+
+// A block a row.
+template <typename T, typename A>
+__global__ void row_statistics(Columns columns,
+                               const T* logits,
+                               const std::int64_t* targets,
+                               A* maxima,
+                               A* sums,
+                               A* target_logits,
+                               A* totals) {
+  A* const scratch = shared_memory<A>();
+  const T* const row = logits + blockIdx.x * columns.width;
+  A part = -std::numeric_limits<A>::infinity();
+  for (std::int64_t v = threadIdx.x; v < columns.valid; v += blockDim.x)
+    part = wide(row[v]) > part ? wide(row[v]) : part;
+  const A maximum = over_block(part, scratch, Greater());
+  // A row of -inf has the sum 0; a NaN anywhere makes the sum NaN.
+  const A shift = maximum == -std::numeric_limits<A>::infinity() ? A{0} : maximum;
+  A sum_part = 0, total_part = 0;
+  for (std::int64_t v = threadIdx.x; v < columns.valid; v += blockDim.x) {
+    sum_part += exponential(wide(row[v]) - shift);
+    total_part += wide(row[v]);
+  }
+  const A sum = over_block(sum_part, scratch, Plus());
+  const A total = over_block(total_part, scratch, Plus());
+  if (threadIdx.x > 0) return;
+  const std::int64_t target = columns.of(targets[blockIdx.x]);
+  maxima[blockIdx.x] = maximum;
+  sums[blockIdx.x] = sum;
+  target_logits[blockIdx.x] = target < 0 ? A{0} : wide(row[target]);
+  if (totals != nullptr) totals[blockIdx.x] = total;
+}
+
+template <typename T, typename A>
+__global__ void row_gradients(Columns columns,
+                              T* logits,
+                              const std::int64_t* targets,
+                              const A* log_sum_exps,
+                              const A* scales,
+                              A on_target,
+                              A off_target) {
+  T* const row = logits + blockIdx.x * columns.width;
+  const bool counts = targets[blockIdx.x] >= 0;
+  const std::int64_t target = columns.of(targets[blockIdx.x]);
+  const A log_sum_exp = log_sum_exps[blockIdx.x], scale = scales[blockIdx.x];
+  for (std::int64_t v = threadIdx.x; v < columns.width; v += blockDim.x) {
+    A gradient = 0;
+    if (counts && v < columns.valid)
+      gradient = scale * (exponential(wide(row[v]) - log_sum_exp) -
+                          (v == target ? on_target + off_target : off_target));
+    put(row[v], gradient);
+  }
+}
+
+}  // namespace
+
+void cross_entropy_statistics(Cuda cuda, const CrossEntropyStatistics& entropy) {
+  check(entropy);
+  const Shape& shape = entropy.logits.shape();
+  with_floating_type(entropy.logits.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    launch(cuda,
+           row_grid<A>(shape.rows(), shape.width()),
+           row_statistics<T, A>,
+           Columns{shape.width(), entropy.valid_width, entropy.vocabulary_begin},
+           entropy.logits.data<T>(),
+           entropy.targets.data<std::int64_t>(),
+           entropy.maximum.data<A>(),
+           entropy.sum.data<A>(),
+           entropy.target.data<A>(),
+           entropy.total.defined() ? entropy.total.data<A>() : nullptr);
+  });
+}
+
+void cross_entropy_backward(Cuda cuda, const CrossEntropyGradient& entropy) {
+  check(entropy);
+  const Shape& shape = entropy.logits.shape();
+  with_floating_type(entropy.logits.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    launch(cuda,
+           row_grid<A>(shape.rows(), shape.width()),
+           row_gradients<T, A>,
+           Columns{shape.width(), entropy.valid_width, entropy.vocabulary_begin},
+           entropy.logits.data<T>(),
+           entropy.targets.data<std::int64_t>(),
+           entropy.log_sum_exp.data<A>(),
+           entropy.scale.data<A>(),
+           static_cast<A>(entropy.on_target),
+           static_cast<A>(entropy.off_target));
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,90 @@
+#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/dropout.h"
+#include "framework/kernels/element.h"
+
+namespace longspan {
+namespace {
+
+// A placement as a kernel takes it: time is cut into few pieces.
+struct Place {
+  static constexpr int most_pieces = 8;
+
+  Place(const Placement& placement, std::int64_t row_count, std::int64_t row_width)
+      : rows(row_count), width(row_width) {
+    const std::vector<PlacedRows> placed = placed_rows(placement, rows);
+    require(placed.size() <= most_pieces,
+            "dropout: the rows of a block come from {} places, at most {} are known here",
+            placed.size(),
+            most_pieces);
+    for (const PlacedRows& piece : placed) pieces[count++] = piece;
+    outer_begin = placement.outer_begin;
+    middle_begin = placement.middle_begin;
+    middle_total = placement.middle_total;
+    inner_begin = placement.inner_begin;
+    inner_total = placement.inner_total;
+  }
+
+  // Of an element of the block its index in the undivided array.
+  __device__ std::uint64_t index(std::int64_t i) const {
+    const std::int64_t row = i / width % rows;
+    std::int64_t placed = row;
+    for (int p = 0; p < count; ++p)
+      if (row >= pieces[p].first && row < pieces[p].first + pieces[p].count)
+        placed = pieces[p].placed + row - pieces[p].first;
+    return static_cast<std::uint64_t>(
+        ((outer_begin + i / (width * rows)) * middle_total + middle_begin + placed) * inner_total +
+        inner_begin + i % width);
+  }
+
+  std::int64_t rows, width;
+  std::int64_t outer_begin, middle_begin, middle_total, inner_begin, inner_total;
+  PlacedRows pieces[most_pieces];
+  int count = 0;
+};
+
+// Four elements that follow one another: they share the words of a block where they lie in one.
+template <typename T>
+struct DropFour {
+  using A = Accumulator<T>;
+  Place place;
+  Random random;
+  std::uint32_t threshold;
+  A factor;
+  std::int64_t count;
+  const T* x;
+  T* y;
+
+  __device__ void operator()(std::int64_t group) const {
+    auto block = ~std::uint64_t{0};
+    std::array<std::uint32_t, 4> words = {};
+    for (std::int64_t i = 4 * group; i < 4 * group + 4 && i < count; ++i) {
+      const std::uint64_t index = place.index(i);
+      if (index / 4 != block) {
+        block = index / 4;
+        words = random.block(block);
+      }
+      put(y[i], words[index % 4] >> 8 >= threshold ? wide(x[i]) * factor : A{0});
+    }
+  }
+};
+
+}  // namespace
+
+void dropout(Cuda cuda, const Dropout& dropout) {
+  check(dropout);
+  const std::int64_t count = dropout.x.elements();
+  const Place place(dropout.placement, dropout.x.shape()[1], dropout.x.shape()[2]);
+  with_floating_type(dropout.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    for_each_element(cuda,
+                     (count + 3) / 4,
+                     DropFour<T>{place,
+                                 dropout.random,
+                                 dropout_threshold(dropout.rate),
+                                 static_cast<Accumulator<T>>(1 / (1 - dropout.rate)),
+                                 count,
+                                 dropout.x.data<T>(),
+                                 dropout.y.data<T>()});
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,64 @@
+// Starting CUDA kernels. Every kernel goes through `launch`, and none is started with <<< >>>, so
+// that the same files compile as plain C++ against an emulated runtime.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "framework/core/device.h"
+#include "framework/core/error.h"
+
+namespace longspan {
+
+inline void require_success(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
+}
+
+struct Grid {
+  std::int64_t blocks = 0;
+  int threads = 256;             // of a block, a multiple of 32
+  std::size_t shared_bytes = 0;  // of a block
+};
+
+// Shared memory that a block has without asking.
+inline constexpr std::size_t usual_shared_bytes = 48 * 1024;
+
+// Nothing is started where there are no blocks.
+template <typename... Parameters, typename... Arguments>
+void launch(Cuda cuda, const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) {
+  if (grid.blocks == 0) return;
+  require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
+  if (grid.shared_bytes > usual_shared_bytes)
+    require_success(cudaFuncSetAttribute(kernel,
+                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         static_cast<int>(grid.shared_bytes)),
+                    "shared memory for a kernel");
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3{static_cast<unsigned>(grid.blocks), 1, 1};
+  config.blockDim = dim3{static_cast<unsigned>(grid.threads), 1, 1};
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = cuda.stream;
+  require_success(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
+                  "starting a kernel");
+}
+
+template <typename F>
+__global__ void each_element(std::int64_t count, F f) {
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    f(i);
+}
+
+// f(i) for every i below count, on the device and in any order.
+template <typename F>
+void for_each_element(Cuda cuda, std::int64_t count, F f) {
+  constexpr int threads = 256;
+  constexpr std::int64_t most_blocks = 4096;
+  const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
+  launch(cuda, {.blocks = blocks, .threads = threads}, each_element<F>, count, f);
+}
+
+}  // namespace longspan

@@ -1,0 +1,41 @@
+#include "framework/kernels/dropout.h"
+
+#include <cmath>
+
+namespace longspan {
+
+std::uint32_t dropout_threshold(double rate) {
+  return static_cast<std::uint32_t>(std::ceil(rate * 0x1p24));
+}
+
+std::vector<PlacedRows> placed_rows(const Placement& placement, std::int64_t rows) {
+  if (placement.middle_ranges.empty()) return {{0, rows, 0}};
+  std::vector<PlacedRows> pieces;
+  std::int64_t first = 0;
+  for (const Range& range : placement.middle_ranges) {
+    pieces.push_back({first, range.count(), range.begin});
+    first += range.count();
+  }
+  return pieces;
+}
+
+void check(const Dropout& dropout) {
+  const Shape& shape = dropout.x.shape();
+  require(shape.dimensions() == 3 && dropout.y.elements() == dropout.x.elements() &&
+              dropout.y.dtype() == dropout.x.dtype(),
+          "dropout: x is {} {} and y {} {}, wanted [outer, middle, inner] and the same",
+          name_of(dropout.x.dtype()),
+          shape.to_string(),
+          name_of(dropout.y.dtype()),
+          dropout.y.shape().to_string());
+  const Ranges& middle = dropout.placement.middle_ranges;
+  require(middle.empty() || count_of(middle) == shape[1],
+          "dropout: x has {} middle rows, its placement {}",
+          shape[1],
+          count_of(middle));
+  require(dropout.rate >= 0 && dropout.rate < 1,
+          "dropout: the rate is {}, wanted at least 0 and less than 1",
+          dropout.rate);
+}
+
+}  // namespace longspan

@@ -1,0 +1,43 @@
+// What kernels do with one element, on the CPU and on a GPU.
+#pragma once
+
+#include <type_traits>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// element = value, rounded. Assigns the bits and not the struct, because compilers vectorise that.
+template <typename T, typename V>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline void put(T& element, V value) {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    element.bits = BFloat16(static_cast<float>(value)).bits;
+  else if constexpr (std::is_same_v<T, Float16>)
+    element.value = Float16(static_cast<float>(value)).value;
+  else
+    element = static_cast<T>(value);
+}
+
+// The element as its accumulator.
+template <typename T>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> wide(T element) {
+  return static_cast<Accumulator<T>>(element);
+}
+
+// The wider of two accumulators.
+template <typename X, typename Y>
+using Wider = decltype(Accumulator<X>{} + Accumulator<Y>{});
+
+// Throws unless both have as many elements, and of one dtype.
+void require_alike(const char* kernel, const Tensor& a, const Tensor& b);
+void require_as_many(const char* kernel, const Tensor& x, const Tensor& y);
+
+// Calls f(TypeTag<X>, TypeTag<Y>) with the types of both tensors.
+template <typename F>
+void with_both_types(const Tensor& x, const Tensor& y, const F& f) {
+  with_floating_type(x.dtype(), [&](auto x_tag) {
+    with_floating_type(y.dtype(), [&](auto y_tag) { f(x_tag, y_tag); });
+  });
+}
+
+}  // namespace longspan

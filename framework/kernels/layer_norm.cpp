@@ -1,0 +1,60 @@
+#include "framework/kernels/layer_norm.h"
+
+namespace longspan {
+namespace {
+
+void require_vector(const char* kernel,
+                    const char* name,
+                    const Tensor& vector,
+                    std::int64_t length,
+                    DType dtype,
+                    DType other) {
+  require(vector.elements() == length && (vector.dtype() == dtype || vector.dtype() == other),
+          "{}: {} is {} {}, wanted {} elements of {}",
+          kernel,
+          name,
+          name_of(vector.dtype()),
+          vector.shape().to_string(),
+          length,
+          name_of(dtype));
+}
+
+void require_like(const char* kernel, const char* name, const Tensor& y, const Tensor& x) {
+  require(y.elements() == x.elements() && y.dtype() == x.dtype(),
+          "{}: {} is {} {}, x is {} {}, wanted the same number of elements and dtype",
+          kernel,
+          name,
+          name_of(y.dtype()),
+          y.shape().to_string(),
+          name_of(x.dtype()),
+          x.shape().to_string());
+}
+
+}  // namespace
+
+void check(const LayerNorm& norm) {
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
+  require(width > 0, "layer_norm: x has shape {}", norm.x.shape().to_string());
+  require_like("layer_norm", "y", norm.y, norm.x);
+  require_vector("layer_norm", "weight", norm.weight, width, dtype, wide);
+  require_vector("layer_norm", "bias", norm.bias, width, dtype, wide);
+  require_vector("layer_norm", "mean", norm.mean, rows, wide, wide);
+  require_vector("layer_norm", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+}
+
+void check(const LayerNormGradient& norm) {
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
+  require(width > 0, "layer_norm_backward: x has shape {}", norm.x.shape().to_string());
+  require_like("layer_norm_backward", "dy", norm.dy, norm.x);
+  require_like("layer_norm_backward", "dx", norm.dx, norm.x);
+  require_vector("layer_norm_backward", "weight", norm.weight, width, dtype, wide);
+  require_vector("layer_norm_backward", "mean", norm.mean, rows, wide, wide);
+  require_vector(
+      "layer_norm_backward", "inverse_deviation", norm.inverse_deviation, rows, wide, wide);
+  require_vector("layer_norm_backward", "dweight", norm.dweight, width, wide, wide);
+  require_vector("layer_norm_backward", "dbias", norm.dbias, width, wide, wide);
+}
+
+}  // namespace longspan

@@ -1,0 +1,104 @@
+// Activations on any backend: `for_each_element` is the backend's.
+#pragma once
+
+#include "framework/kernels/activation.h"
+#include "framework/kernels/element.h"
+#include "framework/kernels/vector_math.h"
+
+namespace longspan {
+
+// gelu_tanh(x) = x logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3): the same function without
+// the cancellation of 1 + tanh.
+template <typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A tanh_argument(A x) {
+  return A(1.5957691216057308) * (x + A(0.044715) * x * x * x);
+}
+
+// The function and its derivative, by activation; NaN goes through.
+template <Activation kind, typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A value_of(A x) {
+  if constexpr (kind == Activation::relu) return x < A{0} ? A{0} : x;
+  if constexpr (kind == Activation::gelu) return x * normal_distribution(x).below;
+  if constexpr (kind == Activation::gelu_tanh) return x * logistic(tanh_argument(x));
+  return x;
+}
+
+template <Activation kind, typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A slope_of(A x) {
+  if constexpr (kind == Activation::relu) return x <= A{0} ? A{0} : A{1};
+  if constexpr (kind == Activation::gelu) {
+    const auto normal = normal_distribution(x);
+    return normal.below + x * normal.density;
+  }
+  if constexpr (kind == Activation::gelu_tanh) {
+    const A inner = A(1.5957691216057308) * (A{1} + A(3 * 0.044715) * x * x);
+    const A part = logistic(tanh_argument(x));
+    return part + x * part * (A{1} - part) * inner;
+  }
+  return A{1};
+}
+
+template <Activation kind, typename T>
+struct Activate {
+  const T* x;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(y[i], value_of<kind>(wide(x[i])));
+  }
+};
+
+template <Activation kind, typename T>
+struct ActivateBackward {
+  const T* kept;
+  const T* dy;
+  T* dx;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(dx[i], wide(dy[i]) * slope_of<kind>(wide(kept[i])));
+  }
+};
+
+template <typename F>
+void with_activation(Activation activation, const F& f) {
+  using enum Activation;
+  switch (activation) {
+    case none:
+      return f(std::integral_constant<Activation, none>{});
+    case relu:
+      return f(std::integral_constant<Activation, relu>{});
+    case gelu:
+      return f(std::integral_constant<Activation, gelu>{});
+    case gelu_tanh:
+      return f(std::integral_constant<Activation, gelu_tanh>{});
+  }
+}
+
+template <typename Backend>
+void activate_on(Backend backend, Activation activation, const Tensor& x, const Tensor& y) {
+  require_alike("activate", x, y);
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    with_activation(activation, [&](auto kind) {
+      for_each_element(backend, x.elements(), Activate<kind(), T>{x.data<T>(), y.data<T>()});
+    });
+  });
+}
+
+template <typename Backend>
+void activate_backward_on(Backend backend,
+                          Activation activation,
+                          const Tensor& kept,
+                          const Tensor& dy,
+                          const Tensor& dx) {
+  require_alike("activate_backward", kept, dy);
+  require_alike("activate_backward", kept, dx);
+  with_floating_type(dy.dtype(), [&]<typename T>(TypeTag<T>) {
+    with_activation(activation, [&](auto kind) {
+      for_each_element(backend,
+                       dy.elements(),
+                       ActivateBackward<kind(), T>{kept.data<T>(), dy.data<T>(), dx.data<T>()});
+    });
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,73 @@
+// Sums, multiples and casts on any backend: `for_each_element` is the backend's.
+#pragma once
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+
+template <typename T>
+struct Add {
+  const T* a;
+  const T* b;
+  T* out;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(out[i], wide(a[i]) + wide(b[i]));
+  }
+};
+
+template <typename X, typename Y>
+struct Accumulate {
+  using A = Wider<X, Y>;
+  A factor;
+  const X* x;
+  Y* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(y[i], static_cast<A>(wide(y[i])) + factor * static_cast<A>(wide(x[i])));
+  }
+};
+
+template <typename X, typename Y>
+struct Scale {
+  using A = Wider<X, Y>;
+  A factor;
+  const X* x;
+  Y* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(y[i], factor * static_cast<A>(wide(x[i])));
+  }
+};
+
+template <typename Backend>
+void add_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
+  require_alike("add", a, b);
+  require_alike("add", a, out);
+  with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {
+    for_each_element(backend, a.elements(), Add<T>{a.data<T>(), b.data<T>(), out.data<T>()});
+  });
+}
+
+// y[i] = F{factor, x, y}(i) for every element.
+template <template <typename, typename> typename F, typename Backend>
+void multiply_on(
+    Backend backend, const char* kernel, double factor, const Tensor& x, const Tensor& y) {
+  require_as_many(kernel, x, y);
+  with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
+    for_each_element(
+        backend, x.elements(), F<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>(), y.data<Y>()});
+  });
+}
+
+// Throw Failure where shapes or dtypes are not what elementwise.h says.
+void check_copy_rows(const Tensor& from,
+                     std::int64_t from_begin,
+                     const Tensor& to,
+                     std::int64_t to_begin,
+                     std::int64_t count);
+void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor& y);
+void check_add_column_sums(const Tensor& x, const Tensor& out);
+
+}  // namespace longspan

@@ -1,0 +1,165 @@
+// Optimizer updates on any backend: `for_each_element` is the backend's.
+#pragma once
+
+#include <cmath>
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/optimizer.h"
+
+namespace longspan {
+
+// Throw Failure where dtypes or lengths are not what the header says.
+void check(const char* kernel, const OptimizerRange& range);
+void check(const AdamUpdate& update);
+void check(const SgdUpdate& update);
+
+// Rounds a new weight into what is computed with; nothing where there is none (C is void).
+template <typename C>
+struct Store {
+  C* compute;
+
+  template <typename W>
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i, W value) const {
+    if constexpr (!std::is_void_v<C>) put(compute[i], value);
+  }
+};
+
+// Calls f(TypeTag<W>, Store) with the weight's type and that of `compute`.
+template <typename F>
+void with_range(const OptimizerRange& range, const F& f) {
+  const auto with_store = [&](auto weight_tag) {
+    if (!range.compute.defined()) return f(weight_tag, Store<void>{nullptr});
+    with_floating_type(range.compute.dtype(), [&]<typename C>(TypeTag<C>) {
+      f(weight_tag, Store<C>{range.compute.data<C>()});
+    });
+  };
+  if (range.weight.dtype() == DType::f64)
+    with_store(TypeTag<double>{});
+  else
+    with_store(TypeTag<float>{});
+}
+
+// What one element of Adam needs, computed once in double.
+template <typename W>
+struct AdamFactors {
+  explicit AdamFactors(const AdamUpdate& update)
+      : gradient(static_cast<W>(update.range.gradient_factor)),
+        beta1(static_cast<W>(update.beta1)),
+        rest1(static_cast<W>(1 - update.beta1)),
+        beta2(static_cast<W>(update.beta2)),
+        rest2(static_cast<W>(1 - update.beta2)),
+        epsilon(static_cast<W>(update.epsilon)) {
+    const auto step = static_cast<double>(update.step);
+    const OptimizerRange& range = update.range;
+    rate = static_cast<W>(range.learning_rate / (1 - std::pow(update.beta1, step)));
+    root = static_cast<W>(1 / std::sqrt(1 - std::pow(update.beta2, step)));
+    keep = static_cast<W>(update.decoupled ? 1 - range.learning_rate * range.weight_decay : 1);
+    decay = static_cast<W>(update.decoupled ? 0 : range.weight_decay);
+  }
+
+  W gradient, beta1, rest1, beta2, rest2, epsilon;
+  W rate, root, keep, decay;
+};
+
+template <typename W, typename C>
+struct Adam {
+  AdamFactors<W> by;
+  const W* gradient;
+  W* weight;
+  W* first;
+  W* second;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W g = by.gradient * gradient[i] + by.decay * weight[i];
+    const W m = by.beta1 * first[i] + by.rest1 * g;
+    const W v = by.beta2 * second[i] + by.rest2 * g * g;
+    const W next = by.keep * weight[i] - by.rate * m / (std::sqrt(v) * by.root + by.epsilon);
+    first[i] = m;
+    second[i] = v;
+    weight[i] = next;
+    store(i, next);
+  }
+};
+
+template <typename W, typename C>
+struct Sgd {
+  W factor, decay, rate;
+  const W* gradient;
+  W* weight;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W next = weight[i] - rate * (factor * gradient[i] + decay * weight[i]);
+    weight[i] = next;
+    store(i, next);
+  }
+};
+
+template <typename W, typename C>
+struct Momentum {
+  W factor, decay, rate, by;
+  bool start, nesterov;
+  const W* gradient;
+  W* weight;
+  W* buffer;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W g = factor * gradient[i] + decay * weight[i];
+    // At step 1 the buffer is written, not read.
+    const W b = start ? g : by * buffer[i] + g;
+    const W next = weight[i] - rate * (nesterov ? g + by * b : b);
+    buffer[i] = b;
+    weight[i] = next;
+    store(i, next);
+  }
+};
+
+template <typename Backend>
+void adam_update_on(Backend backend, const AdamUpdate& update) {
+  check(update);
+  const OptimizerRange& range = update.range;
+  with_range(range, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    for_each_element(backend,
+                     range.weight.elements(),
+                     Adam<W, C>{AdamFactors<W>(update),
+                                range.gradient.data<W>(),
+                                range.weight.data<W>(),
+                                update.first.data<W>(),
+                                update.second.data<W>(),
+                                store});
+  });
+}
+
+template <typename Backend>
+void sgd_update_on(Backend backend, const SgdUpdate& update) {
+  check(update);
+  const OptimizerRange& range = update.range;
+  with_range(range, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    const W factor = static_cast<W>(range.gradient_factor);
+    const W decay = static_cast<W>(range.weight_decay);
+    const W rate = static_cast<W>(range.learning_rate);
+    const W* gradient = range.gradient.data<W>();
+    W* weight = range.weight.data<W>();
+    const std::int64_t count = range.weight.elements();
+    if (update.momentum == 0) {
+      for_each_element(backend, count, Sgd<W, C>{factor, decay, rate, gradient, weight, store});
+      return;
+    }
+    for_each_element(backend,
+                     count,
+                     Momentum<W, C>{factor,
+                                    decay,
+                                    rate,
+                                    static_cast<W>(update.momentum),
+                                    update.step == 1,
+                                    update.nesterov,
+                                    gradient,
+                                    weight,
+                                    update.buffer.data<W>(),
+                                    store});
+  });
+}
+
+}  // namespace longspan

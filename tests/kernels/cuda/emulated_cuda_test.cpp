@@ -1,0 +1,165 @@
+// The emulated CUDA runtime finds what is wrong with a kernel, and what CUDA kernels have beyond
+// those of the CPU.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/launch.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+constexpr int threads = 128;
+
+template <typename... Parameters, typename... Arguments>
+void start(void (*kernel)(Parameters...), std::size_t shared_bytes, Arguments... arguments) {
+  launch(backend(),
+         {.blocks = 3, .threads = threads, .shared_bytes = shared_bytes},
+         kernel,
+         arguments...);
+}
+
+__global__ void turn(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  shared[i] = i;
+  __syncthreads();
+  out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
+}
+
+__global__ void turn_without_waiting(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  shared[i] = i;
+  out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
+}
+
+// Between its meetings every thread reads what another wrote before the last one, and writes over
+// what a third may still read: the second meeting of each round is missing.
+__global__ void turn_again_and_again(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  int sum = 0;
+  for (int round = 0; round < 3; ++round) {
+    shared[i] = round;
+    __syncthreads();
+    sum += shared[(i + 1) % threads];
+  }
+  out[i] = sum;
+}
+
+__global__ void meet_here_and_there(int*) {
+  if (threadIdx.x % 2 == 0)
+    __syncthreads();
+  else
+    __syncthreads();
+}
+
+__global__ void meet_in_warps_and_blocks(int*) {
+  if (threadIdx.x == 0)
+    __syncthreads();
+  else
+    __syncwarp();
+}
+
+__global__ void write_beyond(int* out) {
+  int* const shared = shared_memory<int>();
+  if (threadIdx.x == 0) shared[threads] = 1;
+  out[0] = 0;
+}
+
+__global__ void return_early(int* out) {
+  if (threadIdx.x >= 40) return;
+  __syncthreads();
+  atomicAdd(out, 1);
+}
+
+__global__ void read_unwritten(float* out) {
+  if (threadIdx.x == 0) out[blockIdx.x] = shared_memory<float>()[0];
+}
+
+__global__ void vote(unsigned* out) {
+  const unsigned votes = __ballot_sync(all_lanes, threadIdx.x % 3 == 0);
+  if (threadIdx.x % 32 == 0) out[blockIdx.x * threads / 32 + threadIdx.x / 32] = votes;
+}
+
+__global__ void add_up(double* out) {
+  const auto i = static_cast<double>(threadIdx.x);
+  const double sum = over_block(i, shared_memory<double>(), Plus());
+  const double most = over_block(i, shared_memory<double>(), Greater());
+  if (threadIdx.x == threads - 1) out[blockIdx.x] = sum + 1000000 * most;
+}
+
+TEST(EmulatedCuda, ThreadsSeeWhatWasWrittenBeforeTheyMet) {
+  std::vector<int> out(3 * threads);
+  start(turn, threads * sizeof(int), out.data());
+  for (int i = 0; i < 3 * threads; ++i)
+    EXPECT_EQ(out[static_cast<std::size_t>(i)], threads - 1 - i % threads);
+}
+
+TEST(EmulatedCuda, ThreadsThatReturnedAreNotWaitedFor) {
+  int count = 0;
+  start(return_early, 0, &count);
+  EXPECT_EQ(count, 3 * 40);
+}
+
+TEST(EmulatedCuda, SharedMemoryStartsAsNan) {
+  std::vector<float> out(3, 0.0f);
+  start(read_unwritten, sizeof(float), out.data());
+  for (const float value : out) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(EmulatedCuda, LanesVote) {
+  std::vector<unsigned> out(3 * threads / 32);
+  start(vote, 0, out.data());
+  for (std::size_t w = 0; w < out.size(); ++w)
+    for (unsigned lane = 0; lane < 32; ++lane)
+      EXPECT_EQ(out[w] >> lane & 1u, (w % 4 * 32 + lane) % 3 == 0 ? 1u : 0u);
+}
+
+TEST(EmulatedCuda, BlocksAddUp) {
+  std::vector<double> out(3);
+  start(add_up, threads / 32 * sizeof(double), out.data());
+  for (const double value : out)
+    EXPECT_EQ(value, threads * (threads - 1) / 2 + 1e6 * (threads - 1));
+}
+
+TEST(EmulatedCudaDeathTest, ThreadsThatMeetElsewhereAreFound) {
+  int out = 0;
+  EXPECT_DEATH(start(meet_here_and_there, 0, &out), "wait for each other at different places");
+  EXPECT_DEATH(start(meet_in_warps_and_blocks, 0, &out), "waits here for others that never come");
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+TEST(EmulatedCudaDeathTest, MemoryBeyondTheBlocksIsFound) {
+  int out = 0;
+  EXPECT_DEATH(start(write_beyond, threads * sizeof(int), &out), "use-after-poison");
+}
+#endif
+
+#if defined(__SANITIZE_THREAD__)
+TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
+  const auto run = [](void (*kernel)(int*)) {
+    std::vector<int> out(3 * threads);
+    start(kernel, threads * sizeof(int), out.data());
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(turn), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(run(turn_without_waiting), ::testing::ExitedWithCode(66), "data race");
+  EXPECT_EXIT(run(turn_again_and_again), ::testing::ExitedWithCode(66), "data race");
+}
+#endif
+
+TEST(EmulatedCuda, WhatNoGpuTakesIsRefused) {
+  int out = 0;
+  EXPECT_THROW(start(write_beyond, 1 << 20, &out), Failure);
+  EXPECT_THROW(launch(backend(), {.blocks = 1, .threads = 48}, write_beyond, &out), Failure);
+  EXPECT_NO_THROW(launch(backend(), {.blocks = 0}, write_beyond, &out));
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,153 @@
+// The part of CUDA's runtime that Longspan's kernels use, on the host: with this folder before
+// CUDA's in the include path a .cu file compiles as plain C++. The blocks of a grid run one after
+// another, a block's threads as fibers that give way where they wait for each other: quick, always
+// in the same order, and known to the sanitizers, so that the thread sanitizer reports a
+// __syncthreads that was left out, and the address sanitizer what lies beyond a block's shared
+// memory. That is full of NaN when a block starts.
+//
+// Checked beyond what a GPU checks: threads that wait for each other do so at the same line, and
+// none waits for ever; a warp exchanges with all of its lanes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <tuple>
+#include <utility>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+struct CUstream_st;
+using cudaStream_t = CUstream_st*;
+
+enum cudaError_t { cudaSuccess, cudaErrorInvalidConfiguration };
+const char* cudaGetErrorString(cudaError_t error);
+
+enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+cudaError_t cudaMemcpyAsync(
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+template <typename F>
+cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute, int) {
+  return cudaSuccess;
+}
+
+struct cudaLaunchAttribute;
+struct cudaLaunchConfig_t {
+  dim3 gridDim = {};
+  dim3 blockDim = {};
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+  cudaLaunchAttribute* attrs = nullptr;
+  unsigned numAttrs = 0;
+};
+
+inline dim3 threadIdx;
+inline dim3 blockIdx;
+inline dim3 blockDim;
+inline dim3 gridDim;
+
+namespace emulated_cuda {
+
+// What a block may ask for on every GPU that Longspan is built for.
+inline constexpr std::size_t most_shared_bytes = 160 * 1024;
+
+cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
+
+// All threads of the block, or lanes of the warp, that have not returned wait for each other here.
+void meet_in_block(const std::source_location& place);
+void meet_in_warp(const std::source_location& place);
+// The 16 bytes of a lane of this thread's warp, through which lanes exchange.
+std::byte* slot(unsigned lane);
+unsigned lane();
+
+// The value of another lane.
+template <typename T>
+T exchange(unsigned mask, const T& value, unsigned from, const std::source_location& place);
+
+[[noreturn]] void fail(const char* what, const std::source_location& place);
+
+}  // namespace emulated_cuda
+
+template <typename... Parameters, typename... Arguments>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
+                               void (*kernel)(Parameters...),
+                               Arguments&&... arguments) {
+  const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
+  return emulated_cuda::run(*config, [&] { std::apply(kernel, copies); });
+}
+
+inline void __syncthreads(std::source_location place = std::source_location::current()) {
+  emulated_cuda::meet_in_block(place);
+}
+inline void __syncwarp(unsigned = ~0u,
+                       std::source_location place = std::source_location::current()) {
+  emulated_cuda::meet_in_warp(place);
+}
+
+template <typename T>
+T emulated_cuda::exchange(unsigned mask,
+                          const T& value,
+                          unsigned from,
+                          const std::source_location& place) {
+  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
+  if (mask != ~0u) fail("a warp exchanges with all of its lanes", place);
+  std::memcpy(slot(lane()), &value, sizeof(T));
+  meet_in_warp(place);
+  T other;
+  std::memcpy(&other, slot(from), sizeof(T));
+  meet_in_warp(place);
+  return other;
+}
+
+template <typename T>
+T __shfl_sync(unsigned mask,
+              T value,
+              int from,
+              std::source_location place = std::source_location::current()) {
+  return emulated_cuda::exchange(mask, value, static_cast<unsigned>(from) % 32, place);
+}
+template <typename T>
+T __shfl_xor_sync(unsigned mask,
+                  T value,
+                  int lanes,
+                  std::source_location place = std::source_location::current()) {
+  return emulated_cuda::exchange(
+      mask, value, emulated_cuda::lane() ^ static_cast<unsigned>(lanes), place);
+}
+inline unsigned __ballot_sync(unsigned mask,
+                              int vote,
+                              std::source_location place = std::source_location::current()) {
+  unsigned votes = 0;
+  const int mine = vote != 0;
+  if (mask != ~0u) emulated_cuda::fail("a warp votes with all of its lanes", place);
+  std::memcpy(emulated_cuda::slot(emulated_cuda::lane()), &mine, sizeof(mine));
+  emulated_cuda::meet_in_warp(place);
+  for (unsigned other = 0; other < 32; ++other) {
+    int yes = 0;
+    std::memcpy(&yes, emulated_cuda::slot(other), sizeof(yes));
+    votes |= static_cast<unsigned>(yes) << other;
+  }
+  emulated_cuda::meet_in_warp(place);
+  return votes;
+}
+
+template <typename T>
+T atomicAdd(T* to, T value) {
+  return std::atomic_ref<T>(*to).fetch_add(value);
+}

@@ -1,0 +1,287 @@
+#include <ucontext.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tests/support/emulated_cuda/cuda_runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+// This file itself is compiled without the thread sanitizer, which would see races in who runs.
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+#include <sanitizer/tsan_interface.h>
+
+// It would wait a second for fibers that have nothing left to do.
+extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
+#endif
+
+// The dynamic shared memory of the block that runs.
+alignas(128) unsigned char longspan_shared_bytes[emulated_cuda::most_shared_bytes];
+
+namespace emulated_cuda {
+namespace {
+
+constexpr unsigned warp_size = 32;
+constexpr unsigned most_threads = 1024;
+constexpr std::size_t stack_bytes = 128 * 1024;
+
+// A stack and where it stands on it, as the sanitizers must be told of each change.
+struct Fiber {
+  ucontext_t context = {};
+  std::unique_ptr<std::byte[]> stack;  // none for the fiber that starts kernels
+#if defined(__SANITIZE_ADDRESS__)
+  void* fake_stack = nullptr;
+  const void* bottom = nullptr;
+  std::size_t size = 0;
+#endif
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+  void* tsan = nullptr;
+#endif
+};
+
+void arrived([[maybe_unused]] Fiber& here, [[maybe_unused]] Fiber* from) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(here.fake_stack,
+                                  from == nullptr ? nullptr : &from->bottom,
+                                  from == nullptr ? nullptr : &from->size);
+#endif
+}
+
+void go([[maybe_unused]] Fiber& from, Fiber& to) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.bottom, to.size);
+#endif
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+  __tsan_switch_to_fiber(to.tsan, __tsan_switch_to_fiber_no_sync);
+#endif
+  swapcontext(&from.context, &to.context);
+  arrived(from, nullptr);
+}
+
+// What was done before `tell` happened before what is done after `hear` of the same token.
+struct Token {
+  char address = 0;
+};
+void tell([[maybe_unused]] Token& token) {
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+  __tsan_release(&token);
+#endif
+}
+void hear([[maybe_unused]] Token& token) {
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+  __tsan_acquire(&token);
+#endif
+}
+
+// Threads that meet again and again take two tokens in turns: the first to go on may have told of
+// the next meeting before the last one hears of this one.
+using Tokens = std::array<Token, 2>;
+
+// Whom a thread waits for.
+enum class State { runs, waits_for_warp, waits_for_block, returned };
+
+struct Thread {
+  Fiber fiber;
+  State state = State::returned;
+  std::source_location place;  // where it waits
+  std::byte slot[16] = {};
+  unsigned block_meetings = 0;
+  unsigned warp_meetings = 0;
+  Tokens warp_tokens;  // of the warp, in its first thread
+};
+
+// The threads of one block after another, and the fiber that starts them.
+class Machine {
+ public:
+  void run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
+    kernel_ = &kernel;
+    blockDim = config.blockDim;
+    gridDim = config.gridDim;
+    while (threads_.size() < config.blockDim.x) add_thread();
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+    starter_.tsan = __tsan_get_current_fiber();
+#endif
+    for (unsigned block = 0; block < config.gridDim.x; ++block) {
+      blockIdx = {block, 0, 0};
+      prepare_shared_memory(config.dynamicSmemBytes);
+      run_block(config.blockDim.x);
+    }
+  }
+
+  // Gives way until all have come whom this thread waits for.
+  void wait(State whom, const std::source_location& place) {
+    Thread& me = *threads_[threadIdx.x];
+    me.state = whom;
+    me.place = place;
+    Token& token = whom == State::waits_for_block
+                       ? block_tokens_[me.block_meetings++ % 2]
+                       : warp_of(threadIdx.x).warp_tokens[me.warp_meetings++ % 2];
+    tell(token);
+    go(me.fiber, starter_);
+    hear(token);
+  }
+
+  std::byte* slot(unsigned lane) {
+    return threads_[threadIdx.x / warp_size * warp_size + lane]->slot;
+  }
+
+ private:
+  void add_thread() {
+    auto thread = std::make_unique<Thread>();
+    Fiber& fiber = thread->fiber;
+    fiber.stack = std::make_unique<std::byte[]>(stack_bytes);
+#if defined(__SANITIZE_ADDRESS__)
+    fiber.bottom = fiber.stack.get();
+    fiber.size = stack_bytes;
+#endif
+#if defined(LONGSPAN_TELL_THREAD_SANITIZER)
+    fiber.tsan = __tsan_create_fiber(0);
+#endif
+    threads_.push_back(std::move(thread));
+  }
+
+  Thread& warp_of(unsigned thread) { return *threads_[thread / warp_size * warp_size]; }
+
+  // Leaves a block the shared memory that it asked for, full of NaN: the rest may not be touched.
+  static void prepare_shared_memory(std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+    ASAN_UNPOISON_MEMORY_REGION(longspan_shared_bytes, bytes);
+    ASAN_POISON_MEMORY_REGION(longspan_shared_bytes + bytes, most_shared_bytes - bytes);
+#endif
+    std::memset(longspan_shared_bytes, 0xff, bytes);
+  }
+
+  void run_block(unsigned count) {
+    for (unsigned t = 0; t < count; ++t) {
+      Thread& thread = *threads_[t];
+      thread.state = State::runs;
+      thread.block_meetings = thread.warp_meetings = 0;
+      getcontext(&thread.fiber.context);
+      thread.fiber.context.uc_stack.ss_sp = thread.fiber.stack.get();
+      thread.fiber.context.uc_stack.ss_size = stack_bytes;
+      thread.fiber.context.uc_link = nullptr;
+      makecontext(&thread.fiber.context, &Machine::body, 0);
+    }
+    tell(start_);
+    for (bool any = true; any;) {
+      any = false;
+      for (unsigned first = 0; first < count; first += warp_size) any |= run_warp(first);
+      if (!any) any = release(0, count, State::waits_for_block);
+    }
+    hear(end_);
+    for (unsigned t = 0; t < count; ++t)
+      if (threads_[t]->state != State::returned)
+        fail("a thread waits here for others that never come", threads_[t]->place);
+  }
+
+  // As far as its threads come without another warp; false where none could run.
+  bool run_warp(unsigned first) {
+    bool any = false;
+    do {
+      for (unsigned t = first; t < first + warp_size; ++t) {
+        Thread& thread = *threads_[t];
+        if (thread.state != State::runs) continue;
+        any = true;
+        threadIdx = {t, 0, 0};
+        go(starter_, thread.fiber);
+      }
+    } while (release(first, first + warp_size, State::waits_for_warp));
+    return any;
+  }
+
+  // Lets the threads go on where all that have not returned wait for each other.
+  bool release(unsigned begin, unsigned end, State whom) {
+    const Thread* one = nullptr;
+    for (unsigned t = begin; t < end; ++t) {
+      const Thread& thread = *threads_[t];
+      if (thread.state == State::returned) continue;
+      if (thread.state != whom) return false;
+      if (one == nullptr) one = &thread;
+      if (thread.place.line() != one->place.line() ||
+          std::strcmp(thread.place.file_name(), one->place.file_name()) != 0)
+        fail("threads wait for each other at different places, one of them here", thread.place);
+    }
+    for (unsigned t = begin; t < end; ++t)
+      if (threads_[t]->state == whom) threads_[t]->state = State::runs;
+    return one != nullptr;
+  }
+
+  static void body();
+
+  Fiber starter_;
+  Token start_, end_;
+  Tokens block_tokens_;
+  std::vector<std::unique_ptr<Thread>> threads_;
+  const std::function<void()>* kernel_ = nullptr;
+};
+
+Machine& machine() {
+  static Machine the_machine;
+  return the_machine;
+}
+
+void Machine::body() {
+  Machine& all = machine();
+  Thread& me = *all.threads_[threadIdx.x];
+  arrived(me.fiber, &all.starter_);
+  hear(all.start_);
+  (*all.kernel_)();
+  me.state = State::returned;
+  tell(all.end_);
+  go(me.fiber, all.starter_);
+}
+
+}  // namespace
+
+void fail(const char* what, const std::source_location& place) {
+  std::fprintf(stderr, "%s:%u: %s\n", place.file_name(), place.line(), what);
+  std::abort();
+}
+
+void meet_in_block(const std::source_location& place) {
+  machine().wait(State::waits_for_block, place);
+}
+void meet_in_warp(const std::source_location& place) {
+  machine().wait(State::waits_for_warp, place);
+}
+std::byte* slot(unsigned lane) { return machine().slot(lane); }
+unsigned lane() { return threadIdx.x % warp_size; }
+
+cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
+  const dim3 &grid = config.gridDim, &threads = config.blockDim;
+  const bool one_dimensional = grid.y == 1 && grid.z == 1 && threads.y == 1 && threads.z == 1;
+  if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > most_threads ||
+      threads.x % warp_size != 0 || config.dynamicSmemBytes > most_shared_bytes)
+    return cudaErrorInvalidConfiguration;
+  machine().run(config, kernel);
+  return cudaSuccess;
+}
+
+}  // namespace emulated_cuda
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+  }
+  return "unknown error";
+}
+
+cudaError_t cudaMemcpyAsync(
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
