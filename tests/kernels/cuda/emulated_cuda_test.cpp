@@ -31,27 +31,6 @@ __global__ void turn(int* out) {
   out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
 }
 
-__global__ void turn_without_waiting(int* out) {
-  int* const shared = shared_memory<int>();
-  const auto i = static_cast<int>(threadIdx.x);
-  shared[i] = i;
-  out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
-}
-
-// Between its meetings every thread reads what another wrote before the last one, and writes over
-// what a third may still read: the second meeting of each round is missing.
-__global__ void turn_again_and_again(int* out) {
-  int* const shared = shared_memory<int>();
-  const auto i = static_cast<int>(threadIdx.x);
-  int sum = 0;
-  for (int round = 0; round < 3; ++round) {
-    shared[i] = round;
-    __syncthreads();
-    sum += shared[(i + 1) % threads];
-  }
-  out[i] = sum;
-}
-
 __global__ void meet_here_and_there(int*) {
   if (threadIdx.x % 2 == 0)
     __syncthreads();
@@ -142,6 +121,27 @@ TEST(EmulatedCudaDeathTest, MemoryBeyondTheBlocksIsFound) {
 #endif
 
 #if defined(__SANITIZE_THREAD__)
+__global__ void turn_without_waiting(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  shared[i] = i;
+  out[static_cast<int>(blockIdx.x) * threads + i] = shared[threads - 1 - i];
+}
+
+// Between its meetings every thread reads what another wrote before the last one, and writes over
+// what a third may still read: the second meeting of each round is missing.
+__global__ void turn_again_and_again(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  int sum = 0;
+  for (int round = 0; round < 3; ++round) {
+    shared[i] = round;
+    __syncthreads();
+    sum += shared[(i + 1) % threads];
+  }
+  out[i] = sum;
+}
+
 TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
   const auto run = [](void (*kernel)(int*)) {
     std::vector<int> out(3 * threads);
