@@ -108,10 +108,8 @@ Weight Parameters::add(const std::string& name,
                        int split_axis,
                        const Initial& initial,
                        bool decays) {
-  require(std::ranges::none_of(parameters_, [&](const auto& other) { return other->name == name; }),
-          "there are two parameters \"{}\"",
-          name);
   auto parameter = std::make_shared<Parameter>();
+  require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
   parameter->global_shape = global_shape;
   parameter->shape = global_shape;
@@ -255,9 +253,9 @@ void Parameters::clear_gradients() const {
 }
 
 const Parameter& Parameters::named(const std::string& name) const {
-  for (const auto& parameter : parameters_)
-    if (parameter->name == name) return *parameter;
-  throw Failure("there is no parameter \"{}\"", name);
+  const auto found = by_name_.find(name);
+  require(found != by_name_.end(), "there is no parameter \"{}\"", name);
+  return *found->second;
 }
 
 std::int64_t Parameters::global_elements() const {

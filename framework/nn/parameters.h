@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "framework/autograd/variable.h"
@@ -154,6 +155,7 @@ class Parameters {
   ProcessMesh mesh_;
   WeightSharing sharing_;
   std::vector<std::shared_ptr<Parameter>> parameters_;
+  std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
   std::int64_t own_elements_ = 0;
 };
