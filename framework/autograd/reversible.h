@@ -14,9 +14,10 @@ namespace longspan {
 // is recorded and changes as it is walked back.
 struct ReversibleStreams {
   // Where it is set, each sublayer keeps the true stream as well, and this is called in the
-  // backward pass with the error of the rebuilt one: the norm of the difference over the norm of
-  // the stream.
-  std::function<void(double relative_error)> measure = {};
+  // backward pass with the number of the sublayer, counted from 1, the squared norm of what the
+  // rebuilt stream is off by, and that of the true one.
+  std::function<void(std::int64_t sublayer, double squared_error, double squared_norm)> measure =
+      {};
 
   std::int64_t sublayers = 0;  // recorded and not yet walked back
   Tensor read;                 // b of the last of them

@@ -7,6 +7,7 @@
 
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "framework/nn/reconstruction_error.h"
 #include "framework/nn/time_division.h"
 
 namespace longspan {
@@ -27,11 +28,6 @@ class Decisions {
 
  private:
   std::map<std::uint64_t, Tensor> kept_;
-};
-
-// The error of the streams that reversible stacks rebuilt in a backward pass.
-struct ReconstructionError {
-  double largest = 0;  // relative: the norm of the difference over the norm of the stream
 };
 
 // A value. Each layer hands its sublayers a child, so that each place draws random numbers of its

@@ -108,7 +108,7 @@ StepResult Trainer::step(const Batch& batch, bool stop, bool measure) {
   if (loss_scale_) result.loss_scale = loss_scale_->value();
   if (measure)
     result.reconstruction_error =
-        mesh().world.all_reduce(reconstruction_->largest, Reduction::maximum);
+        reconstruction_->largest(mesh().world, model_->parameters().device());
   result.stop_requested = sums.stops > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);

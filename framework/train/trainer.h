@@ -20,7 +20,7 @@ struct StepResult {
   double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
-  // The largest on any rank, where it was measured (nn/pass.h).
+  // Where it was measured (nn/reconstruction_error.h).
   std::optional<double> reconstruction_error;
   // Loss or gradient was not finite: weights, memory, Adam's count and the schedule are as before.
   bool skipped = false;

@@ -1,7 +1,5 @@
 #include "framework/nn/residual/reversible.h"
 
-#include <cmath>
-
 #include "framework/autograd/reversible.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/residual/stack_pass.h"
@@ -46,8 +44,8 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
   const DType compute = x.value().dtype();
   const auto streams = std::make_shared<ReversibleStreams>();
   if (const auto error = pass.reconstruction)
-    streams->measure = [error](double found) {
-      if (std::isnan(found) || found > error->largest) error->largest = found;
+    streams->measure = [error, stack = pass.random.place()](auto... found) {
+      error->add(stack, found...);
     };
   // What is read next, and what the next sublayer adds to.
   Variable read = cast(x, accumulator_of(compute));
