@@ -9,6 +9,13 @@
 
 namespace longspan::testing {
 
+// How much may differ from one process, as a part of the largest value.
+struct Bounds {
+  double losses = 1e-9;
+  double gradients = 1e-9;  // and their norms
+  double weights = 1e-9;    // after the last step
+};
+
 struct Case {
   std::string name = {};
   std::function<std::unique_ptr<Model>(const ModelSetting&)> make = {};
@@ -18,11 +25,13 @@ struct Case {
   std::int64_t segment = 5;
   std::int64_t streams = 4;
   int steps = 5;
+  DType compute = DType::f64;
+  Bounds bounds = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
             .segment = segment,
-            .compute = DType::f64,
+            .compute = compute,
             .device = cpu_device(),
             .mesh = mesh,
             .random = Random(1).child("weights"),
@@ -60,8 +69,6 @@ inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
     batch.predicted_tokens += target >= 0;
   return batch;
 }
-
-inline constexpr double bound = 1e-9;
 
 // What a run leaves behind, with this rank's pieces of the parameters, and of the gradients what it
 // owns.
@@ -127,31 +134,34 @@ inline double deviation(const Values& found, const Values& expected) {
   return difference / largest;
 }
 
-// What differs first by more than the bound: one sentence a run, as hundreds may be wrong at once.
-inline std::string difference(const Trained& found, const Trained& expected) {
+// What differs first by more than its bound: one sentence a run, as hundreds may be wrong at once.
+inline std::string difference(const Trained& found, const Trained& expected, const Bounds& bounds) {
   std::string first;
-  const auto compare = [&](const std::string& what, const Values& values, const Values& wanted) {
-    const double by = deviation(values, wanted);
-    if (first.empty() && !(by <= bound)) first = fmt::format("{} differ by {:.2g}", what, by);
-  };
-  compare("losses", found.losses, expected.losses);
-  compare("gradients' norms", found.norms, expected.norms);
+  const auto compare =
+      [&](const std::string& what, const Values& values, const Values& wanted, double bound) {
+        const double by = deviation(values, wanted);
+        if (first.empty() && !(by <= bound)) first = fmt::format("{} differ by {:.2g}", what, by);
+      };
+  compare("losses", found.losses, expected.losses, bounds.losses);
+  compare("gradients' norms", found.norms, expected.norms, bounds.gradients);
   if (found.parameters.size() != expected.parameters.size()) return "other parameters";
   for (std::size_t i = 0; i < found.parameters.size(); ++i) {
     const Parameter& parameter = *found.parameters[i];
     const Values gradient = piece_of(expected.first_gradients[i], parameter);
     compare("gradients of " + parameter.name,
             found.first_gradients[i],
-            {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end});
+            {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end},
+            bounds.gradients);
     compare("weights of " + parameter.name,
             found.last_weights[i],
-            piece_of(expected.last_weights[i], parameter));
+            piece_of(expected.last_weights[i], parameter),
+            bounds.weights);
   }
   return first;
 }
 
 inline void expect_same_training(const Case& c, const Trained& expected, const ProcessMesh& mesh) {
-  EXPECT_EQ(difference(train(c, mesh), expected), "") << c.name;
+  EXPECT_EQ(difference(train(c, mesh), expected, c.bounds), "") << c.name;
 }
 
 }  // namespace longspan::testing
