@@ -290,6 +290,33 @@ class Diverging(jobs.TestCase):
         self.assertEqual(resumed.errors, unbroken.errors)
 
 
+class RebuiltStreams(jobs.TestCase):
+    settings = {"model.residual": "reversible", "model.norm": "pre", "memory.reconstruction_check_every": 2}
+
+    def test_are_measured_logged_and_kept_in_the_metrics(self):
+        self.train(settings={**self.settings, "training.steps": 4})
+        measured = [line.get("reconstruction_error") for line in self.run_at().metrics()]
+        self.assertEqual([error is None for error in measured], [True, False, True, False])
+        for step, error in (2, measured[1]), (4, measured[3]):
+            self.assertGreater(error, 0)
+            self.assertLess(error, 1e-5)
+            self.assertIn(f"step {step}: the rebuilt streams are {error:.2e} of their size from the true ones",
+                          self.run_at().log())
+
+    def test_past_the_bound_end_the_run_and_say_what_to_do(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                directory = f"run-{layout.ranks}"
+                result = self.train(directory, layout, {**self.settings, "memory.reconstruction_bound": 1e-12}, code=4)
+                error = self.run_at(directory).metrics()[-1]["reconstruction_error"]
+                self.assert_one_sentence(result, f"step 2: the streams that the reversible stack rebuilt are {error:.2e} of",
+                                         "more than memory.reconstruction_bound = 1e-12",
+                                         "go on from an earlier checkpoint with a smaller training.learning_rate, use fewer "
+                                         "layers, or set precision.compute to float64")
+                self.assertEqual(len(self.run_at(directory).metrics()), 2)
+                self.assertEqual(self.run_at(directory).steps(), [])
+
+
 class Metrics(jobs.TestCase):
     def test_have_the_keys_that_others_rely_on(self):
         settings = {"metrics.timing": True, "data.validation": "text.txt", "training.validation_batches": 1,
