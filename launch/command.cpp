@@ -30,4 +30,10 @@ void print(const Session& session, const std::string& text) {
   }
 }
 
+void warn(const Session& session, const std::vector<std::string>& sentences) {
+  if (session.world().rank() != 0) return;
+  for (const std::string& sentence : sentences)
+    std::fprintf(stderr, "longspan: warning: %s\n", sentence.c_str());
+}
+
 }  // namespace longspan

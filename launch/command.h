@@ -45,4 +45,7 @@ void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is
 // written.
 void print(const Session& session, const std::string& text);
 
+// What is no mistake but should be known: a line each to standard error, on the lowest rank only.
+void warn(const Session& session, const std::vector<std::string>& sentences);
+
 }  // namespace longspan

@@ -24,6 +24,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   if (file.empty()) throw ConfigurationError("longspan config: CONFIG or --reference is required");
   const auto configuration = configure(read_configuration(file, settings, session.world()));
   print(session, configuration->table.resolved());
+  warn(session, configuration->table.warnings());
   return ExitCode::ok;
 }
 

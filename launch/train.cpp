@@ -22,6 +22,7 @@ Action bind(CLI::App& app) {
         session,
         *configuration,
         {.configuration = configuration->table.resolved(),
+         .warnings = configuration->table.warnings(),
          .compare = [&](const std::string& saved) { return compare(*configuration, saved); },
          .reconfigure = reconfiguration(source)});
   };

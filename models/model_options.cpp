@@ -83,20 +83,6 @@ void declare(OptionTable& table, ModelOptions& options) {
        "model.attention_summary",
        "model.attention_summary_groups"},
       [&options]() { return problem_of(options.attention, options.attention_setting(false, 0)); });
-  table.check({"model.attention",
-               "model.attention_global",
-               "model.attention_global_projections",
-               "model.attention_random",
-               "model.lsh_chunk",
-               "model.lsh_buckets",
-               "model.lsh_rounds",
-               "model.lsh_evaluation_rounds",
-               "model.lsh_look_ahead",
-               "model.lsh_same_bucket",
-               "model.lsh_count_once",
-               "model.lsh_scale",
-               "model.lsh_self_score"},
-              [&options]() { return unread_option(options.attention); });
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
       return "";

@@ -50,6 +50,15 @@ auto order_of(const Complaint& complaint) {
   return std::tuple(mark.file.empty(), line, mark.column);
 }
 
+std::vector<std::string> lines_of(std::vector<Complaint> complaints) {
+  std::ranges::stable_sort(complaints,
+                           [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
+  std::vector<std::string> lines;
+  for (const Complaint& complaint : complaints)
+    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence));
+  return lines;
+}
+
 }  // namespace
 
 std::string Mark::to_string() const {
@@ -95,6 +104,11 @@ void OptionTable::check(std::vector<std::string> keys, std::function<std::string
     require(has(key), "a check names the option {}, which is not declared", key);
   }
   checks_.push_back({std::move(keys), std::move(sentence)});
+}
+
+void OptionTable::warn(const std::string& key, std::function<std::string()> reason) {
+  require(has(key), "a warning names the option {}, which is not declared", key);
+  warnings_.push_back({key, std::move(reason)});
 }
 
 void OptionTable::note_elsewhere(const std::string& key, std::string sentence) {
@@ -262,16 +276,19 @@ void OptionTable::finish() {
   }
   run_checks();
   if (complaints_.empty()) return;
-  std::stable_sort(
-      complaints_.begin(), complaints_.end(), [](const Complaint& a, const Complaint& b) {
-        return order_of(a) < order_of(b);
-      });
-  std::string lines;
-  for (const Complaint& complaint : complaints_) {
-    if (!lines.empty()) lines += '\n';
-    lines += fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence);
+  throw ConfigurationError("{}", fmt::join(lines_of(complaints_), "\n"));
+}
+
+std::vector<std::string> OptionTable::warnings() const {
+  std::vector<Complaint> found;
+  for (const Warning& warning : warnings_) {
+    const Entry& entry = *find(warning.key);
+    if (!entry.mark || entry.binding->text() == entry.standard) continue;
+    const std::string reason = warning.reason();
+    if (!reason.empty())
+      found.push_back({*entry.mark, fmt::format("{} is set, but {}", entry.key, reason)});
   }
-  throw ConfigurationError("{}", lines);
+  return lines_of(std::move(found));
 }
 
 std::vector<const OptionTable::Entry*> OptionTable::by_section() const {

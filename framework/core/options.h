@@ -203,6 +203,10 @@ class OptionTable {
   // returns what is wrong, or nothing. It is reported at the first of `keys` that was given.
   void check(std::vector<std::string> keys, std::function<std::string()> sentence);
 
+  // A key that others may leave without effect: `reason` returns why, or nothing. It goes on after
+  // "KEY is set, but ".
+  void warn(const std::string& key, std::function<std::string()> reason);
+
   // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
   // key ("is a key of family transformer_xl, not of decoder").
   void note_elsewhere(const std::string& key, std::string sentence);
@@ -214,6 +218,9 @@ class OptionTable {
   void complain(Complaint complaint);
   // Throws ConfigurationError with a line for each thing that is wrong, in the order of the file.
   void finish();
+  // After that: a line for each key that was given, is not its default and has no effect, in the
+  // order of the file.
+  std::vector<std::string> warnings() const;
 
   bool has(std::string_view key) const;
   // "file:line:column", "--set" or "default". Throws Failure for an unknown key.
@@ -239,6 +246,10 @@ class OptionTable {
   struct Check {
     std::vector<std::string> keys;
     std::function<std::string()> sentence;
+  };
+  struct Warning {
+    std::string key;
+    std::function<std::string()> reason;
   };
 
   static std::unique_ptr<OptionBinding> bind(std::int64_t& value);
@@ -273,6 +284,7 @@ class OptionTable {
 
   std::vector<Entry> entries_;
   std::vector<Check> checks_;
+  std::vector<Warning> warnings_;
   std::vector<std::pair<std::string, std::string>> elsewhere_;  // key, sentence
   std::vector<Complaint> complaints_;
   std::string file_;  // the last one an assignment came from

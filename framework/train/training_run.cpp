@@ -178,6 +178,7 @@ void TrainingRun::resume(const std::filesystem::path& path) {
 }
 
 void TrainingRun::introduce() {
+  for (const std::string& sentence : text_.warnings) log_.warning("{}", sentence);
   const Parameters& parameters = trainer_.model().parameters();
   log_.info(
       "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {} threads a rank",

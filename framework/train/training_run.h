@@ -21,6 +21,7 @@ struct ConfigurationChange {
 struct TrainingRunText {
   std::string configuration;  // the resolved configuration: it is written beside the run and into
                               // each checkpoint
+  std::vector<std::string> warnings;  // of it
   // Compares the resolved configuration of a checkpoint with this one.
   std::function<ConfigurationChange(const std::string& saved)> compare;
   Reconfigure reconfigure;

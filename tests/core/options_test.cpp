@@ -238,6 +238,28 @@ TEST(Options, AWrongValueChangesNothing) {
   EXPECT_EQ(values.sizes, (std::vector<std::int64_t>{1, 2}));
 }
 
+TEST(Options, WhatIsSetAndHasNoEffectIsAWarning) {
+  Values values;
+  OptionTable table = table_of(values);
+  for (const std::string key : {"data.mode", "model.sizes", "training.steps"})
+    table.warn(key, [&] { return values.tied ? "model.tied is true" : ""; });
+  EXPECT_THROW(table.warn("no.key", [] { return ""; }), Failure);
+  table.finish();
+  EXPECT_EQ(table.warnings(), std::vector<std::string>());
+  table.assign(std::vector<Assignment>{from_set("data.mode", "never"),
+                                       scalar("training.steps", "7", 9),
+                                       scalar("model.sizes", "3", 2)});
+  table.finish();
+  EXPECT_EQ(table.warnings(),
+            (std::vector<std::string>{"run.yaml:2:3: model.sizes is set, but model.tied is true",
+                                      "run.yaml:9:3: training.steps is set, but model.tied is true",
+                                      "--set: data.mode is set, but model.tied is true"}));
+  table.assign(std::vector<Assignment>{from_set("training.steps", "100")});  // the default
+  EXPECT_EQ(table.warnings().size(), 2u);
+  table.assign(std::vector<Assignment>{from_set("model.tied", "false")});
+  EXPECT_EQ(table.warnings(), std::vector<std::string>());
+}
+
 TEST(Options, DeclaringAKeyTwiceIsADefect) {
   Values values;
   OptionTable table = table_of(values);

@@ -16,8 +16,8 @@ from jobs import SOURCE, Layout
 # What makes a model small; a key that a file's family does not have is left out.
 SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_width": 4, "model.feed_forward": 32,
          "model.memory": 8, "model.vocabulary": "none", "model.longest": 64,
-         "model.attention_window": 3, "model.attention_stride": 4, "model.attention_summary": 1,
-         "model.attention_block": 2, "data.batch": 8, "data.segment": 8,
+         "model.attention_window": 2, "model.attention_stride": 4, "model.attention_summary": 1,
+         "model.attention_block": 1, "data.batch": 8, "data.segment": 8,
          "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
          "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
@@ -40,13 +40,13 @@ class Configs(jobs.TestCase):
                 keys.add(".".join(section))
         return keys
 
-    def train_small(self, file, layout, directory):
+    def train_small(self, file, layout, directory, other=None):
         keys = self.resolved(file)
-        settings = {**SMALL, "run.directory": directory}
+        settings = {**SMALL, "run.directory": directory, **(other or {})}
         settings = {key: value for key, value in settings.items() if key in keys}
         self.assertIn("training.steps", settings)
         self.assertIn("data.train", settings)
-        self.longspan("train", file, *jobs.flat({**settings, **layout.settings()}), ranks=layout.ranks)
+        result = self.longspan("train", file, *jobs.flat({**settings, **layout.settings()}), ranks=layout.ranks)
         run = self.run_at(directory)
         lines = run.metrics()
         self.assertEqual([line["step"] for line in lines], [1, 2, 3])
@@ -54,11 +54,25 @@ class Configs(jobs.TestCase):
             self.assertLess(line["loss"], 2 * math.log(256))
         self.assertIn("validation_loss", lines[-1])
         self.assertEqual(run.steps(), [2, 3])
+        return result.output
 
     def test_each_trains(self):
         for file in self.files:
             with self.subTest(file=file.name):
                 self.train_small(file, Layout(1, 1), file.stem)
+
+    def test_what_each_is_to_be_compared_with_trains(self):
+        """As in "Expect: ... of full attention (model.attention=causal)": what it sets and nothing reads is a warning."""
+        compared = 0
+        for file in self.files:
+            named = re.search(r"(?s)# Expect: .*?\((model\.attention)=(\w+)\)", file.read_text())
+            if not named:
+                continue
+            compared += 1
+            with self.subTest(file=file.name, setting=named[0]):
+                output = self.train_small(file, Layout(1, 1), f"{file.stem}-compared", {named[1]: named[2]})
+                self.assertRegex(output, r"warning: \S+: model\.\w+ is set, but no layer of model\.attention has ")
+        self.assertGreaterEqual(compared, 4)
 
     def test_some_train_on_several_ranks(self):
         for name, layout in ("quickstart", Layout(2, 1)), ("tiny", Layout(2, 2)), ("tiny-decoder", Layout(1, 2)):

@@ -227,14 +227,21 @@ TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
                                      "configuration [causal, global] (--set)"});
 }
 
-TEST(Configuration, WhatNoLayerReadsIsRefused) {
-  EXPECT_NE(error_of(good, {"model.lsh_rounds=4"}).find("no layer of model.attention has lsh"),
-            std::string::npos);
-  EXPECT_NE(error_of(good, {"model.attention=[local]", "model.attention_global=[0, 3]"})
-                .find("no layer of model.attention has global"),
-            std::string::npos);
-  EXPECT_EQ(error_of(good, {"model.lsh_rounds=2", "model.attention_random=0"}), "no error");
-  EXPECT_EQ(error_of(good, {"model.attention=[lsh]", "model.lsh_rounds=4"}), "no error");
+TEST(Configuration, WhatNoLayerReadsIsAWarning) {
+  const std::vector<std::string> both = {
+      "c.yaml:5:3: model.attention_window is set, but no layer of model.attention has local, "
+      "dilated or global",
+      "--set: model.lsh_rounds is set, but no layer of model.attention has lsh"};
+  std::string text(good);
+  text.insert(text.find("data:"), "  attention_window: [255]\n");
+  EXPECT_EQ(from(text, {"model.lsh_rounds=4"})->table.warnings(), both);
+  const auto warnings = [](std::vector<std::string> set) {
+    return from(good, std::move(set))->table.warnings().size();
+  };
+  EXPECT_EQ(warnings({}), 0u);
+  EXPECT_EQ(warnings({"model.attention=[local]", "model.attention_global=[0, 3]"}), 1u);
+  EXPECT_EQ(warnings({"model.lsh_rounds=2", "model.attention_random=0"}), 0u);
+  EXPECT_EQ(warnings({"model.attention=[lsh]", "model.lsh_rounds=4"}), 0u);
 }
 
 TEST(Configuration, AWindowTooWideToCountIsRefused) {

@@ -255,24 +255,95 @@ TEST(AttentionOptions, SayWhatIsWrong) {
   expect(with("dilated", {.dilation = 100}), "attention_dilation is 100, but data.segment is 100");
   EXPECT_EQ(problem(with("dilated", {.dilation = 100}), true), "");  // it sees the memory
   expect(with("global", {.global = {0, 100}}), "has position 100, but data.segment is 100");
+  // The last of four blocks of 25 has the first one beyond a window of 26, where 0 is global.
+  const AttentionOptions no_room = {.window = {26}, .global = {0}, .random = 3, .block = 25};
+  expect(with("causal/global", no_room),
+         "attention_random is 3, but no block of model.attention_block = 25 positions lies beyond");
+  for (const std::vector<std::int64_t>& windows : {std::vector<std::int64_t>{25}, {26, 25}}) {
+    AttentionOptions room = no_room;
+    room.window = windows;
+    EXPECT_EQ(problem(with("causal/global", room)), "");
+  }
   for (const std::string kind : {"block", "summary", "fixed", "global"})
     expect(with("local/" + kind), "has " + kind + ", which counts positions from the start", true);
 }
 
-TEST(AttentionOptions, SayWhichNobodyReads) {
-  EXPECT_EQ(unread_option({}), "");
-  for (const std::string kind : {"causal", "local/local"}) {
-    EXPECT_EQ(unread_option(with(kind, {.random = 2})),
-              "model.attention_random is set, but no layer of model.attention has global");
-    EXPECT_NE(unread_option(with(kind, {.global = {0, 7}})), "");
-    EXPECT_NE(unread_option(with(kind, {.global_projections = true})), "");
-    EXPECT_EQ(unread_option(with(kind, {.global = {0}, .lsh = {.rounds = 2}})), "");  // defaults
-    EXPECT_EQ(unread_option(with(kind, {.lsh = {.rounds = 3}})),
-              "model.lsh_rounds is set, but no layer of model.attention has lsh");
-    EXPECT_NE(unread_option(with(kind, {.lsh = {.self_score = -1e3}})), "");
+using Settings = std::vector<std::pair<std::string, std::string>>;  // without "model."
+
+std::vector<std::string> warnings(const std::vector<std::string>& kinds, const Settings& settings) {
+  AttentionOptions options;
+  OptionTable table;
+  declare(table, options, {});
+  std::vector<Assignment> assignments = {{"model.attention", Assignment::Kind::list, {}, {}}};
+  for (const std::string& kind : kinds) assignments.front().scalars.push_back({kind, false});
+  for (const auto& [key, text] : settings)
+    assignments.push_back({"model." + key, Assignment::Kind::scalar, {{text, false}}, {}});
+  table.assign(assignments);
+  table.finish();
+  return table.warnings();
+}
+
+// Every key but model.attention, with another value than its default.
+Settings all_settings() {
+  AttentionOptions options;
+  OptionTable table;
+  declare(table, options, {});
+  Settings settings;
+  for (const OptionDescription& option : table.reference()) {
+    if (option.key == "model.attention") continue;
+    const bool is_flag = option.type == "true or false";
+    const std::string flag = option.standard == "true" ? "false" : "true";
+    const std::string number = option.key.ends_with("self_score") ? "-8" : "8";
+    settings.emplace_back(option.key.substr(option.key.find('.') + 1), is_flag ? flag : number);
   }
-  EXPECT_EQ(unread_option(with("local/global", {.global = {0, 7}, .random = 2})), "");
-  EXPECT_EQ(unread_option(with("lsh", {.lsh = {.rounds = 3}})), "");
+  return settings;
+}
+
+TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
+  const Settings all = all_settings();
+  EXPECT_EQ(all.size(), 20u);
+  for (const auto& setting : all)
+    EXPECT_EQ(warnings({"causal"}, {setting}).size(), 1u) << setting.first;
+  EXPECT_EQ(warnings({"causal"}, all).size(), all.size());
+  EXPECT_EQ(warnings({"local", "dilated/strided", "block+summary", "fixed", "global", "lsh"}, all),
+            std::vector<std::string>());
+  EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),
+            std::vector<std::string>{"--set: model.attention_window is set, but no layer of "
+                                     "model.attention has local, dilated or global"});
+  EXPECT_EQ(warnings({"causal"}, {{"attention_window", "127"}, {"lsh_rounds", "2"}}),
+            std::vector<std::string>())
+      << "the defaults";
+}
+
+TEST(AttentionOptions, AreReadByTheirKinds) {
+  const std::pair<std::string, Settings> read[] = {
+      {"local", {{"attention_window", "7"}}},
+      {"dilated", {{"attention_window", "7"}, {"attention_dilation", "7"}}},
+      {"strided", {{"attention_stride", "7"}}},
+      {"block", {{"attention_stride", "7"}}},
+      {"summary",
+       {{"attention_stride", "7"},
+        {"attention_summary", "7"},
+        {"attention_summary_groups", "7"},
+        {"attention_self", "false"}}},
+      {"fixed",
+       {{"attention_stride", "7"}, {"attention_summary", "7"}, {"attention_summary_groups", "7"}}},
+      {"global",
+       {{"attention_window", "7"},
+        {"attention_global", "7"},
+        {"attention_global_projections", "true"},
+        {"attention_random", "7"},
+        {"attention_block", "7"},
+        {"attention_seed", "7"}}}};
+  for (const auto& [kind, settings] : read) {
+    EXPECT_EQ(warnings({"causal/" + kind, "causal"}, settings), std::vector<std::string>()) << kind;
+    EXPECT_EQ(warnings({kind}, all_settings()).size(), all_settings().size() - settings.size())
+        << kind;
+  }
+  EXPECT_EQ(warnings({"lsh"}, all_settings()).size(), 11u);
+  EXPECT_EQ(warnings({"global"}, {{"attention_block", "7"}}),
+            std::vector<std::string>{
+                "--set: model.attention_block is set, but model.attention_random is 0"});
 }
 
 TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {

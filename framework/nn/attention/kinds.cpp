@@ -141,11 +141,6 @@ bool has_kind(const std::string& element, std::string_view name) {
   });
 }
 
-bool has_kind(const AttentionOptions& options, std::string_view name) {
-  return std::ranges::any_of(options.kinds,
-                             [&](const std::string& element) { return has_kind(element, name); });
-}
-
 const std::string& element_of(const AttentionOptions& options, std::int64_t layer) {
   return options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
 }
@@ -190,6 +185,18 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
   return "";
 }
 
+// Whether a query of any layer has a random block.
+bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& setting) {
+  for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
+    if (!has_kind(element_of(options, layer), "global")) continue;
+    const Place first = {
+        .options = options, .layer = layer, .head = 0, .index = 0, .positions = setting.segment};
+    for (const auto& row : random_blocks(first.global(), setting.segment))
+      if (!row.empty()) return true;
+  }
+  return false;
+}
+
 std::string problem_with_segment(const AttentionOptions& options, const AttentionSetting& setting) {
   const std::int64_t segment = setting.segment;
   if (has_kind(options, "strided") && options.stride >= segment)
@@ -217,6 +224,13 @@ std::string problem_with_segment(const AttentionOptions& options, const Attentio
       if (position >= segment)
         return fmt::format(
             "model.attention_global has position {}, but data.segment is {}", position, segment);
+  if (has_kind(options, "global") && options.random > 0 && !has_random_blocks(options, setting))
+    return fmt::format(
+        "model.attention_random is {}, but no block of model.attention_block = {} positions lies "
+        "beyond the window and the global positions of a query in data.segment = {}",
+        options.random,
+        options.block,
+        segment);
   return "";
 }
 
@@ -268,6 +282,18 @@ AttentionPattern pattern_of(const std::string& element,
 
 }  // namespace
 
+std::string kinds_text() {
+  std::string text;
+  for (const Kind& kind : kinds())
+    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kind.name, kind.sees);
+  return text;
+}
+
+bool has_kind(const AttentionOptions& options, std::string_view name) {
+  return std::ranges::any_of(options.kinds,
+                             [&](const std::string& element) { return has_kind(element, name); });
+}
+
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting) {
   if (std::ssize(options.kinds) > setting.layers)
     return fmt::format("model.attention has {} elements, more than model.layers = {}",
@@ -291,35 +317,6 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
         options.summary_groups,
         options.stride);
   return setting.segment > 0 ? problem_with_segment(options, setting) : "";
-}
-
-std::string unread_option(const AttentionOptions& options) {
-  const AttentionOptions standard;
-  const LshOptions& lsh = options.lsh;
-  const LshOptions& usual = standard.lsh;
-  struct Reader {
-    std::string key;
-    bool set;
-    std::string kind;
-  };
-  const std::vector<Reader> readers = {
-      {"model.attention_global", options.global != standard.global, "global"},
-      {"model.attention_global_projections", options.global_projections, "global"},
-      {"model.attention_random", options.random != standard.random, "global"},
-      {"model.lsh_chunk", lsh.chunk != usual.chunk, "lsh"},
-      {"model.lsh_buckets", lsh.buckets != usual.buckets, "lsh"},
-      {"model.lsh_rounds", lsh.rounds != usual.rounds, "lsh"},
-      {"model.lsh_evaluation_rounds", lsh.evaluation_rounds != usual.evaluation_rounds, "lsh"},
-      {"model.lsh_look_ahead", lsh.look_ahead != usual.look_ahead, "lsh"},
-      {"model.lsh_same_bucket", lsh.same_bucket != usual.same_bucket, "lsh"},
-      {"model.lsh_count_once", lsh.count_once != usual.count_once, "lsh"},
-      {"model.lsh_scale", lsh.scale != usual.scale, "lsh"},
-      {"model.lsh_self_score", lsh.self_score != usual.self_score, "lsh"}};
-  for (const Reader& reader : readers)
-    if (reader.set && !has_kind(options, reader.kind))
-      return fmt::format(
-          "{} is set, but no layer of model.attention has {}", reader.key, reader.kind);
-  return "";
 }
 
 std::string layers_of_other_weights(std::string_view kinds,
@@ -352,71 +349,6 @@ std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options
   for (std::int64_t layer = 0; layer < setting.layers; ++layer)
     patterns.push_back(pattern_of(element_of(options, layer), options, layer, setting.heads));
   return patterns;
-}
-
-void declare(OptionTable& table,
-             AttentionOptions& options,
-             std::function<std::string(const std::string&)> in_weights) {
-  std::string names;
-  for (const Kind& kind : kinds())
-    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", kind.name, kind.sees);
-  table.add("model.attention",
-            options.kinds,
-            fmt::format("what each layer sees, repeated to the number of layers: {}. a/b divides "
-                        "the heads among kinds, a+b unites kinds in one softmax",
-                        names),
-            not_empty(),
-            fixes_weights(std::move(in_weights)));
-  table.add("model.attention_window",
-            options.window,
-            "keys before the query that local, dilated and global see besides the query itself: "
-            "one number, or one for each layer",
-            not_empty(),
-            between(0, masks::unlimited));
-  table.add("model.attention_dilation",
-            options.dilation,
-            "from one key of dilated to the next",
-            between(1, 1 << 20));
-  table.add("model.attention_stride",
-            options.stride,
-            "positions from one key of strided to the next, and of a block of block, summary and "
-            "fixed",
-            between(1, masks::unlimited));
-  table.add("model.attention_summary",
-            options.summary,
-            "columns at the end of a block that summary and fixed see",
-            between(1, 1 << 30));
-  table.add("model.attention_summary_groups",
-            options.summary_groups,
-            "groups of heads with summary columns of their own, the later ones farther from the "
-            "end of the block",
-            between(1, 1 << 30));
-  table.add("model.attention_self",
-            options.self,
-            "a query of summary sees itself too; without it the first queries see nothing");
-  table.add("model.attention_global",
-            options.global,
-            "positions that see all earlier ones and are seen by all later ones, for global",
-            at_least(0));
-  table.add(
-      "model.attention_global_projections",
-      options.global_projections,
-      "global positions see with queries, keys and values by projections of their own (Beltagy "
-      "et al. 2020), which start as copies of the others",
-      fixes_weights());
-  table.add("model.attention_random",
-            options.random,
-            "random blocks beyond the window that each block of queries sees, for global",
-            at_least(0));
-  table.add("model.attention_block",
-            options.block,
-            "positions of such a block, of queries or of keys",
-            at_least(1));
-  table.add("model.attention_seed",
-            options.seed,
-            "of the random blocks, which are the same in every step",
-            at_least(0));
-  declare(table, options.lsh);
 }
 
 }  // namespace longspan

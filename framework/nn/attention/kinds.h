@@ -34,10 +34,17 @@ struct AttentionOptions {
   LshOptions lsh = {};
 };
 
-// in_weights: what of model.attention, as it is written, fixes a model's weights.
+// What is set and no layer reads is a warning of the table: model.attention may be another one on
+// the command line. in_weights: what of model.attention, as it is written, fixes a model's weights.
 void declare(OptionTable& table,
              AttentionOptions& options,
              std::function<std::string(const std::string&)> in_weights);
+
+// Every kind with what it sees, for the reference.
+std::string kinds_text();
+
+// Whether some heads of some layer have the kind.
+bool has_kind(const AttentionOptions& options, std::string_view name);
 
 // Whether the kind of a layer is lsh, which is no pattern but a mechanism of its own.
 bool is_lsh(const AttentionOptions& options, std::int64_t layer);
@@ -55,9 +62,6 @@ struct AttentionSetting {
 
 // What is wrong with the options, as one sentence; nothing where they can be.
 std::string problem_of(const AttentionOptions& options, const AttentionSetting& setting);
-
-// A key that is set and that no layer reads, as one sentence; nothing where there is none.
-std::string unread_option(const AttentionOptions& options);
 
 // Of model.attention as it is written in a configuration: the layers whose weights are others than
 // a causal layer's.
