@@ -111,7 +111,7 @@ double stack_pairs(const ModelOptions& options,
   for (std::size_t layer = 0; layer < patterns.size(); ++layer)
     pairs += is_lsh(options.attention, static_cast<std::int64_t>(layer))
                  ? lsh_pairs(options.attention.lsh, time, own == masks::causal())
-                 : attention_pairs(patterns[layer], own, options.heads, time, memory, device);
+                 : attention_pairs(patterns[layer], own, time, memory, device);
   return pairs;
 }
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/kernels/mask_tiles.h"
+#include "framework/kernels/tile_walk.h"
 
 namespace longspan {
 namespace {
@@ -20,12 +20,6 @@ constexpr std::uint64_t all_bits = ~std::uint64_t{0};
 
 // The first `count` bits.
 std::uint64_t first_bits(std::int64_t count) { return all_bits >> (64 - count); }
-
-// The stretch of an ascending list that holds the position, or none. `at` only moves forward.
-bool covered(const Stretches& list, std::size_t& at, std::int64_t position) {
-  while (at < list.size() && list[at].end <= position) ++at;
-  return at < list.size() && list[at].begin <= position;
-}
 
 enum class Kind : std::uint8_t { none, partial, full };
 
@@ -102,30 +96,12 @@ void TilePlan::add_query_tile(std::int64_t query_tile) {
   const std::int64_t first = shape_.query_begin + query_tile * tile;
   const std::int64_t rows = std::min(tile, shape_.time - query_tile * tile);
   const Stretch queries{first, first + rows};
-  const Stretch keys{shape_.key_begin, shape_.key_begin + shape_.keys};
-  const Stretches some = seen_by_some(mask_, queries, keys);
-  const Stretches all = seen_by_all(mask_, queries, keys);
-  std::size_t at = 0;
-  std::int64_t next = 0;  // the first key tile not looked at yet
-  for (const Stretch& s : some) {
-    const std::int64_t end = (s.end - keys.begin + tile - 1) / tile;
-    for (std::int64_t t = std::max(next, (s.begin - keys.begin) / tile); t < end;) {
-      const std::int64_t key = keys.begin + t * tile;
-      const std::int64_t whole_end = std::min(key + tile, keys.end);
-      if (covered(all, at, key) && all[at].end >= whole_end) {
-        // Every tile that the stretch covers, at once; the last one may be short.
-        const std::int64_t until = all[at].end == keys.end ? (shape_.keys + tile - 1) / tile
-                                                           : (all[at].end - keys.begin) / tile;
-        const std::int64_t stop = std::min(until, end);
-        add_covered(queries, t, stop);
-        t = stop;
-      } else {
-        add_looked_at(queries, t);
-        ++t;
-      }
-    }
-    next = std::max(next, end);
-  }
+  walk_key_tiles(
+      mask_,
+      queries,
+      {shape_.key_begin, shape_.key_begin + shape_.keys},
+      [&](std::int64_t begin, std::int64_t end) { add_covered(queries, begin, end); },
+      [&](std::int64_t key_tile) { add_looked_at(queries, key_tile); });
 }
 
 // Tiles whose pairs are all allowed.
@@ -231,6 +207,13 @@ void TilePlan::transpose() const {
   by_key_.runs.shrink_to_fit();
 }
 
+std::uint64_t hash_of(const Mask& mask, const PlanShape& shape) {
+  std::uint64_t hash = mask.hash();
+  for (const std::int64_t number : {shape.query_begin, shape.time, shape.key_begin, shape.keys})
+    hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15u;
+  return hash ^ (hash >> 29);
+}
+
 namespace {
 
 // The plans kept with a device.
@@ -252,24 +235,18 @@ class KeptPlans {
     const std::lock_guard lock(mutex_);
     bytes_ += plan->bytes();
     plans_.push_front(std::move(plan));
-    places_.emplace(hash_of(*plans_.front()), plans_.begin());
+    places_.emplace(key_of(*plans_.front()), plans_.begin());
     while (bytes_ > most_kept_bytes && plans_.size() > 1) forget_last();
   }
 
  private:
   using Plans = std::list<std::shared_ptr<const TilePlan>>;
 
-  static std::uint64_t hash_of(const Mask& mask, const PlanShape& shape) {
-    std::uint64_t hash = mask.hash();
-    for (const std::int64_t number : {shape.query_begin, shape.time, shape.key_begin, shape.keys})
-      hash = (hash ^ static_cast<std::uint64_t>(number)) * 0x9e3779b97f4a7c15u;
-    return hash ^ (hash >> 29);
-  }
-  static std::uint64_t hash_of(const TilePlan& plan) { return hash_of(plan.mask(), plan.shape()); }
+  static std::uint64_t key_of(const TilePlan& plan) { return hash_of(plan.mask(), plan.shape()); }
 
   void forget_last() {
     const auto last = std::prev(plans_.end());
-    const auto [begin, end] = places_.equal_range(hash_of(**last));
+    const auto [begin, end] = places_.equal_range(key_of(**last));
     places_.erase(
         std::find_if(begin, end, [&](const auto& place) { return place.second == last; }));
     bytes_ -= (*last)->bytes();

@@ -208,7 +208,7 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
         for (std::int64_t p = 0; p < time; ++p)
           for (std::int64_t k = 0; k <= p; ++k) expected += c.sees(h, p, k);
       EXPECT_DOUBLE_EQ(
-          attention_pairs(pattern_of(c.options), masks::causal(), heads, time, 0, cpu_device()),
+          attention_pairs(pattern_of(c.options), masks::causal(), time, 0, cpu_device()),
           expected / static_cast<double>(heads));
     }
 }
@@ -216,7 +216,7 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
 TEST(AttentionPairs, CountAMemory) {
   const auto pairs = [](const std::string& kind, const Mask& own) {
     const AttentionPattern pattern = pattern_of(with(kind, {.window = {2}, .stride = 4}));
-    return attention_pairs(pattern, own, heads, 3, 5, cpu_device());
+    return attention_pairs(pattern, own, 3, 5, cpu_device());
   };
   EXPECT_EQ(pairs("causal", masks::causal()), 6 + 7 + 8);
   EXPECT_EQ(pairs("local", masks::causal()), 9);

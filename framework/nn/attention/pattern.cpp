@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/tile_plan.h"
+#include "framework/kernels/pair_count.h"
 
 namespace longspan {
 namespace {
@@ -71,41 +71,19 @@ std::optional<FoldedKeys> AttentionPattern::folded(const Part& heads,
 
 double attention_pairs(const AttentionPattern& pattern,
                        const Mask& own,
-                       std::int64_t heads,
                        std::int64_t time,
                        std::int64_t memory,
                        const Device& device) {
-  // Of a very long sequence in parts, as context ranks would have them: one plan of all may be more
-  // than any call makes.
-  constexpr std::int64_t longest = 1 << 18;
-  const auto mean = [&](const HeadMasks& masks, const PlanShape& shape) {
+  const PlanShape whole = {.query_begin = memory, .time = time, .keys = memory + time};
+  const auto mean = [&](const HeadMasks& masks) {
     double pairs = 0;
     for (std::int64_t head = 0; head < masks.size(); ++head)
-      for (std::int64_t begin = 0; begin < shape.time; begin += longest) {
-        PlanShape part = shape;
-        part.query_begin += begin;
-        part.time = std::min(longest, shape.time - begin);
-        pairs += static_cast<double>(tile_plan(device.state(), masks.of(head), part)->pairs());
-      }
+      pairs += static_cast<double>(count_pairs(device.state(), masks.of(head), whole));
     return pairs / static_cast<double>(masks.size());
   };
-  const PlanShape whole = {.query_begin = memory, .time = time, .keys = memory + time};
-  // A plan of unfolded columns would list a triangle of tiles.
-  const auto folded = memory == 0 && own == masks::causal()
-                          ? pattern.folded({.count = heads, .total = heads}, time)
-                          : std::nullopt;
   const double global =
-      pattern.projects_global() ? mean(pattern.global_rules(memory + time) & own, whole) : 0;
-  if (!folded) return mean(pattern.rules(memory + time) & own, whole) + global;
-  const std::int64_t rows = time / folded->stride;
-  const auto of_column = [&](std::int64_t length) {
-    return mean(folded->columns, {.time = length, .keys = length});
-  };
-  const double longer = static_cast<double>(time % folded->stride);
-  const double shorter = static_cast<double>(folded->stride) - longer;
-  const double columns =
-      shorter * of_column(rows) + (longer > 0 ? longer * of_column(rows + 1) : 0);
-  return columns + global + (folded->near ? mean(*folded->near, whole) : 0);
+      pattern.projects_global() ? mean(pattern.global_rules(memory + time) & own) : 0;
+  return mean(pattern.rules(memory + time) & own) + global;
 }
 
 AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads) {

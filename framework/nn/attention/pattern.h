@@ -57,10 +57,10 @@ class AttentionPattern {
 AttentionMask with_rules(const AttentionMask& mask, const HeadMasks& rules, const Part& heads);
 
 // The query-key pairs of one stream that the pattern and the model's own mask let through in a
-// segment of `time` positions after a memory of `memory`: the mean over the model's heads.
+// segment of `time` positions after a memory of `memory`: the mean over the model's heads. Counted
+// once on a device.
 double attention_pairs(const AttentionPattern& pattern,
                        const Mask& own,
-                       std::int64_t heads,
                        std::int64_t time,
                        std::int64_t memory,
                        const Device& device);
