@@ -1,11 +1,14 @@
 // longspan plan: what a run will take, on any number of ranks, before it is started.
 #include "framework/train/plan.h"
 
+#include <omp.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <optional>
 
@@ -31,6 +34,11 @@ struct Arguments {
   bool calibrate = false;
 };
 
+// "1 rank", "2 ranks".
+std::string count_of(std::int64_t count, std::string_view name) {
+  return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
+}
+
 std::string known_names() {
   std::vector<std::string> names;
   for (const Machine& machine : known_machines()) names.push_back(machine.name);
@@ -47,20 +55,29 @@ Machine known_machine(const std::string& name) {
       known_names());
 }
 
-// What each of `ranks` ranks has: a named device, or a share of this machine.
-Machine machine_of(const Arguments& arguments, int ranks) {
+// What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
+// `assumed`: that share of what was measured, as a sentence.
+Machine machine_of(const Arguments& arguments, int local_ranks, std::string& assumed) {
   Machine machine;
   if (!arguments.device.empty()) {
     machine = known_machine(arguments.device);
   } else if (!arguments.memory && !arguments.flops && !arguments.bandwidth) {
     machine.name = "this machine";
-    if (std::filesystem::exists(arguments.machine)) machine = read_machine(arguments.machine);
-    machine.memory = available_memory() / ranks;
+    if (std::filesystem::exists(arguments.machine)) {
+      const Machine measured = read_machine(arguments.machine);
+      machine = shared_among(measured, local_ranks, omp_get_max_threads());
+      assumed = fmt::format("{}: measured with {} of {}; here {} share the machine\n",
+                            arguments.machine,
+                            count_of(measured.ranks, "rank"),
+                            count_of(measured.threads, "thread"),
+                            count_of(local_ranks, "rank"));
+    }
+    machine.memory = available_memory() / local_ranks;
   } else {
     machine.name = "given";
   }
   if (arguments.memory) machine.memory = static_cast<double>(*arguments.memory);
-  if (arguments.flops) machine.flops = machine.narrow_flops = *arguments.flops;
+  if (arguments.flops) machine.flops = machine.bf16_flops = machine.f16_flops = *arguments.flops;
   if (arguments.bandwidth) machine.bandwidth = *arguments.bandwidth;
   return machine;
 }
@@ -83,7 +100,8 @@ std::string rate_text(const StepPlan& plan, const Machine& machine) {
   return count_text(plan.tokens / step_time(plan, machine).total());
 }
 
-std::string describe(const StepPlan& plan, const Machine& machine) {
+// `model_flops`: of the global batch, as the mathematics needs them.
+std::string describe(const StepPlan& plan, double model_flops, const Machine& machine) {
   const MeshShape& mesh = plan.mesh;
   std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
                                  mesh.data,
@@ -104,7 +122,7 @@ std::string describe(const StepPlan& plan, const Machine& machine) {
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
       "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
-      count_text(plan.model_flops / plan.tokens),
+      count_text(model_flops / plan.tokens),
       count_text(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
     text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
@@ -187,7 +205,7 @@ bool add_own_layout(std::string& text,
                     const Machine& machine,
                     std::int64_t vocabulary) try {
   const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
-  text += describe(plan, machine);
+  text += describe(plan, model_flops(settings, plan.mesh, vocabulary), machine);
   if (machine.memory > 0 && plan.bytes() > machine.memory)
     text += savings_text(reconfiguration(source), plan, machine, vocabulary);
   return true;
@@ -207,23 +225,38 @@ int ranks_of(const Arguments& arguments, const Settings& settings, int job) {
   return static_cast<int>(ranks);
 }
 
-std::string plan(const Arguments& arguments, const ConfigurationText& source, int job) {
+// As many threads as a rank of such a run would have: what attention holds depends on them.
+std::string assume_threads(const Settings& settings, int local_ranks) {
+  set_threads(settings.run.threads, local_ranks);
+  const char* const source = settings.run.threads > 0 ? "run.threads"
+                             : std::getenv("OMP_NUM_THREADS") != nullptr
+                                 ? "OMP_NUM_THREADS"
+                                 : "an even share of this machine's cores";
+  return fmt::format(
+      "each rank computes with {}: {}\n", count_of(omp_get_max_threads(), "thread"), source);
+}
+
+std::string plan(const Arguments& arguments, const ConfigurationText& source, Session& session) {
   const auto configuration = configure(source);
   const Settings& settings = *configuration;
+  const int job = session.world().size();
   const int ranks = ranks_of(arguments, settings, job);
-  const Machine machine = machine_of(arguments, ranks);
+  const int local_ranks = ranks == job ? session.local_size() : ranks;
+  std::string assumed = assume_threads(settings, local_ranks);
+  std::string speeds;
+  const Machine machine = machine_of(arguments, local_ranks, speeds);
   const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
   std::string text = fmt::format(
-      "{}: {} {} of {} streams of {} tokens on {} rank{}, {}{}\n",
+      "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
       source.file,
       settings.family,
       name_of(settings.precision.compute),
       settings.data.batch,
       settings.data.segment,
-      ranks,
-      ranks == 1 ? "" : "s",
+      count_of(ranks, "rank"),
       machine.name,
       machine.memory > 0 ? fmt::format(" with {} for each", bytes_text(machine.memory)) : "");
+  text += assumed + speeds;
   const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
   if (ranks == 1 && planned) return text;
   const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
@@ -248,17 +281,20 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const Communicator& world = session.world();
   set_threads(0, session.local_size());
   if (arguments.calibrate) {
-    Machine machine = measure_machine(world);
+    Machine machine = measure_machine(world, session.local_size());
     machine.memory = available_memory() / session.local_size();
     if (world.rank() == 0) write_machine(machine, arguments.machine);
     print(
         session,
         fmt::format(
-            "a rank of {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}B/s of memory{}; "
-            "written to {}\n",
+            "a rank of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, {}B/s "
+            "of "
+            "memory{}; written to {}\n",
             world.size(),
+            count_of(machine.threads, "thread"),
             count_text(machine.flops),
-            count_text(machine.narrow_flops),
+            count_text(machine.bf16_flops),
+            count_text(machine.f16_flops),
             count_text(machine.memory_bandwidth),
             world.size() > 1 ? fmt::format(", {}B/s to others", count_text(machine.bandwidth)) : "",
             arguments.machine));
@@ -268,7 +304,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
     throw ConfigurationError("longspan plan: CONFIG or --calibrate is required");
   const ConfigurationText source =
       read_configuration(arguments.configuration.file, arguments.configuration.settings, world);
-  if (world.rank() == 0) print(session, plan(arguments, source, world.size()));
+  if (world.rank() == 0) print(session, plan(arguments, source, session));
   world.barrier();
   return ExitCode::ok;
 }

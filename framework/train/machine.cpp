@@ -1,5 +1,7 @@
 #include "framework/train/machine.h"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
@@ -132,16 +134,17 @@ const std::vector<Machine>& known_machines() {
   // PCIe in one direction. Of the products a step reaches about half.
   static const std::vector<Machine> known = [] {
     std::vector<Machine> machines = {
-        {"a100-40gb", 40 * gibibyte, 156e12, 312e12, 1.555e12, 300e9},
-        {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 2.039e12, 300e9},
-        {"h100", 80 * gibibyte, 494e12, 989e12, 3.35e12, 450e9},
-        {"h200", 141e9, 494e12, 989e12, 4.8e12, 450e9},
-        {"l40s", 48 * gibibyte, 183e12, 362e12, 0.864e12, 32e9},
-        {"rtx4090", 24 * gibibyte, 82.6e12, 165e12, 1.008e12, 32e9},
+        {"a100-40gb", 40 * gibibyte, 156e12, 312e12, 312e12, 1.555e12, 300e9},
+        {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 312e12, 2.039e12, 300e9},
+        {"h100", 80 * gibibyte, 494e12, 989e12, 989e12, 3.35e12, 450e9},
+        {"h200", 141e9, 494e12, 989e12, 989e12, 4.8e12, 450e9},
+        {"l40s", 48 * gibibyte, 183e12, 362e12, 362e12, 0.864e12, 32e9},
+        {"rtx4090", 24 * gibibyte, 82.6e12, 165e12, 165e12, 1.008e12, 32e9},
     };
     for (Machine& machine : machines) {
       machine.flops /= 2;
-      machine.narrow_flops /= 2;
+      machine.bf16_flops /= 2;
+      machine.f16_flops /= 2;
     }
     return machines;
   }();
@@ -155,16 +158,32 @@ double available_memory() {
   return std::min(*system, *groups);
 }
 
-Machine measure_machine(const Communicator& world) {
+Machine measure_machine(const Communicator& world, int local_ranks) {
   const Device device = Device::cpu();
   const auto slowest = [&](double rate) { return world.all_reduce(rate, Reduction::minimum); };
   world.barrier();
   const double bandwidth = memory_bandwidth(device);
   Machine machine = {.name = "this machine",
                      .flops = slowest(attained_flops(DType::f32, bandwidth)),
-                     .narrow_flops = slowest(attained_flops(DType::bf16, bandwidth)),
-                     .memory_bandwidth = slowest(bandwidth)};
+                     .bf16_flops = slowest(attained_flops(DType::bf16, bandwidth)),
+                     .f16_flops = slowest(attained_flops(DType::f16, bandwidth)),
+                     .memory_bandwidth = slowest(bandwidth),
+                     .ranks = local_ranks,
+                     .threads = omp_get_max_threads()};
   if (world.size() > 1) machine.bandwidth = slowest(link_bandwidth(world, device));
+  return machine;
+}
+
+Machine shared_among(const Machine& measured, int ranks, int threads) {
+  const double even = static_cast<double>(measured.ranks) / ranks;
+  const double share = std::min(even, static_cast<double>(threads) / measured.threads);
+  Machine machine = measured;
+  for (double* const rate :
+       {&machine.flops, &machine.bf16_flops, &machine.f16_flops, &machine.memory_bandwidth})
+    *rate *= share;
+  machine.bandwidth *= even;
+  machine.ranks = ranks;
+  machine.threads = threads;
   return machine;
 }
 
@@ -172,9 +191,12 @@ void write_machine(const Machine& machine, const std::string& path) {
   const nlohmann::ordered_json json = {{"name", machine.name},
                                        {"memory", machine.memory},
                                        {"flops", machine.flops},
-                                       {"narrow_flops", machine.narrow_flops},
+                                       {"bf16_flops", machine.bf16_flops},
+                                       {"f16_flops", machine.f16_flops},
                                        {"memory_bandwidth", machine.memory_bandwidth},
-                                       {"bandwidth", machine.bandwidth}};
+                                       {"bandwidth", machine.bandwidth},
+                                       {"ranks", machine.ranks},
+                                       {"threads", machine.threads}};
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
@@ -190,18 +212,24 @@ Machine read_machine(const std::string& path) {
   try {
     const auto json = nlohmann::json::parse(file);
     Machine machine = {.name = json.at("name")};
-    const auto read = [&](const char* key, double& value) {
-      value = json.at(key);
-      if (!(value >= 0)) throw DataError("{}: {} is {}, wanted 0 or more", path, key, value);
+    const auto read = [&](const char* key, auto& value, int least = 0) {
+      json.at(key).get_to(value);
+      if (!(value >= least))
+        throw DataError("{}: {} is {}, wanted {} or more", path, key, value, least);
     };
     read("memory", machine.memory);
     read("flops", machine.flops);
-    read("narrow_flops", machine.narrow_flops);
+    read("bf16_flops", machine.bf16_flops);
+    read("f16_flops", machine.f16_flops);
     read("memory_bandwidth", machine.memory_bandwidth);
     read("bandwidth", machine.bandwidth);
+    read("ranks", machine.ranks, 1);
+    read("threads", machine.threads, 1);
     return machine;
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is no table of a machine: {}", path, error.what());
+    throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
+                    path,
+                    error.what());
   }
 }
 

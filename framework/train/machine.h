@@ -15,11 +15,16 @@ struct Machine {
   std::string name;
   double memory = 0;            // bytes
   double flops = 0;             // a second, attained in a training step in float32
-  double narrow_flops = 0;      // the same in bf16 and f16
+  double bf16_flops = 0;        // the same in bf16
+  double f16_flops = 0;         // and in f16, which a CPU emulates
   double memory_bandwidth = 0;  // bytes a second, read and written
   double bandwidth = 0;         // bytes a second that a rank sends to others
+  int ranks = 1;                // that shared the machine while it was measured
+  int threads = 0;              // of each of them; 0: not measured
 
-  double flops_of(DType dtype) const { return size_of(dtype) < 4 ? narrow_flops : flops; }
+  double flops_of(DType dtype) const {
+    return dtype == DType::bf16 ? bf16_flops : dtype == DType::f16 ? f16_flops : flops;
+  }
 };
 
 // Processors whose datasheets are known; a rank has one to itself.
@@ -29,10 +34,15 @@ const std::vector<Machine>& known_machines();
 // process leaves, where that is less.
 double available_memory();
 
-// Collective. Measures one rank's share while all ranks of `world` measure: the step of a small
-// decoder, a sum of long vectors, and where there are several ranks an all-reduce. The memory is
-// left to the caller. Takes a few seconds.
-Machine measure_machine(const Communicator& world);
+// Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
+// on this machine: the step of a small decoder, a sum of long vectors, and where there are several
+// ranks an all-reduce. The memory is left to the caller. Takes a few seconds.
+Machine measure_machine(const Communicator& world, int local_ranks);
+
+// What each of `ranks` ranks of `threads` threads has of a machine that was measured: its threads'
+// part of a measured rank, or where they are more than were busy then an even share of the whole.
+// Links are shared evenly.
+Machine shared_among(const Machine& measured, int ranks, int threads);
 
 // As JSON and back; throws DataError, naming the file.
 void write_machine(const Machine& machine, const std::string& path);

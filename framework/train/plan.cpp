@@ -118,17 +118,21 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   const double allocated = device.allocator().report().allocated;
   trainer.step(batch, false, measures);
   const MemoryReport memory = device.allocator().report();
-  const FlopCount model = trainer.model().flops(settings.data.batch, segment, longest);
   return {.mesh = mesh,
           .zero = static_cast<int>(settings.parallel.zero),
           .compute = settings.precision.compute,
           .memory = memory,
           .parameters = trainer.model().parameters().global_elements(),
           .tokens = static_cast<double>(settings.data.batch * segment),
-          .model_flops = model.total(),
           .flops = device.state().flops() - flops,
           .touched = 3 * (memory.allocated - allocated),
           .traffic = *traffic};
+}
+
+double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
+  const ProcessMesh ranks = dry_mesh(mesh, 0, std::make_shared<Traffic>());
+  const auto model = settings.make_model(model_setting(settings, vocabulary, ranks, Device::dry()));
+  return model->flops(settings.data.batch, settings.data.segment, model->longest_memory()).total();
 }
 
 StepTime step_time(const StepPlan& plan, const Machine& machine) {

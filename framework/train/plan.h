@@ -21,7 +21,6 @@ struct StepPlan {
   MemoryReport memory;          // peaks by tag, their sum, and what is held from the system
   std::int64_t parameters = 0;  // of the whole model
   double tokens = 0;            // of the global batch
-  double model_flops = 0;       // of the global batch, as the mathematics needs them
   double flops = 0;             // what this rank computes, repeated work included
   double touched = 0;           // bytes that this rank reads and writes: thrice what it allocates
   Traffic traffic;              // of this rank
@@ -42,6 +41,10 @@ StepTime step_time(const StepPlan& plan, const Machine& machine);
 // Throws ConfigurationError for what the model, the data or the mesh cannot have. `vocabulary`: of
 // the tokenizer.
 StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary);
+
+// Floating-point operations of a step over the global batch as the mathematics needs them, the same
+// on every layout that the model can have and in every memory mode.
+double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary);
 
 // The layouts of `ranks` ranks that the model can have, with the least ZeRO (from that of the
 // settings) and without sequence parallelism where it fits so in `memory` bytes a rank; 0: any.

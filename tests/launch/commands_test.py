@@ -7,6 +7,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -188,8 +189,36 @@ class Training(jobs.TestCase):
             with self.subTest(arguments=arguments):
                 self.assertIn(part, plan(*arguments, code=code).errors)
         self.longspan("plan", "--calibrate", "--machine", "machine.json", ranks=2)
+        measured = json.loads((self.directory / "machine.json").read_text())
+        self.assertLess(measured["f16_flops"], 1.5 * measured["flops"])  # a CPU emulates it
         output = plan("--ranks", "2", "--machine", "machine.json").output
+        self.assertIn("machine.json: measured with 2 ranks of 1 thread; here 2 ranks share the machine\n", output)
         self.assertRegex(output, r"a step: .* tokens a second")
+
+    def test_a_plan_divides_the_machine_that_was_measured(self):
+        """What one rank reached with all cores is not what each of four ranks will."""
+        def seconds(ranks, *arguments):
+            output = self.longspan("plan", "tiny.yaml", "--machine", "machine.json", "--set", f"parallel.data={ranks}",
+                                   *arguments).output
+            self.assertIn(f"machine.json: measured with 1 rank of 4 threads; here {ranks} rank", output)
+            found = re.search(r"a step: .* = (\S+) s of products", output)
+            return output, float(found[1])
+        (self.directory / "machine.json").write_text(json.dumps(
+            {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
+             "memory_bandwidth": 1e9, "bandwidth": 1e9, "ranks": 1, "threads": 4}))
+        output, four = seconds(4, "--set", "run.threads=1")
+        self.assertIn("each rank computes with 1 thread: run.threads", output)
+        output, one = seconds(1, "--set", "run.threads=4")
+        self.assertIn("each rank computes with 4 threads: run.threads", output)
+        self.assertAlmostEqual(four / one, 1, delta=0.1)  # a quarter of the batch at a quarter of the speed
+        self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS",
+                      seconds(4, "--set", "run.threads=0")[0])
+        environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+        output = subprocess.run([self.program, "plan", "tiny.yaml", "--ranks", "8",
+                                 "--set", "run.threads=0"], cwd=self.directory,
+                                env=environment, timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
+        share = max(1, len(os.sched_getaffinity(0)) // 8)
+        self.assertRegex(output.stdout, f"each rank computes with {share} threads?: an even share of this machine's cores")
 
     def test_as_mpirun_is_used_by_a_user(self):
         """With what launch/mpirun-environment sets, standard error has the one sentence and no noise."""
