@@ -1,13 +1,44 @@
 #include "framework/autograd/ring_attention.h"
 
 #include <algorithm>
+#include <map>
 
 #include "framework/autograd/sequence_pieces.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/tile_plan.h"
+#include "framework/kernels/pair_count.h"
 
 namespace longspan {
 namespace {
+
+// The meetings of one walk round a ring on a dry device. Those of as many rows take the same memory
+// and differ in work by their pairs: one that has more than any before is visited, as more threads
+// may share it, the others are counted.
+class DryMeetings {
+ public:
+  template <typename Visit>
+  void visit_or_count(
+      const Device& device, std::size_t i, std::int64_t keys, double pairs, const Visit& visit) {
+    DeviceState& state = device.state();
+    Meeting& most = most_[{i, keys}];
+    if (pairs <= most.pairs) {
+      state.count_flops(most.flops * pairs / most.pairs);
+      state.kept<AllocatedAgain>().bytes += most.allocated;
+      return;
+    }
+    const double flops = state.flops();
+    const double allocated = device.allocator().report().allocated;
+    visit();
+    most = {pairs, state.flops() - flops, device.allocator().report().allocated - allocated};
+  }
+
+ private:
+  struct Meeting {
+    double pairs = 0;
+    double flops = 0;
+    double allocated = 0;
+  };
+  std::map<std::pair<std::size_t, std::int64_t>, Meeting> most_;  // by query range and keys
+};
 
 // What the passes share: the call, whose parts are made from it, and this rank's rows.
 class Ring {
@@ -64,10 +95,11 @@ class Ring {
     return shares_.ranks.start_exchange(sent, next_rank(), received, rank_before(1));
   }
 
-  bool meet(const Range& queries, const Range& keys) const;
+  double pairs_between(const Range& queries, const Range& keys) const;
   Attention part(std::size_t i, const Range& keys, const Tensor& key, const Tensor& value) const;
   template <typename Visit>
-  void for_each_meeting(const Block& block, int rank, Request& under_way, const Visit& visit) const;
+  void for_each_meeting(
+      const Block& block, int rank, Request& under_way, DryMeetings& dry, const Visit& visit) const;
   // Calls work(block, rank) with the keys and values of each rank, this rank's first.
   template <typename Work>
   void go_round(const Work& work) const;
@@ -82,8 +114,9 @@ class Ring {
   Tensor out_;  // of all of them: what reads it keeps it too
 };
 
-bool Ring::meet(const Range& queries, const Range& keys) const {
-  if (queries.count() == 0 || keys.count() == 0) return false;
+// Of this rank's heads that have a mask of their own.
+double Ring::pairs_between(const Range& queries, const Range& keys) const {
+  if (queries.count() == 0 || keys.count() == 0) return 0;
   const PlanShape shape = {.query_begin = queries.begin,
                            .time = queries.count(),
                            .key_begin = keys.begin,
@@ -91,9 +124,10 @@ bool Ring::meet(const Range& queries, const Range& keys) const {
   const HeadMasks& rules = call_.mask.rules;
   const std::int64_t begin = call_.mask.head_begin;
   const std::int64_t heads = rules.one_for_all() ? 1 : form_.key[2];  // of this rank
+  double pairs = 0;
   for (std::int64_t head = begin; head < begin + heads; ++head)
-    if (tile_plan(device().state(), rules.of(head), shape)->pairs() > 0) return true;
-  return false;
+    pairs += static_cast<double>(count_pairs(device().state(), rules.of(head), shape));
+  return pairs;
 }
 
 // Queries i of this rank over some keys.
@@ -118,16 +152,21 @@ Attention Ring::part(std::size_t i,
 }
 
 template <typename Visit>
-void Ring::for_each_meeting(const Block& block,
-                            int rank,
-                            Request& under_way,
-                            const Visit& visit) const {
+void Ring::for_each_meeting(
+    const Block& block, int rank, Request& under_way, DryMeetings& dry, const Visit& visit) const {
   const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
   for (std::size_t i = 0; i < own_queries().size(); ++i)
     for (std::size_t j = 0; j < keys.size(); ++j) {
-      if (!meet(own_queries()[i], keys[j])) continue;
-      visit(i, j, part(i, keys[j], block.key(keys, j), block.value(keys, j)));
-      under_way.test();
+      const double pairs = pairs_between(own_queries()[i], keys[j]);
+      if (pairs == 0) continue;
+      const auto here = [&] {
+        visit(i, j, part(i, keys[j], block.key(keys, j), block.value(keys, j)));
+        under_way.test();
+      };
+      if (device().state().dry())
+        dry.visit_or_count(device(), i, keys[j].count(), pairs, here);
+      else
+        here();
     }
 }
 
@@ -159,8 +198,9 @@ Tensor Ring::forward() {
     log_sum_exps_.push_back(Tensor::empty(rows, sums, device()));
     on(device(), [&](auto backend) { begin_merge(backend, outs.back(), log_sum_exps_.back()); });
   }
+  DryMeetings dry;
   go_round([&](const Block& block, int rank, Request& under_way) {
-    for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t, Attention call) {
+    for_each_meeting(block, rank, under_way, dry, [&](std::size_t i, std::size_t, Attention call) {
       call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
       call.log_sum_exp = log_sum_exps_[i].like(MemoryTag::workspace);
       on_or_dry(device(), [&](auto backend) { attention(backend, call); });
@@ -196,27 +236,29 @@ Ring::Result Ring::backward(const Tensor& dout,
   Block sent;
   Block received;
   Request gradients_under_way;
+  DryMeetings dry;
   go_round([&](const Block& block, int rank, Request& under_way) {
     const Block share(form_, sums, device(), MemoryTag::workspace);
     share.elements().zero();
     const Ranges& keys = shares_.keys[static_cast<std::size_t>(rank)];
-    for_each_meeting(block, rank, under_way, [&](std::size_t i, std::size_t j, Attention call) {
-      call.out = outs[i];
-      call.log_sum_exp = log_sum_exps_[i];
-      on_or_dry(device(), [&](auto backend) {
-        attention_backward(backend,
-                           {.forward = call,
-                            .dout = douts[i],
-                            .dquery = dqueries[i],
-                            .dkey = share.key(keys, j),
-                            .dvalue = share.value(keys, j),
-                            .add = true,
-                            .dposition_key = dposition_key,
-                            .dcontent_bias = dcontent_bias,
-                            .dposition_bias = dposition_bias});
-      });
-      gradients_under_way.test();
-    });
+    for_each_meeting(
+        block, rank, under_way, dry, [&](std::size_t i, std::size_t j, Attention call) {
+          call.out = outs[i];
+          call.log_sum_exp = log_sum_exps_[i];
+          on_or_dry(device(), [&](auto backend) {
+            attention_backward(backend,
+                               {.forward = call,
+                                .dout = douts[i],
+                                .dquery = dqueries[i],
+                                .dkey = share.key(keys, j),
+                                .dvalue = share.value(keys, j),
+                                .add = true,
+                                .dposition_key = dposition_key,
+                                .dcontent_bias = dcontent_bias,
+                                .dposition_bias = dposition_bias});
+          });
+          gradients_under_way.test();
+        });
     gradients_under_way.wait();
     if (received.elements().defined())
       on(device(),

@@ -12,6 +12,11 @@
 
 namespace longspan {
 
+// Kept by a dry device: bytes that what was counted without being walked would have allocated.
+struct AllocatedAgain {
+  double bytes = 0;
+};
+
 // Which rank has what of a sequence of `keys_total` positions. The first `memory` of them are keys
 // only; queries stand at the others.
 struct SequenceShares {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/autograd/ring_attention.h"
 #include "framework/kernels/tile_plan.h"
 #include "framework/train/trainer.h"
 
@@ -115,7 +116,10 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   trainer.step(batch, false, measures);
   traffic->clear();
   const double flops = device.state().flops();
-  const double allocated = device.allocator().report().allocated;
+  const auto all_allocated = [&] {
+    return device.allocator().report().allocated + device.state().kept<AllocatedAgain>().bytes;
+  };
+  const double allocated = all_allocated();
   trainer.step(batch, false, measures);
   const MemoryReport memory = device.allocator().report();
   return {.mesh = mesh,
@@ -125,7 +129,7 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
           .parameters = trainer.model().parameters().global_elements(),
           .tokens = static_cast<double>(settings.data.batch * segment),
           .flops = device.state().flops() - flops,
-          .touched = 3 * (memory.allocated - allocated),
+          .touched = 3 * (all_allocated() - allocated),
           .traffic = *traffic};
 }
 
