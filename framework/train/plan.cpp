@@ -83,6 +83,19 @@ std::optional<StepPlan> plan_shape(const Settings& settings,
   return smallest;
 }
 
+// Steps as a run makes them, as what they leave for reuse counts too: it is of other sizes than
+// what the later steps take. A memory of very many segments is filled by one long one.
+template <typename MakeBatch>
+void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_batch) {
+  constexpr std::int64_t most = 4;
+  if (segments > most) {
+    trainer.step(make_batch(segments, true));
+    trainer.model().parameters().device().allocator().trim();
+    return;
+  }
+  for (std::int64_t i = 0; i < segments; ++i) trainer.step(make_batch(1, i == 0));
+}
+
 }  // namespace
 
 StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
@@ -104,11 +117,10 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
     read_ahead.push_back(dry_batch(streams, segment, device, false));
-  // One long segment fills the memory.
   const std::int64_t longest = trainer.model().longest_memory();
-  if (longest > 0)
-    trainer.step(dry_batch(streams, (longest + segment - 1) / segment * segment, device, true));
-  device.allocator().trim();
+  fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
+    return dry_batch(streams, segments * segment, device, first);
+  });
   device.allocator().reset_peak();
   const Batch batch = dry_batch(streams, segment, device, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;

@@ -95,6 +95,23 @@ std::vector<Case> cases() {
          options.attention_dropout = 0;
          options.attention.lsh.chunk = 32;
        })},
+      {"decoder, f16",
+       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::f16; })},
+      {"decoder, dilated, fixed, block and summary",
+       decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"dilated/fixed/block/summary"})(s, options);
+         options.attention.window = {16};
+         options.attention.dilation = 3;
+         options.attention.stride = 32;
+       })},
+      {"decoder, global with projections", decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"global", "causal"})(s, options);
+         options.attention.window = {16};
+         options.attention.global = {0, 77};
+         options.attention.global_projections = true;
+         options.attention.random = 2;
+         options.attention.block = 16;
+       })},
       {"transformer_xl", transformer_xl()},
       {"transformer_xl, layers recomputed", transformer_xl(recompute("layer"))},
       {"transformer_xl, reversible", transformer_xl(reversible)},
@@ -138,6 +155,7 @@ MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
   for (MemoryCount& tag : report.by_tag)
     tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
   report.total.peak = mesh.world.all_reduce(report.total.peak, Reduction::maximum);
+  report.reserved = mesh.world.all_reduce(report.reserved, Reduction::maximum);
   return report;
 }
 
@@ -146,8 +164,6 @@ const MemoryCount& count_of_tag(const MemoryReport& report, MemoryTag tag) {
 }
 
 void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
-  // Which products the library gives scratch is its own affair.
-  constexpr double scratch = 1.5e6;
   const MemoryReport plan = plan_step(settings, mesh.shape, testing::vocabulary).memory;
   const MemoryReport truth = measured(settings, mesh);
   // Sums under way may hold two more of the buckets that ZeRO 2 lets go, here a matrix each.
@@ -165,7 +181,13 @@ void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
         << name_of(tag);
   }
   const auto total = static_cast<double>(truth.total.peak);
-  EXPECT_NEAR(static_cast<double>(plan.total.peak), total, 0.1 * total + scratch);
+  EXPECT_NEAR(static_cast<double>(plan.total.peak), total, 0.03 * total);
+  // What decides whether a run fits. Which products the library gives scratch is its own affair,
+  // and another context rank may keep blocks of other sizes while a memory grows.
+  const auto reserved = static_cast<double>(truth.reserved);
+  const double kept =
+      mesh.context.size() > 1 && count_of_tag(truth, MemoryTag::memory).peak > 0 ? 0.13 : 0.1;
+  EXPECT_NEAR(static_cast<double>(plan.reserved), reserved, kept * reserved + in_flight);
 }
 
 void expect_all_predicted(const std::vector<MeshShape>& layouts) {
