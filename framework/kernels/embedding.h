@@ -18,9 +18,10 @@ struct EmbeddingGather {
   Tensor out;
 };
 void embedding_gather(Cpu, const EmbeddingGather&);
+void embedding_gather(Cuda, const EmbeddingGather&);
 
-// dtable[ids[i] - begin] += scale * dout[i] for ids in range, each row's sum in the order of i, for
-// any number of threads. dout: [n, width]; dtable: [rows, width] in dout's dtype or its
+// dtable[ids[i] - begin] += scale * dout[i] for ids in range, each row's sum in an order that
+// depends on the ids alone. dout: [n, width]; dtable: [rows, width] in dout's dtype or its
 // accumulator's.
 struct EmbeddingScatter {
   Tensor dout;
@@ -30,5 +31,10 @@ struct EmbeddingScatter {
   Tensor dtable;
 };
 void embedding_scatter(Cpu, const EmbeddingScatter&);
+void embedding_scatter(Cuda, const EmbeddingScatter&);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const EmbeddingGather&);
+void check(const EmbeddingScatter&);
 
 }  // namespace longspan

@@ -1,0 +1,46 @@
+#include <cub/device/device_radix_sort.cuh>
+
+#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/sort.h"
+
+namespace longspan {
+namespace {
+
+struct Count {
+  std::int32_t* out;
+
+  __device__ void operator()(std::int64_t i) const { out[i] = static_cast<std::int32_t>(i); }
+};
+
+}  // namespace
+
+void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
+  const std::int64_t count = keys.elements();
+  require(sorted.elements() == count && order.elements() == count,
+          "sort_stably: {} keys, room for {} and {}",
+          count,
+          sorted.elements(),
+          order.elements());
+  const Tensor places = order.like(MemoryTag::workspace);
+  for_each_element(cuda, count, Count{places.data<std::int32_t>()});
+  std::size_t bytes = 0;
+  const auto sort = [&](void* scratch) {
+    require_success(cub::DeviceRadixSort::SortPairs(scratch,
+                                                    bytes,
+                                                    keys.data<std::int32_t>(),
+                                                    sorted.data<std::int32_t>(),
+                                                    places.data<std::int32_t>(),
+                                                    order.data<std::int32_t>(),
+                                                    count,
+                                                    0,
+                                                    32,
+                                                    cuda.stream),
+                    "sorting");
+  };
+  sort(nullptr);  // says how much scratch it needs
+  const Tensor scratch = Tensor::empty(
+      {static_cast<std::int64_t>(bytes)}, DType::u8, keys.device(), MemoryTag::workspace);
+  sort(scratch.bytes());
+}
+
+}  // namespace longspan
