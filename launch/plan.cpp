@@ -239,6 +239,7 @@ std::string assume_threads(const Settings& settings, int local_ranks) {
 std::string plan(const Arguments& arguments, const ConfigurationText& source, Session& session) {
   const auto configuration = configure(source);
   const Settings& settings = *configuration;
+  warn(session, configuration->table.warnings());
   const int job = session.world().size();
   const int ranks = ranks_of(arguments, settings, job);
   const int local_ranks = ranks == job ? session.local_size() : ranks;
