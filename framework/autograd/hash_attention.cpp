@@ -12,7 +12,7 @@ namespace {
 
 // Rows (slots times heads) that are gathered and attended at once: what bounds the workspace, and
 // keeps a gathered row in the cache until it is used.
-constexpr std::int64_t rows_at_once = 16384;
+constexpr std::int64_t rows_at_once = 8192;
 
 // What a call is about, and what it keeps for its gradient.
 struct Saved {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "framework/kernels/attention.h"
@@ -52,15 +53,29 @@ void merge(const MergeAttention& m) {
   const T* const part_sums = m.part_log_sum_exp.data<T>();
   const std::int32_t* const position =
       m.position.defined() ? m.position.data<std::int32_t>() : nullptr;
+  // Of a row of the part: where its sum stands, and its place in the whole, -1 without one.
+  struct Place {
+    std::int64_t part_sum;
+    std::int64_t sum;
+    std::int64_t row;
+  };
+  const auto place_of = [=](std::int64_t row) -> Place {
+    const std::int64_t b = row / (rows * heads), h = row % heads, i = row / heads % rows;
+    const std::int64_t part_sum = (b * heads + h) * rows + i;
+    const std::int64_t at = position != nullptr ? position[part_sum] : i;
+    if (at < 0) return {part_sum, -1, -1};
+    return {part_sum, (b * heads + h) * time + at, (b * time + at) * heads + h};
+  };
   for_rows(shape[0] * rows * heads, width, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      const std::int64_t b = row / (rows * heads);
-      const std::int64_t h = row % heads;
-      const std::int64_t from = (b * heads + h) * rows + row / heads % rows;
-      const std::int64_t at = position != nullptr ? position[from] : row / heads % rows;
-      if (at < 0) continue;
-      T& sum = sums[(b * heads + h) * time + at];
-      const T c = part_sums[from];
+      if (position != nullptr && row + rows_ahead < end) {
+        const Place next = place_of(row + rows_ahead);
+        if (next.row >= 0) ask_for(out + next.row * width, width);
+      }
+      const Place place = place_of(row);
+      if (place.row < 0) continue;
+      T& sum = sums[place.sum];
+      const T c = part_sums[place.part_sum];
       const T most = std::max(sum, c);
       // Neither side saw a key: what stands there is 0 and stays.
       if (most == -std::numeric_limits<T>::infinity()) continue;
@@ -69,7 +84,7 @@ void merge(const MergeAttention& m) {
       const T take = std::exp(c - total);
       sum = total;
       const Part* const of_part = part + row * width;
-      Out* const to = out + ((b * time + at) * heads + h) * width;
+      Out* const to = out + place.row * width;
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i)
         put(to[i], keep * static_cast<T>(to[i]) + take * static_cast<T>(of_part[i]));
@@ -91,7 +106,10 @@ void merge_attention(Cpu, const MergeAttention& m) {
 }
 
 void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp) {
-  out.zero();
+  for_elements(static_cast<std::int64_t>(out.byte_size()),
+               [&](std::int64_t begin, std::int64_t end) {
+                 std::memset(out.bytes() + begin, 0, static_cast<std::size_t>(end - begin));
+               });
   with_floating_type(log_sum_exp.dtype(), [&](auto tag) {
     using A = Accumulator<typename decltype(tag)::type>;
     std::ranges::fill(log_sum_exp.span<A>(), -std::numeric_limits<A>::infinity());

@@ -126,52 +126,57 @@ void require_rows(const char* kernel,
           position.shape().to_string());
 }
 
-// Calls f(head, slot, position, row) for the slots [begin, end) that are not empty; row counts rows
-// of [slots, heads].
-template <typename F>
-void for_slots(
-    const Tensor& position, std::int64_t begin, std::int64_t end, std::int64_t width, const F& f) {
+// Calls f(row, in) for the slots [begin, end): `row` counts rows of [slots, heads], `in` is its row
+// of whole [time, heads, dim], null for an empty slot.
+template <typename T, typename F>
+void for_slots(const Tensor& position,
+               std::int64_t begin,
+               std::int64_t end,
+               T* whole,
+               std::int64_t dim,
+               const F& f) {
   const std::int64_t heads = position.shape()[0], slots = position.shape()[1];
   const std::int32_t* positions = position.data<std::int32_t>();
-  for_rows(end - begin, heads * width, [=](std::int64_t first, std::int64_t last) {
+  const auto in_whole = [=](std::int64_t h, std::int64_t s) -> T* {
+    const std::int64_t at = positions[h * slots + s];
+    return at < 0 ? nullptr : whole + (at * heads + h) * dim;
+  };
+  for_rows(end - begin, heads * dim, [=](std::int64_t first, std::int64_t last) {
     for (std::int64_t s = begin + first; s < begin + last; ++s)
-      for (std::int64_t h = 0; h < heads; ++h)
-        f(h, s, std::int64_t{positions[h * slots + s]}, s * heads + h);
+      for (std::int64_t h = 0; h < heads; ++h) {
+        if (s + rows_ahead < begin + last)
+          if (T* const next = in_whole(h, s + rows_ahead)) ask_for(next, dim);
+        f(s * heads + h, in_whole(h, s));
+      }
   });
 }
 
 template <typename T>
 void gather(const Tensor& whole, const Tensor& position, const Tensor& rows) {
-  const std::int64_t heads = rows.shape()[1], dim = rows.shape()[2];
-  const T* from = whole.data<T>();
+  const std::int64_t dim = rows.shape()[2];
   T* to = rows.data<T>();
-  for_slots(position,
-            0,
-            rows.shape()[0],
-            dim,
-            [=](std::int64_t h, std::int64_t, std::int64_t at, std::int64_t row) {
-              if (at < 0)
-                std::fill_n(to + row * dim, dim, T{});
-              else
-                std::copy_n(from + (at * heads + h) * dim, dim, to + row * dim);
-            });
+  for_slots(position, 0, rows.shape()[0], whole.data<T>(), dim, [=](std::int64_t row, const T* in) {
+    if (in == nullptr)
+      std::fill_n(to + row * dim, dim, T{});
+    else
+      std::copy_n(in, dim, to + row * dim);
+  });
 }
 
 template <typename T, typename D>
 void scatter(const SlotScatter& scatter) {
   using A = Accumulator<T>;
   using B = Accumulator<D>;
-  const std::int64_t heads = scatter.rows.shape()[1], dim = scatter.rows.shape()[2];
+  const std::int64_t dim = scatter.rows.shape()[2];
   const T* from = scatter.rows.data<T>();
-  D* to = scatter.whole.data<D>();
   for_slots(scatter.position,
             scatter.begin,
             scatter.end,
+            scatter.whole.data<D>(),
             dim,
-            [=](std::int64_t h, std::int64_t, std::int64_t at, std::int64_t row) {
-              if (at < 0) return;
+            [=](std::int64_t row, D* sum) {
+              if (sum == nullptr) return;
               const T* add = from + row * dim;
-              D* sum = to + (at * heads + h) * dim;
 #pragma omp simd
               for (std::int64_t c = 0; c < dim; ++c)
                 put(sum[c], static_cast<B>(sum[c]) + static_cast<B>(static_cast<A>(add[c])));

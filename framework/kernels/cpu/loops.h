@@ -73,6 +73,14 @@ void for_pieces(std::int64_t count, std::int64_t cost, const F& f) {
   for (std::int64_t i = 0; i < count; ++i) f(i);
 }
 
+// Rows that lie anywhere in memory are asked for this many rows before they are needed.
+inline constexpr std::int64_t rows_ahead = 16;
+template <typename T>
+void ask_for(const T* row, std::int64_t width) {
+  constexpr std::int64_t cache_line = 64 / sizeof(T);
+  for (std::int64_t i = 0; i < width; i += cache_line) __builtin_prefetch(row + i);
+}
+
 // The elements of a short tensor as accumulators `A`, whether it holds them or a narrower dtype.
 template <typename A>
 class Widened {
