@@ -130,6 +130,7 @@ struct Attention {
   Tensor log_sum_exp;
 };
 void attention(Cpu, const Attention&);
+void attention(Cuda, const Attention&);
 
 // The gradients of `forward`, whose out and log_sum_exp are read. These may be merged from several
 // calls over disjoint parts of the keys (merge_attention; ring attention, unions, rounds of
@@ -152,6 +153,7 @@ struct AttentionGradient {
   Tensor dspan = {};  // with a span term
 };
 void attention_backward(Cpu, const AttentionGradient&);
+void attention_backward(Cuda, const AttentionGradient&);
 
 // Two attentions of the same queries over disjoint keys become the attention over both: `out` and
 // `log_sum_exp` take in `part` and `part_log_sum_exp`. out: [batch, time, heads, value_dim] in the
@@ -167,9 +169,11 @@ struct MergeAttention {
   Tensor position = {};
 };
 void merge_attention(Cpu, const MergeAttention&);
+void merge_attention(Cuda, const MergeAttention&);
 
 // The attention over no key at all, to merge into: out is zero and log_sum_exp -inf. f32 or f64.
 void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
+void begin_merge(Cuda, const Tensor& out, const Tensor& log_sum_exp);
 
 // Floating-point operations of the scores a mask lets through, forward: 2 dim (and 2 dim for the
 // relative term or a key table) and 2 value_dim (and 2 value_dim for a value table) for each

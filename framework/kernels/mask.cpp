@@ -4,8 +4,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
-#include "framework/kernels/mask_image.h"
-#include "framework/kernels/mask_tiles.h"
+#include "framework/kernels/shared/mask_rules.h"
 
 namespace longspan {
 namespace {
@@ -35,54 +34,9 @@ MaskRule rule_of(RuleKind kind, std::array<std::int64_t, 8> numbers = {}) {
   return {.kind = kind, .numbers = numbers};
 }
 
-bool holds(const std::vector<std::int64_t>& sorted, std::int64_t position) {
-  return std::binary_search(sorted.begin(), sorted.end(), position);
-}
-
-// The list of a block map: for each query block where its key blocks begin, one more, then they.
-bool block_map_allows(const MaskRule& rule, std::int64_t p, std::int64_t k) {
-  const auto& list = *rule.list;
-  const std::int64_t query_block = floor_divide(p, rule.numbers[0]);
-  if (query_block < 0 || query_block >= rule.numbers[1]) return false;
-  const auto begin = list.begin() + list[static_cast<std::size_t>(query_block)];
-  const auto end = list.begin() + list[static_cast<std::size_t>(query_block) + 1];
-  return std::binary_search(begin, end, floor_divide(k, rule.numbers[0]));
-}
-
 }  // namespace
 
-bool MaskRule::allows(std::int64_t p, std::int64_t k) const {
-  const auto& n = numbers;
-  switch (kind) {
-    case RuleKind::causal:
-      return k <= p;
-    case RuleKind::window:
-      return k >= p - n[0] && k <= p + n[1];
-    case RuleKind::stride:
-      return modulo(p - k, n[0]) == 0;
-    case RuleKind::block: {
-      const std::int64_t begin = floor_divide(p, n[0]) * n[0];
-      return k >= begin - n[1] && k < begin + n[0] + n[2];
-    }
-    case RuleKind::columns: {
-      const std::int64_t column = modulo(k, n[0]);
-      return column >= n[1] && column < n[1] + n[2];
-    }
-    case RuleKind::self:
-      return p == k;
-    case RuleKind::queries:
-      return holds(*list, p);
-    case RuleKind::other_queries:
-      return !holds(*list, p);
-    case RuleKind::keys:
-      return holds(*list, k);
-    case RuleKind::block_map:
-      return block_map_allows(*this, p, k);
-    case RuleKind::image:
-      return ImageRule(*this).allows(p, k);
-  }
-  return false;
-}
+bool MaskRule::allows(std::int64_t p, std::int64_t k) const { return view_of(*this).allows(p, k); }
 
 bool operator==(const MaskRule& a, const MaskRule& b) {
   if (a.kind != b.kind || a.numbers != b.numbers) return false;

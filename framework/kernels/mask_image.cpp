@@ -4,68 +4,12 @@
 
 namespace longspan {
 
-ImageRule::ImageRule(const MaskRule& rule)
-    : image_{rule.numbers[0],
-             rule.numbers[1],
-             rule.numbers[2],
-             rule.numbers[3],
-             rule.numbers[4],
-             rule.numbers[5],
-             rule.numbers[6] != 0},
-      order_(static_cast<masks::ImageOrder>(rule.numbers[7])) {}
-
-ImageRule::Pixel ImageRule::corner_of(Pixel pixel) const {
-  return {pixel.row / image_.query_height * image_.query_height,
-          pixel.column / image_.query_width * image_.query_width};
-}
-
-ImageRule::Pixel ImageRule::extent_of(Pixel corner) const {
-  return {std::min(image_.query_height, image_.height - corner.row),
-          std::min(image_.query_width, image_.width - corner.column)};
-}
-
-// In the order of generation the pixels of all blocks above come first, then those of the blocks to
-// the left, as high as this one.
-ImageRule::Pixel ImageRule::pixel_of(std::int64_t position) const {
-  if (order_ == masks::ImageOrder::raster)
-    return {position / image_.width, position % image_.width};
-  Pixel corner = {
-      position / (image_.query_height * image_.width) * image_.query_height,
-      0,
-  };
-  const std::int64_t beside = position - corner.row * image_.width;
-  const std::int64_t height = extent_of(corner).row;
-  corner.column = beside / (height * image_.query_width) * image_.query_width;
-  const std::int64_t inside = beside - height * corner.column;
-  const std::int64_t width = extent_of(corner).column;
-  return {corner.row + inside / width, corner.column + inside % width};
-}
-
 std::int64_t ImageRule::position_of(Pixel pixel) const {
   if (order_ == masks::ImageOrder::raster) return pixel.row * image_.width + pixel.column;
   const Pixel corner = corner_of(pixel);
   const Pixel extent = extent_of(corner);
   return corner.row * image_.width + corner.column * extent.row +
          (pixel.row - corner.row) * extent.column + pixel.column - corner.column;
-}
-
-bool ImageRule::allows(std::int64_t p, std::int64_t k) const {
-  if (p < 0 || p >= pixels() || k < 0 || k >= pixels()) return false;
-  const Pixel query = pixel_of(p);
-  const Pixel key = pixel_of(k);
-  const Pixel corner = corner_of(query);
-  const std::int64_t bottom = corner.row + image_.query_height;
-  const std::int64_t right = corner.column + image_.query_width;
-  const bool in_rows = key.row >= corner.row && key.row < bottom;
-  const bool in_columns = key.column >= corner.column && key.column < right;
-  if (in_rows && in_columns)
-    return !image_.causal || key.row < query.row ||
-           (key.row == query.row && key.column <= query.column);
-  if (key.column < corner.column - image_.flange_width || key.column >= right + image_.flange_width)
-    return false;
-  if (key.row < corner.row) return key.row >= corner.row - image_.flange_height;
-  if (key.row >= bottom) return !image_.causal && key.row < bottom + image_.flange_height;
-  return !image_.causal || key.column < corner.column;
 }
 
 template <typename F>

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/core/host_device.h"
 #include "framework/kernels/mask.h"
 
 namespace longspan {
@@ -14,11 +15,13 @@ struct Stretch {
   std::int64_t begin;
   std::int64_t end;
 };
-inline std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
+LONGSPAN_HOST_DEVICE inline std::int64_t floor_divide(std::int64_t a, std::int64_t b) {
   return a / b - (a % b < 0 ? 1 : 0);
 }
 // The remainder that goes with it, 0 .. b - 1.
-inline std::int64_t modulo(std::int64_t a, std::int64_t b) { return a - floor_divide(a, b) * b; }
+LONGSPAN_HOST_DEVICE inline std::int64_t modulo(std::int64_t a, std::int64_t b) {
+  return a - floor_divide(a, b) * b;
+}
 
 // Ascending and not touching.
 using Stretches = std::vector<Stretch>;

@@ -145,11 +145,10 @@ class DenseAttention {
       if (!key_table_.empty())
         sum += query_[q + c] * key_table_[table_row(key_table_, dim_, i, j) + c];
     }
-    double result = sum * scale_;
+    double result = same_token(b, h, i, j) ? *a_.hash->self_score : sum * scale_;
     if (!slopes_.empty())
       result -=
           slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(distance_of(i, j)));
-    if (same_token(b, h, i, j)) return *a_.hash->self_score;
     if (a_.hash && a_.hash->chunk.defined()) {
       const double count = static_cast<double>(meetings(b, h, i, j)) + a_.hash->count_floor;
       if (count > 0) result -= std::log(count);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/kernels/attention.h"
+#include "tests/kernels/kernel_testing.h"
 
 namespace longspan::testing {
 
@@ -278,9 +279,9 @@ struct AttentionResult {
 };
 
 inline AttentionResult run_attention(const AttentionGradient& g) {
-  const Cpu cpu{&g.dout.device().state()};
-  attention(cpu, g.forward);
-  attention_backward(cpu, g);
+  const auto on_device = backend(g.dout.device());
+  attention(on_device, g.forward);
+  attention_backward(on_device, g);
   const auto given = [](const Tensor& tensor) {
     return tensor.defined() ? numbers(tensor) : Numbers();
   };

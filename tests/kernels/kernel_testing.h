@@ -27,9 +27,11 @@ inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
 
 // What the tests run on of kernels that every backend has.
 #ifdef LONGSPAN_EMULATED_CUDA
-inline Cuda backend() { return Cuda{&cpu_device().state(), nullptr}; }
+inline constexpr bool emulated = true;  // slow: fewer and smaller cases
+inline Cuda backend(const Device& device = cpu_device()) { return {&device.state(), nullptr}; }
 #else
-inline Cpu backend() { return cpu(); }
+inline constexpr bool emulated = false;
+inline Cpu backend(const Device& device = cpu_device()) { return {&device.state()}; }
 #endif
 
 // The value that T keeps of a double.

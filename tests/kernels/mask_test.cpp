@@ -7,6 +7,7 @@
 
 #include "framework/core/error.h"
 #include "framework/kernels/mask_tiles.h"
+#include "framework/kernels/shared/mask_rules.h"
 #include "tests/kernels/mask_testing.h"
 
 namespace longspan::testing {
@@ -200,6 +201,27 @@ TEST(Mask, TheBitsOfAnyTileAreThoseOfTheDefinition) {
       for (std::int64_t j = 0; j < 64; ++j)
         ASSERT_EQ(bits[r] >> j & 1, mask.allows(first_query + r, first_key + j) ? 1u : 0u)
             << "seed " << seed << " query " << first_query + r << " key " << first_key + j;
+  }
+}
+
+// What kernels make of a partial tile's bits, rule by rule and half a row at a time.
+TEST(Mask, TheWordsOfEveryRuleAreThoseOfTheDefinition) {
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    Draws draws(Random(4).child(seed));
+    const std::int64_t positions = 1 + draws.pick(400);
+    const Mask mask = random_mask(draws, positions);
+    const std::int64_t query = draws.pick(positions), key = draws.pick(positions);
+    std::vector<RuleView> rules;
+    std::vector<std::int64_t> ends;
+    for (const auto& alternative : mask.alternatives()) {
+      for (const MaskRule& rule : alternative) rules.push_back(view_of(rule));
+      ends.push_back(std::ssize(rules));
+    }
+    const MaskView view = {rules.data(), ends.data(), std::ssize(ends)};
+    const std::uint32_t word = view.word(query, key);
+    for (std::int64_t j = 0; j < 32; ++j)
+      ASSERT_EQ(word >> j & 1, mask.allows(query, key + j) ? 1u : 0u)
+          << "seed " << seed << " query " << query << " key " << key + j;
   }
 }
 

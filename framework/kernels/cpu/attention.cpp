@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "framework/kernels/cpu/attention_check.h"
+#include "framework/kernels/attention_check.h"
 #include "framework/kernels/cpu/attention_distances.h"
 #include "framework/kernels/cpu/attention_dropout.h"
 #include "framework/kernels/cpu/attention_problem.h"

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "framework/kernels/cpu/attention_check.h"
+#include "framework/kernels/attention_check.h"
 
 namespace longspan {
 namespace tile_attention {

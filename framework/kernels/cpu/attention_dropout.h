@@ -3,10 +3,12 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 
 #include "framework/kernels/cpu/attention_problem.h"
 #include "framework/kernels/cpu/philox.h"
 #include "framework/kernels/dropout.h"
+#include "framework/kernels/shared/attention_elements.h"
 
 namespace longspan::tile_attention {
 
@@ -15,9 +17,10 @@ class KeepFactors {
  public:
   using T = Accumulator<In>;
 
-  explicit KeepFactors(const Problem<In>& p) : problem_(p) {
+  explicit KeepFactors(const Problem<In>& p) {
     if (!p.call.dropout || p.call.dropout->rate <= 0) return;
     dropout_ = &*p.call.dropout;
+    index_.emplace(*dropout_, p.time, p.keys, p.heads);
     factor_ = static_cast<T>(1 / (1 - dropout_->rate));
     threshold_ = dropout_threshold(dropout_->rate);
   }
@@ -27,24 +30,11 @@ class KeepFactors {
   // factors[j] = 1 / (1 - rate) where element (b, h, query, key + j) is kept, else 0.
   void read(
       std::int64_t b, std::int64_t h, std::int64_t query, std::int64_t key, T* factors) const {
-    const auto& d = *dropout_;
-    const std::int64_t time = d.time_total > 0 ? d.time_total : problem_.time;
-    const std::int64_t keys = d.keys_total > 0 ? d.keys_total : problem_.keys;
-    const auto element = [&](std::int64_t head, std::int64_t i, std::int64_t j) {
-      const std::int64_t row =
-          ((d.batch_begin + b) * d.heads_total + d.head_begin + head) * time + d.time_begin + i;
-      return static_cast<std::uint64_t>(row * keys + d.keys_begin + j);
-    };
-    if (d.fold > 1) {
-      const std::int64_t heads = problem_.heads / d.fold;
-      const std::int64_t residue = h / heads;
-      read_apart(element(h % heads, query * d.fold + residue, key * d.fold + residue), factors);
-      return;
-    }
-    const std::uint64_t first = element(h, query, key);
+    const std::uint64_t first = index_->of(b, h, query, key);
+    if (dropout_->fold > 1) return read_apart(first, factors);
     // One block more than the tile fills: it may begin within one.
     alignas(64) std::uint32_t words[tile + 4 * lanes<std::uint64_t>];
-    philox_blocks(d.random, first / 4, (tile + 4 * lanes<std::uint64_t>) / 4, words);
+    philox_blocks(dropout_->random, first / 4, (tile + 4 * lanes<std::uint64_t>) / 4, words);
     const std::uint32_t* word = words + first % 4;
 #pragma omp simd
     for (std::int64_t j = 0; j < tile; ++j)
@@ -66,8 +56,8 @@ class KeepFactors {
     }
   }
 
-  const Problem<In>& problem_;
   const AttentionDropout* dropout_ = nullptr;
+  std::optional<DropoutIndex> index_;
   T factor_ = 1;
   std::uint32_t threshold_ = 0;
 };

@@ -1,43 +1,13 @@
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention_check.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/shared/attention_elements.h"
 
 namespace longspan {
 namespace {
-
-void check(const MergeAttention& m) {
-  require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
-              m.part_log_sum_exp.defined(),
-          "merge_attention: out, part and both log_sum_exp are needed");
-  const Shape& part = m.part.shape();
-  const DType sums = accumulator_of(m.part.dtype());
-  require(part.dimensions() == 4 && m.out.shape().dimensions() == 4 &&
-              m.out.shape() == part.with(1, m.position.defined() ? m.out.shape()[1] : part[1]) &&
-              (m.out.dtype() == m.part.dtype() || m.out.dtype() == sums),
-          "merge_attention: out is {} {}, wanted that of the part, {}, in {} or {}",
-          name_of(m.out.dtype()),
-          m.out.shape().to_string(),
-          part.to_string(),
-          name_of(m.part.dtype()),
-          name_of(sums));
-  const auto expect = [&](const Tensor& t, std::int64_t rows, DType dtype, const char* name) {
-    const Shape wanted{part[0], part[2], rows};
-    require(t.shape() == wanted && t.dtype() == dtype,
-            "merge_attention: {} is {} {}, wanted {} {}",
-            name,
-            name_of(t.dtype()),
-            t.shape().to_string(),
-            name_of(dtype),
-            wanted.to_string());
-  };
-  expect(m.log_sum_exp, m.out.shape()[1], sums, "log_sum_exp");
-  expect(m.part_log_sum_exp, part[1], sums, "part_log_sum_exp");
-  if (m.position.defined()) expect(m.position, part[1], DType::i32, "position");
-}
 
 template <typename Out, typename Part>
 void merge(const MergeAttention& m) {
@@ -75,19 +45,15 @@ void merge(const MergeAttention& m) {
       const Place place = place_of(row);
       if (place.row < 0) continue;
       T& sum = sums[place.sum];
-      const T c = part_sums[place.part_sum];
-      const T most = std::max(sum, c);
+      const tile_attention::MergedRow<T> merged(sum, part_sums[place.part_sum]);
       // Neither side saw a key: what stands there is 0 and stays.
-      if (most == -std::numeric_limits<T>::infinity()) continue;
-      const T total = most + std::log1p(std::exp(std::min(sum, c) - most));
-      const T keep = std::exp(sum - total);
-      const T take = std::exp(c - total);
-      sum = total;
+      if (!merged.seen) continue;
+      sum = merged.log_sum_exp;
       const Part* const of_part = part + row * width;
       Out* const to = out + place.row * width;
 #pragma omp simd
       for (std::int64_t i = 0; i < width; ++i)
-        put(to[i], keep * static_cast<T>(to[i]) + take * static_cast<T>(of_part[i]));
+        put(to[i], merged.of(static_cast<T>(to[i]), static_cast<T>(of_part[i])));
     }
   });
 }
@@ -95,7 +61,7 @@ void merge(const MergeAttention& m) {
 }  // namespace
 
 void merge_attention(Cpu, const MergeAttention& m) {
-  check(m);
+  tile_attention::check(m);
   with_floating_type(m.part.dtype(), [&](auto tag) {
     using Part = typename decltype(tag)::type;
     if (m.out.dtype() == m.part.dtype())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/kernels/cpu/attention_keys.h"
+#include "framework/kernels/shared/attention_elements.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
@@ -102,28 +103,21 @@ class ScoreTerms {
     const std::int32_t* const bucket_of = rounds_of(hash.bucket, b, h);
     gather(chunk_of, keys, key_chunks_);
     if (bucket_of != nullptr) gather(bucket_of, keys, key_buckets_);
-    // Without a number of chunks to wrap around, one that is never reached.
-    const auto chunks = static_cast<std::int32_t>(hash.chunks > 0 ? hash.chunks : 1 << 30);
-    const auto back = static_cast<std::int32_t>(hash.look_back);
-    const auto width = static_cast<std::uint32_t>(hash.look_back + hash.look_ahead);
+    const RoundRule rule(hash);
     for (std::int64_t r = 0; r < view.rows(); ++r) {
       const std::int32_t position = p_.query_position(b, h, view.queries.begin + r);
       if (position < 0) continue;
       alignas(64) std::int32_t counts[tile] = {};
       for (std::int64_t round = 0; round < rounds_; ++round) {
-        const std::int32_t shift = back - chunk_of[round * positions_ + position];
+        const std::int32_t of_query = chunk_of[round * positions_ + position];
         const std::int32_t* chunk = key_chunks_ + round * tile;
         // Without buckets every key's bucket is taken to be the query's.
         const bool any = bucket_of == nullptr;
         const std::int32_t* bucket = any ? chunk : key_buckets_ + round * tile;
         const std::int32_t mine = any ? 0 : bucket_of[round * positions_ + position];
 #pragma omp simd
-        for (std::int64_t j = 0; j < tile; ++j) {
-          std::int32_t place = chunk[j] + shift;
-          place += place < 0 ? chunks : 0;
-          place -= place >= chunks ? chunks : 0;
-          counts[j] += (static_cast<std::uint32_t>(place) <= width) & (any | (bucket[j] == mine));
-        }
+        for (std::int64_t j = 0; j < tile; ++j)
+          counts[j] += rule.met(of_query, chunk[j]) & (any | (bucket[j] == mine));
       }
       T* row = scores + r * tile;
       for (std::int64_t j = 0; j < tile; ++j)
@@ -153,9 +147,10 @@ struct SpanRow {
     const SpanTerm& span = *p.call.span;
     const bool by_token = span.span.shape().dimensions() == 3;
     const T z = span.span.template data<T>()[by_token ? (b * p.time + query) * p.heads + h : h];
-    step = static_cast<T>(1 / span.ramp);
-    base = 1 + (z - distance + static_cast<T>(span.first)) * step;
-    floor = static_cast<T>(span.floor);
+    const SoftSpan<T> soft(span);
+    step = soft.step;
+    base = soft.ramp_at(z, distance);
+    floor = soft.floor;
   }
   // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
   // vanish beside it, and its power may overflow.

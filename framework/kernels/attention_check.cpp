@@ -1,9 +1,9 @@
-#include "framework/kernels/cpu/attention_check.h"
+#include "framework/kernels/attention_check.h"
 
-#include <array>
+#include <algorithm>
 #include <bit>
 
-#include "framework/kernels/cpu/attention_problem.h"
+#include "framework/kernels/tile_plan.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -209,7 +209,39 @@ void check(const AttentionGradient& g) {
   if (a.span) expect(g.dspan, "dspan", a.span->span.shape(), sums);
 }
 
+void check(const MergeAttention& m) {
+  require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
+              m.part_log_sum_exp.defined(),
+          "merge_attention: out, part and both log_sum_exp are needed");
+  const Shape& part = m.part.shape();
+  const DType sums = accumulator_of(m.part.dtype());
+  require(part.dimensions() == 4 && m.out.shape().dimensions() == 4 &&
+              m.out.shape() == part.with(1, m.position.defined() ? m.out.shape()[1] : part[1]) &&
+              (m.out.dtype() == m.part.dtype() || m.out.dtype() == sums),
+          "merge_attention: out is {} {}, wanted that of the part, {}, in {} or {}",
+          name_of(m.out.dtype()),
+          m.out.shape().to_string(),
+          part.to_string(),
+          name_of(m.part.dtype()),
+          name_of(sums));
+  const auto expect = [&](const Tensor& t, std::int64_t rows, DType dtype, const char* name) {
+    const Shape wanted{part[0], part[2], rows};
+    require(t.shape() == wanted && t.dtype() == dtype,
+            "merge_attention: {} is {} {}, wanted {} {}",
+            name,
+            name_of(t.dtype()),
+            t.shape().to_string(),
+            name_of(dtype),
+            wanted.to_string());
+  };
+  expect(m.log_sum_exp, m.out.shape()[1], sums, "log_sum_exp");
+  expect(m.part_log_sum_exp, part[1], sums, "part_log_sum_exp");
+  if (m.position.defined()) expect(m.position, part[1], DType::i32, "position");
+}
+
 namespace {
+
+constexpr std::int64_t tile = attention_tile;
 
 // The pairs that a plan and the padding of a batch row allow.
 std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& seen) {

@@ -1,0 +1,128 @@
+// The forward pass for any dtype and width: a block has one tile of queries of one batch row and
+// head and 64 features of the output, and walks over the key tiles that the plan lists with the
+// running maximum and sum of each row.
+#include "framework/kernels/cuda/attention_tile.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+// What two neighbouring threads know of the row they have together.
+template <typename T>
+struct RunningRow {
+  T maximum = minus_infinity<T>;
+  T sum = 0;  // of this thread's elements
+
+  // Scores of a tile become probabilities against the new maximum; returns what those before, and
+  // their sums, are to be multiplied by.
+  template <typename In>
+  __device__ T soften(const TileRow<In>& row, T* scores) {
+    const int half = static_cast<int>(threadIdx.x) % 2;
+    T largest = minus_infinity<T>;
+    for (int j = half; j < tile; j += 2) {
+      scores[j] = row.score(j, scores[j]);
+      largest = Greater()(largest, scores[j]);
+    }
+    largest = Greater()(largest, __shfl_xor_sync(all_lanes, largest, 1));
+    const T before = maximum;
+    maximum = Greater()(before, largest);
+    // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
+    const T against = maximum == minus_infinity<T> ? T{0} : maximum;
+    const T shrink = std::exp(before - against);
+    sum *= shrink;
+    row.each([&](int j, T keep) {
+      T power = std::exp(scores[j] - against);
+      if (row.call.span.z != nullptr) {
+        const T soft = row.soft(j);
+        sum += (soft + row.call.span.soft.floor) * power;
+        power *= soft;
+      } else {
+        sum += power;
+      }
+      scores[j] = power * keep;
+    });
+    return shrink;
+  }
+};
+
+template <typename In>
+__global__ void attend(AttentionCall<In> call,
+                       PlanView plan,
+                       std::int64_t head_begin,
+                       std::int64_t heads) {
+  using T = Accumulator<In>;
+  const TileMemory<T> memory;
+  const int slices = slices_of(call.value_dim);
+  std::int64_t item = blockIdx.x;
+  const int first = static_cast<int>(item % slices) * tile;
+  item /= slices;
+  const std::int64_t h = head_begin + item % heads;
+  item /= heads;
+  const std::int64_t b = item % call.batch;
+  // The last queries see most keys: they go first.
+  const std::int64_t query_tile = call.query_tiles() - 1 - item / call.batch;
+  const int row = static_cast<int>(threadIdx.x) / 2;
+  Sums<T> out;
+  RunningRow<T> running;
+  for_tiles(plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+    const TilePlace at{b, h, query_tile * tile, key_tile * tile, full};
+    const TileRows<In> rows{call, at, *memory.keys};
+    read_scores(call, plan.mask, at, memory);
+    __syncthreads();
+    const T shrink =
+        running.soften(TileRow<In>(call, at, *memory.keys, row), memory.first + row * tile_step);
+    if (threadIdx.x % 2 == 0) memory.rows[row] = shrink;
+    fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
+      return first + c < call.value_dim ? rows.value(j, first + c) : T{0};
+    });
+    __syncthreads();
+    out.each([&](int i, int, T& sum) { sum *= memory.rows[i]; });
+    add_product(
+        out,
+        tile,
+        [&](int i, int j) { return memory.first[i * tile_step + j]; },
+        [&](int j, int c) { return memory.stage[j * tile_step + c]; });
+    if (call.value_table)
+      add_distance_rows(
+          out, call.value_table, h, origin_of(call, at), memory.first, memory.stage, first);
+  });
+  const T total = running.sum + __shfl_xor_sync(all_lanes, running.sum, 1);
+  __syncthreads();
+  if (threadIdx.x % 2 == 0) memory.rows[row] = total != 0 ? 1 / total : T{0};
+  __syncthreads();
+  const std::int64_t query = query_tile * tile;
+  if (first == 0 && threadIdx.x % 2 == 0 && query + row < call.time)
+    call.log_sum_exp[(b * call.heads + h) * call.time + query + row] =
+        total != 0 ? running.maximum + std::log(total) : minus_infinity<T>;
+  out.each([&](int i, int c, T sum) {
+    if (query + i < call.time && first + c < call.value_dim)
+      put(call.out[call.place(b, call.time, query + i, h, call.value_dim, first + c)],
+          sum * memory.rows[i]);
+  });
+}
+
+template <typename In>
+void run_forward(Cuda cuda, const Attention& a) {
+  const AttentionCall<In> call(a);
+  for (const HeadGroup& group : head_groups(a))
+    launch(cuda,
+           {.blocks = call.query_tiles() * call.batch * group.count * slices_of(call.value_dim),
+            .threads = tile_threads,
+            .shared_bytes = TileMemory<Accumulator<In>>::bytes(false)},
+           attend<In>,
+           call,
+           plan_view(cuda, group.plan, false),
+           group.begin,
+           group.count);
+}
+
+}  // namespace
+}  // namespace tile_attention
+
+void attention(Cuda cuda, const Attention& a) {
+  tile_attention::check(a);
+  with_floating_type(a.query.dtype(),
+                     [&]<typename In>(TypeTag<In>) { tile_attention::run_forward<In>(cuda, a); });
+}
+
+}  // namespace longspan

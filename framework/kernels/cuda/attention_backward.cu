@@ -1,0 +1,312 @@
+// The backward pass for any dtype and width. Blocks by query tile write the gradient of the query,
+// blocks by key tile those of the key and the value: each element is summed by one block, so no sum
+// depends on which block comes first.
+#include "framework/kernels/cuda/attention_gradient.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+// delta[b, h, i] = dout . out.
+template <typename In>
+struct RowProduct {
+  using T = Accumulator<In>;
+  std::int64_t time, heads, width;
+  const In* out;
+  const In* dout;
+  T* delta;
+
+  __device__ void operator()(std::int64_t row) const {
+    const std::int64_t b = row / (heads * time), h = row / time % heads, i = row % time;
+    const std::int64_t first = ((b * time + i) * heads + h) * width;
+    T sum = 0;
+    for (std::int64_t c = 0; c < width; ++c) sum += wide(out[first + c]) * wide(dout[first + c]);
+    delta[row] = sum;
+  }
+};
+
+// Where blocks by query tile put what is summed up over them after: null where it is not needed.
+template <typename T>
+struct QueryParts {
+  T* bias;  // [batch, heads, query tiles, 2, dim]: the gradients of u and of v
+  T* span;  // [batch, heads, time]
+};
+
+// to[c] = the sum over the rows of what the block's threads have.
+template <typename T>
+__device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T factor, T* to) {
+  __syncthreads();
+  sums.write(stage);
+  __syncthreads();
+  const int c = static_cast<int>(threadIdx.x);
+  if (c >= columns) return;
+  T sum = 0;
+  for (int i = 0; i < tile; ++i) sum += stage[i * tile_step + c];
+  to[c] = factor * sum;
+}
+
+template <typename In>
+__global__ void differentiate_queries(GradientCall<In> g,
+                                      Either<In> dquery,
+                                      QueryParts<Accumulator<In>> parts) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const int slices = slices_of(call.dim);
+  std::int64_t item = blockIdx.x;
+  const int first = static_cast<int>(item % slices) * tile;
+  item /= slices;
+  const std::int64_t h = g.head_begin + item % g.heads;
+  item /= g.heads;
+  const std::int64_t b = item % call.batch;
+  const std::int64_t query_tile = call.query_tiles() - 1 - item / call.batch;
+  const std::int64_t query = query_tile * tile;
+  Sums<T> content, position;
+  T dspan = 0;
+  for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+    const TilePlace at{b, h, query, key_tile * tile, full};
+    const TileRows<In> rows{call, at, *memory.keys};
+    dspan += read_gradients(g, at, memory);
+    fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
+      return first + c < call.dim ? rows.key(j, first + c) : T{0};
+    });
+    __syncthreads();
+    add_product(
+        content,
+        tile,
+        [&](int i, int j) { return memory.second[i * tile_step + j]; },
+        [&](int j, int c) { return memory.stage[j * tile_step + c]; });
+    if (call.key_table)
+      add_distance_rows(
+          position, call.key_table, h, origin_of(call, at), memory.second, memory.stage, first);
+  });
+  if (parts.bias != nullptr) {
+    T* const to = parts.bias +
+                  ((b * call.heads + h) * call.query_tiles() + query_tile) * 2 * call.dim + first;
+    const int columns = call.dim - first < tile ? call.dim - first : tile;
+    sum_rows(content, memory.stage, columns, call.scale, to);
+    sum_rows(position, memory.stage, columns, call.scale, to + call.dim);
+  }
+  if (parts.span != nullptr) {
+    dspan += __shfl_xor_sync(all_lanes, dspan, 1);
+    const std::int64_t i = query + threadIdx.x / 2;
+    if (first == 0 && threadIdx.x % 2 == 0 && i < call.time)
+      parts.span[(b * call.heads + h) * call.time + i] = dspan;
+  }
+  position.each([&](int i, int c, T sum) {
+    const T both = content.at[i - Sums<T>::row()][c - Sums<T>::column()] + sum;
+    if (query + i < call.time && first + c < call.dim)
+      dquery.write(
+          call.place(b, call.time, query + i, h, call.dim, first + c), call.scale * both, g.add);
+  });
+}
+
+template <typename In>
+__global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<In> dvalue) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const int slices = slices_of(call.dim > call.value_dim ? call.dim : call.value_dim);
+  std::int64_t item = blockIdx.x;
+  const int first = static_cast<int>(item % slices) * tile;
+  item /= slices;
+  const std::int64_t h = g.head_begin + item % g.heads;
+  item /= g.heads;
+  const std::int64_t b = item % call.batch;
+  const std::int64_t key = item / call.batch * tile;
+  Sums<T> of_key, of_value;
+  for_tiles(g.plan.by_key, item / call.batch, [&](std::int64_t query_tile, bool full) {
+    const TilePlace at{b, h, query_tile * tile, key, full};
+    const TileRows<In> rows{call, at, *memory.keys};
+    read_gradients(g, at, memory);
+    const auto add = [&](Sums<T>& sums, const T* factors, int width, auto row) {
+      if (first >= width) return;
+      __syncthreads();
+      fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
+        return first + c < width ? row(i, first + c) : T{0};
+      });
+      __syncthreads();
+      add_product(
+          sums,
+          tile,
+          [=](int j, int i) { return factors[i * tile_step + j]; },
+          [&](int i, int c) { return memory.stage[i * tile_step + c]; });
+    };
+    add(of_value, memory.first, call.value_dim, [&](int i, int c) {
+      return rows.of_query(g.dout, i, c);
+    });
+    add(of_key, memory.second, call.dim, [&](int i, int c) {
+      return rows.query(i, c, call.content_bias);
+    });
+  });
+  of_key.each([&](int j, int c, T sum) {
+    if (key + j < call.keys && first + c < call.dim)
+      dkey.write(
+          call.place(b, call.keys, key + j, h, call.dim, first + c), call.scale * sum, g.add);
+  });
+  of_value.each([&](int j, int c, T sum) {
+    if (key + j < call.keys && first + c < call.value_dim)
+      dvalue.write(call.place(b, call.keys, key + j, h, call.value_dim, first + c), sum, g.add);
+  });
+}
+
+// The gradients of u and v, [heads, dim], from those of the query tiles.
+template <typename T>
+struct AddBiasParts {
+  std::int64_t batch, heads, tiles, dim;
+  const T* parts;
+  T* dcontent;
+  T* dposition;
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t h = i / dim, c = i % dim;
+    T content = 0, position = 0;
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t t = 0; t < tiles; ++t) {
+        const T* const part = parts + ((b * heads + h) * tiles + t) * 2 * dim;
+        content += part[c];
+        position += part[dim + c];
+      }
+    dcontent[i] += content;
+    dposition[i] += position;
+  }
+};
+
+// The gradient of z by token, from rows [batch, heads, time].
+template <typename T>
+struct AddSpanOfTokens {
+  std::int64_t time, heads;
+  const T* rows;
+  T* dspan;
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t b = i / (time * heads), t = i / heads % time, h = i % heads;
+    dspan[i] += rows[(b * heads + h) * time + t];
+  }
+};
+
+// And by head, a block each.
+template <typename T>
+__global__ void add_span_of_heads(
+    std::int64_t batch, std::int64_t heads, std::int64_t time, const T* rows, T* dspan) {
+  T sum = 0;
+  for (std::int64_t i = threadIdx.x; i < batch * time; i += blockDim.x)
+    sum += rows[(i / time * heads + blockIdx.x) * time + i % time];
+  sum = over_block(sum, shared_memory<T>(), Plus());
+  if (threadIdx.x == 0) dspan[blockIdx.x] += sum;
+}
+
+template <typename In>
+class Run {
+ public:
+  using T = Accumulator<In>;
+
+  Run(Cuda cuda, const AttentionGradient& gradient)
+      : cuda_(cuda), g_(gradient), call_(gradient.forward) {}
+
+  void run() {
+    const std::int64_t rows = call_.batch * call_.heads * call_.time;
+    const Tensor delta = scratch({rows});
+    for_each_element(cuda_,
+                     rows,
+                     RowProduct<In>{call_.time,
+                                    call_.heads,
+                                    call_.value_dim,
+                                    call_.out,
+                                    g_.dout.data<In>(),
+                                    delta.data<T>()});
+    Tensor bias, span;
+    QueryParts<T> parts = {};
+    if (g_.forward.relative) {
+      bias = scratch({call_.batch, call_.heads, call_.query_tiles(), 2, call_.dim});
+      parts.bias = bias.data<T>();
+    }
+    if (g_.forward.span) {
+      span = scratch({rows});
+      parts.span = span.data<T>();
+    }
+    for (const HeadGroup& group : head_groups(g_.forward)) run_group(group, delta, parts);
+    if (parts.bias != nullptr) add_biases(parts.bias);
+    if (parts.span != nullptr) add_spans(parts.span);
+  }
+
+ private:
+  Tensor scratch(const Shape& shape) const {
+    return Tensor::empty(shape, DTypeOf<T>::value, g_.dout.device(), MemoryTag::workspace);
+  }
+
+  void run_group(const HeadGroup& group, const Tensor& delta, const QueryParts<T>& parts) {
+    const GradientCall<In> call = {call_,
+                                   plan_view(cuda_, group.plan, true),
+                                   group.begin,
+                                   group.count,
+                                   g_.dout.data<In>(),
+                                   delta.data<T>(),
+                                   g_.add};
+    const std::int64_t pairs = call_.batch * group.count;
+    const auto grid = [&](std::int64_t tiles, int width) {
+      return Grid{.blocks = tiles * pairs * slices_of(width),
+                  .threads = tile_threads,
+                  .shared_bytes = TileMemory<T>::bytes(true)};
+    };
+    launch(cuda_,
+           grid(call_.query_tiles(), call_.dim),
+           differentiate_queries<In>,
+           call,
+           Either<In>(g_.dquery),
+           parts);
+    launch(cuda_,
+           grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
+           differentiate_keys<In>,
+           call,
+           Either<In>(g_.dkey),
+           Either<In>(g_.dvalue));
+    if (call_.key_table)
+      add_table_gradient(
+          cuda_, call, *group.plan, false, g_.forward.relative ? g_.dposition_key : g_.dkey_table);
+    if (call_.value_table) add_table_gradient(cuda_, call, *group.plan, true, g_.dvalue_table);
+  }
+
+  void add_biases(const T* parts) {
+    for_each_element(cuda_,
+                     call_.heads * call_.dim,
+                     AddBiasParts<T>{call_.batch,
+                                     call_.heads,
+                                     call_.query_tiles(),
+                                     call_.dim,
+                                     parts,
+                                     g_.dcontent_bias.template data<T>(),
+                                     g_.dposition_bias.template data<T>()});
+  }
+
+  void add_spans(const T* rows) {
+    T* const dspan = g_.dspan.template data<T>();
+    if (call_.span.by_token)
+      for_each_element(
+          cuda_, g_.dspan.elements(), AddSpanOfTokens<T>{call_.time, call_.heads, rows, dspan});
+    else
+      launch(cuda_,
+             row_grid<T>(call_.heads, call_.batch * call_.time),
+             add_span_of_heads<T>,
+             call_.batch,
+             call_.heads,
+             call_.time,
+             rows,
+             dspan);
+  }
+
+  Cuda cuda_;
+  const AttentionGradient& g_;
+  AttentionCall<In> call_;
+};
+
+}  // namespace
+}  // namespace tile_attention
+
+void attention_backward(Cuda cuda, const AttentionGradient& g) {
+  tile_attention::check(g);
+  with_floating_type(g.forward.query.dtype(),
+                     [&]<typename In>(TypeTag<In>) { tile_attention::Run<In>(cuda, g).run(); });
+}
+
+}  // namespace longspan

@@ -1,0 +1,271 @@
+// An attention call as kernels take it: extents, pointers, and what becomes of one pair of a query
+// and a key.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "framework/kernels/attention_check.h"
+#include "framework/kernels/dropout.h"
+#include "framework/kernels/element.h"
+#include "framework/kernels/shared/attention_elements.h"
+#include "framework/kernels/shared/distance_table.h"
+
+namespace longspan::tile_attention {
+
+inline constexpr int tile = attention_tile;
+
+template <typename T>
+inline constexpr T minus_infinity = -std::numeric_limits<T>::infinity();
+
+// Elements in one dtype or in that of sums.
+template <typename In>
+struct Either {
+  using T = Accumulator<In>;
+  In* narrow = nullptr;
+  T* wide_ones = nullptr;
+
+  Either() = default;
+  explicit Either(const Tensor& tensor) {
+    if (tensor.dtype() == DTypeOf<In>::value)
+      narrow = tensor.data<In>();
+    else
+      wide_ones = tensor.data<T>();
+  }
+  __device__ bool given() const { return narrow != nullptr || wide_ones != nullptr; }
+  __device__ T at(std::int64_t i) const {
+    return narrow != nullptr ? wide(narrow[i]) : wide_ones[i];
+  }
+  // Element i becomes the value, or with `add` the sum of both.
+  __device__ void write(std::int64_t i, T value, bool add) const {
+    if (add) value += at(i);
+    if (narrow != nullptr)
+      put(narrow[i], value);
+    else
+      wide_ones[i] = value;
+  }
+};
+
+// Sorted sequences, or none: [batch, heads, rows].
+struct SortedView {
+  const std::int32_t* query_position = nullptr;
+  const std::int32_t* key_position = nullptr;
+  const std::int32_t* query_bucket = nullptr;
+  const std::int32_t* key_bucket = nullptr;
+  bool causal = false;
+
+  SortedView() = default;
+  explicit SortedView(const SortedSequence& sorted)
+      : query_position(sorted.query_position.data<std::int32_t>()),
+        key_position(sorted.key_position.data<std::int32_t>()),
+        causal(sorted.causal) {
+    if (!sorted.query_bucket.defined()) return;
+    query_bucket = sorted.query_bucket.data<std::int32_t>();
+    key_bucket = sorted.key_bucket.data<std::int32_t>();
+  }
+};
+
+// The rules of hash attention.
+template <typename T>
+struct HashView {
+  bool has_self = false;
+  T self = 0;
+  const std::int32_t* chunk = nullptr;  // [batch, heads, rounds, positions]
+  const std::int32_t* bucket = nullptr;
+  std::int64_t rounds = 0;
+  std::int64_t positions = 0;
+  RoundRule rule{HashTerm{}};
+  T floor = 0;
+
+  HashView() = default;
+  explicit HashView(const HashTerm& hash)
+      : has_self(hash.self_score.has_value()),
+        self(static_cast<T>(hash.self_score.value_or(0))),
+        rule(hash),
+        floor(static_cast<T>(hash.count_floor)) {
+    if (!hash.chunk.defined()) return;
+    chunk = hash.chunk.data<std::int32_t>();
+    if (hash.bucket.defined()) bucket = hash.bucket.data<std::int32_t>();
+    rounds = hash.chunk.shape()[2];
+    positions = hash.chunk.shape()[3];
+  }
+
+  // What the number of rounds in which two positions met takes from their score. `row` counts
+  // batch rows and heads.
+  __device__ T logarithm(std::int64_t row, std::int32_t query, std::int32_t key) const {
+    T count = floor;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+      const std::int64_t first = (row * rounds + round) * positions;
+      const bool alike = bucket == nullptr || bucket[first + query] == bucket[first + key];
+      if (alike && rule.met(chunk[first + query], chunk[first + key])) count += 1;
+    }
+    return count == 0 ? T{0} : std::log(count);
+  }
+};
+
+template <typename T>
+struct SpanView {
+  const T* z = nullptr;
+  bool by_token = false;
+  SoftSpan<T> soft{SpanTerm{}};
+
+  SpanView() = default;
+  explicit SpanView(const SpanTerm& span)
+      : z(span.span.data<T>()), by_token(span.span.shape().dimensions() == 3), soft(span) {}
+};
+
+template <typename T>
+struct DropoutView {
+  bool active = false;
+  Random random{0};
+  DropoutIndex index{AttentionDropout{.random = Random(0)}, 1, 1, 1};
+  std::uint32_t threshold = 0;
+  T factor = 1;
+
+  DropoutView() = default;
+  DropoutView(const AttentionDropout& d, std::int64_t time, std::int64_t keys, std::int64_t heads)
+      : active(d.rate > 0),
+        random(d.random),
+        index(d, time, keys, heads),
+        threshold(dropout_threshold(d.rate)),
+        factor(static_cast<T>(1 / (1 - d.rate))) {}
+};
+
+// The factors of dropout, one after the other: neighbours share the words of a block.
+template <typename T>
+class Draws {
+ public:
+  __device__ T factor(const DropoutView<T>& dropout, std::uint64_t index) {
+    if (index / 4 != block_) {
+      block_ = index / 4;
+      words_ = dropout.random.block(block_);
+    }
+    return words_[index % 4] >> 8 >= dropout.threshold ? dropout.factor : T{0};
+  }
+
+ private:
+  std::uint64_t block_ = ~std::uint64_t{0};
+  std::array<std::uint32_t, 4> words_ = {};
+};
+
+template <typename In>
+struct AttentionCall {
+  using T = Accumulator<In>;
+
+  explicit AttentionCall(const Attention& a)
+      : batch(a.query.shape()[0]),
+        time(a.query.shape()[1]),
+        keys(a.key.shape()[1]),
+        heads(a.query.shape()[2]),
+        dim(static_cast<int>(a.query.shape()[3])),
+        value_dim(static_cast<int>(a.value.shape()[3])),
+        query_begin(a.mask.query_begin),
+        key_begin(a.mask.key_begin),
+        query(a.query.data<In>()),
+        key(a.key.data<In>()),
+        value(a.value.data<In>()),
+        out(a.out.data<In>()),
+        log_sum_exp(a.log_sum_exp.data<T>()),
+        scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
+    if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
+    if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
+    if (a.mask.sorted) sorted = SortedView(*a.mask.sorted);
+    if (a.relative) {
+      key_table = DistanceTable<const In>::by_head(a.relative->position_key);
+      content_bias = Either<In>(a.relative->content_bias);
+      position_bias = Either<In>(a.relative->position_bias);
+    }
+    if (a.shaw && a.shaw->key_table.defined())
+      key_table = DistanceTable<const In>::shared(a.shaw->key_table);
+    if (a.shaw && a.shaw->value_table.defined())
+      value_table = DistanceTable<const In>::shared(a.shaw->value_table);
+    if (a.slopes.defined()) slopes = a.slopes.data<T>();
+    if (a.span) span = SpanView<T>(*a.span);
+    if (a.hash) hash = HashView<T>(*a.hash);
+    if (a.dropout) dropout = DropoutView<T>(*a.dropout, time, keys, heads);
+  }
+
+  LONGSPAN_HOST_DEVICE std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
+  LONGSPAN_HOST_DEVICE std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
+
+  // Element c of row i of a [batch, rows, heads, width] tensor.
+  __device__ std::int64_t place(
+      std::int64_t b, std::int64_t rows, std::int64_t i, std::int64_t h, int width, int c) const {
+    return ((b * rows + i) * heads + h) * width + c;
+  }
+  // Keys that the mask does not hide but padding and what it stands for.
+  __device__ bool is_key(std::int64_t b, std::int64_t h, std::int64_t j) const {
+    if (j >= keys || (padding != nullptr && padding[b * keys + j] != 0)) return false;
+    if (length != nullptr && key_begin + j >= length[b]) return false;
+    return sorted.key_position == nullptr || sorted.key_position[(b * heads + h) * keys + j] >= 0;
+  }
+  __device__ std::int32_t query_position(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    if (sorted.query_position != nullptr) return sorted.query_position[(b * heads + h) * time + i];
+    return static_cast<std::int32_t>(query_begin + i);
+  }
+  __device__ std::int32_t key_position(std::int64_t b, std::int64_t h, std::int64_t j) const {
+    if (sorted.key_position != nullptr) return sorted.key_position[(b * heads + h) * keys + j];
+    return static_cast<std::int32_t>(key_begin + j);
+  }
+  __device__ T span_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
+    return span.z[span.by_token ? (b * time + i) * heads + h : h];
+  }
+  // Whether a pair's score is more than its product.
+  __device__ bool has_terms() const {
+    return slopes != nullptr || span.z != nullptr || hash.has_self || hash.rounds > 0;
+  }
+  // Whether the pairs of a full tile need to be looked at one by one.
+  __device__ bool looks_at_pairs() const {
+    return padding != nullptr || length != nullptr || sorted.query_position != nullptr;
+  }
+
+  std::int64_t batch;
+  std::int64_t time;
+  std::int64_t keys;
+  std::int64_t heads;
+  int dim;
+  int value_dim;
+  std::int64_t query_begin;
+  std::int64_t key_begin;
+  const In* query;
+  const In* key;
+  const In* value;
+  In* out;
+  T* log_sum_exp;
+  T scale;
+  const std::uint8_t* padding = nullptr;
+  const std::int64_t* length = nullptr;
+  SortedView sorted;
+  DistanceTable<const In> key_table;
+  DistanceTable<const In> value_table;
+  Either<In> content_bias;
+  Either<In> position_bias;
+  const T* slopes = nullptr;
+  SpanView<T> span;
+  HashView<T> hash;
+  DropoutView<T> dropout;
+};
+
+// Heads that follow one another and have one plan: what a kernel is started for.
+struct HeadGroup {
+  std::int64_t begin;
+  std::int64_t count;
+  std::shared_ptr<const TilePlan> plan;
+};
+inline std::vector<HeadGroup> head_groups(const Attention& a) {
+  std::vector<HeadGroup> groups;
+  std::int64_t h = 0;
+  for (const auto& plan : plans_of(a)) {
+    if (groups.empty() || groups.back().plan != plan) groups.push_back({h, 0, plan});
+    ++groups.back().count;
+    ++h;
+  }
+  return groups;
+}
+
+}  // namespace longspan::tile_attention

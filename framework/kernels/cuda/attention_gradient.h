@@ -1,0 +1,88 @@
+// A tile of the backward pass: its probabilities are rebuilt from the saved log-sum-exp.
+#pragma once
+
+#include "framework/kernels/cuda/attention_tile.h"
+
+namespace longspan::tile_attention {
+
+// What the kernels of the backward pass read besides the call.
+template <typename In>
+struct GradientCall {
+  using T = Accumulator<In>;
+  AttentionCall<In> call;
+  PlanView plan;
+  std::int64_t head_begin;
+  std::int64_t heads;
+  const In* dout;
+  const T* delta;  // [batch, heads, time]: dout . out
+  bool add;
+};
+
+// memory.first becomes the probabilities that weigh the values, memory.second the gradients of the
+// scores, not yet scaled. Returns this thread's part of its row's gradient of the span, over the
+// ramp.
+template <typename In>
+__device__ Accumulator<In> differentiate(const GradientCall<In>& g,
+                                         const TilePlace& at,
+                                         const TileMemory<Accumulator<In>>& memory) {
+  using T = Accumulator<In>;
+  const int i = static_cast<int>(threadIdx.x) / 2;
+  const TileRow<In> row(g.call, at, *memory.keys, i);
+  const bool real = at.query + i < g.call.time;
+  const std::int64_t place = (at.b * g.call.heads + at.h) * g.call.time + at.query + i;
+  const T log_sum_exp = real ? g.call.log_sum_exp[place] : T{0};
+  const T delta = real ? g.delta[place] : T{0};
+  T* const scores = memory.first + i * tile_step;
+  T* const dscores = memory.second + i * tile_step;
+  T dspan = 0;
+  row.each([&](int j, T keep) {
+    const T power =
+        log_sum_exp == minus_infinity<T> ? T{0} : std::exp(row.score(j, scores[j]) - log_sum_exp);
+    T kept = power * keep;
+    T change = dscores[j] * keep - delta;
+    if (g.call.span.z != nullptr) {
+      const T soft = row.soft(j);
+      if (power != 0 && soft > 0 && soft < 1) dspan += power * change;
+      kept *= soft;
+      change = soft * change - g.call.span.soft.floor * delta;
+    }
+    scores[j] = kept;
+    // The score of a pair with itself does not depend on the query or the key.
+    dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change;
+  });
+  return dspan * g.call.span.soft.step;
+}
+
+// Both, from the inputs.
+template <typename In>
+__device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
+                                          const TilePlace& at,
+                                          const TileMemory<Accumulator<In>>& memory) {
+  using T = Accumulator<In>;
+  read_scores(g.call, g.plan.mask, at, memory);
+  const TileRows<In> rows{g.call, at, *memory.keys};
+  const auto dout = [&](int i, int c) { return rows.of_query(g.dout, i, c); };
+  Sums<T> sums;
+  add_row_products(
+      sums, g.call.value_dim, memory.stage, dout, [&](int j, int c) { return rows.value(j, c); });
+  if (g.call.value_table)
+    add_distance_products(
+        sums, g.call.value_table, at.h, origin_of(g.call, at), memory.stage, dout);
+  sums.write(memory.second);
+  __syncthreads();
+  const T dspan = differentiate(g, at, memory);
+  __syncthreads();
+  return dspan;
+}
+
+// Adds to the gradient of a table of distances, [distances, heads, width] or with clipped distances
+// [2 K + 1, width], what the probabilities (of the value table) or gradients of scores of all heads
+// give. In an order that depends on the sizes alone.
+template <typename In>
+void add_table_gradient(Cuda cuda,
+                        const GradientCall<In>& g,
+                        const TilePlan& plan,
+                        bool of_values,
+                        const Tensor& gradient);
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,144 @@
+#include <list>
+#include <span>
+#include <vector>
+
+#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/tile_plan.h"
+
+namespace longspan {
+namespace {
+
+// Arrays packed into one block, first on the host.
+class Packer {
+ public:
+  // The place of the elements in the block, in bytes.
+  template <typename T>
+  std::size_t add(std::span<const T> elements) {
+    static_assert(sizeof(T) % 8 == 0);  // so all are aligned
+    const std::size_t place = bytes_.size();
+    const auto from = std::as_bytes(elements);
+    bytes_.insert(bytes_.end(), from.begin(), from.end());
+    return place;
+  }
+  template <typename T>
+  std::size_t add(const std::vector<T>& elements) {
+    return add(std::span<const T>(elements));
+  }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+// Memory of a device that holds what a packer packed.
+class Packed {
+ public:
+  Packed(Cuda cuda, const Packer& packer) : allocator_(cuda.state->allocator()) {
+    bytes_ = packer.bytes().size();
+    block_ = static_cast<std::byte*>(allocator_.allocate(bytes_, MemoryTag::workspace));
+    require_success(
+        cudaMemcpyAsync(block_, packer.bytes().data(), bytes_, cudaMemcpyHostToDevice, cuda.stream),
+        "copying a plan");
+  }
+  Packed(const Packed&) = delete;
+  Packed& operator=(const Packed&) = delete;
+  ~Packed() { allocator_.free(block_, bytes_, MemoryTag::workspace); }
+
+  template <typename T>
+  const T* at(std::size_t place) const {
+    return reinterpret_cast<const T*>(block_ + place);
+  }
+
+ private:
+  Allocator& allocator_;
+  std::size_t bytes_ = 0;
+  std::byte* block_ = nullptr;
+};
+
+template <typename RunsOf>
+TileLists pack_lists(Cuda cuda,
+                     std::int64_t tiles,
+                     const RunsOf& runs_of,
+                     std::unique_ptr<Packed>& packed) {
+  std::vector<std::int64_t> begin = {0};
+  std::vector<TileRun> runs;
+  for (std::int64_t t = 0; t < tiles; ++t) {
+    const auto of_tile = runs_of(t);
+    runs.insert(runs.end(), of_tile.begin(), of_tile.end());
+    begin.push_back(static_cast<std::int64_t>(runs.size()));
+  }
+  Packer packer;
+  const std::size_t begin_place = packer.add(begin), runs_place = packer.add(runs);
+  packed = std::make_unique<Packed>(cuda, packer);
+  return {packed->at<std::int64_t>(begin_place), packed->at<TileRun>(runs_place)};
+}
+
+// Two blocks: the lists first, so that the rules can say where they are.
+MaskView pack_mask(Cuda cuda, const Mask& mask, std::unique_ptr<Packed> (&packed)[2]) {
+  std::vector<RuleView> rules;
+  std::vector<std::int64_t> ends;
+  std::vector<std::size_t> list_places;
+  Packer lists;
+  for (const Mask::Intersection& intersection : mask.alternatives()) {
+    for (const MaskRule& rule : intersection) {
+      rules.push_back(view_of(rule));
+      list_places.push_back(lists.add(rule.list ? std::span<const std::int64_t>(*rule.list)
+                                                : std::span<const std::int64_t>()));
+    }
+    ends.push_back(static_cast<std::int64_t>(rules.size()));
+  }
+  lists.add(ends);  // so that it is never empty
+  packed[0] = std::make_unique<Packed>(cuda, lists);
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    rules[i].list = packed[0]->at<std::int64_t>(list_places[i]);
+  Packer packer;
+  const std::size_t ends_place = packer.add(ends), rules_place = packer.add(rules);
+  packed[1] = std::make_unique<Packed>(cuda, packer);
+  return {packed[1]->at<RuleView>(rules_place),
+          packed[1]->at<std::int64_t>(ends_place),
+          static_cast<std::int64_t>(ends.size())};
+}
+
+struct DevicePlan {
+  std::weak_ptr<const TilePlan> plan;
+  PlanView view = {};
+  std::unique_ptr<Packed> mask[2];
+  std::unique_ptr<Packed> by_query;
+  std::unique_ptr<Packed> by_key;
+};
+
+struct DevicePlans {
+  std::mutex mutex;
+  std::list<DevicePlan> plans;  // the last used first
+};
+
+}  // namespace
+
+PlanView plan_view(Cuda cuda, const std::shared_ptr<const TilePlan>& plan, bool by_key) {
+  auto& kept = cuda.state->kept<DevicePlans>();
+  const std::lock_guard lock(kept.mutex);
+  auto& plans = kept.plans;
+  auto place = plans.begin();
+  while (place != plans.end() && place->plan.lock() != plan) ++place;
+  if (place == plans.end()) {
+    plans.remove_if([](const DevicePlan& p) { return p.plan.expired(); });
+    DevicePlan made;
+    made.plan = plan;
+    made.view.mask = pack_mask(cuda, plan->mask(), made.mask);
+    made.view.by_query = pack_lists(
+        cuda,
+        plan->query_tiles(),
+        [&](std::int64_t t) { return plan->key_runs(t); },
+        made.by_query);
+    plans.push_front(std::move(made));
+  } else {
+    plans.splice(plans.begin(), plans, place);
+  }
+  DevicePlan& found = plans.front();
+  if (by_key && found.by_key == nullptr)
+    found.view.by_key = pack_lists(
+        cuda, plan->key_tiles(), [&](std::int64_t t) { return plan->query_runs(t); }, found.by_key);
+  return found.view;
+}
+
+}  // namespace longspan

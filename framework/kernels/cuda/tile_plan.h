@@ -1,0 +1,27 @@
+// Plans where kernels read them.
+#pragma once
+
+#include <memory>
+
+#include "framework/kernels/shared/mask_rules.h"
+#include "framework/kernels/tile_plan.h"
+
+namespace longspan {
+
+// The runs of each tile: those of tile t are runs[begin[t]] .. runs[begin[t + 1] - 1].
+struct TileLists {
+  const std::int64_t* begin;
+  const TileRun* runs;
+};
+
+struct PlanView {
+  TileLists by_query;  // runs of key tiles
+  TileLists by_key;    // runs of query tiles
+  MaskView mask;       // for partial tiles, whose bits are not kept
+};
+
+// Copied on first use and kept with the device as long as the plan lives; `by_key` is undefined
+// where it has not been asked for.
+PlanView plan_view(Cuda cuda, const std::shared_ptr<const TilePlan>& plan, bool by_key);
+
+}  // namespace longspan
