@@ -35,16 +35,20 @@ struct ChunkSlots {
   Tensor hidden = {};
 };
 void chunk_slots(Cpu, const ChunkSlots&);
+void chunk_slots(Cuda, const ChunkSlots&);
 
 // chunk[i] = place[i] / length, and a negative place stays as it is. i32; chunk may be place.
 void chunk_of_places(Cpu, const Tensor& place, std::int64_t length, const Tensor& chunk);
+void chunk_of_places(Cuda, const Tensor& place, std::int64_t length, const Tensor& chunk);
 
 // rows[s, h, :] = whole[position[h, s], h, :], zeros where the position is negative. whole: [time,
 // heads, dim]; rows: [slots, heads, dim], of the same dtype; position: [heads, slots] i32.
 void gather_slots(Cpu, const Tensor& whole, const Tensor& position, const Tensor& rows);
+void gather_slots(Cuda, const Tensor& whole, const Tensor& position, const Tensor& rows);
 
 // values[h, s] = whole[h, position[h, s]], 0 where the position is negative. f32 or f64.
 void gather_slot_values(Cpu, const Tensor& whole, const Tensor& position, const Tensor& values);
+void gather_slot_values(Cuda, const Tensor& whole, const Tensor& position, const Tensor& values);
 
 // whole[position[h, s], h, :] += rows[s, h, :] for the slots [begin, end). In these no position of
 // a head comes twice, so the sums do not depend on the threads. whole may be of any floating dtype.
@@ -56,5 +60,13 @@ struct SlotScatter {
   Tensor whole;
 };
 void scatter_slots(Cpu, const SlotScatter&);
+void scatter_slots(Cuda, const SlotScatter&);
+
+// Throw Failure where the tensors of a kernel do not fit each other.
+void check(const ChunkSlots&);
+void check_chunk_of_places(const Tensor& place, std::int64_t length, const Tensor& chunk);
+void check_gather_slots(const Tensor& whole, const Tensor& position, const Tensor& rows);
+void check_gather_slot_values(const Tensor& whole, const Tensor& position, const Tensor& values);
+void check(const SlotScatter&);
 
 }  // namespace longspan

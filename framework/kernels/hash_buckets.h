@@ -40,12 +40,14 @@ struct BucketHash {
   Tensor buckets;
 };
 void hash_buckets(Cpu, const BucketHash&);
+void hash_buckets(Cuda, const BucketHash&);
 
 // order[.., s] is the position of the s-th element of the sequence sorted by bucket, positions of
 // one bucket in their order; place[.., t] is where position t went: the inverse permutation.
 // Elements of bucket `buckets`, which is padding, are left out: their place is -1, and so are the
 // last entries of order. bucket, order, place: [.., time] i32, each row a sequence of its own.
-// Takes linear time. Throws Failure where a bucket is not in 0 .. buckets.
+// Takes linear time. Throws Failure where a bucket is not in 0 .. buckets, except on a GPU, where
+// nobody waits for it: there such an element is taken for padding.
 struct BucketSort {
   Tensor bucket;
   std::int64_t buckets = 0;
@@ -53,5 +55,10 @@ struct BucketSort {
   Tensor place = {};
 };
 void sort_buckets(Cpu, const BucketSort&);
+void sort_buckets(Cuda, const BucketSort&);
+
+// Throw Failure where the tensors do not fit each other.
+void check(const BucketHash&);
+void check(const BucketSort&);
 
 }  // namespace longspan

@@ -33,7 +33,7 @@ void read(ChunkSlots& slots) {
   slots.key_position = Tensor::empty({1, keys}, DType::i32, cpu_device());
   slots.query_bucket = slots.query_position.like();
   slots.key_bucket = slots.key_position.like();
-  chunk_slots(cpu(), slots);
+  chunk_slots(backend(), slots);
 }
 
 TEST(ChunkSlots, GoRoundWithinTheRound) {
@@ -72,7 +72,7 @@ TEST(ChunkSlots, GoRoundOverAllRoundsIntoNoBucketOfThisOne) {
 
 TEST(ChunkSlots, ChunksOfPlaces) {
   const Tensor place = ids32({0, 1, 2, -1, 5, 6}, {6});
-  chunk_of_places(cpu(), place, 3, place);
+  chunk_of_places(backend(), place, 3, place);
   EXPECT_EQ(ids_in(place), (Ids{0, 0, 0, -1, 1, 2}));
 }
 
@@ -88,7 +88,7 @@ TYPED_TEST_SUITE(SlotRowsOf, FloatingTypes);
 TYPED_TEST(SlotRowsOf, GatherTakesTheRowOfEachHead) {
   const Values whole = normal_values<TypeParam>(time * heads * dim, 1);
   const Tensor rows = poisoned<TypeParam>({slots, heads, dim});
-  gather_slots(cpu(), tensor_of<TypeParam>(whole, {time, heads, dim}), positions(), rows);
+  gather_slots(backend(), tensor_of<TypeParam>(whole, {time, heads, dim}), positions(), rows);
   const Ids position = ids_in(positions());
   const Values found = values_of(rows);
   for (std::int64_t h = 0; h < heads; ++h)
@@ -110,7 +110,7 @@ TYPED_TEST(SlotRowsOf, ScatterIsTheTransposeOfGather) {
                                  .begin = 1,
                                  .end = 5,
                                  .whole = tensor_of<D>(before, {time, heads, dim})};
-    scatter_slots(cpu(), scatter);
+    scatter_slots(backend(), scatter);
     Values expected = before;
     const Ids position = ids_in(positions());
     for (std::int64_t h = 0; h < heads; ++h)
@@ -140,7 +140,7 @@ TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
                                 .part = tensor_of<TypeParam>(part, {1, slots, heads, dim}),
                                 .part_log_sum_exp = tensor_of<A>(part_sums, {1, heads, slots}),
                                 .position = positions().reshape({1, heads, slots})};
-  merge_attention(cpu(), merge);
+  merge_attention(backend(), merge);
   Values expected = out, expected_sums = sums;
   const Ids position = ids_in(positions());
   for (std::int64_t h = 0; h < heads; ++h)
@@ -163,8 +163,10 @@ TYPED_TEST(SlotRowsOf, MergeWeighsByTheLogSumExp) {
 
 TEST(SlotValues, AreZeroInEmptySlots) {
   const Tensor values = poisoned<float>({heads, slots});
-  gather_slot_values(
-      cpu(), tensor_of<float>({1, 2, 3, 4, /**/ 5, 6, 7, 8}, {heads, time}), positions(), values);
+  gather_slot_values(backend(),
+                     tensor_of<float>({1, 2, 3, 4, /**/ 5, 6, 7, 8}, {heads, time}),
+                     positions(),
+                     values);
   EXPECT_EQ(values_of(values), (Values{4, 2, 0, 1, 3, /**/ 0, 7, 5, 0, 6}));
 }
 
