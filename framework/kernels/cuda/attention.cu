@@ -59,8 +59,7 @@ __global__ void attend(AttentionCall<In> call,
   const std::int64_t h = head_begin + item % heads;
   item /= heads;
   const std::int64_t b = item % call.batch;
-  // The last queries see most keys: they go first.
-  const std::int64_t query_tile = call.query_tiles() - 1 - item / call.batch;
+  const std::int64_t query_tile = plan.by_query.order[item / call.batch];
   const int row = static_cast<int>(threadIdx.x) / 2;
   Sums<T> out;
   RunningRow<T> running;

@@ -59,7 +59,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
   const std::int64_t h = g.head_begin + item % g.heads;
   item /= g.heads;
   const std::int64_t b = item % call.batch;
-  const std::int64_t query_tile = call.query_tiles() - 1 - item / call.batch;
+  const std::int64_t query_tile = g.plan.by_query.order[item / call.batch];
   const std::int64_t query = query_tile * tile;
   Sums<T> content, position;
   T dspan = 0;
@@ -113,9 +113,9 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const std::int64_t h = g.head_begin + item % g.heads;
   item /= g.heads;
   const std::int64_t b = item % call.batch;
-  const std::int64_t key = item / call.batch * tile;
+  const std::int64_t key_tile = g.plan.by_key.order[item / call.batch], key = key_tile * tile;
   Sums<T> of_key, of_value;
-  for_tiles(g.plan.by_key, item / call.batch, [&](std::int64_t query_tile, bool full) {
+  for_tiles(g.plan.by_key, key_tile, [&](std::int64_t query_tile, bool full) {
     const TilePlace at{b, h, query_tile * tile, key, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_gradients(g, at, memory);

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <functional>
 #include <list>
 #include <span>
 #include <vector>
@@ -62,15 +64,24 @@ TileLists pack_lists(Cuda cuda,
                      std::unique_ptr<Packed>& packed) {
   std::vector<std::int64_t> begin = {0};
   std::vector<TileRun> runs;
+  std::vector<std::int64_t> order, visits;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const auto of_tile = runs_of(t);
     runs.insert(runs.end(), of_tile.begin(), of_tile.end());
     begin.push_back(static_cast<std::int64_t>(runs.size()));
+    order.push_back(t);
+    visits.push_back(0);
+    for (const TileRun& run : of_tile) visits.back() += run.end - run.begin;
   }
+  std::ranges::stable_sort(
+      order, std::greater(), [&](std::int64_t t) { return visits[static_cast<std::size_t>(t)]; });
   Packer packer;
   const std::size_t begin_place = packer.add(begin), runs_place = packer.add(runs);
+  const std::size_t order_place = packer.add(order);
   packed = std::make_unique<Packed>(cuda, packer);
-  return {packed->at<std::int64_t>(begin_place), packed->at<TileRun>(runs_place)};
+  return {packed->at<std::int64_t>(begin_place),
+          packed->at<TileRun>(runs_place),
+          packed->at<std::int64_t>(order_place)};
 }
 
 // Two blocks: the lists first, so that the rules can say where they are.

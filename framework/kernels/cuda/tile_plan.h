@@ -8,10 +8,13 @@
 
 namespace longspan {
 
-// The runs of each tile: those of tile t are runs[begin[t]] .. runs[begin[t + 1] - 1].
+// The runs of each tile: those of tile t are runs[begin[t]] .. runs[begin[t + 1] - 1]. `order` has
+// the tiles that visit most others first: blocks begin in this order, so that none that takes long
+// begins last.
 struct TileLists {
   const std::int64_t* begin;
   const TileRun* runs;
+  const std::int64_t* order;
 };
 
 struct PlanView {
