@@ -8,6 +8,7 @@
 
 #include "framework/train/evaluation.h"
 #include "launch/command.h"
+#include "launch/number_check.h"
 #include "launch/opened_run.h"
 
 namespace longspan {
@@ -121,24 +122,24 @@ void bind(CLI::App& app, Arguments& arguments) {
       app.add_option("--memory",
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.memory")
-          ->check(CLI::NonNegativeNumber);
+          ->check(no_negative_number());
   app.add_option("--recompute-context",
                  arguments.recompute_context,
                  "evaluate as a model without memory must: compute a window of so many tokens anew "
                  "for each token")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->excludes(memory);
   app.add_option("--tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of a stream read in one pass; without it data.segment")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_option(
          "--batch", arguments.batch, "streams that the text is cut into; without it data.batch")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
   app.add_flag("--json", arguments.json, "print one JSON object");
 }
 

@@ -8,6 +8,7 @@
 #include "framework/data/mapped_file.h"
 #include "framework/train/generation.h"
 #include "launch/command.h"
+#include "launch/number_check.h"
 #include "launch/opened_run.h"
 
 namespace longspan {
@@ -84,10 +85,10 @@ void bind(CLI::App& app, Arguments& arguments) {
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
   app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")->excludes(prompt);
   app.add_option("--tokens", options.tokens, "tokens of each sample")
-      ->check(CLI::NonNegativeNumber)
+      ->check(no_negative_number())
       ->capture_default_str();
   app.add_option("--samples", options.samples, "texts to write")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_number())
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the random numbers")->capture_default_str();
   app.add_option("--temperature",
@@ -108,7 +109,7 @@ void bind(CLI::App& app, Arguments& arguments) {
                  arguments.segment,
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
                  "without it data.segment")
-      ->check(CLI::PositiveNumber);
+      ->check(positive_number());
 }
 
 }  // namespace

@@ -10,12 +10,14 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <optional>
 
 #include "framework/train/machine.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/number_check.h"
 
 namespace longspan {
 namespace {
@@ -27,12 +29,22 @@ struct Arguments {
   ConfigurationArguments configuration;
   std::optional<int> ranks;
   std::string device;
-  std::optional<std::uint64_t> memory;
+  std::optional<double> memory;
   std::optional<double> flops;
   std::optional<double> bandwidth;
   std::string machine = "runs/machine.json";
   bool calibrate = false;
 };
+
+std::map<std::string, double> byte_units() {
+  std::map<std::string, double> result = {{"B", 1}};
+  double decimal = 1, binary = 1;
+  for (const char* prefix : {"k", "M", "G", "T", "P"}) {
+    result[fmt::format("{}B", prefix)] = decimal *= 1e3;
+    result[fmt::format("{}iB", prefix)] = binary *= 1024;
+  }
+  return result;
+}
 
 // "1 rank", "2 ranks".
 std::string count_of(std::int64_t count, std::string_view name) {
@@ -76,7 +88,7 @@ Machine machine_of(const Arguments& arguments, int local_ranks, std::string& ass
   } else {
     machine.name = "given";
   }
-  if (arguments.memory) machine.memory = static_cast<double>(*arguments.memory);
+  if (arguments.memory) machine.memory = *arguments.memory;
   if (arguments.flops) machine.flops = machine.bf16_flops = machine.f16_flops = *arguments.flops;
   if (arguments.bandwidth) machine.bandwidth = *arguments.bandwidth;
   return machine;
@@ -333,11 +345,12 @@ Command plan_command() {
             ->check(CLI::Range(1, 1 << 20));
         auto* device = app.add_option(
             "--device", arguments->device, "what each rank runs on: " + known_names());
-        app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB")
-            ->transform(CLI::AsSizeValue(false));
-        app.add_option("--flops", arguments->flops, "FLOP/s of a rank")->check(CLI::PositiveNumber);
+        app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
+            ->transform(CLI::AsNumberWithUnit(byte_units()))
+            ->check(positive_number());
+        app.add_option("--flops", arguments->flops, "FLOP/s of a rank")->check(positive_number());
         app.add_option("--bandwidth", arguments->bandwidth, "bytes a second from a rank to others")
-            ->check(CLI::PositiveNumber);
+            ->check(positive_number());
         app.add_option(
                "--machine", arguments->machine, "the table of this machine that --calibrate writes")
             ->capture_default_str()

@@ -90,7 +90,9 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
   constexpr std::int64_t most = 4;
   if (segments > most) {
     trainer.step(make_batch(segments, true));
-    trainer.model().parameters().device().allocator().trim();
+    Allocator& allocator = trainer.model().parameters().device().allocator();
+    allocator.trim();
+    allocator.reset_peak();
     return;
   }
   for (std::int64_t i = 0; i < segments; ++i) trainer.step(make_batch(1, i == 0));
@@ -121,7 +123,6 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
     return dry_batch(streams, segments * segment, device, first);
   });
-  device.allocator().reset_peak();
   const Batch batch = dry_batch(streams, segment, device, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.

@@ -176,6 +176,8 @@ class Training(jobs.TestCase):
                      "FLOPs a token", "sent by a rank each step over data (4 ranks)", "a step: ", "tokens a second",
                      "layouts of 4 ranks that fit, fastest first"):
             self.assertIn(part, output)
+        for same in ("1.5GB", "1500MB", "1.5e9"):
+            self.assertIn("of 1.50 GB: fits", plan("--ranks", "2", "--memory", same).output)
         output = plan("--ranks", "2", "--memory", "200kB").output
         self.assertIn("does not fit", output)
         self.assertRegex(output, "keys that would make it fit|no key makes it fit; the least is")
@@ -183,6 +185,7 @@ class Training(jobs.TestCase):
                 (["--ranks", "0"], 2, "--ranks"),
                 (["--device", "abacus"], 2, 'known are a100-40gb'),
                 (["--memory", "much"], 2, "--memory"),
+                (["--memory=-1GB"], 2, "--memory"),
                 (["--ranks", "11"], 2, "the model has no layout of 11 ranks"),
                 (["--machine", "text.txt"], 3, "text.txt: is no table of a machine"),
         ]:
