@@ -1,7 +1,7 @@
-// The forward pass for any dtype and width: a block has one tile of queries of one batch row and
-// head and 64 features of the output, and walks over the key tiles that the plan lists with the
-// running maximum and sum of each row.
-#include "framework/kernels/cuda/attention_tile.h"
+// The forward pass, here for any dtype and width (attention_matrix.cu has that of matrix units): a
+// block has one tile of queries of one batch row and head and 64 features of the output, and walks
+// over the key tiles that the plan lists with the running maximum and sum of each row.
+#include "framework/kernels/cuda/attention_matrix.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -103,16 +103,19 @@ __global__ void attend(AttentionCall<In> call,
 template <typename In>
 void run_forward(Cuda cuda, const Attention& a) {
   const AttentionCall<In> call(a);
-  for (const HeadGroup& group : head_groups(a))
+  for (const HeadGroup& group : head_groups(a)) {
+    const PlanView plan = plan_view(cuda, group.plan, false);
+    if (attend_with_matrices(cuda, call, plan, group.begin, group.count)) continue;
     launch(cuda,
            {.blocks = call.query_tiles() * call.batch * group.count * slices_of(call.value_dim),
             .threads = tile_threads,
             .shared_bytes = TileMemory<Accumulator<In>>::bytes(false)},
            attend<In>,
            call,
-           plan_view(cuda, group.plan, false),
+           plan,
            group.begin,
            group.count);
+  }
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
-// The backward pass for any dtype and width. Blocks by query tile write the gradient of the query,
-// blocks by key tile those of the key and the value: each element is summed by one block, so no sum
-// depends on which block comes first.
-#include "framework/kernels/cuda/attention_gradient.h"
+// The backward pass for any dtype and width (attention_matrix_backward.cu has that of matrix
+// units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
+// and the value: each element is summed by one block, so no sum depends on which block comes first.
+#include "framework/kernels/cuda/attention_matrix.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -249,18 +249,20 @@ class Run {
                   .threads = tile_threads,
                   .shared_bytes = TileMemory<T>::bytes(true)};
     };
+    const Either<In> dquery(g_.dquery), dkey(g_.dkey), dvalue(g_.dvalue);
+    if (differentiate_with_matrices(cuda_, call, dquery, dkey, dvalue)) return;
     launch(cuda_,
            grid(call_.query_tiles(), call_.dim),
            differentiate_queries<In>,
            call,
-           Either<In>(g_.dquery),
+           dquery,
            parts);
     launch(cuda_,
            grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
            differentiate_keys<In>,
            call,
-           Either<In>(g_.dkey),
-           Either<In>(g_.dvalue));
+           dkey,
+           dvalue);
     if (call_.key_table)
       add_table_gradient(
           cuda_, call, *group.plan, false, g_.forward.relative ? g_.dposition_key : g_.dkey_table);

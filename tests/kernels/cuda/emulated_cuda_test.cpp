@@ -6,6 +6,7 @@
 
 #include "framework/kernels/cuda/block.h"
 #include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/tensor_core.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
@@ -71,6 +72,27 @@ __global__ void add_up(double* out) {
   const double sum = over_block(i, shared_memory<double>(), Plus());
   const double most = over_block(i, shared_memory<double>(), Greater());
   if (threadIdx.x == threads - 1) out[blockIdx.x] = sum + 1000000 * most;
+}
+
+__global__ void copy_and_look(const float* from, float* out) {
+  if (threadIdx.x != 0) return;
+  float* const shared = shared_memory<float>();
+  tensor_core::begin_copy(shared, from, true);
+  tensor_core::begin_copy(shared + 4, from, false);
+  tensor_core::end_copy_group();
+  out[0] = shared[0];
+  tensor_core::wait_for_copies<0>();
+  out[1] = shared[3];
+  out[2] = shared[7];
+}
+
+TEST(EmulatedCuda, ACopyIsThereWhenItHasBeenWaitedFor) {
+  const std::vector<float> from = {1, 2, 3, 4};
+  std::vector<float> out(3);
+  start(copy_and_look, 8 * sizeof(float), from.data(), out.data());
+  EXPECT_TRUE(std::isnan(out[0]));
+  EXPECT_EQ(out[1], 4);
+  EXPECT_EQ(out[2], 0);
 }
 
 TEST(EmulatedCuda, ThreadsSeeWhatWasWrittenBeforeTheyMet) {

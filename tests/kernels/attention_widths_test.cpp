@@ -1,0 +1,85 @@
+// The dtypes and head widths that matrix units of a GPU take, with what is done to scores on the
+// way from one product to the next.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/attention_dense.h"
+
+namespace longspan::testing {
+namespace {
+
+// Each takes more than one tile either way, and ends within one.
+const std::vector<AttentionCase>& cases() {
+  static const std::vector<AttentionCase> all = {
+      {.time = 70, .keys = 140},
+      {.batch = 2, .time = 67, .keys = 60, .heads = 2, .causal = false, .padded = true},
+      {.time = 130, .keys = 130, .window = 40, .slopes = true},
+      {.time = 66, .keys = 129, .causal = false, .dropout = 0.3},
+      {.time = 70, .keys = 70, .sorted = true, .buckets = true, .hash = 1},
+      {.time = 75, .keys = 100, .sorted = true, .hash = 3, .dropout = 0.2},
+      {.time = 65, .keys = 65, .causal = true, .padded = true, .hash = 1},
+      {.time = 128, .keys = 192, .causal = false},
+  };
+  return all;
+}
+
+void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_t seed) {
+  c.dim = c.value_dim = width;
+  c.dtype = dtype;
+  c.seed = seed;
+  c.spread = 0.5;
+  const Device device = Device::cpu();
+  const AttentionGradient g = make_attention(c, device);
+  const AttentionResult found = run_attention(g);
+  expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
+}
+
+TEST(AttentionWidths, EqualDenseInNarrowDtypes) {
+  const std::int64_t widths[] = {32, 64, 96, 128};
+  std::uint64_t seed = 0;
+  for (const AttentionCase& c : cases())
+    for (const std::int64_t width : widths)
+      for (const DType dtype : {DType::bf16, DType::f16}) {
+        ++seed;
+        // One width of each case and one dtype of each width, in turns.
+        const std::uint64_t turn = (seed - 1) / 8 % 4 * 2 + (seed - 1) / 32 % 2;
+        if (emulated && (seed - 1) % 8 != turn) continue;
+        expect_dense(c, width, dtype, seed);
+      }
+}
+
+// Rows that no key is left for, of a tile in which others have some; and sums of parts.
+TEST(AttentionWidths, RowsWithoutAKeyAreZeroBesideOthers) {
+  AttentionCase c = {.time = 70, .keys = 70, .dim = 64, .value_dim = 64, .dtype = DType::bf16};
+  c.rules = HeadMasks(masks::window(masks::unlimited, -1));
+  const Device device = Device::cpu();
+  const AttentionResult r = run_attention(make_attention(c, device));
+  EXPECT_EQ(r.log_sum_exp[0], -std::numeric_limits<double>::infinity());
+  for (std::size_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(r.out[i], 0);
+    EXPECT_EQ(r.dquery[i], 0);
+  }
+  for (std::size_t i = 0; i < r.out.size(); ++i) EXPECT_TRUE(std::isfinite(r.out[i]));
+}
+
+TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
+  const Device device = Device::cpu();
+  const AttentionCase c = {
+      .time = 65, .keys = 65, .dim = 32, .value_dim = 32, .dtype = DType::bf16, .spread = 0.5};
+  AttentionGradient g = make_attention(c, device);
+  const AttentionResult rounded = run_attention(g);
+  g.add = true;
+  for (Tensor* gradient : {&g.dquery, &g.dkey, &g.dvalue})
+    *gradient = filled(gradient->shape(), DType::f32, 1, device);
+  attention_backward(backend(device), g);
+  const auto expect_added = [](const Tensor& found, const Numbers& wanted) {
+    const Numbers sums = numbers(found);
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_NEAR(sums[i] - 1, wanted[i], 5e-3 * std::abs(wanted[i]) + 1e-6);
+  };
+  expect_added(g.dquery, rounded.dquery);
+  expect_added(g.dkey, rounded.dkey);
+  expect_added(g.dvalue, rounded.dvalue);
+}
+
+}  // namespace
+}  // namespace longspan::testing
