@@ -36,6 +36,17 @@ struct AddRowsInOrder {
   }
 };
 
+// A term: what stands in row r and column c of a matrix.
+template <typename T>
+struct MatrixElement {
+  std::int64_t width;
+  const T* x;
+
+  __device__ Accumulator<T> operator()(std::int64_t row, std::int64_t column) const {
+    return wide(x[row * width + column]);
+  }
+};
+
 // out[c] += sum over r of term(r, c), which is an A. The order of the sum depends on the sizes
 // alone.
 template <typename A, typename F, typename T>

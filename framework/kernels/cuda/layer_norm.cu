@@ -87,16 +87,6 @@ struct WeightTerm {
   }
 };
 
-template <typename T>
-struct BiasTerm {
-  std::int64_t width;
-  const T* dy;
-
-  __device__ Accumulator<T> operator()(std::int64_t row, std::int64_t i) const {
-    return wide(dy[row * width + i]);
-  }
-};
-
 // Calls f with the types of the rows and of the weights, which are of the rows' or of its
 // accumulator.
 template <typename F>
@@ -147,7 +137,7 @@ void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
                           WeightTerm<T>{width, x, means, inverses, dy},
                           norm.dweight.data<A>());
     add_column_sums_of<A>(
-        cuda, norm.x.device(), rows, width, BiasTerm<T>{width, dy}, norm.dbias.data<A>());
+        cuda, norm.x.device(), rows, width, MatrixElement<T>{width, dy}, norm.dbias.data<A>());
     launch(cuda,
            row_grid<A>(rows, width),
            normalise_rows_backward<T, P, A>,

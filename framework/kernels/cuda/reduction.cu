@@ -64,16 +64,6 @@ double sum_of(Cuda cuda, const Tensor& x) {
   return total;
 }
 
-template <typename T>
-struct Element {
-  std::int64_t width;
-  const T* x;
-
-  __device__ Accumulator<T> operator()(std::int64_t row, std::int64_t column) const {
-    return wide(x[row * width + column]);
-  }
-};
-
 }  // namespace
 
 void add_column_sums(Cuda cuda, const Tensor& x, const Tensor& out) {
@@ -81,7 +71,7 @@ void add_column_sums(Cuda cuda, const Tensor& x, const Tensor& out) {
   const std::int64_t rows = x.shape().rows(), width = x.shape().width();
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    const Element<T> term{width, x.data<T>()};
+    const MatrixElement<T> term{width, x.data<T>()};
     if (out.dtype() == DTypeOf<A>::value)
       add_column_sums_of<A>(cuda, x.device(), rows, width, term, out.data<A>());
     else
