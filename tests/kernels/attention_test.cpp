@@ -60,7 +60,7 @@ TEST(Attention, EveryHeadWidthEqualsDenseInEveryDtype) {
   std::uint64_t seed = 200;
   using Widths = std::vector<std::int64_t>;
   for (const std::int64_t dim : emulated ? Widths{72} : Widths{1, 3, 16, 41, 64, 72})
-    for (const std::int64_t value_dim : emulated ? Widths{1, 100} : Widths{1, 24, 100})
+    for (const std::int64_t value_dim : emulated ? Widths{100} : Widths{1, 24, 100})
       for (const DType dtype : dtypes)
         expect_equals_dense({.batch = 1,
                              .time = 66,

@@ -74,9 +74,9 @@ __device__ void change_stage(float* stage, int column, F f) {
   __syncwarp();
 }
 
-// Elements become what f(row, column, element) returns.
-template <typename F>
-__device__ void change_by_stage(WarpSums<tile>& sums, float* stage, F f) {
+// Elements become what f(row, column, element) makes of them by stage, and join of both.
+template <typename F, typename Join>
+__device__ void join_by_stage(WarpSums<tile>& sums, float* stage, F f, Join join) {
   unrolled<tile / stage_columns>([&](auto part) {
     constexpr int column = part * stage_columns;
     const auto place = [&](auto e) -> float& {
@@ -84,9 +84,19 @@ __device__ void change_by_stage(WarpSums<tile>& sums, float* stage, F f) {
     };
     unrolled<stage_columns / 2>([&](auto e) { place(e) = sums.of[column / 8 + e / 4][e % 4]; });
     change_stage(stage, column, f);
-    unrolled<stage_columns / 2>([&](auto e) { sums.of[column / 8 + e / 4][e % 4] = place(e); });
+    unrolled<stage_columns / 2>([&](auto e) {
+      join(std::integral_constant<int, column / 8 + e / 4>(),
+           std::integral_constant<int, e % 4>(),
+           place(e));
+    });
     __syncwarp();
   });
+}
+
+// Elements become what f(row, column, element) returns.
+template <typename F>
+__device__ void change_by_stage(WarpSums<tile>& sums, float* stage, F f) {
+  join_by_stage(sums, stage, f, [&](auto n, auto s, float changed) { sums.of[n][s] = changed; });
 }
 
 // The factor of dropout of a pair.

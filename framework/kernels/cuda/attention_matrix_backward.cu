@@ -89,11 +89,11 @@ __device__ void differentiate(const GradientCall<In>& g,
                               WarpSums<tile>& scores,
                               WarpSums<tile>& gradients) {
   const auto& call = g.call;
-  const float factor = call.scale * log2_of_e;
+  const float to_units = call.scale * log2_of_e;
   const auto query_of = [](int row, int column) { return transposed ? column : row; };
   const auto key_of = [](int row, int column) { return transposed ? row : column; };
   if (is_plain(call, at.full))
-    scores.change([=](int, int, float product, int) { return product * factor; });
+    scores.change([=](int, int, float product, int) { return product * to_units; });
   else
     change_by_stage(scores, stage, [&](int r, int c, float product) {
       return TileRow<In>(call, at, keys, query_of(r, c)).score(key_of(r, c), product) * log2_of_e;
@@ -102,29 +102,33 @@ __device__ void differentiate(const GradientCall<In>& g,
     return tensor_core::power_of_two(score - sums[0][query_of(r, c)]);
   });
   // dS = P (keep dP - delta), and what weighs the values is keep P.
-  if (call.dropout.active) {
-    Draws<float> draws;
-    change_by_stage(gradients, stage, [&](int r, int c, float gradient) {
-      return gradient * keep_of(call, at, draws, query_of(r, c), key_of(r, c));
-    });
-  }
-  unrolled<tile / 2>([&](auto e) {
-    constexpr int n = e / 4, s = e % 4;
+  const auto finish = [&](auto n, auto s, float keep, bool constant) {
     const int i = query_of(WarpSums<tile>::row(s), WarpSums<tile>::column(n, s));
     const float power = scores.of[n][s];
-    gradients.of[n][s] = power == 0 ? 0 : power * (gradients.of[n][s] - sums[1][i]);
-  });
-  if (call.dropout.active) {
-    Draws<float> draws;
-    change_by_stage(scores, stage, [&](int r, int c, float power) {
-      return power * keep_of(call, at, draws, query_of(r, c), key_of(r, c));
+    gradients.of[n][s] =
+        power == 0 || constant ? 0 : power * (gradients.of[n][s] * keep - sums[1][i]);
+    scores.of[n][s] = power * keep;
+  };
+  if (!call.dropout.active && !call.hash.has_self) {
+    unrolled<tile / 2>([&](auto e) {
+      finish(std::integral_constant<int, e / 4>(), std::integral_constant<int, e % 4>(), 1, false);
     });
+    return;
   }
-  // The score of a pair with itself does not depend on the query or the key.
-  if (call.hash.has_self)
-    change_by_stage(gradients, stage, [&](int r, int c, float gradient) {
-      return TileRow<In>(call, at, keys, query_of(r, c)).is_self(key_of(r, c)) ? 0 : gradient;
-    });
+  // The score of a pair with itself does not depend on the query or the key: its factor comes as
+  // -1 less the factor.
+  Draws<float> draws;
+  join_by_stage(
+      scores,
+      stage,
+      [&](int r, int c, float) {
+        const int i = query_of(r, c), j = key_of(r, c);
+        const float keep = call.dropout.active ? keep_of(call, at, draws, i, j) : 1;
+        return TileRow<In>(call, at, keys, i).is_self(j) ? -1 - keep : keep;
+      },
+      [&](auto n, auto s, float factor) {
+        finish(n, s, factor < 0 ? -1 - factor : factor, factor < 0);
+      });
 }
 
 template <typename In, int dim>
