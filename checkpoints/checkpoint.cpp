@@ -136,9 +136,14 @@ void Checkpoint::read(TrainingState& state) const {
 
 void Checkpoint::read(std::span<const StateTensor> tensors) const {
   std::vector<Box> boxes;
+  std::vector<Tensor> here;           // where the host writes what is read
+  const Device host = Device::cpu();  // its memory does not stay taken, as pinned memory would
   for (const StateTensor& tensor : tensors) {
     check_matches(tensor, state_->tensor(tensor.name), state_->place());
     boxes.push_back(box_of(tensor.tensor.shape(), tensor.offset));
+    const Tensor& wanted = tensor.tensor;
+    here.push_back(wanted.device().on_gpu() ? Tensor::empty(wanted.shape(), wanted.dtype(), host)
+                                            : wanted);
   }
   std::vector<std::int64_t> filled(tensors.size(), 0);
   const auto uses = uses_of(tensors, boxes, state_->manifest);
@@ -148,8 +153,7 @@ void Checkpoint::read(std::span<const StateTensor> tensors) const {
     for (const Use& use : uses[file])
       read_piece(reader, *use.piece, use.dtype, [&](const Box& part, const std::byte* elements) {
         for (const std::size_t i : use.boxes)
-          filled[i] +=
-              copy_overlap(size_of(use.dtype), part, elements, boxes[i], tensors[i].tensor.bytes());
+          filled[i] += copy_overlap(size_of(use.dtype), part, elements, boxes[i], here[i].bytes());
       });
   }
   for (std::size_t i = 0; i < tensors.size(); ++i)
@@ -159,6 +163,7 @@ void Checkpoint::read(std::span<const StateTensor> tensors) const {
                       tensors[i].name,
                       filled[i],
                       tensors[i].tensor.elements());
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_from(here[i]);
 }
 
 }  // namespace longspan

@@ -16,9 +16,9 @@ ManifestPiece write_piece(hdf5::Writer& file,
   const Shape chunk = chunk_shape(box.shape, size_of(dtype));
   hdf5::Dataset target = file.create(dataset, dtype, box.shape, chunk);
   Hasher hasher;
+  const Tensor here = tensor.tensor.to_host();
   for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
-    const std::byte* elements =
-        tensor.tensor.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);
+    const std::byte* elements = here.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);
     hasher.add(elements, static_cast<std::size_t>(part.shape.elements()) * size_of(dtype));
     target.write(part, elements);
   });

@@ -29,8 +29,11 @@ SegmentResult Model::read(const Segment& segment, const Pass& pass, const Comput
   divided.time = divide_time(mesh, time);
   divided.memory = divide_memory(mesh, segment.memory.length());
   Segment part = segment;
-  part.tokens = columns_at(segment.tokens, divided.time.inside());
-  if (segment.targets.defined()) part.targets = columns_at(segment.targets, divided.time.inside());
+  const auto of_this_rank = [&](const Tensor& ids) {
+    return columns_at(ids, divided.time.inside()).to(parameters().device());
+  };
+  part.tokens = of_this_rank(segment.tokens);
+  if (segment.targets.defined()) part.targets = of_this_rank(segment.targets);
   SegmentResult result = compute(part, divided);
   if (!result.memory.layers.empty())
     result.memory.all_rows = std::min(segment.longest_memory, segment.memory.length() + time);

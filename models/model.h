@@ -25,7 +25,8 @@ struct SegmentMemory {
   }
 };
 
-// What is read in one pass: rows are streams. Tokens and targets are whole on every rank.
+// What is read in one pass: rows are streams. Tokens and targets are whole on every rank, and in
+// memory that the host reads.
 struct Segment {
   Tensor tokens;   // [streams, time] i64
   Tensor targets;  // the same, negative: no loss; undefined when only logits are wanted

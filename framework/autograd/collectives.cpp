@@ -1,7 +1,5 @@
 #include "framework/autograd/collectives.h"
 
-#include <cmath>
-
 #include "framework/kernels/cross_entropy.h"
 
 namespace longspan {
@@ -23,41 +21,6 @@ double on_target_of(const CrossEntropyOptions& options) {
   // The weight of the target beyond what every class gets.
   return options.kind == Smoothing::wrong_classes ? 1 - options.smoothing - off_target_of(options)
                                                   : 1 - options.smoothing;
-}
-
-// sum = sum_v exp(l_v - local maximum) becomes relative to the maximum over all ranks.
-template <typename T>
-void rescale_sums(const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum) {
-  const auto local = local_maximum.span<T>();
-  const auto global = maximum.span<T>();
-  const auto sums = sum.span<T>();
-  for (std::size_t i = 0; i < sums.size(); ++i)
-    if (sums[i] != 0) sums[i] *= std::exp(local[i] - global[i]);
-}
-
-template <typename T>
-void finish_rows(const Tensor& targets,
-                 const Tensor& maximum,
-                 const Tensor& statistics,
-                 const CrossEntropyOptions& options,
-                 const RowLosses& rows) {
-  const std::size_t count = static_cast<std::size_t>(targets.elements());
-  const auto ids = targets.span<std::int64_t>();
-  const auto maxima = maximum.span<T>();
-  const T* const sums = statistics.data<T>();
-  const T* const target_logits = sums + count;
-  const T* const totals = options.smoothing != 0 ? target_logits + count : nullptr;
-  const double on_target = on_target_of(options);
-  const double off_target = off_target_of(options);
-  const double mass = on_target + off_target * static_cast<double>(options.vocabulary);
-  for (std::size_t i = 0; i < count; ++i) {
-    const double log_sum_exp =
-        std::log(static_cast<double>(sums[i])) + static_cast<double>(maxima[i]);
-    double loss = mass * log_sum_exp - on_target * static_cast<double>(target_logits[i]);
-    if (totals != nullptr) loss -= off_target * static_cast<double>(totals[i]);
-    rows.log_sum_exp.data<T>()[i] = static_cast<T>(log_sum_exp);
-    rows.losses.data<T>()[i] = ids[i] < 0 ? T(0) : static_cast<T>(loss);
-  }
 }
 
 RowLosses reduce_rows(const Tensor& logits,
@@ -84,20 +47,29 @@ RowLosses reduce_rows(const Tensor& logits,
          .total = options.smoothing != 0 ? statistics.slice(2, 3).reshape({rows}) : Tensor()});
   });
   Tensor maximum = local_maximum;
+  if (communicator.size() > 1) {
+    maximum = local_maximum.clone();
+    communicator.all_reduce(maximum, Reduction::maximum);
+    on(logits.device(), [&](auto backend) {
+      rescale_sums(backend, local_maximum, maximum, statistics.slice(0, 1));
+    });
+    communicator.all_reduce(statistics, Reduction::sum);
+  }
   const RowLosses result = {Tensor::empty({rows}, dtype, logits.device()),
                             Tensor::empty({rows}, dtype, logits.device())};
-  with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (communicator.size() > 1) {
-        maximum = local_maximum.clone();
-        communicator.all_reduce(maximum, Reduction::maximum);
-        on(logits.device(),
-           [&](Cpu) { rescale_sums<T>(local_maximum, maximum, statistics.slice(0, 1)); });
-        communicator.all_reduce(statistics, Reduction::sum);
-      }
-      on(logits.device(),
-         [&](Cpu) { finish_rows<T>(targets, maximum, statistics, options, result); });
-    }
+  const double on_target = on_target_of(options), off_target = off_target_of(options);
+  on(logits.device(), [&](auto backend) {
+    cross_entropy_losses(backend,
+                         {.targets = targets,
+                          .maximum = maximum,
+                          .sum = statistics.slice(0, 1),
+                          .target = statistics.slice(1, 2),
+                          .total = options.smoothing != 0 ? statistics.slice(2, 3) : Tensor(),
+                          .mass = on_target + off_target * static_cast<double>(options.vocabulary),
+                          .on_target = on_target,
+                          .off_target = off_target,
+                          .log_sum_exp = result.log_sum_exp,
+                          .losses = result.losses});
   });
   return result;
 }

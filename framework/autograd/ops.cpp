@@ -284,28 +284,16 @@ Variable concat_time(const Variable& before, const Variable& x) {
 
 Variable sum(const Variable& x, double factor) {
   const Tensor& value = x.value();
-  Tensor total = Tensor::empty({1}, accumulator_of(value.dtype()), value.device());
-  on(value.device(), [&](auto backend) {
-    const double result = factor * sum(backend, value);
-    with_floating_type(total.dtype(), [&]<typename T>(TypeTag<T>) {
-      *total.data<T>() = static_cast<T>(static_cast<Accumulator<T>>(result));
-    });
-  });
+  const double result =
+      factor * on(value.device(), [&](auto backend) { return sum(backend, value); });
+  Tensor total =
+      Tensor::scalar(result, accumulator_of(value.dtype()), value.device(), MemoryTag::activations);
   return record(std::move(total),
                 {x},
                 [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {
                   const Tensor& dtotal = gradients.output();
                   const Tensor dx = Tensor::empty(x, dtype, dtotal.device());
-                  on(dx.device(), [&](Cpu) {
-                    with_floating_type(dtotal.dtype(), [&]<typename S>(TypeTag<S>) {
-                      const auto each = static_cast<Accumulator<S>>(factor) *
-                                        static_cast<Accumulator<S>>(*dtotal.data<S>());
-                      with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
-                        std::ranges::fill(dx.span<T>(),
-                                          static_cast<T>(static_cast<Accumulator<T>>(each)));
-                      });
-                    });
-                  });
+                  on(dx.device(), [&](auto backend) { fill(backend, factor, dtotal, dx); });
                   gradients.give(0, dx);
                 });
 }

@@ -376,10 +376,9 @@ void backward(const Variable& root, const BackwardOptions& options) {
   require(root.value().elements() == 1,
           "the root of a backward pass without a seed has one element, found shape {}",
           root.shape());
-  Tensor one = root.value().like();
-  with_floating_type(one.dtype(), [&]<typename T>(TypeTag<T>) { *one.data<T>() = T(1.0f); });
   std::vector<Tensor> seeds;
-  seeds.push_back(std::move(one));
+  seeds.push_back(
+      Tensor::scalar(1, root.value().dtype(), root.value().device(), MemoryTag::activations));
   backward({root}, std::move(seeds), options);
 }
 

@@ -52,8 +52,17 @@ std::shared_ptr<Operation> operation_on(CollectiveKind kind,
                                         const Place& place) {
   auto operation = operation_of(kind, send.dtype(), part, place);
   operation->tensors = {send, receive};
-  operation->send = send.bytes();
-  operation->receive = receive.bytes();
+  if (receive.device().on_gpu()) {
+    auto& [from, to] = operation->tensors;
+    from = send.to_host();
+    to = send.bytes() == receive.bytes() && send.elements() == receive.elements()
+             ? from
+             : Tensor::empty(
+                   receive.shape(), receive.dtype(), receive.device().host(), MemoryTag::workspace);
+    operation->delivered = receive;
+  }
+  operation->send = operation->tensors[0].bytes();
+  operation->receive = operation->tensors[1].bytes();
   return operation;
 }
 
@@ -68,6 +77,7 @@ struct Request::State {
     if (std::uncaught_exceptions() > 0) return;
     try {
       group->runtime->wait(*group, *operation);
+      operation->deliver();
     } catch (const std::exception&) {
     }
   }
@@ -78,6 +88,7 @@ Request::Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
 void Request::wait() {
   if (!state_) return;
   state_->group->runtime->wait(*state_->group, *state_->operation);
+  state_->operation->deliver();
   state_.reset();
 }
 
@@ -86,6 +97,7 @@ bool Request::test() {
   if (state_->group->failure) throw RankError("{}", *state_->group->failure);
   state_->group->runtime->progress();
   if (!state_->operation->done) return false;
+  state_->operation->deliver();
   state_.reset();
   return true;
 }

@@ -88,6 +88,7 @@ void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
 void Communicator::Group::run(const std::shared_ptr<Operation>& operation) {
   start(operation);
   runtime->wait(*this, *operation);
+  operation->deliver();
 }
 
 LedgerRecord Communicator::Group::record_of(const Operation& operation) const {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/comm/communicator.h"
@@ -61,6 +62,13 @@ struct Operation {
   // What `send` and `receive` point into lives as long as the operation.
   std::array<Tensor, 2> tensors;
   std::vector<std::byte> bytes;
+  // Of tensors on a GPU, which are carried in host memory: where what was received goes.
+  Tensor delivered = {};
+
+  // Once it is done, brings what was received to where it is wanted.
+  void deliver() {
+    if (delivered.defined()) std::exchange(delivered, {}).copy_from(tensors[1]);
+  }
 
   std::size_t element_size() const { return size_of(signature.dtype); }
 };

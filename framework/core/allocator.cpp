@@ -9,6 +9,7 @@
 #include <string>
 
 #include "framework/core/error.h"
+#include "framework/core/gpu.h"
 
 namespace longspan {
 namespace {
@@ -24,6 +25,12 @@ void* memory_from_system(std::size_t bytes) {
   if (posix_memalign(&block, large ? large_alignment : small_alignment, bytes) != 0) return nullptr;
   if (large) madvise(block, bytes, MADV_HUGEPAGE);
   return block;
+}
+
+void* addresses_from_system(std::size_t bytes) {
+  void* const block = mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
 }
 
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
@@ -55,17 +62,31 @@ std::string_view name_of(MemoryTag tag) {
 Allocator::~Allocator() { trim(); }
 
 void* Allocator::from_system(std::size_t bytes) const noexcept {
-  if (backing_ == Backing::memory) return memory_from_system(bytes);
-  void* const block = mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return block == MAP_FAILED ? nullptr : block;
+  switch (backing_) {
+    case Backing::memory:
+      return memory_from_system(bytes);
+    case Backing::address_space:
+      return addresses_from_system(bytes);
+    case Backing::gpu:
+      return gpu::allocate(gpu_, bytes);
+    case Backing::pinned:
+      return gpu::allocate_pinned(gpu_, bytes);
+  }
+  return nullptr;
 }
 
 void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
-  if (backing_ == Backing::memory)
-    std::free(block);
-  else
-    munmap(block, bytes);
+  switch (backing_) {
+    case Backing::memory:
+      return std::free(block);
+    case Backing::address_space:
+      munmap(block, bytes);
+      return;
+    case Backing::gpu:
+      return gpu::free(gpu_, block);
+    case Backing::pinned:
+      return gpu::free_pinned(block);
+  }
 }
 
 void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
@@ -93,7 +114,10 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
       if (backing_ == Backing::address_space)
         throw ConfigurationError(
             "{} bytes are more than a plan can hold; live bytes by tag: {}", bytes, table);
-      throw Failure("out of memory: {} bytes asked for {}, live bytes by tag: {}",
+      throw Failure("out of {}memory: {} bytes asked for {}, live bytes by tag: {}",
+                    backing_ == Backing::gpu      ? "GPU "
+                    : backing_ == Backing::pinned ? "pinned "
+                                                  : "",
                     bytes,
                     name_of(tag),
                     table);

@@ -35,9 +35,10 @@ struct MemoryReport {
   double allocated = 0;       // bytes of all blocks ever handed out
 };
 
-// What blocks are made of: memory, or addresses whose pages take memory when they are written (a
-// block of at most a page begins as zeros).
-enum class Backing : std::uint8_t { memory, address_space };
+// What blocks are made of: memory; addresses whose pages take memory when they are written (a block
+// of at most a page begins as zeros); memory of a GPU; or of the host, pinned for copies to and
+// from a GPU.
+enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
 
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
 // asked for. A freed block is kept for the next request of its size class (of its very size, where
@@ -45,7 +46,8 @@ enum class Backing : std::uint8_t { memory, address_space };
 // from the system.
 class Allocator {
  public:
-  explicit Allocator(Backing backing = Backing::memory) : backing_(backing) {}
+  explicit Allocator(Backing backing = Backing::memory, int gpu = 0)
+      : backing_(backing), gpu_(gpu) {}
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
   ~Allocator();
@@ -55,6 +57,7 @@ class Allocator {
   void* allocate(std::size_t bytes, MemoryTag tag);
   void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
   Backing backing() const { return backing_; }
+  int gpu() const { return gpu_; }
   // Gives cached blocks back to the system.
   void trim() noexcept;
   MemoryReport report() const;
@@ -67,6 +70,7 @@ class Allocator {
   void trim_locked() noexcept;
 
   const Backing backing_;
+  const int gpu_;
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cached_;

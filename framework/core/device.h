@@ -8,20 +8,48 @@
 #include <typeindex>
 
 #include "framework/core/allocator.h"
+#include "framework/core/error.h"
 
 struct CUstream_st;  // CUDA's stream
 
 namespace longspan {
 
+class DeviceState;
+
+// The first argument of every CPU kernel.
+struct Cpu {
+  DeviceState* state;
+};
+
+// The first argument of every CUDA kernel: what it does is queued on the stream.
+struct Cuda {
+  DeviceState* state;
+  CUstream_st* stream;
+};
+
 // What belongs to one device: its allocator, and what kernels keep there from call to call
-// (primitives created once a shape, scratch), so that nothing is global.
+// (primitives created once a shape, scratch), so that nothing is global. What is kept may hold
+// memory of the allocator, but no tensor: that would hold the device.
 class DeviceState {
  public:
-  explicit DeviceState(Backing backing) : allocator_(backing) {}
+  // `gpu`: which one, where memory is a GPU's or pinned for it.
+  explicit DeviceState(Backing backing, int gpu = 0);
+  DeviceState(const DeviceState&) = delete;
+  DeviceState& operator=(const DeviceState&) = delete;
+  ~DeviceState();
 
   // True when kernels do nothing but take their scratch.
   bool dry() const { return allocator_.backing() == Backing::address_space; }
+  bool on_gpu() const { return allocator_.backing() == Backing::gpu; }
   Allocator& allocator() { return allocator_; }
+  // Of a GPU, which the calling thread's CUDA calls are meant for from here on.
+  Cuda cuda();
+  CUstream_st* stream() const { return stream_; }
+  int gpu() const { return allocator_.gpu(); }
+
+  // Whether a GPU may round the factors of float32 products to TF32.
+  bool tf32() const { return tf32_; }
+  void set_tf32(bool tf32) { tf32_ = tf32; }
 
   // Floating-point operations that matrix products and attention would have made on a dry device.
   double flops() const { return flops_; }
@@ -38,21 +66,15 @@ class DeviceState {
   }
 
  private:
+  friend class Device;
+
   Allocator allocator_;
+  CUstream_st* stream_ = nullptr;      // of a GPU
+  std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory
+  bool tf32_ = false;
   double flops_ = 0;
   std::mutex mutex_;
   std::map<std::type_index, std::shared_ptr<void>> kept_;
-};
-
-// The first argument of every CPU kernel.
-struct Cpu {
-  DeviceState* state;
-};
-
-// The first argument of every CUDA kernel: what it does is queued on the stream.
-struct Cuda {
-  DeviceState* state;
-  CUstream_st* stream;
 };
 
 // A value: copies name the same device.
@@ -65,8 +87,19 @@ class Device {
   // as if it had been made.
   static Device dry() { return Device(std::make_shared<DeviceState>(Backing::address_space)); }
 
+  // A GPU of this machine with an allocator and a stream of its own. What is queued there is done
+  // in its order; copies to and from the host wait for it. Throws ConfigurationError where there is
+  // no such GPU.
+  static Device cuda(int index = 0);
+
   Allocator& allocator() const { return state_->allocator(); }
   DeviceState& state() const { return *state_; }
+  bool on_gpu() const { return state_->on_gpu(); }
+  // A CPU device beside this one, which the host reads and writes, and whose tensors are quickly
+  // copied: pinned memory where this is a GPU, else the device itself.
+  Device host() const { return state_->host_ ? Device(state_->host_) : *this; }
+  // Returns when all that was queued is done.
+  void wait() const;
 
   friend bool operator==(const Device&, const Device&) = default;
 
@@ -76,24 +109,36 @@ class Device {
   std::shared_ptr<DeviceState> state_;
 };
 
-// Calls f with the backend of the device: every op goes through here, and so does what the host
-// writes into large tensors. On a dry device f is not called, and a result is that of a default
-// constructor; so f makes no tensors that outlast it, nor scratch that counts.
+// Calls f with the backend of the device: every op goes through here. On a dry device f is not
+// called, and a result is that of a default constructor; so f makes no tensors that outlast it, nor
+// scratch that counts.
 template <typename F>
 auto on(const Device& device, F&& f) {
   using Result = std::invoke_result_t<F, Cpu>;
-  if constexpr (std::is_void_v<Result>) {
-    if (!device.state().dry()) f(Cpu{&device.state()});
-  } else {
-    return device.state().dry() ? Result{} : f(Cpu{&device.state()});
-  }
+  DeviceState& state = device.state();
+  if (state.dry()) return Result();
+#ifdef LONGSPAN_WITH_CUDA
+  if (state.on_gpu()) return f(state.cuda());
+#endif
+  return f(Cpu{&state});
 }
 
 // The same for kernels whose scratch or work counts, matrix products and attention: they are called
 // on a dry device too, take their scratch, count their operations and return before they compute.
 template <typename F>
 void on_or_dry(const Device& device, F&& f) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (device.on_gpu()) return f(device.state().cuda());
+#endif
   f(Cpu{&device.state()});
+}
+
+// Calls f, by which the host writes or reads tensors of `device`, which is no GPU; not on a dry
+// device.
+template <typename F>
+void on_host(const Device& device, F&& f) {
+  require(!device.on_gpu(), "memory of a GPU was to be written or read by the host");
+  if (!device.state().dry()) f();
 }
 
 }  // namespace longspan

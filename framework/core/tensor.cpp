@@ -1,5 +1,9 @@
 #include "framework/core/tensor.h"
 
+#include <cstring>
+
+#include "framework/core/gpu.h"
+
 namespace longspan {
 
 struct Tensor::Storage {
@@ -71,11 +75,55 @@ void Tensor::copy_from(const Tensor& source) const {
           shape_,
           name_of(dtype_));
   if (elements_ == 0 || data_ == source.data_) return;
-  on(device(), [&](Cpu) { std::memmove(data_, source.data_, byte_size()); });
+  const bool here = device().on_gpu(), there = source.device().on_gpu();
+  if (!here && !there) {
+    on_host(device(), [&] { std::memmove(data_, source.data_, byte_size()); });
+    return;
+  }
+  const bool apart = device() != source.device();
+  if (apart) source.device().wait();
+  const Cuda cuda = (here ? device() : source.device()).state().cuda();
+  gpu::copy(data_, source.data_, byte_size(), cuda.stream);
+  // The host may read or write its side as soon as this returns.
+  if (apart) gpu::wait(cuda.stream);
+}
+
+void Tensor::copy_from_host(const void* elements) const {
+  if (!device().on_gpu()) {
+    std::memcpy(data_, elements, byte_size());
+    return;
+  }
+  const Cuda cuda = device().state().cuda();
+  gpu::copy(data_, elements, byte_size(), cuda.stream);
+  gpu::wait(cuda.stream);
 }
 
 void Tensor::zero() const {
-  if (elements_ > 0) on(device(), [&](Cpu) { std::memset(data_, 0, byte_size()); });
+  if (elements_ == 0) return;
+  if (device().on_gpu()) return gpu::zero(data_, byte_size(), device().state().cuda().stream);
+  on_host(device(), [&] { std::memset(data_, 0, byte_size()); });
+}
+
+Tensor Tensor::to(const Device& where, MemoryTag tag) const {
+  if (where == device()) return *this;
+  Tensor copy = empty(shape_, dtype_, where, tag);
+  copy.copy_from(*this);
+  return copy;
+}
+
+Tensor Tensor::scalar(double value, DType dtype, const Device& device, MemoryTag tag) {
+  return with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+    const T element = T(static_cast<Accumulator<T>>(value));
+    return from<T>(std::span(&element, 1), {1}, device, tag);
+  });
+}
+
+double Tensor::item() const {
+  require(elements_ == 1, "one element was to be read of a tensor of shape {}", shape_);
+  const Tensor here = to_host();
+  return with_floating_type(dtype_, [&]<typename T>(TypeTag<T>) {
+    return static_cast<double>(static_cast<Accumulator<T>>(*here.data<T>()));
+  });
 }
 
 }  // namespace longspan

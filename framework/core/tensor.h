@@ -1,7 +1,6 @@
 // A dense, row-major block of elements on a device.
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -40,9 +39,14 @@ class Tensor {
             values.size(),
             shape.to_string());
     Tensor result = empty(shape, DTypeOf<T>::value, device, tag);
-    if (!values.empty()) std::memcpy(result.bytes(), values.data(), values.size_bytes());
+    if (!values.empty()) result.copy_from_host(values.data());
     return result;
   }
+  // One element.
+  static Tensor scalar(double value,
+                       DType dtype,
+                       const Device& device,
+                       MemoryTag tag = MemoryTag::workspace);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -51,7 +55,8 @@ class Tensor {
   std::int64_t elements() const { return elements_; }
   std::size_t byte_size() const { return static_cast<std::size_t>(elements_) * size_of(dtype_); }
 
-  // The elements; throws Failure when T is not the dtype.
+  // The elements; throws Failure when T is not the dtype. Of a tensor on a GPU only a kernel may
+  // read them.
   template <typename T>
   T* data() const {
     require(defined() && DTypeOf<T>::value == dtype_,
@@ -80,12 +85,20 @@ class Tensor {
     return empty(shape_, dtype_, device(), tag);
   }
   Tensor clone(MemoryTag tag = MemoryTag::activations) const;
-  // Copies the elements of a tensor of the same dtype and number of elements.
+  // Copies the elements of a tensor of the same dtype and number of elements, on any device.
   void copy_from(const Tensor& source) const;
   void zero() const;
+  // The same elements on another device; itself where it lies there.
+  Tensor to(const Device& device, MemoryTag tag = MemoryTag::workspace) const;
+  // Where the host can read it.
+  Tensor to_host() const { return to(device().host()); }
+  // The value of one element of a floating dtype, brought to the host.
+  double item() const;
 
  private:
   struct Storage;
+
+  void copy_from_host(const void* elements) const;
 
   std::shared_ptr<Storage> storage_;
   std::byte* data_ = nullptr;

@@ -44,6 +44,26 @@ void check(const CrossEntropyStatistics& entropy) {
                  {&entropy.maximum, &entropy.sum, &entropy.target, &total});
 }
 
+void check(const CrossEntropyLosses& rows) {
+  require(rows.targets.dtype() == DType::i64 && is_floating(rows.sum.dtype()) &&
+              accumulator_of(rows.sum.dtype()) == rows.sum.dtype(),
+          "cross_entropy_losses: targets are {} and statistics {}",
+          name_of(rows.targets.dtype()),
+          name_of(rows.sum.dtype()));
+  require(rows.total.defined() || rows.off_target == 0,
+          "cross_entropy_losses: the sums of the logits are needed where off_target is {}",
+          rows.off_target);
+  const Tensor& total = rows.total.defined() ? rows.total : rows.sum;
+  for (const Tensor* vector :
+       {&rows.maximum, &rows.target, &total, &rows.log_sum_exp, &rows.losses})
+    require(vector->elements() == rows.targets.elements() && vector->dtype() == rows.sum.dtype(),
+            "cross_entropy_losses: a statistic is {} {}, wanted {} of {}",
+            name_of(vector->dtype()),
+            vector->shape().to_string(),
+            rows.targets.elements(),
+            name_of(rows.sum.dtype()));
+}
+
 void check(const CrossEntropyGradient& entropy) {
   require_logits("cross_entropy_backward",
                  entropy.logits,

@@ -28,6 +28,32 @@ struct CrossEntropyStatistics {
 void cross_entropy_statistics(Cpu, const CrossEntropyStatistics&);
 void cross_entropy_statistics(Cuda, const CrossEntropyStatistics&);
 
+// sum *= exp(local_maximum - maximum): of one rank's part, relative to the maximum of all ranks.
+// [rows], accumulator dtype; a sum of 0 stays.
+void rescale_sums(Cpu, const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum);
+void rescale_sums(Cuda, const Tensor& local_maximum, const Tensor& maximum, const Tensor& sum);
+
+// The losses of rows from their statistics over all ranks:
+//   log_sum_exp = log(sum) + maximum
+//   loss = mass * log_sum_exp - on_target * target - off_target * total
+// with mass what the weights of all classes add up to. The loss of a negative target is 0. All
+// [rows], targets i64, the others accumulator dtype; log_sum_exp and losses are written; total may
+// be undefined where off_target is 0.
+struct CrossEntropyLosses {
+  Tensor targets;
+  Tensor maximum;
+  Tensor sum;
+  Tensor target;
+  Tensor total = {};
+  double mass = 1;
+  double on_target = 1;
+  double off_target = 0;
+  Tensor log_sum_exp;
+  Tensor losses;
+};
+void cross_entropy_losses(Cpu, const CrossEntropyLosses&);
+void cross_entropy_losses(Cuda, const CrossEntropyLosses&);
+
 // Overwrites the logits by their gradient:
 //   scale[row] * (softmax_v - on_target * [v == y] - off_target), softmax_v = exp(l_v -
 //   log_sum_exp[row]).
@@ -48,6 +74,7 @@ void cross_entropy_backward(Cuda, const CrossEntropyGradient&);
 
 // Throw Failure where shapes or dtypes are not as said above.
 void check(const CrossEntropyStatistics&);
+void check(const CrossEntropyLosses&);
 void check(const CrossEntropyGradient&);
 
 }  // namespace longspan

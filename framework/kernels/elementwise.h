@@ -19,6 +19,10 @@ void accumulate(Cuda, double factor, const Tensor& x, const Tensor& y);
 void scale(Cpu, double factor, const Tensor& x, const Tensor& y);
 void scale(Cuda, double factor, const Tensor& x, const Tensor& y);
 
+// y = factor * one in every element; `one` has one. They may be of different floating dtypes.
+void fill(Cpu, double factor, const Tensor& one, const Tensor& y);
+void fill(Cuda, double factor, const Tensor& one, const Tensor& y);
+
 // y[o, t, :] = factor * x[o, t, :] + table[t, :]. x, y: [outer, time, width]; table: [time, width],
 // x's dtype or its accumulator's. y may be x.
 void scale_and_add_rows(Cpu, double factor, const Tensor& x, const Tensor& table, const Tensor& y);

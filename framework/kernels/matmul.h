@@ -1,6 +1,8 @@
 // Matrix products.
 #pragma once
 
+#include <cstdint>
+
 #include "framework/core/tensor.h"
 #include "framework/kernels/activation.h"
 
@@ -23,6 +25,16 @@ struct Matmul {
   Activation activation = Activation::none;
 };
 void matmul(Cpu, const Matmul&);
+void matmul(Cuda, const Matmul&);
+
+// c: [m, n], k terms a sum.
+struct MatmulExtents {
+  std::int64_t m;
+  std::int64_t k;
+  std::int64_t n;
+};
+// Throws Failure where shapes or dtypes are not as said above.
+MatmulExtents check(const Matmul&);
 
 // Whether this processor multiplies bf16 itself. Elsewhere bf16 products are made in f32 from
 // converted copies: the same numbers, more slowly.

@@ -199,18 +199,22 @@ void Parameters::allocate(ParameterBucket& bucket) {
 void Parameters::draw(const Parameter& parameter, const Random& random) const {
   const DType wide = accumulator_of(compute_);
   const bool keeps_all = parameter.master.defined();
-  const Tensor piece = keeps_all
-                           ? parameter.master
-                           : Tensor::empty(parameter.shape, wide, device_, MemoryTag::workspace);
+  const Tensor drawn =
+      keeps_all && !device_.on_gpu()
+          ? parameter.master
+          : Tensor::empty(parameter.shape, wide, device_.host(), MemoryTag::workspace);
   const std::string& as = parameter.initial.as;
   const Random place = random.child(as.empty() ? parameter.name : as);
-  on(device_, [&](Cpu) {
+  on_host(drawn.device(), [&] {
     if (wide == DType::f64)
-      initialise<double>(parameter, piece, place);
+      initialise<double>(parameter, drawn, place);
     else
-      initialise<float>(parameter, piece, place);
+      initialise<float>(parameter, drawn, place);
   });
-  if (!keeps_all)
+  const Tensor piece = drawn.to(device_);
+  if (keeps_all)
+    parameter.master.copy_from(piece);
+  else
     parameter.own_master.copy_from(
         piece.reshape({piece.elements()}).slice(parameter.own_begin, parameter.own_end));
   if (parameter.own_compute.defined())

@@ -47,10 +47,10 @@ Tensor sinusoids(SinusoidLayout layout,
                  std::int64_t clamp,
                  DType dtype,
                  const Device& device) {
-  Tensor table = Tensor::empty({count_of(positions), width}, dtype, device);
+  const Tensor table = Tensor::empty({count_of(positions), width}, dtype, device.host());
   const std::vector<double> frequency = frequencies(layout, width);
   std::vector<double> row(static_cast<std::size_t>(width));
-  on(device, [&](Cpu) {
+  on_host(table.device(), [&] {
     with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
       T* out = table.data<T>();
       for (const Range& range : positions)
@@ -62,7 +62,7 @@ Tensor sinusoids(SinusoidLayout layout,
         }
     });
   });
-  return table;
+  return table.to(device, MemoryTag::activations);
 }
 
 Variable table_rows(const Variable& table, const Ranges& rows) {

@@ -24,7 +24,8 @@ double ReconstructionError::largest(const Communicator& ranks, const Device& dev
     mine.push_back(sums.first);
     mine.push_back(sums.second);
   }
-  const Tensor all = Tensor::from<double>(mine, {std::ssize(mine)}, device, MemoryTag::workspace);
+  const Tensor all =
+      Tensor::from<double>(mine, {std::ssize(mine)}, device.host(), MemoryTag::workspace);
   ranks.all_reduce(all, Reduction::sum);
   const auto sums = all.span<double>();
   double largest = 0;

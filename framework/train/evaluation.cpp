@@ -43,7 +43,8 @@ class LossSums {
     const Tensor wide =
         Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
     on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
-    const auto values = wide.span<double>();
+    const Tensor here = wide.to_host();
+    const auto values = here.span<double>();
     const std::size_t time = values.size() / rows;
     for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
   }
@@ -70,7 +71,7 @@ class Evaluation {
  public:
   Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
       : mesh_(model.parameters().mesh()),
-        device_(model.parameters().device()),
+        device_(model.parameters().device().host()),
         tokenizer_(corpus.tokenizer()),
         options_(options),
         left_(options.tokens_per_stream > 0 ? options.tokens_per_stream
@@ -235,7 +236,7 @@ EvaluationResult evaluate_recomputing(const Model& model,
   check_segment(model, context);
   const NoGradient unrecorded;
   Evaluation evaluation(model, corpus, options);
-  Windows windows(context, model.parameters().device());
+  Windows windows(context, model.parameters().device().host());
   Batch batch;
   while (evaluation.next(batch)) {
     for (std::int64_t column = 0; column < batch.tokens.shape()[1]; ++column) {

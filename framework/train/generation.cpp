@@ -22,7 +22,7 @@ double uniform_at(const Random& random, std::uint64_t index) {
 std::vector<double> last_logits(const Tensor& logits,
                                 const Part& part,
                                 const Communicator& tensor) {
-  const Device& device = logits.device();
+  const Device &device = logits.device(), host = device.host();
   const std::int64_t streams = logits.shape()[0];
   const Tensor last = Tensor::empty({streams, 1, part.count}, logits.dtype(), device);
   const Tensor wide = Tensor::empty({streams, 1, part.count}, DType::f64, device);
@@ -33,10 +33,11 @@ std::vector<double> last_logits(const Tensor& logits,
   // Parts differ by one column at most: each rank sends as many as the largest has.
   const int ranks = tensor.size();
   const std::int64_t most = (part.total + ranks - 1) / ranks;
-  const Tensor mine = Tensor::zeros({streams, most}, DType::f64, device);
-  const Tensor all = Tensor::empty({ranks, streams, most}, DType::f64, device);
+  const Tensor mine = Tensor::zeros({streams, most}, DType::f64, host);
+  const Tensor all = Tensor::empty({ranks, streams, most}, DType::f64, host);
+  const Tensor here = wide.to_host();
   for (std::int64_t s = 0; s < streams; ++s)
-    std::ranges::copy(wide.slice(s, s + 1).span<double>(),
+    std::ranges::copy(here.slice(s, s + 1).span<double>(),
                       mine.slice(s, s + 1).span<double>().data());
   tensor.all_gather(mine, all);
   std::vector<double> result;
@@ -102,8 +103,8 @@ class Reader {
   std::vector<double> read_segment(std::span<const std::int64_t> tokens, std::int64_t streams) {
     Segment segment;
     const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
-    segment.tokens =
-        Tensor::from(tokens, {streams, time}, model_.parameters().device(), MemoryTag::workspace);
+    segment.tokens = Tensor::from(
+        tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
     segment.memory = std::move(remembered_);
     segment.longest_memory = memory_;
     SegmentResult result = model_.logits(segment, Pass{});

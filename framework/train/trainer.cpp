@@ -15,23 +15,6 @@ Tensor rows(const Tensor& tensor, std::size_t part, std::size_t parts) {
   return tensor.slice(begin, begin + count);
 }
 
-double scalar(const Tensor& tensor) {
-  double value = 0;
-  with_floating_type(tensor.dtype(), [&]<typename T>(TypeTag<T>) {
-    value = static_cast<double>(static_cast<Accumulator<T>>(*tensor.data<T>()));
-  });
-  return value;
-}
-
-// One element of the dtype and device of another.
-Tensor filled(const Tensor& like, double value) {
-  const Tensor tensor = like.like(MemoryTag::workspace);
-  with_floating_type(like.dtype(), [&]<typename T>(TypeTag<T>) {
-    *tensor.data<T>() = T(static_cast<Accumulator<T>>(value));
-  });
-  return tensor;
-}
-
 // The sign of a value that is no number says nothing, and is printed.
 double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
@@ -69,10 +52,11 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   SegmentResult result = model_->losses(segment, pass);
   next_memory_[part] = std::move(result.memory);
   const Variable loss = sum(result.losses, weight);
-  const double value = scalar(loss.value());
+  const double value = loss.value().item();
   result.losses = {};
   reduction_.begin(part, parts);
-  backward({loss}, {filled(loss.value(), scale())}, {.between = [this] { reduction_.progress(); }});
+  const Tensor seed = Tensor::scalar(scale(), loss.value().dtype(), loss.value().device());
+  backward({loss}, {seed}, {.between = [this] { reduction_.progress(); }});
   reduction_.finish();
   return value;
 }
@@ -83,7 +67,7 @@ Trainer::Sums Trainer::agree(double loss, bool stop) const {
   const double norm = squared_gradient_norm(model_->parameters());
   const double mine[] = {counts ? loss : 0.0, norm, stop ? 1.0 : 0.0};
   const Tensor sums =
-      Tensor::from<double>(mine, {3}, model_->parameters().device(), MemoryTag::workspace);
+      Tensor::from<double>(mine, {3}, model_->parameters().device().host(), MemoryTag::workspace);
   all.world.all_reduce(sums, Reduction::sum);
   const auto values = sums.span<double>();
   return {values[0], values[1], values[2]};

@@ -24,7 +24,7 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
     set(LONGSPAN_WITH_CUDA TRUE)
     message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION} found: kernels are compiled for "
-                   "${CMAKE_CUDA_ARCHITECTURES}; runs use the CPU in this version")
+                   "${CMAKE_CUDA_ARCHITECTURES}")
   elseif(LONGSPAN_CUDA STREQUAL ON)
     message(FATAL_ERROR "LONGSPAN_CUDA=ON, but no CUDA toolkit of at least 12.4 that compiles was found; set "
                         "CUDAToolkit_ROOT, or LONGSPAN_CUDA=AUTO")

@@ -1,9 +1,14 @@
 # longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface
 # library where it has none. Its headers are included as "FOLDER/header.h"; a link of the folder in a tree of its own is
-# the only include directory it exports, so a target sees the folders it depends on and no others.
+# the only include directory it exports, so a target sees the folders it depends on and no others. With the CUDA toolkit
+# FOLDER/cuda/*.cu are a library beside it, which is linked where it is.
 function(longspan_library NAME FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cpp)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/cuda/*.cu)
+  if(LONGSPAN_WITH_CUDA)
+    list(FILTER sources EXCLUDE REGEX "/no_gpu.cpp$") # what stands for cuda/gpu.cu without a toolkit
+  endif()
   set(tree ${CMAKE_BINARY_DIR}/include/${NAME})
   get_filename_component(parent ${tree}/${FOLDER} DIRECTORY)
   file(MAKE_DIRECTORY ${parent})
@@ -32,6 +37,15 @@ function(longspan_library NAME FOLDER)
     endif()
     target_link_libraries(${target} ${scope} ${dependency})
   endforeach()
+  if(LONGSPAN_WITH_CUDA AND cuda_sources)
+    add_library(${target}_cuda STATIC ${cuda_sources})
+    add_library(longspan::${NAME}_cuda ALIAS ${target}_cuda)
+    set_target_properties(${target}_cuda PROPERTIES EXPORT_NAME ${NAME}_cuda)
+    target_compile_options(${target}_cuda PRIVATE -Xcompiler=-Wall,-Wextra)
+    target_link_libraries(${target}_cuda PRIVATE ${target} CUDA::cudart_static)
+    target_link_libraries(${target} PRIVATE ${target}_cuda)
+    set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target}_cuda)
+  endif()
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_FOLDERS ${FOLDER})
 endfunction()

@@ -154,7 +154,7 @@ TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {
   const auto run = [](int threads) {
     return with_threads(threads, [] {
       const Tensor x = tensor_of<float>(normal_values<float>(5000 * 70, 1), {5000, 70});
-      const Tensor out = Tensor::zeros({70}, DType::f32, cpu_device());
+      const Tensor out = Tensor::zeros({70}, DType::f32, backend_device());
       add_column_sums(backend(), x, out);
       return out;
     });

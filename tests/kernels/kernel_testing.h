@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -25,13 +26,18 @@ inline const Device& cpu_device() {
 }
 inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
 
-// What the tests run on of kernels that every backend has.
+// What the tests run on of kernels that every backend has, and where their tensors lie.
 #ifdef LONGSPAN_EMULATED_CUDA
 inline constexpr bool emulated = true;  // slow: fewer and smaller cases
-inline Cuda backend(const Device& device = cpu_device()) { return {&device.state(), nullptr}; }
+inline const Device& backend_device() {
+  static const Device device = Device::cuda();
+  return device;
+}
+inline Cuda backend(const Device& device = backend_device()) { return device.state().cuda(); }
 #else
 inline constexpr bool emulated = false;
-inline Cpu backend(const Device& device = cpu_device()) { return {&device.state()}; }
+inline const Device& backend_device() { return cpu_device(); }
+inline Cpu backend(const Device& device = backend_device()) { return {&device.state()}; }
 #endif
 
 // The value that T keeps of a double.
@@ -44,17 +50,18 @@ template <typename T>
 Tensor tensor_of(const Values& values, const Shape& shape) {
   std::vector<T> elements;
   for (const double value : values) elements.push_back(T(static_cast<Accumulator<T>>(value)));
-  return Tensor::from<T>(elements, shape, cpu_device());
+  return Tensor::from<T>(elements, shape, backend_device());
 }
 inline Tensor ids_of(const std::vector<std::int64_t>& ids) {
-  return Tensor::from<std::int64_t>(ids, {std::ssize(ids)}, cpu_device());
+  return Tensor::from<std::int64_t>(ids, {std::ssize(ids)}, backend_device());
 }
 
 inline Values values_of(const Tensor& tensor) {
   Values values;
+  const Tensor here = tensor.to_host();
   with_floating_type(tensor.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (const T element : tensor.span<T>())
+    for (const T element : here.span<T>())
       values.push_back(static_cast<double>(static_cast<Accumulator<T>>(element)));
   });
   return values;
@@ -110,7 +117,9 @@ inline void expect_close(const Values& found,
 }
 
 inline bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.byte_size() == b.byte_size() && std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
+  const Tensor left = a.to_host(), right = b.to_host();
+  return a.byte_size() == b.byte_size() &&
+         std::memcmp(left.bytes(), right.bytes(), a.byte_size()) == 0;
 }
 
 // Runs f with a number of threads, then puts the former number back.

@@ -81,7 +81,7 @@ TYPED_TEST(MatmulOf, EqualsTheSumOfProductsInEachOrientation) {
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true}) {
         auto made = this->template make<TypeParam>(e, transpose_a, transpose_b);
-        matmul(cpu(), made.matmul);
+        matmul(backend(), made.matmul);
         SCOPED_TRACE(fmt::format("{} {} {} {} {}", e.m, e.k, e.n, transpose_a, transpose_b));
         expect_close(values_of(made.matmul.c),
                      product(made.a, made.b, e, transpose_a, transpose_b),
@@ -94,7 +94,7 @@ TYPED_TEST(MatmulOf, AccumulatorResultIsNotRoundedToTheInputs) {
   using A = Accumulator<TypeParam>;
   const Extents e{19, 40, 23};
   auto made = this->template make<A>(e, false, true);
-  matmul(cpu(), made.matmul);
+  matmul(backend(), made.matmul);
   expect_close(
       values_of(made.matmul.c), product(made.a, made.b, e, false, true), tolerance<A>(), 6);
 }
@@ -107,7 +107,7 @@ TYPED_TEST(MatmulOf, AccumulateAddsToBothResultDTypes) {
     const Values before = normal_values<C>(e.m * e.n, 3);
     made.matmul.c = tensor_of<C>(before, {e.m, e.n});
     made.matmul.accumulate = true;
-    matmul(cpu(), made.matmul);
+    matmul(backend(), made.matmul);
     Values expected = product(made.a, made.b, e, true, false);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
     expect_close(values_of(made.matmul.c), expected, tolerance<C>(), 6);
@@ -126,7 +126,7 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
       auto made = this->template make<TypeParam>(e, false, false);
       made.matmul.bias = wide_bias ? tensor_of<A>(bias, {e.n}) : tensor_of<TypeParam>(bias, {e.n});
       made.matmul.activation = activation;
-      matmul(cpu(), made.matmul);
+      matmul(backend(), made.matmul);
       Values expected = product(made.a, made.b, e, false, false);
       for (std::size_t i = 0; i < expected.size(); ++i)
         expected[i] = activated(activation, expected[i] + bias[i % static_cast<std::size_t>(e.n)]);
@@ -136,16 +136,16 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
 
 TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
   auto made = this->template make<TypeParam>({2, 0, 3}, false, false);
-  matmul(cpu(), made.matmul);
+  matmul(backend(), made.matmul);
   EXPECT_EQ(values_of(made.matmul.c), Values(6, 0.0));
   made.matmul.accumulate = true;
   made.matmul.c = tensor_of<TypeParam>({1, 2, 3, 4, 5, 6}, {2, 3});
-  matmul(cpu(), made.matmul);
+  matmul(backend(), made.matmul);
   EXPECT_EQ(values_of(made.matmul.c), (Values{1, 2, 3, 4, 5, 6}));
   made.matmul.accumulate = false;
   made.matmul.bias = tensor_of<TypeParam>({-1, 2, 3}, {3});
   made.matmul.activation = Activation::relu;
-  matmul(cpu(), made.matmul);
+  matmul(backend(), made.matmul);
   EXPECT_EQ(values_of(made.matmul.c), (Values{0, 2, 3, 0, 2, 3}));
 }
 
@@ -156,7 +156,7 @@ TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
     made.a[1] = nan;
     made.matmul.a = tensor_of<TypeParam>(made.a, {2, 3});
     made.matmul.activation = activation;
-    matmul(cpu(), made.matmul);
+    matmul(backend(), made.matmul);
     const Values found = values_of(made.matmul.c);
     for (std::size_t i = 0; i < found.size(); ++i)
       EXPECT_EQ(std::isnan(found[i]), i < 20) << "activation " << static_cast<int>(activation);
@@ -168,7 +168,7 @@ TYPED_TEST(MatmulOf, LeadingAxesAreRows) {
   auto made = this->template make<TypeParam>(e, false, false);
   made.matmul.a = made.matmul.a.reshape({2, 6, 5});
   made.matmul.c = made.matmul.c.reshape({3, 4, 7});
-  matmul(cpu(), made.matmul);
+  matmul(backend(), made.matmul);
   expect_close(values_of(made.matmul.c),
                product(made.a, made.b, e, false, false),
                tolerance<TypeParam>(),
@@ -179,7 +179,7 @@ TEST(Matmul, WrongShapesAndDTypesAreNamed) {
   const auto of = [](const Shape& shape) { return poisoned<float>(shape); };
   const auto message = [](const Matmul& product) -> std::string {
     try {
-      matmul(cpu(), product);
+      matmul(backend(), product);
     } catch (const Failure& failure) {
       return failure.what();
     }
@@ -208,7 +208,7 @@ TEST(Matmul, Float64DoesNotDependOnTheNumberOfThreads) {
       const Tensor a = tensor_of<double>(normal_values<double>(100 * 90, 1), {100, 90});
       const Tensor b = tensor_of<double>(normal_values<double>(90 * 200, 2), {90, 200});
       const Tensor c = poisoned<double>({100, 200});
-      matmul(cpu(), {.a = a, .b = b, .c = c});
+      matmul(backend(), {.a = a, .b = b, .c = c});
       return c;
     });
   };

@@ -14,6 +14,10 @@ void scale(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
   multiply_on<Scale>(cpu, "scale", factor, x, y);
 }
 
+void fill(Cpu cpu, double factor, const Tensor& one, const Tensor& y) {
+  fill_on(cpu, factor, one, y);
+}
+
 void scale_and_add_rows(Cpu, double factor, const Tensor& x, const Tensor& table, const Tensor& y) {
   check_scale_and_add_rows(x, table, y);
   const std::int64_t time = x.shape()[1], width = x.shape()[2];

@@ -7,48 +7,6 @@
 namespace longspan {
 namespace {
 
-std::string described(const Tensor& tensor, bool transposed) {
-  return fmt::format("{} {}{}",
-                     name_of(tensor.dtype()),
-                     tensor.shape().to_string(),
-                     transposed ? " transposed" : "");
-}
-
-MatmulExtents extents_of(const Matmul& matmul) {
-  const Shape &a = matmul.a.shape(), &b = matmul.b.shape(), &c = matmul.c.shape();
-  require(a.dimensions() > 0 && b.dimensions() > 0 && c.dimensions() > 0,
-          "matmul: a matrix has no axis");
-  const MatmulExtents extents{c.rows(), matmul.transpose_a ? a.rows() : a.width(), c.width()};
-  const auto [m, k, n] = extents;
-  require((matmul.transpose_a ? a.width() : a.rows()) == m &&
-              (matmul.transpose_b ? b.width() : b.rows()) == k &&
-              (matmul.transpose_b ? b.rows() : b.width()) == n,
-          "matmul: a is {}, b {} and c {}, wanted [m, k], [k, n] and [m, n]",
-          described(matmul.a, matmul.transpose_a),
-          described(matmul.b, matmul.transpose_b),
-          described(matmul.c, false));
-  return extents;
-}
-
-void require_dtypes(const Matmul& matmul, std::int64_t n) {
-  const DType dtype = matmul.a.dtype(), wide = accumulator_of(dtype);
-  require(is_floating(dtype) && matmul.b.dtype() == dtype &&
-              (matmul.c.dtype() == dtype || matmul.c.dtype() == wide),
-          "matmul: a is {}, b {} and c {}, wanted one floating dtype, c that or its accumulator",
-          name_of(dtype),
-          name_of(matmul.b.dtype()),
-          name_of(matmul.c.dtype()));
-  if (matmul.bias.defined())
-    require(matmul.bias.elements() == n &&
-                (matmul.bias.dtype() == dtype || matmul.bias.dtype() == wide),
-            "matmul: the bias is {}, wanted [{}] of {} or its accumulator",
-            described(matmul.bias, false),
-            n,
-            name_of(dtype));
-  require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
-          "matmul: a product that is added to c has neither bias nor activation");
-}
-
 Tensor widened(Cpu cpu, const Tensor& narrow) {
   const Tensor wide =
       Tensor::empty(narrow.shape(), DType::f32, narrow.device(), MemoryTag::workspace);
@@ -76,8 +34,7 @@ void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extent
 }  // namespace
 
 void matmul(Cpu cpu, const Matmul& matmul) {
-  const MatmulExtents extents = extents_of(matmul);
-  require_dtypes(matmul, extents.n);
+  const MatmulExtents extents = check(matmul);
   if (extents.m == 0 || extents.n == 0) return;
   const DType dtype = matmul.a.dtype();
   const bool converts =

@@ -1,18 +1,9 @@
 // Our own matrix product: for float64, which oneDNN does not have, and for products of no terms.
 #pragma once
 
-#include <cstdint>
-
 #include "framework/kernels/matmul.h"
 
 namespace longspan {
-
-// c: [m, n], k terms a sum.
-struct MatmulExtents {
-  std::int64_t m;
-  std::int64_t k;
-  std::int64_t n;
-};
 
 // c = a b + bias or c += a b, without the activation. Each sum is made in the order of its terms,
 // whatever the number of threads.

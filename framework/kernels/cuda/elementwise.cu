@@ -86,6 +86,10 @@ void scale(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
   multiply_on<Scale>(cuda, "scale", factor, x, y);
 }
 
+void fill(Cuda cuda, double factor, const Tensor& one, const Tensor& y) {
+  fill_on(cuda, factor, one, y);
+}
+
 void scale_and_add_rows(
     Cuda cuda, double factor, const Tensor& x, const Tensor& table, const Tensor& y) {
   check_scale_and_add_rows(x, table, y);

@@ -8,14 +8,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "framework/core/cuda/status.h"
 #include "framework/core/device.h"
-#include "framework/core/error.h"
 
 namespace longspan {
-
-inline void require_success(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
-}
 
 struct Grid {
   std::int64_t blocks = 0;

@@ -41,6 +41,18 @@ struct Scale {
   }
 };
 
+template <typename X, typename Y>
+struct Fill {
+  using A = Accumulator<X>;
+  A factor;
+  const X* one;
+  Y* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    put(y[i], static_cast<Accumulator<Y>>(factor * wide(*one)));
+  }
+};
+
 template <typename Backend>
 void add_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out) {
   require_alike("add", a, b);
@@ -58,6 +70,16 @@ void multiply_on(
   with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
     for_each_element(
         backend, x.elements(), F<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>(), y.data<Y>()});
+  });
+}
+
+template <typename Backend>
+void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y) {
+  require(one.elements() == 1, "fill: the value has shape {}", one.shape().to_string());
+  with_both_types(one, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
+    for_each_element(backend,
+                     y.elements(),
+                     Fill<X, Y>{static_cast<Accumulator<X>>(factor), one.data<X>(), y.data<Y>()});
   });
 }
 

@@ -88,8 +88,8 @@ Tensor hash_rotations(const Random& random,
                       std::int64_t columns,
                       DType dtype,
                       const Device& device) {
-  const Tensor rotations = Tensor::empty({heads.count, dim, rounds, columns}, dtype, device);
-  on(device, [&](Cpu) {
+  const Tensor rotations = Tensor::empty({heads.count, dim, rounds, columns}, dtype, device.host());
+  on_host(rotations.device(), [&] {
     with_floating_type(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const elements = rotations.data<T>();
@@ -105,7 +105,7 @@ Tensor hash_rotations(const Random& random,
         }
     });
   });
-  return rotations;
+  return rotations.to(device, MemoryTag::activations);
 }
 
 double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal) {

@@ -32,10 +32,38 @@ struct dim3 {
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
 
-enum cudaError_t { cudaSuccess, cudaErrorInvalidConfiguration };
+enum cudaError_t {
+  cudaSuccess,
+  cudaErrorInvalidConfiguration,
+  cudaErrorInvalidValue,
+  cudaErrorInvalidDevice,
+  cudaErrorMemoryAllocation,
+};
 const char* cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetLastError();
 
-enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
+// One device, whose memory is apart from the host's: only while a kernel or a copy runs can it be
+// read and written. A host that touches it at another time dies of it. Fresh blocks are full of
+// NaN.
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total);
+cudaError_t cudaMalloc(void** block, std::size_t bytes);
+cudaError_t cudaFree(void* block);
+cudaError_t cudaMallocHost(void** block, std::size_t bytes);
+cudaError_t cudaFreeHost(void* block);
+
+inline constexpr unsigned cudaStreamNonBlocking = 1;
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+
+enum cudaMemcpyKind {
+  cudaMemcpyHostToDevice,
+  cudaMemcpyDeviceToHost,
+  cudaMemcpyDeviceToDevice,
+  cudaMemcpyDefault,
+};
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
@@ -68,6 +96,16 @@ namespace emulated_cuda {
 inline constexpr std::size_t most_shared_bytes = 160 * 1024;
 
 cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
+
+// While one lives, the memory of the device can be read and written: for the bodies of libraries'
+// functions.
+class Access {
+ public:
+  Access();
+  Access(const Access&) = delete;
+  Access& operator=(const Access&) = delete;
+  ~Access();
+};
 
 // All threads of the block, or lanes of the warp, that have not returned wait for each other here.
 void meet_in_block(const std::source_location& place);

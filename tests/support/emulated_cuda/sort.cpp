@@ -1,12 +1,15 @@
 // Sorting on the emulated device.
 #include "framework/kernels/cuda/sort.h"
 
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <numeric>
 
 namespace longspan {
 
 void sort_stably(Cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
+  const emulated_cuda::Access access;
   const auto from = keys.span<std::int32_t>();
   const auto places = order.span<std::int32_t>();
   std::iota(places.begin(), places.end(), 0);

@@ -1,0 +1,98 @@
+#include <cuda_runtime.h>
+
+#include "framework/core/cuda/status.h"
+#include "framework/core/gpu.h"
+
+namespace longspan::gpu {
+namespace {
+
+// The GPUs, or why they cannot be counted.
+cudaError_t count_into(int& count) {
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess) {
+    count = 0;
+    static_cast<void>(cudaGetLastError());  // not to be found by the next call
+  }
+  return status;
+}
+
+// The block, or nullptr where the call failed.
+void* block_of(cudaError_t status, void* block) {
+  if (status == cudaSuccess) return block;
+  static_cast<void>(cudaGetLastError());
+  return nullptr;
+}
+
+}  // namespace
+
+int count() {
+  int count = 0;
+  count_into(count);
+  return count;
+}
+
+std::string absence() {
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)
+    return "this machine has no CUDA driver";
+  const cudaError_t status = count_into(count);
+  if (status != cudaSuccess) return cudaGetErrorString(status);
+  return "this machine has " + std::to_string(count);
+}
+
+double free_memory(int gpu) {
+  select(gpu);
+  std::size_t free = 0, total = 0;
+  require_success(cudaMemGetInfo(&free, &total), "asking for the free memory");
+  return static_cast<double>(free);
+}
+
+void select(int gpu) { require_success(cudaSetDevice(gpu), "selecting a GPU"); }
+
+CUstream_st* make_stream(int gpu) {
+  select(gpu);
+  cudaStream_t stream = nullptr;
+  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  return stream;
+}
+
+void destroy_stream(int gpu, CUstream_st* stream) noexcept {
+  cudaSetDevice(gpu);
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
+
+void wait(CUstream_st* stream) {
+  require_success(cudaStreamSynchronize(stream), "waiting for a GPU");
+}
+
+void* allocate(int gpu, std::size_t bytes) noexcept {
+  void* block = nullptr;
+  if (cudaSetDevice(gpu) != cudaSuccess) return nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  return block_of(status, block);
+}
+
+void free(int gpu, void* block) noexcept {
+  cudaSetDevice(gpu);
+  cudaFree(block);
+}
+
+void* allocate_pinned(int gpu, std::size_t bytes) noexcept {
+  void* block = nullptr;
+  if (cudaSetDevice(gpu) != cudaSuccess) return nullptr;
+  const cudaError_t status = cudaMallocHost(&block, bytes);
+  return block_of(status, block);
+}
+
+void free_pinned(void* block) noexcept { cudaFreeHost(block); }
+
+void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream) {
+  require_success(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copying");
+}
+
+void zero(void* block, std::size_t bytes, CUstream_st* stream) {
+  require_success(cudaMemsetAsync(block, 0, bytes, stream), "writing zeros");
+}
+
+}  // namespace longspan::gpu

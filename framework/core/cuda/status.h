@@ -1,0 +1,14 @@
+// Errors of CUDA's runtime.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+inline void require_success(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
+}
+
+}  // namespace longspan

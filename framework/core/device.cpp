@@ -1,0 +1,33 @@
+#include "framework/core/device.h"
+
+#include "framework/core/gpu.h"
+
+namespace longspan {
+
+DeviceState::DeviceState(Backing backing, int gpu) : allocator_(backing, gpu) {
+  if (backing != Backing::gpu) return;
+  stream_ = gpu::make_stream(gpu);
+  host_ = std::make_shared<DeviceState>(Backing::pinned, gpu);
+}
+
+DeviceState::~DeviceState() {
+  kept_.clear();  // it may use the stream and hold memory
+  if (stream_ != nullptr) gpu::destroy_stream(gpu(), stream_);
+}
+
+Cuda DeviceState::cuda() {
+  gpu::select(gpu());
+  return {this, stream_};
+}
+
+Device Device::cuda(int index) {
+  if (index < 0 || index >= gpu::count())
+    throw ConfigurationError("there is no GPU {}: {}", index, gpu::absence());
+  return Device(std::make_shared<DeviceState>(Backing::gpu, index));
+}
+
+void Device::wait() const {
+  if (on_gpu()) gpu::wait(state_->cuda().stream);
+}
+
+}  // namespace longspan

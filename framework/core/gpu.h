@@ -1,0 +1,37 @@
+// What the library asks of CUDA's runtime outside of kernels. The bodies are in cuda/gpu.cu; where
+// there is no toolkit, in no_gpu.cpp.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+struct CUstream_st;
+
+namespace longspan::gpu {
+
+// GPUs that this process can use: none without a driver.
+int count();
+// Why there is none, or not as many as wanted, as a clause.
+std::string absence();
+// Bytes of a GPU's memory that nobody has.
+double free_memory(int gpu);
+
+// The GPU that the calling thread's next calls are meant for.
+void select(int gpu);
+
+CUstream_st* make_stream(int gpu);
+// Waits for it first.
+void destroy_stream(int gpu, CUstream_st* stream) noexcept;
+void wait(CUstream_st* stream);
+
+// nullptr where there is no memory left.
+void* allocate(int gpu, std::size_t bytes) noexcept;
+void free(int gpu, void* block) noexcept;
+void* allocate_pinned(int gpu, std::size_t bytes) noexcept;
+void free_pinned(void* block) noexcept;
+
+// Queued on the stream; either side may be memory of the host.
+void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream);
+void zero(void* block, std::size_t bytes, CUstream_st* stream);
+
+}  // namespace longspan::gpu

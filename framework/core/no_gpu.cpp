@@ -1,0 +1,26 @@
+// The bodies of gpu.h in a program that was built without a CUDA toolkit.
+#include "framework/core/error.h"
+#include "framework/core/gpu.h"
+
+namespace longspan::gpu {
+namespace {
+
+[[noreturn]] void refuse() { throw Failure("{}", absence()); }
+
+}  // namespace
+
+int count() { return 0; }
+std::string absence() { return "this program was built without a CUDA toolkit"; }
+double free_memory(int) { refuse(); }
+void select(int) { refuse(); }
+CUstream_st* make_stream(int) { refuse(); }
+void destroy_stream(int, CUstream_st*) noexcept {}
+void wait(CUstream_st*) { refuse(); }
+void* allocate(int, std::size_t) noexcept { return nullptr; }
+void free(int, void*) noexcept {}
+void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }
+void free_pinned(void*) noexcept {}
+void copy(void*, const void*, std::size_t, CUstream_st*) { refuse(); }
+void zero(void*, std::size_t, CUstream_st*) { refuse(); }
+
+}  // namespace longspan::gpu

@@ -1,0 +1,42 @@
+#include <dlfcn.h>
+
+#include "framework/core/error.h"
+#include "framework/kernels/cuda/cublaslt.h"
+
+namespace longspan {
+
+CublasLt::CublasLt() {
+  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
+  library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // Where the toolkit was when this was built; it need not be where the system looks.
+  if (library_ == nullptr)
+    library_ = dlopen((LONGSPAN_CUDA_LIBRARIES "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library_ == nullptr)
+    throw Failure("matrix products on a GPU need {}, which cannot be opened: {}", name, dlerror());
+  find(create, "cublasLtCreate");
+  find(destroy, "cublasLtDestroy");
+  find(matmul, "cublasLtMatmul");
+  find(choose, "cublasLtMatmulAlgoGetHeuristic");
+  find(create_product, "cublasLtMatmulDescCreate");
+  find(destroy_product, "cublasLtMatmulDescDestroy");
+  find(set_product, "cublasLtMatmulDescSetAttribute");
+  find(create_layout, "cublasLtMatrixLayoutCreate");
+  find(destroy_layout, "cublasLtMatrixLayoutDestroy");
+  find(create_preference, "cublasLtMatmulPreferenceCreate");
+  find(destroy_preference, "cublasLtMatmulPreferenceDestroy");
+  find(set_preference, "cublasLtMatmulPreferenceSetAttribute");
+  find(status_text_, "cublasLtGetStatusString");
+}
+
+template <typename F>
+void CublasLt::find(F& function, const char* name) {
+  function = reinterpret_cast<F>(dlsym(library_, name));
+  if (function == nullptr) throw Failure("cuBLASLt has no {}", name);
+}
+
+void CublasLt::require(cublasStatus_t status, const char* what) const {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Failure("cuBLASLt: {}: {}", what, status_text_(status));
+}
+
+}  // namespace longspan

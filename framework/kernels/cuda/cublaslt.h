@@ -1,0 +1,38 @@
+// cuBLASLt, opened when it is first needed: a program that only ever sees CPUs neither needs it nor
+// takes a tenth of a second to load it.
+#pragma once
+
+#include <cublasLt.h>
+
+namespace longspan {
+
+class CublasLt {
+ public:
+  // Throws Failure where there is no such library.
+  CublasLt();
+
+  // Throws Failure unless the call succeeded.
+  void require(cublasStatus_t status, const char* what) const;
+
+  decltype(&cublasLtCreate) create;
+  decltype(&cublasLtDestroy) destroy;
+  decltype(&cublasLtMatmul) matmul;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
+  decltype(&cublasLtMatmulDescCreate) create_product;
+  decltype(&cublasLtMatmulDescDestroy) destroy_product;
+  decltype(&cublasLtMatmulDescSetAttribute) set_product;
+  decltype(&cublasLtMatrixLayoutCreate) create_layout;
+  decltype(&cublasLtMatrixLayoutDestroy) destroy_layout;
+  decltype(&cublasLtMatmulPreferenceCreate) create_preference;
+  decltype(&cublasLtMatmulPreferenceDestroy) destroy_preference;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
+
+ private:
+  template <typename F>
+  void find(F& function, const char* name);
+
+  void* library_;  // stays open: the driver may hold kernels of it until the process ends
+  decltype(&cublasLtGetStatusString) status_text_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+
+#include "framework/kernels/cuda/cublaslt.h"
+#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/product.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
+
+cudaDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return CUDA_R_64F;
+    case DType::f32:
+      return CUDA_R_32F;
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::f16:
+      return CUDA_R_16F;
+    default:
+      throw Failure("there is no matrix product of {}", name_of(dtype));
+  }
+}
+
+// What an address is a multiple of, as far as it matters.
+std::uint32_t alignment_of(const void* address) {
+  const auto value = reinterpret_cast<std::uintptr_t>(address) | 256;
+  return static_cast<std::uint32_t>(value & (~value + 1));
+}
+
+// What an algorithm is chosen for.
+using Case = std::tuple<std::int64_t,
+                        std::int64_t,
+                        std::int64_t,
+                        bool,
+                        bool,
+                        bool,
+                        DType,
+                        DType,
+                        bool,
+                        bool,
+                        std::uint32_t,
+                        std::uint32_t,
+                        std::uint32_t>;
+
+Case case_of(const Product& product, bool tf32) {
+  return {product.m,
+          product.k,
+          product.n,
+          product.transpose_a,
+          product.transpose_b,
+          product.accumulate,
+          product.dtype,
+          product.c_dtype,
+          product.bias != nullptr,
+          tf32,
+          alignment_of(product.a),
+          alignment_of(product.b),
+          alignment_of(product.c)};
+}
+
+template <typename T>
+using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
+
+// The library thinks in columns: rows after rows are the transposed matrix, and the transposed
+// product is that of the transposed factors in the other order.
+struct Chosen {
+  Owned<cublasLtMatmulDesc_t> product;
+  Owned<cublasLtMatrixLayout_t> a, b, c;
+  cublasLtMatmulAlgo_t algorithm;
+  std::size_t workspace = 0;
+};
+
+// The handle of a device and what was chosen for the products that it has made.
+class Products {
+ public:
+  Products() { library_.require(library_.create(&handle_), "starting"); }
+  Products(const Products&) = delete;
+  Products& operator=(const Products&) = delete;
+  ~Products() { library_.destroy(handle_); }
+
+  void multiply(Cuda cuda, const Product& product) {
+    const std::lock_guard lock(mutex_);
+    Chosen& chosen = chosen_for(product, cuda.state->tf32());
+    if (product.bias != nullptr)
+      set(chosen.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    // In the order of the stream, so the next product may have the same block.
+    Allocator& allocator = cuda.state->allocator();
+    void* const scratch = allocator.allocate(chosen.workspace, MemoryTag::workspace);
+    const double one = 1, sum = product.accumulate ? 1 : 0;
+    const float narrow_one = 1, narrow_sum = product.accumulate ? 1 : 0;
+    const bool wide = product.dtype == DType::f64;
+    const cublasStatus_t status =
+        library_.matmul(handle_,
+                        chosen.product.get(),
+                        wide ? static_cast<const void*>(&one) : &narrow_one,
+                        product.b,
+                        chosen.a.get(),
+                        product.a,
+                        chosen.b.get(),
+                        wide ? static_cast<const void*>(&sum) : &narrow_sum,
+                        product.c,
+                        chosen.c.get(),
+                        product.c,
+                        chosen.c.get(),
+                        &chosen.algorithm,
+                        scratch,
+                        chosen.workspace,
+                        cuda.stream);
+    allocator.free(scratch, chosen.workspace, MemoryTag::workspace);
+    library_.require(status, "a matrix product");
+  }
+
+ private:
+  template <typename T>
+  void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const T& value) {
+    library_.require(library_.set_product(desc, name, &value, sizeof(value)), "a matrix product");
+  }
+  template <typename T>
+  void set(cublasLtMatmulPreference_t preference,
+           cublasLtMatmulPreferenceAttributes_t name,
+           const T& value) {
+    library_.require(library_.set_preference(preference, name, &value, sizeof(value)),
+                     "choosing an algorithm");
+  }
+
+  Owned<cublasLtMatmulDesc_t> make_product(const Product& product, bool tf32) {
+    const bool wide = product.dtype == DType::f64;
+    const bool rounds = tf32 && product.dtype == DType::f32;
+    cublasLtMatmulDesc_t desc = nullptr;
+    library_.require(library_.create_product(&desc,
+                                             wide     ? CUBLAS_COMPUTE_64F
+                                             : rounds ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                      : CUBLAS_COMPUTE_32F,
+                                             wide ? CUDA_R_64F : CUDA_R_32F),
+                     "describing a product");
+    Owned<cublasLtMatmulDesc_t> owned(desc, library_.destroy_product);
+    const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
+    set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
+    set(desc, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
+    if (product.bias != nullptr) {
+      set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c_dtype));
+      set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    }
+    return owned;
+  }
+
+  // Of a matrix [rows, columns], rows after rows.
+  Owned<cublasLtMatrixLayout_t> make_layout(DType dtype, std::int64_t rows, std::int64_t columns) {
+    cublasLtMatrixLayout_t layout = nullptr;
+    library_.require(library_.create_layout(&layout,
+                                            type_of(dtype),
+                                            static_cast<std::uint64_t>(columns),
+                                            static_cast<std::uint64_t>(rows),
+                                            columns),
+                     "describing a matrix");
+    return Owned<cublasLtMatrixLayout_t>(layout, library_.destroy_layout);
+  }
+
+  Chosen& chosen_for(const Product& product, bool tf32) {
+    const Case wanted = case_of(product, tf32);
+    if (const auto found = chosen_.find(wanted); found != chosen_.end()) return found->second;
+    const auto [m, k, n] = std::tuple(product.m, product.k, product.n);
+    Chosen chosen;
+    chosen.product = make_product(product, tf32);
+    chosen.a =
+        product.transpose_b ? make_layout(product.dtype, n, k) : make_layout(product.dtype, k, n);
+    chosen.b =
+        product.transpose_a ? make_layout(product.dtype, k, m) : make_layout(product.dtype, m, k);
+    chosen.c = make_layout(product.c_dtype, m, n);
+    choose(product, chosen);
+    return chosen_.emplace(wanted, std::move(chosen)).first->second;
+  }
+
+  void choose(const Product& product, Chosen& chosen) {
+    cublasLtMatmulPreference_t made = nullptr;
+    library_.require(library_.create_preference(&made), "choosing an algorithm");
+    const Owned<cublasLtMatmulPreference_t> preference(made, library_.destroy_preference);
+    set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
+    set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
+    set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a));
+    set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
+    set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
+    cublasLtMatmulHeuristicResult_t best = {};
+    int found = 0;
+    library_.require(library_.choose(handle_,
+                                     chosen.product.get(),
+                                     chosen.a.get(),
+                                     chosen.b.get(),
+                                     chosen.c.get(),
+                                     chosen.c.get(),
+                                     made,
+                                     1,
+                                     &best,
+                                     &found),
+                     "choosing an algorithm");
+    if (found == 0)
+      throw Failure("cuBLASLt has no product of {} [{}, {}] and [{}, {}] into {}",
+                    name_of(product.dtype),
+                    product.m,
+                    product.k,
+                    product.k,
+                    product.n,
+                    name_of(product.c_dtype));
+    chosen.algorithm = best.algo;
+    chosen.workspace = best.workspaceSize;
+  }
+
+  CublasLt library_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::map<Case, Chosen> chosen_;  // its descriptors do not outlive the library
+};
+
+}  // namespace
+
+void multiply(Cuda cuda, const Product& product) {
+  cuda.state->kept<Products>().multiply(cuda, product);
+}
+
+}  // namespace longspan

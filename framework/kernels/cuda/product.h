@@ -1,0 +1,29 @@
+// The matrix product of a library. Its body is cuBLASLt's (product.cu).
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/device.h"
+#include "framework/core/dtype.h"
+
+namespace longspan {
+
+// c = a b + bias, or c += a b; rows after rows, none of the extents 0. a: [m, k], b: [k, n], or
+// transposed; c: [m, n]; a bias [n] is of c's dtype, which is not f64, or nullptr.
+struct Product {
+  std::int64_t m = 0;
+  std::int64_t k = 0;
+  std::int64_t n = 0;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool accumulate = false;
+  DType dtype = DType::f32;    // of a and b
+  DType c_dtype = DType::f32;  // that or its accumulator's
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* bias = nullptr;
+  void* c = nullptr;
+};
+void multiply(Cuda, const Product&);
+
+}  // namespace longspan

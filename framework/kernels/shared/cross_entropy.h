@@ -1,0 +1,86 @@
+// What is done with a row's statistics of all ranks, on any backend: `for_each_row` is the
+// backend's.
+#pragma once
+
+#include <cmath>
+
+#include "framework/kernels/cross_entropy.h"
+#include "framework/kernels/element.h"
+
+namespace longspan {
+
+template <typename A>
+struct RescaleSum {
+  const A* local_maximum;
+  const A* maximum;
+  A* sum;
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t row) const {
+    if (sum[row] != 0) sum[row] *= std::exp(local_maximum[row] - maximum[row]);
+  }
+};
+
+template <typename A>
+struct RowLoss {
+  const std::int64_t* targets;
+  const A* maximum;
+  const A* sum;
+  const A* target;
+  const A* total;  // or nullptr
+  double mass, on_target, off_target;
+  A* log_sum_exp;
+  A* losses;
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t row) const {
+    const double log_sum =
+        std::log(static_cast<double>(sum[row])) + static_cast<double>(maximum[row]);
+    double loss = mass * log_sum - on_target * static_cast<double>(target[row]);
+    if (total != nullptr) loss -= off_target * static_cast<double>(total[row]);
+    log_sum_exp[row] = static_cast<A>(log_sum);
+    losses[row] = targets[row] < 0 ? A{0} : static_cast<A>(loss);
+  }
+};
+
+// Calls f(TypeTag<A>) with the type of statistics.
+template <typename F>
+void with_statistics_type(const Tensor& statistics, const F& f) {
+  if (statistics.dtype() == DType::f64)
+    f(TypeTag<double>{});
+  else
+    f(TypeTag<float>{});
+}
+
+template <typename Backend>
+void rescale_sums_on(Backend backend,
+                     const Tensor& local_maximum,
+                     const Tensor& maximum,
+                     const Tensor& sum) {
+  require_alike("rescale_sums", local_maximum, maximum);
+  require_alike("rescale_sums", maximum, sum);
+  with_statistics_type(sum, [&]<typename A>(TypeTag<A>) {
+    for_each_row(backend,
+                 sum.elements(),
+                 RescaleSum<A>{local_maximum.data<A>(), maximum.data<A>(), sum.data<A>()});
+  });
+}
+
+template <typename Backend>
+void cross_entropy_losses_on(Backend backend, const CrossEntropyLosses& rows) {
+  check(rows);
+  with_statistics_type(rows.sum, [&]<typename A>(TypeTag<A>) {
+    for_each_row(backend,
+                 rows.targets.elements(),
+                 RowLoss<A>{rows.targets.data<std::int64_t>(),
+                            rows.maximum.data<A>(),
+                            rows.sum.data<A>(),
+                            rows.target.data<A>(),
+                            rows.total.defined() ? rows.total.data<A>() : nullptr,
+                            rows.mass,
+                            rows.on_target,
+                            rows.off_target,
+                            rows.log_sum_exp.data<A>(),
+                            rows.losses.data<A>()});
+  });
+}
+
+}  // namespace longspan

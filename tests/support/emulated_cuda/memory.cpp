@@ -1,0 +1,192 @@
+// The memory of the emulated device, its copies and its streams.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "tests/support/emulated_cuda/cuda_runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+namespace emulated_cuda {
+namespace {
+
+constexpr std::size_t page = 4096;
+constexpr std::size_t capacity = std::size_t{1} << 30;
+constexpr unsigned char poison = 0xff;
+
+// Only the address sanitizer knows where a block ends.
+void mark_free([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_POISON_MEMORY_REGION(begin, bytes);
+#endif
+}
+void mark_used([[maybe_unused]] std::byte* begin, [[maybe_unused]] std::size_t bytes) {
+#if defined(__SANITIZE_ADDRESS__)
+  ASAN_UNPOISON_MEMORY_REGION(begin, bytes);
+#endif
+}
+
+// One range of addresses, given out page by page with a page between blocks: opening and closing it
+// is one call.
+class Memory {
+ public:
+  std::byte* allocate(std::size_t bytes) {
+    const std::size_t size = (bytes + page - 1) / page * page + page;
+    const std::lock_guard lock(mutex_);
+    std::byte* block = nullptr;
+    if (auto& blocks = free_[size]; !blocks.empty()) {
+      block = blocks.back();
+      blocks.pop_back();
+    } else if (end_ + size <= capacity) {
+      block = base() + end_;
+      end_ += size;
+    } else {
+      return nullptr;
+    }
+    live_[block] = size;
+    protect(block, size, PROT_READ | PROT_WRITE);
+    mark_free(block, size);
+    mark_used(block, bytes);
+    std::memset(block, poison, bytes);
+    if (users_ == 0) protect(block, size, PROT_NONE);
+    return block;
+  }
+
+  bool free(std::byte* block) {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(block);
+    if (found == live_.end()) return false;
+    madvise(block, found->second, MADV_DONTNEED);
+    mark_free(block, found->second);
+    free_[found->second].push_back(block);
+    live_.erase(found);
+    return true;
+  }
+
+  std::size_t left() {
+    const std::lock_guard lock(mutex_);
+    return capacity - end_;
+  }
+
+  void open() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ == 0) protect(base(), end_, PROT_READ | PROT_WRITE);
+  }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) protect(base(), end_, PROT_NONE);
+  }
+
+ private:
+  std::byte* base() {
+    if (base_ == nullptr) {
+      void* const range =
+          mmap(nullptr, capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (range == MAP_FAILED) std::abort();
+      base_ = static_cast<std::byte*>(range);
+    }
+    return base_;
+  }
+  static void protect(std::byte* begin, std::size_t bytes, int how) {
+    if (bytes > 0 && mprotect(begin, bytes, how) != 0) std::abort();
+  }
+
+  std::mutex mutex_;
+  std::byte* base_ = nullptr;
+  std::size_t end_ = 0;
+  std::map<std::byte*, std::size_t> live_;
+  std::map<std::size_t, std::vector<std::byte*>> free_;
+  int users_ = 0;
+};
+
+// Never destroyed: a device that is may still free its blocks.
+Memory& memory() {
+  static Memory* const the_memory = new Memory;
+  return *the_memory;
+}
+
+}  // namespace
+
+Access::Access() { memory().open(); }
+Access::~Access() { memory().close(); }
+
+}  // namespace emulated_cuda
+
+using emulated_cuda::memory;
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorInvalidConfiguration:
+      return "invalid configuration argument";
+    case cudaErrorInvalidValue:
+      return "invalid argument";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+  }
+  return "unknown error";
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 1;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  *free = memory().left();
+  *total = emulated_cuda::capacity;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  *block = memory().allocate(bytes);
+  return *block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void* block) {
+  const bool known = block == nullptr || memory().free(static_cast<std::byte*>(block));
+  return known ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  *block = std::aligned_alloc(
+      emulated_cuda::page,
+      (bytes + emulated_cuda::page - 1) / emulated_cuda::page * emulated_cuda::page);
+  return *block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void* block) {
+  std::free(block);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  const emulated_cuda::Access access;
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
+  const emulated_cuda::Access access;
+  std::memset(to, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  static char one = 0;  // nothing is ever queued
+  *stream = reinterpret_cast<cudaStream_t>(&one);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }

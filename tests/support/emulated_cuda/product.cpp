@@ -1,0 +1,43 @@
+// Matrix products on the emulated device.
+#include "framework/kernels/cuda/product.h"
+
+#include <cuda_runtime.h>
+
+#include "framework/kernels/element.h"
+
+namespace longspan {
+namespace {
+
+template <typename T, typename C>
+void multiply_as(const Product& product) {
+  using A = Accumulator<T>;
+  const T* const a = static_cast<const T*>(product.a);
+  const T* const b = static_cast<const T*>(product.b);
+  const C* const bias = static_cast<const C*>(product.bias);
+  C* const c = static_cast<C*>(product.c);
+  for (std::int64_t i = 0; i < product.m; ++i)
+    for (std::int64_t j = 0; j < product.n; ++j) {
+      A sum = 0;
+      for (std::int64_t p = 0; p < product.k; ++p)
+        sum += wide(a[product.transpose_a ? p * product.m + i : i * product.k + p]) *
+               wide(b[product.transpose_b ? j * product.k + p : p * product.n + j]);
+      C& element = c[i * product.n + j];
+      if (bias != nullptr) sum += static_cast<A>(wide(bias[j]));
+      if (product.accumulate) sum += static_cast<A>(wide(element));
+      put(element, sum);
+    }
+}
+
+}  // namespace
+
+void multiply(Cuda, const Product& product) {
+  const emulated_cuda::Access access;
+  with_floating_type(product.dtype, [&]<typename T>(TypeTag<T>) {
+    if (product.c_dtype == product.dtype)
+      multiply_as<T, T>(product);
+    else
+      multiply_as<T, Accumulator<T>>(product);
+  });
+}
+
+}  // namespace longspan
