@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "framework/train/run_device.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
 
@@ -66,12 +67,13 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
 
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
-  auto model = configuration->make_model({.vocabulary = tokenizer.vocabulary(),
-                                          .segment = configuration->data.segment,
-                                          .compute = configuration->precision.compute,
-                                          .device = Device::cpu(),
-                                          .mesh = mesh,
-                                          .memory = configuration->memory});
+  auto model = configuration->make_model(
+      {.vocabulary = tokenizer.vocabulary(),
+       .segment = configuration->data.segment,
+       .compute = configuration->precision.compute,
+       .device = run_device(configuration->run, configuration->precision, session.local_rank()),
+       .mesh = mesh,
+       .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           std::move(opened.checkpoint),

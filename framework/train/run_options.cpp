@@ -46,6 +46,14 @@ void declare(OptionTable& table, RunOptions& options) {
       "threads of each rank; 0: as OMP_NUM_THREADS says, or the cores divided by the ranks of the "
       "machine",
       between(0, 4096));
+  table.add(
+      "run.device",
+      options.device,
+      "what computes: cuda, a GPU for each rank of a machine in turn; cpu; or auto, a GPU where "
+      "there is one with its driver and else the CPU",
+      {{"auto", DeviceChoice::automatic},
+       {"cpu", DeviceChoice::cpu},
+       {"cuda", DeviceChoice::cuda}});
   table.add("run.time_limit",
             options.time_limit,
             "seconds that a collective may take before the job is given up as hung",
@@ -101,6 +109,11 @@ void declare(OptionTable& table, PrecisionOptions& options) {
             "type in which gradients travel to be summed over ranks: float32 as they are, or bf16, "
             "half as much",
             {{"float32", DType::f32}, {"bf16", DType::bf16}});
+  table.add(
+      "precision.tf32",
+      options.tf32,
+      "a GPU may round the factors of float32 products to 10 bits (TF32): faster, less exact; "
+      "a CPU does not");
   table.add(
       "precision.loss_scale",
       options.loss_scale.initial,

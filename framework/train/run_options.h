@@ -14,13 +14,15 @@ namespace longspan {
 class OptionTable;
 
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
 struct RunOptions {
-  std::string directory;                // run.directory: all that the run writes
-  std::int64_t seed = 1;                // run.seed
-  std::int64_t threads = 0;             // run.threads: of a rank; 0: its share
-  double time_limit = 300;              // run.time_limit: seconds a collective may take
-  LogLevel log_level = LogLevel::info;  // run.log_level
+  std::string directory;                          // run.directory: all that the run writes
+  std::int64_t seed = 1;                          // run.seed
+  std::int64_t threads = 0;                       // run.threads: of a rank; 0: its share
+  DeviceChoice device = DeviceChoice::automatic;  // run.device
+  double time_limit = 300;                        // run.time_limit: seconds a collective may take
+  LogLevel log_level = LogLevel::info;            // run.log_level
 };
 
 struct ParallelOptions {
@@ -36,6 +38,7 @@ struct PrecisionOptions {
   // precision.gradient_reduction: f32 also stands for f64, where that is computed in.
   DType gradient_reduction = DType::f32;
   LossScaleOptions loss_scale = {};  // with compute f16
+  bool tf32 = false;                 // precision.tf32: of float32 products on a GPU
 };
 
 struct CheckpointOptions {

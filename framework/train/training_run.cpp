@@ -16,6 +16,7 @@
 #include "framework/train/peak.h"
 #include "framework/train/progress.h"
 #include "framework/train/resume.h"
+#include "framework/train/run_device.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/stop_request.h"
 #include "framework/train/threads.h"
@@ -66,14 +67,16 @@ std::optional<Corpus> open_validation(const Settings& settings,
   return corpus;
 }
 
-// Refuses what the memory cannot hold, before anything of it is allocated.
+// Refuses what the memory cannot hold, before anything of it is allocated. What is planned is what
+// the CPU's kernels take, which says nothing about those of a GPU.
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const TrainingRunText& text,
                                   const Tokenizer& tokenizer,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  require_fits(settings, mesh, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
+  if (!device.on_gpu())
+    require_fits(settings, mesh, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
   return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
 }
 
@@ -132,12 +135,12 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       text_(text),
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
-      device_(Device::cpu()),
+      device_(run_device(settings.run, settings.precision, session.local_rank())),
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),
       tokenizer_(make_tokenizer(settings.data)),
-      loader_(make_loader(settings, tokenizer_, mesh_, device_)),
+      loader_(make_loader(settings, tokenizer_, mesh_, device_.host())),
       validation_(open_validation(settings, tokenizer_, mesh_)),
       trainer_(make_model(session, settings, text, tokenizer_, mesh_, device_),
                settings.training,
@@ -181,7 +184,7 @@ void TrainingRun::introduce() {
   for (const std::string& sentence : text_.warnings) log_.warning("{}", sentence);
   const Parameters& parameters = trainer_.model().parameters();
   log_.info(
-      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {} threads a rank",
+      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}",
       settings_.family,
       parameters.global_elements(),
       name_of(settings_.precision.compute),
@@ -190,7 +193,8 @@ void TrainingRun::introduce() {
       mesh_.shape.tensor,
       mesh_.shape.sequence ? " (which share time)" : "",
       parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
-      threads_);
+      device_.on_gpu() ? fmt::format("GPU {} on the first rank", device_.state().gpu())
+                       : fmt::format("{} threads a rank", threads_));
   log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
             settings_.data.train,
             loader_.corpus().tokens(),
@@ -204,6 +208,7 @@ void TrainingRun::introduce() {
         "parallel.zero is {}, but no two ranks hold the same weights: there is nothing to share "
         "out",
         parameters.sharing().zero);
+  if (device_.on_gpu()) return;
   if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
     log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
   if (settings_.precision.compute == DType::f16)

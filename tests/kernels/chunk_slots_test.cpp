@@ -10,10 +10,11 @@ using namespace longspan::testing;
 using Ids = std::vector<std::int32_t>;
 
 Tensor ids32(const Ids& ids, const Shape& shape) {
-  return Tensor::from<std::int32_t>(ids, shape, cpu_device());
+  return Tensor::from<std::int32_t>(ids, shape, backend_device());
 }
 Ids ids_in(const Tensor& tensor) {
-  const auto span = tensor.span<std::int32_t>();
+  const Tensor here = tensor.to_host();
+  const auto span = here.span<std::int32_t>();
   return {span.begin(), span.end()};
 }
 
@@ -29,8 +30,8 @@ ChunkSlots slots_of(std::int64_t begin, std::int64_t count) {
 
 void read(ChunkSlots& slots) {
   const std::int64_t keys = slots.count + (slots.look_back + slots.look_ahead) * slots.chunk;
-  slots.query_position = Tensor::empty({1, slots.count}, DType::i32, cpu_device());
-  slots.key_position = Tensor::empty({1, keys}, DType::i32, cpu_device());
+  slots.query_position = Tensor::empty({1, slots.count}, DType::i32, backend_device());
+  slots.key_position = Tensor::empty({1, keys}, DType::i32, backend_device());
   slots.query_bucket = slots.query_position.like();
   slots.key_bucket = slots.key_position.like();
   chunk_slots(backend(), slots);

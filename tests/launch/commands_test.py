@@ -115,6 +115,7 @@ class TrainedRun(jobs.TestCase):
                 (["generate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
                 (["evaluate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
                 (["generate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
+                (["generate", "run", "--set", "run.device=cuda"], 2, "run.device is cuda, but"),
                 (["generate", "run", "--temperature", "-1"], 2, "temperature"),
                 (["generate", "run", "--top-p", "1.5"], 2, "top-p"),
         ]:
@@ -144,6 +145,7 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "parallel.tensor=3"], 2, ["parallel.tensor 3"]),
                 (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
                 (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation is 3"]),
+                (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device is cuda, but"]),
         ]:
             for ranks in 1, 2:
                 with self.subTest(arguments=arguments, ranks=ranks):

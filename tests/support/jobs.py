@@ -93,6 +93,7 @@ class Job:
         self._process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL,
                                          stdout=self._output, stderr=self._errors,
                                          env={"OMP_NUM_THREADS": "1", **os.environ, name: value,
+                                              "CUDA_VISIBLE_DEVICES": "",  # the same jobs everywhere
                                               "TMPDIR": str(directory)})  # where mpirun leaves things
 
     def output(self):
