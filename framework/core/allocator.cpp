@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "framework/core/error.h"
 #include "framework/core/gpu.h"
@@ -27,10 +28,14 @@ void* memory_from_system(std::size_t bytes) {
   return block;
 }
 
-void* addresses_from_system(std::size_t bytes) {
-  void* const block = mmap(
-      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return block == MAP_FAILED ? nullptr : block;
+// As many addresses as are to be had, of memory that is taken when it is written.
+std::span<std::byte> addresses_from_system() {
+  for (std::size_t bytes = std::size_t{1} << 46; bytes > page; bytes /= 2) {
+    void* const block = mmap(
+        nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block != MAP_FAILED) return {static_cast<std::byte*>(block), bytes};
+  }
+  return {};
 }
 
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
@@ -59,14 +64,23 @@ std::string_view name_of(MemoryTag tag) {
   return names[static_cast<std::size_t>(tag)];
 }
 
-Allocator::~Allocator() { trim(); }
+Allocator::~Allocator() {
+  trim();
+  if (!range_.empty()) munmap(range_.data(), range_.size());
+}
 
-void* Allocator::from_system(std::size_t bytes) const noexcept {
+void* Allocator::next_addresses(std::size_t bytes) noexcept {
+  if (range_.empty()) range_ = addresses_from_system();
+  if (range_.size() - range_used_ < bytes) return nullptr;
+  return range_.data() + std::exchange(range_used_, range_used_ + bytes);
+}
+
+void* Allocator::from_system(std::size_t bytes) noexcept {
   switch (backing_) {
     case Backing::memory:
       return memory_from_system(bytes);
     case Backing::address_space:
-      return addresses_from_system(bytes);
+      return next_addresses(bytes);
     case Backing::gpu:
       return gpu::allocate(gpu_, bytes);
     case Backing::pinned:
@@ -75,13 +89,12 @@ void* Allocator::from_system(std::size_t bytes) const noexcept {
   return nullptr;
 }
 
-void Allocator::to_system(void* block, std::size_t bytes) const noexcept {
+void Allocator::to_system(void* block) const noexcept {
   switch (backing_) {
     case Backing::memory:
       return std::free(block);
     case Backing::address_space:
-      munmap(block, bytes);
-      return;
+      return;  // goes with the range
     case Backing::gpu:
       return gpu::free(gpu_, block);
     case Backing::pinned:
@@ -147,7 +160,7 @@ void Allocator::trim() noexcept {
 
 void Allocator::trim_locked() noexcept {
   for (auto& [size, blocks] : cached_) {
-    for (void* block : blocks) to_system(block, size);
+    for (void* block : blocks) to_system(block);
     report_.reserved -= static_cast<std::int64_t>(size * blocks.size());
   }
   cached_.clear();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -65,12 +66,18 @@ class Allocator {
   void reset_peak();
 
  private:
-  void* from_system(std::size_t bytes) const noexcept;
-  void to_system(void* block, std::size_t bytes) const noexcept;
+  void* from_system(std::size_t bytes) noexcept;
+  void* next_addresses(std::size_t bytes) noexcept;
+  void to_system(void* block) const noexcept;
   void trim_locked() noexcept;
 
   const Backing backing_;
   const int gpu_;
+
+  // Addresses come from one range, in order. None is handed out twice; the range is larger than
+  // what is planned.
+  std::span<std::byte> range_;
+  std::size_t range_used_ = 0;
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cached_;

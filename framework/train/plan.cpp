@@ -1,7 +1,12 @@
 #include "framework/train/plan.h"
 
+#include <omp.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <future>
+#include <thread>
 
 #include "framework/autograd/ring_attention.h"
 #include "framework/kernels/tile_plan.h"
@@ -55,6 +60,21 @@ std::vector<MeshShape> shapes_of(int ranks, std::int64_t segment, bool small_pie
     }
   }
   return result;
+}
+
+// f(i) for every i below count, on all cores of this machine. What is planned has as many threads
+// in each as here.
+void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) {
+  const int threads = omp_get_max_threads();
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> workers;
+  for (std::size_t worker = 0; worker < std::min(cores, count); ++worker)
+    workers.push_back(std::async(std::launch::async, [&] {
+      omp_set_num_threads(threads);
+      for (std::size_t i = next++; i < count; i = next++) f(i);
+    }));
+  for (std::future<void>& worker : workers) worker.get();
 }
 
 // The cheapest variant of a mesh that fits, or the smallest; nothing, and why, where the model has
@@ -169,10 +189,18 @@ LayoutPlans plan_layouts(const Settings& settings,
   // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
   // else.
   for (const bool small_pieces : {false, true}) {
-    for (const MeshShape& shape : shapes_of(ranks, settings.data.segment, small_pieces))
-      if (auto plan = plan_shape(settings, shape, machine.memory, vocabulary, result.refused))
-        (fits(*plan, machine.memory) ? result.fitting : result.too_large)
-            .push_back(std::move(*plan));
+    const std::vector<MeshShape> shapes = shapes_of(ranks, settings.data.segment, small_pieces);
+    std::vector<std::optional<StepPlan>> plans(shapes.size());
+    std::vector<std::string> refused(shapes.size());
+    on_all_cores(shapes.size(), [&](std::size_t i) {
+      plans[i] = plan_shape(settings, shapes[i], machine.memory, vocabulary, refused[i]);
+    });
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (!refused[i].empty()) result.refused = refused[i];
+      if (plans[i])
+        (fits(*plans[i], machine.memory) ? result.fitting : result.too_large)
+            .push_back(std::move(*plans[i]));
+    }
     if (!result.fitting.empty() || !result.too_large.empty()) break;
   }
   const auto bytes = [](const StepPlan& plan) { return plan.bytes(); };
