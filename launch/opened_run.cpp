@@ -71,7 +71,8 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       {.vocabulary = tokenizer.vocabulary(),
        .segment = configuration->data.segment,
        .compute = configuration->precision.compute,
-       .device = run_device(configuration->run, configuration->precision, session.local_rank()),
+       .device =
+           run_device(configuration->run, configuration->precision, world, session.local_rank()),
        .mesh = mesh,
        .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());

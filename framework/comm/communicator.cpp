@@ -11,8 +11,14 @@ namespace {
 
 using Place = Communicator::Place;
 
+void require_same_side(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
+  if (a.device().on_gpu() == b.device().on_gpu()) return;
+  throw Failure("{} at {}: one tensor is on a GPU, the other is not", what, to_string(place));
+}
+
 void require_same_type(const char* what, const Tensor& a, const Tensor& b, const Place& place) {
-  if (a.defined() && b.defined() && a.dtype() == b.dtype()) return;
+  if (a.defined() && b.defined() && a.dtype() == b.dtype())
+    return require_same_side(what, a, b, place);
   throw Failure("{} at {}: one tensor is {}, the other {}",
                 what,
                 to_string(place),

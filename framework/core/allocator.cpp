@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t small_alignment = 64;
 constexpr std::size_t page = 4096;
+constexpr std::size_t usual_range = std::size_t{1} << 38;
 constexpr std::size_t large_block = std::size_t{4} << 20;
 constexpr std::size_t large_alignment = std::size_t{2} << 20;
 
@@ -28,14 +29,12 @@ void* memory_from_system(std::size_t bytes) {
   return block;
 }
 
-// As many addresses as are to be had, of memory that is taken when it is written.
-std::span<std::byte> addresses_from_system() {
-  for (std::size_t bytes = std::size_t{1} << 46; bytes > page; bytes /= 2) {
-    void* const block = mmap(
-        nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (block != MAP_FAILED) return {static_cast<std::byte*>(block), bytes};
-  }
-  return {};
+// Addresses of memory that is taken when it is written; none where there are none left.
+std::span<std::byte> addresses_from_system(std::size_t bytes) {
+  void* const block = mmap(
+      nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (block == MAP_FAILED) return {};
+  return {static_cast<std::byte*>(block), bytes};
 }
 
 // Eight classes to a power of two: at most an eighth of a block is lost. Large blocks are whole
@@ -66,13 +65,17 @@ std::string_view name_of(MemoryTag tag) {
 
 Allocator::~Allocator() {
   trim();
-  if (!range_.empty()) munmap(range_.data(), range_.size());
+  for (const std::span<std::byte> range : ranges_) munmap(range.data(), range.size());
 }
 
 void* Allocator::next_addresses(std::size_t bytes) noexcept {
-  if (range_.empty()) range_ = addresses_from_system();
-  if (range_.size() - range_used_ < bytes) return nullptr;
-  return range_.data() + std::exchange(range_used_, range_used_ + bytes);
+  if (ranges_.empty() || ranges_.back().size() - range_used_ < bytes) {
+    const auto range = addresses_from_system(std::max(bytes, usual_range));
+    if (range.empty()) return nullptr;
+    ranges_.push_back(range);
+    range_used_ = 0;
+  }
+  return ranges_.back().data() + std::exchange(range_used_, range_used_ + bytes);
 }
 
 void* Allocator::from_system(std::size_t bytes) noexcept {
@@ -94,7 +97,7 @@ void Allocator::to_system(void* block) const noexcept {
     case Backing::memory:
       return std::free(block);
     case Backing::address_space:
-      return;  // goes with the range
+      return;  // goes with its range
     case Backing::gpu:
       return gpu::free(gpu_, block);
     case Backing::pinned:

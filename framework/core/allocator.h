@@ -74,10 +74,9 @@ class Allocator {
   const Backing backing_;
   const int gpu_;
 
-  // Addresses come from one range, in order. None is handed out twice; the range is larger than
-  // what is planned.
-  std::span<std::byte> range_;
-  std::size_t range_used_ = 0;
+  // Addresses come from ranges that are used up in order: none is handed out twice.
+  std::vector<std::span<std::byte>> ranges_;
+  std::size_t range_used_ = 0;  // of the last
 
   mutable std::mutex mutex_;
   std::map<std::size_t, std::vector<void*>> cached_;

@@ -1,5 +1,7 @@
 #include "framework/core/device.h"
 
+#include <algorithm>
+
 #include "framework/core/gpu.h"
 
 namespace longspan {
@@ -21,7 +23,7 @@ Cuda DeviceState::cuda() {
 }
 
 Device Device::cuda(int index) {
-  if (index < 0 || index >= gpu::count())
+  if (std::ranges::count(gpu::usable(), index) == 0)
     throw ConfigurationError("there is no GPU {}: {}", index, gpu::absence());
   return Device(std::make_shared<DeviceState>(Backing::gpu, index));
 }

@@ -4,17 +4,18 @@
 
 #include <cstddef>
 #include <string>
+#include <vector>
 
 struct CUstream_st;
 
 namespace longspan::gpu {
 
-// GPUs that this process can use: none without a driver.
-int count();
+// The GPUs that this process can use, by their numbers: of those that the driver shows the ones
+// that have what kernels are compiled for, compute capability 8.0 or newer and 160 KiB of shared
+// memory for a block. None without a driver.
+std::vector<int> usable();
 // Why there is none, or not as many as wanted, as a clause.
 std::string absence();
-// Bytes of a GPU's memory that nobody has.
-double free_memory(int gpu);
 
 // The GPU that the calling thread's next calls are meant for.
 void select(int gpu);

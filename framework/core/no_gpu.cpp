@@ -9,9 +9,8 @@ namespace {
 
 }  // namespace
 
-int count() { return 0; }
+std::vector<int> usable() { return {}; }
 std::string absence() { return "this program was built without a CUDA toolkit"; }
-double free_memory(int) { refuse(); }
 void select(int) { refuse(); }
 CUstream_st* make_stream(int) { refuse(); }
 void destroy_stream(int, CUstream_st*) noexcept {}

@@ -14,7 +14,7 @@ double matmul_peak(const Device& device, DType dtype, double seconds) {
   const auto matrix = [&] {
     return Tensor::zeros({size, size}, dtype, device, MemoryTag::workspace);
   };
-  const Matmul product = {.a = matrix(), .b = matrix(), .c = matrix()};
+  Matmul product = {.a = matrix(), .b = matrix(), .c = matrix()};
   double best = 0;
   on(device, [&](auto backend) {
     const auto end = Clock::now() + std::chrono::duration<double>(seconds);
@@ -28,6 +28,9 @@ double matmul_peak(const Device& device, DType dtype, double seconds) {
       best = std::max(best, 2.0 * static_cast<double>(size * size * size) / time.count());
     } while (Clock::now() < end);
   });
+  product = {};
+  device.allocator().trim();
+  device.allocator().reset_peak();
   return best;
 }
 

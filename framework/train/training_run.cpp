@@ -135,7 +135,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       text_(text),
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
-      device_(run_device(settings.run, settings.precision, session.local_rank())),
+      device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),

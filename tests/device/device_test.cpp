@@ -88,7 +88,10 @@ TEST(CudaDevice, SaysWhoHasTheMemoryWhenNoneIsLeft) {
 }
 
 TEST(CudaDevice, ThatIsNotThereIsRefused) {
-  EXPECT_EQ(failure_of([] { Device::cuda(1); }), "there is no GPU 1: this machine has 1");
+  EXPECT_EQ(
+      failure_of([] { Device::cuda(1); }),
+      "there is no GPU 1: this machine has 1 with compute capability 8.0 or newer and 160 KiB "
+      "of shared memory for a block");
 }
 
 }  // namespace

@@ -16,6 +16,12 @@ cudaError_t count_into(int& count) {
   return status;
 }
 
+int attribute(cudaDeviceAttr which, int gpu) {
+  int value = 0;
+  require_success(cudaDeviceGetAttribute(&value, which, gpu), "asking what a GPU has");
+  return value;
+}
+
 // The block, or nullptr where the call failed.
 void* block_of(cudaError_t status, void* block) {
   if (status == cudaSuccess) return block;
@@ -25,10 +31,16 @@ void* block_of(cudaError_t status, void* block) {
 
 }  // namespace
 
-int count() {
+std::vector<int> usable() {
+  constexpr int oldest = 8, least_shared_bytes = 160 * 1024;
   int count = 0;
   count_into(count);
-  return count;
+  std::vector<int> result;
+  for (int gpu = 0; gpu < count; ++gpu)
+    if (attribute(cudaDevAttrComputeCapabilityMajor, gpu) >= oldest &&
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu) >= least_shared_bytes)
+      result.push_back(gpu);
+  return result;
 }
 
 std::string absence() {
@@ -37,14 +49,8 @@ std::string absence() {
     return "this machine has no CUDA driver";
   const cudaError_t status = count_into(count);
   if (status != cudaSuccess) return cudaGetErrorString(status);
-  return "this machine has " + std::to_string(count);
-}
-
-double free_memory(int gpu) {
-  select(gpu);
-  std::size_t free = 0, total = 0;
-  require_success(cudaMemGetInfo(&free, &total), "asking for the free memory");
-  return static_cast<double>(free);
+  return "this machine has " + std::to_string(usable().size()) +
+         " with compute capability 8.0 or newer and 160 KiB of shared memory for a block";
 }
 
 void select(int gpu) { require_success(cudaSetDevice(gpu), "selecting a GPU"); }

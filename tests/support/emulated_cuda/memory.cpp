@@ -69,11 +69,6 @@ class Memory {
     return true;
   }
 
-  std::size_t left() {
-    const std::lock_guard lock(mutex_);
-    return capacity - end_;
-  }
-
   void open() {
     const std::lock_guard lock(mutex_);
     if (users_++ == 0) protect(base(), end_, PROT_READ | PROT_WRITE);
@@ -146,9 +141,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
-cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
-  *free = memory().left();
-  *total = emulated_cuda::capacity;
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  *value = attribute == cudaDevAttrComputeCapabilityMajor
+               ? 9
+               : static_cast<int>(emulated_cuda::most_shared_bytes);
   return cudaSuccess;
 }
 
