@@ -1,18 +1,15 @@
 #include <dlfcn.h>
 
+#include "framework/core/cuda_library.h"
 #include "framework/core/error.h"
 #include "framework/kernels/cuda/cublaslt.h"
 
 namespace longspan {
 
 CublasLt::CublasLt() {
-  const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
-  library_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-  // Where the toolkit was when this was built; it need not be where the system looks.
-  if (library_ == nullptr)
-    library_ = dlopen((LONGSPAN_CUDA_LIBRARIES "/" + name).c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library_ == nullptr)
-    throw Failure("matrix products on a GPU need {}, which cannot be opened: {}", name, dlerror());
+  library_ = open_cuda_library(fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+                               "matrix products on a GPU",
+                               LONGSPAN_CUDA_LIBRARIES);
   find(create, "cublasLtCreate");
   find(destroy, "cublasLtDestroy");
   find(matmul, "cublasLtMatmul");

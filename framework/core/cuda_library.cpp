@@ -1,0 +1,33 @@
+#include "framework/core/cuda_library.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <vector>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+void* open_cuda_library(const std::string& name,
+                        const std::string& purpose,
+                        const std::string& toolkit) {
+  std::vector<std::string> places;
+  const char* const chosen = std::getenv("LONGSPAN_CUDA_LIBRARIES");
+  std::istringstream folders(chosen == nullptr ? "" : chosen);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (!folder.empty()) places.push_back(folder + "/" + name);
+  places.push_back(name);
+  places.push_back(toolkit + "/" + name);
+  places.push_back("/usr/local/cuda/lib64/" + name);
+  for (const std::string& place : places)
+    if (void* const library = dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
+  throw Failure(
+      "{} need {}, which cannot be opened ({}); name its folder in LONGSPAN_CUDA_LIBRARIES",
+      purpose,
+      name,
+      dlerror());
+}
+
+}  // namespace longspan
