@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -37,8 +38,9 @@ class CheckpointSave {
   ~CheckpointSave();
 
   // Not collective, may run on another thread: writes what this rank owns, closes, opens again and
-  // compares what is in the file with what was to be written. What goes wrong is kept for `commit`.
-  void write(const TrainingState& state) noexcept;
+  // compares what is in the file with what was to be written. What goes wrong is kept for `commit`,
+  // and so is that it was asked to stop.
+  void write(const TrainingState& state, const std::stop_token& stop = {}) noexcept;
 
   // Collective. All ranks agree that all have written and that every element is there once; then
   // rank 0 writes the manifest and the view and the step appears under its name, replacing one of

@@ -96,7 +96,8 @@ void check_piece(const StateTensor& piece) {
 
 RankReport write_rank_file(const std::filesystem::path& directory,
                            int rank,
-                           const TrainingState& state) {
+                           const TrainingState& state,
+                           const std::stop_token& stop) {
   check_state(state);
   RankReport report;
   report.file.name = rank_file_name(rank);
@@ -105,6 +106,7 @@ RankReport write_rank_file(const std::filesystem::path& directory,
   hdf5::Writer file(path);
   for (const StateTensor& piece : state.tensors) {
     if (!piece.owned) continue;
+    require(!stop.stop_requested(), "the save was given up");
     auto& tensor = report.tensors[piece.name];
     require(tensor.pieces.empty() ||
                 (tensor.dtype == piece.tensor.dtype() && tensor.shape == piece.global_shape),

@@ -30,10 +30,11 @@ struct RankReport {
 
 // Writes the owned pieces into a new file in the directory, makes it durable, opens it again and
 // compares what is there with the tensors' hashes. Throws Failure; an error while reading back is
-// one of writing here.
+// one of writing here, and so is that it was asked to stop between two pieces.
 RankReport write_rank_file(const std::filesystem::path& directory,
                            int rank,
-                           const TrainingState& state);
+                           const TrainingState& state,
+                           const std::stop_token& stop = {});
 
 // Opens a file of a checkpoint, of the size that the manifest says. Throws DataError.
 Descriptor open_rank_file(const std::filesystem::path& directory, const ManifestFile& file);

@@ -104,10 +104,10 @@ CheckpointSave::~CheckpointSave() {
   if (state_) state_->discard();
 }
 
-void CheckpointSave::write(const TrainingState& state) noexcept {
+void CheckpointSave::write(const TrainingState& state, const std::stop_token& stop) noexcept {
   State& mine = *state_;
   mine.error = error_of([&] {
-    mine.report = write_rank_file(mine.path(StepUse::temporary), mine.world.rank(), state);
+    mine.report = write_rank_file(mine.path(StepUse::temporary), mine.world.rank(), state, stop);
     for (const StateTensor& tensor : state.tensors)
       if (!tensor.owned) mine.declared.push_back(tensor);
   });

@@ -45,14 +45,4 @@ void TrainingState::add_box(const std::string& name,
   tensors.push_back({name, tensor, global_shape, std::move(offset), owned});
 }
 
-TrainingState TrainingState::snapshot() const {
-  TrainingState copy;
-  copy.scalars = scalars;
-  for (const StateTensor& piece : tensors) {
-    copy.tensors.push_back(piece);
-    if (piece.owned) copy.tensors.back().tensor = piece.tensor.clone(MemoryTag::workspace);
-  }
-  return copy;
-}
-
 }  // namespace longspan

@@ -95,10 +95,6 @@ struct TrainingState {
                const Shape& global_shape,
                std::vector<std::int64_t> offset,
                bool owned);
-
-  // The same state with a copy of every owned piece (the others are only handles): what a save that
-  // runs beside the training writes.
-  TrainingState snapshot() const;
 };
 
 }  // namespace longspan

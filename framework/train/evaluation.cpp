@@ -1,7 +1,6 @@
 #include "framework/train/evaluation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -9,15 +8,10 @@
 
 #include "framework/data/evaluation_reader.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/train/stopwatch.h"
 
 namespace longspan {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 void check_segment(const Model& model, std::int64_t tokens) {
   const std::int64_t longest = model.longest_segment();
@@ -80,8 +74,7 @@ class Evaluation {
                 {options.streams, options.segment},
                 mesh_.data.rank(),
                 mesh_.data.size(),
-                device_),
-        begin_(Clock::now()) {}
+                device_) {}
 
   // The next part of the streams, without columns in which nothing is predicted; false at the end.
   bool next(Batch& batch) {
@@ -110,7 +103,7 @@ class Evaluation {
     result_.nats = sums_.total(options_.streams, mesh_, device_);
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
-    result_.seconds = seconds_since(begin_);
+    result_.seconds = stopwatch_.seconds();
     return result_;
   }
 
@@ -153,7 +146,7 @@ class Evaluation {
   EvaluationReader reader_;
   LossSums sums_;
   EvaluationResult result_;
-  Clock::time_point begin_;
+  Stopwatch stopwatch_;
 };
 
 // The last `longest` tokens of each stream.

@@ -3,13 +3,13 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "framework/kernels/elementwise.h"
 #include "framework/train/plan.h"
+#include "framework/train/stopwatch.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
 
@@ -63,22 +63,19 @@ std::optional<double> left_by_control_groups() {
 }
 
 double memory_bandwidth(const Device& device) {
-  using Clock = std::chrono::steady_clock;
   const Tensor x = Tensor::zeros({32 << 20}, DType::f32, device, MemoryTag::workspace);
   const Tensor y = x.clone(MemoryTag::workspace);
   double best = 0;
   for (int i = 0; i < 4; ++i) {
-    const auto begin = Clock::now();
+    const Stopwatch stopwatch;
     on(device, [&](auto backend) { add(backend, x, y, y); });
-    const std::chrono::duration<double> time = Clock::now() - begin;
-    best = std::max(best, 3.0 * static_cast<double>(x.byte_size()) / time.count());
+    best = std::max(best, 3.0 * static_cast<double>(x.byte_size()) / stopwatch.seconds());
   }
   return best;
 }
 
 // Operations a second of a training step of a small decoder, beside what it reads and writes.
 double attained_flops(DType dtype, double bandwidth) {
-  using Clock = std::chrono::steady_clock;
   Settings settings;
   settings.data.batch = 4;
   settings.data.segment = 256;
@@ -104,25 +101,22 @@ double attained_flops(DType dtype, double bandwidth) {
   batch.predicted_tokens = text.elements();
   double best = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 4; ++i) {
-    const auto begin = Clock::now();
+    const Stopwatch stopwatch;
     trainer.step(batch);
-    const std::chrono::duration<double> time = Clock::now() - begin;
-    if (i > 0) best = std::min(best, time.count());
+    if (i > 0) best = std::min(best, stopwatch.seconds());
   }
   return plan.flops / std::max(best - plan.touched / bandwidth, best / 4);
 }
 
 double link_bandwidth(const Communicator& world, const Device& device) {
-  using Clock = std::chrono::steady_clock;
   const Tensor x = Tensor::zeros({4 << 20}, DType::f32, device, MemoryTag::workspace);
   const double sent = 2.0 * static_cast<double>(x.byte_size()) * (world.size() - 1) / world.size();
   double best = 0;
   for (int i = 0; i < 4; ++i) {
     world.barrier();
-    const auto begin = Clock::now();
+    const Stopwatch stopwatch;
     world.all_reduce(x, Reduction::sum);
-    const std::chrono::duration<double> time = Clock::now() - begin;
-    best = std::max(best, sent / time.count());
+    best = std::max(best, sent / stopwatch.seconds());
   }
   return best;
 }

@@ -1,14 +1,13 @@
 #include "framework/train/peak.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "framework/kernels/matmul.h"
+#include "framework/train/stopwatch.h"
 
 namespace longspan {
 
 double matmul_peak(const Device& device, DType dtype, double seconds) {
-  using Clock = std::chrono::steady_clock;
   // float64 has simple kernels, which reach no more with larger matrices and take seconds.
   const std::int64_t size = device.on_gpu() ? 8192 : dtype == DType::f64 ? 256 : 1024;
   const auto matrix = [&] {
@@ -17,16 +16,15 @@ double matmul_peak(const Device& device, DType dtype, double seconds) {
   Matmul product = {.a = matrix(), .b = matrix(), .c = matrix()};
   double best = 0;
   on(device, [&](auto backend) {
-    const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+    const Stopwatch all;
     matmul(backend, product);
     device.wait();
     do {
-      const auto begin = Clock::now();
+      const Stopwatch stopwatch;
       matmul(backend, product);
       device.wait();
-      const std::chrono::duration<double> time = Clock::now() - begin;
-      best = std::max(best, 2.0 * static_cast<double>(size * size * size) / time.count());
-    } while (Clock::now() < end);
+      best = std::max(best, 2.0 * static_cast<double>(size * size * size) / stopwatch.seconds());
+    } while (all.seconds() < seconds);
   });
   product = {};
   device.allocator().trim();

@@ -146,14 +146,14 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   const Batch batch = dry_batch(streams, segment, device, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
-  trainer.step(batch, false, measures);
+  trainer.step(batch, {.measure = measures});
   traffic->clear();
   const double flops = device.state().flops();
   const auto all_allocated = [&] {
     return device.allocator().report().allocated + device.state().kept<AllocatedAgain>().bytes;
   };
   const double allocated = all_allocated();
-  trainer.step(batch, false, measures);
+  trainer.step(batch, {.measure = measures});
   const MemoryReport memory = device.allocator().report();
   return {.mesh = mesh,
           .zero = static_cast<int>(settings.parallel.zero),

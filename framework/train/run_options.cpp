@@ -149,6 +149,10 @@ void declare(OptionTable& table, CheckpointOptions& options) {
             at_least(0));
   table.add(
       "checkpoint.keep", options.keep, "newest checkpoints that are kept", between(1, 1000000));
+  table.add("checkpoint.background",
+            options.background,
+            "copy the state and write the copy while training goes on, which takes as much memory "
+            "of the host as the checkpoint has bytes; false: training waits for it");
   table.add("checkpoint.resume",
             options.resume,
             "auto: go on from the newest checkpoint of run.directory that verifies, if there is "

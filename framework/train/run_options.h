@@ -44,6 +44,7 @@ struct PrecisionOptions {
 struct CheckpointOptions {
   std::int64_t every = 500;     // checkpoint.every: steps; 0: only when the run ends
   std::int64_t keep = 3;        // checkpoint.keep
+  bool background = true;       // checkpoint.background: written while training goes on
   std::string resume = "auto";  // checkpoint.resume: auto, never, or the path of a step
 };
 

@@ -61,19 +61,20 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   return value;
 }
 
-Trainer::Sums Trainer::agree(double loss, bool stop) const {
+Trainer::Sums Trainer::agree(double loss, const StepRequest& request) const {
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
   const double norm = squared_gradient_norm(model_->parameters());
-  const double mine[] = {counts ? loss : 0.0, norm, stop ? 1.0 : 0.0};
+  const double mine[] = {
+      counts ? loss : 0.0, norm, request.stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
   const Tensor sums =
-      Tensor::from<double>(mine, {3}, model_->parameters().device().host(), MemoryTag::workspace);
+      Tensor::from<double>(mine, {4}, model_->parameters().device().host(), MemoryTag::workspace);
   all.world.all_reduce(sums, Reduction::sum);
   const auto values = sums.span<double>();
-  return {values[0], values[1], values[2]};
+  return {values[0], values[1], values[2], values[3]};
 }
 
-StepResult Trainer::step(const Batch& batch, bool stop, bool measure) {
+StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   const auto parts = static_cast<std::int64_t>(memory_.size());
   const std::int64_t streams = batch.tokens.shape()[0];
   require(streams % parts == 0, "{} streams do not divide into {} parts", streams, parts);
@@ -83,22 +84,24 @@ StepResult Trainer::step(const Batch& batch, bool stop, bool measure) {
   result.tokens = mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
   const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   model_->parameters().clear_gradients();
-  reconstruction_ = measure ? std::make_shared<ReconstructionError>() : nullptr;
+  reconstruction_ = request.measure ? std::make_shared<ReconstructionError>() : nullptr;
   double loss = 0;
   for (std::size_t part = 0; part < memory_.size(); ++part) loss += run_part(batch, part, weight);
-  const Sums sums = agree(loss, stop);
+  const Sums sums = agree(loss, request);
   result.loss = unsigned_nan(sums.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();
-  if (measure)
+  if (request.measure)
     result.reconstruction_error =
         reconstruction_->largest(mesh().world, model_->parameters().device());
   result.stop_requested = sums.stops > 0;
+  result.writing = sums.writing > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);
   ++steps_;
   tokens_ += result.tokens;
   if (!result.skipped) {
+    if (request.before_update) request.before_update();
     optimizer_.update(result.learning_rate,
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
     memory_.swap(next_memory_);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -15,6 +16,14 @@
 
 namespace longspan {
 
+struct StepRequest {
+  bool stop = false;     // asks all ranks to stop after the step
+  bool measure = false;  // the error of what reversible stacks rebuild
+  bool writing = false;  // this rank still writes an earlier state
+  // Called before weights and optimizer change, if they do.
+  std::function<void()> before_update = {};
+};
+
 struct StepResult {
   double loss = 0;           // mean over the tokens of the global batch, nats
   double gradient_norm = 0;  // before clipping
@@ -25,6 +34,7 @@ struct StepResult {
   // Loss or gradient was not finite: weights, memory, Adam's count and the schedule are as before.
   bool skipped = false;
   bool stop_requested = false;  // by any rank
+  bool writing = false;         // on any rank
   std::int64_t tokens = 0;      // of the global batch
 };
 
@@ -40,10 +50,9 @@ class Trainer {
           const PrecisionOptions& precision = {});
 
   // Collective. Works through this rank's streams in `accumulation` parts, which must divide them.
-  // `stop` asks all ranks to stop after it. Throws DivergedError, the same on every rank, when too
-  // many steps in a row were skipped; those that a loss scale that is still too large explains do
-  // not count. `measure`: the error of what reversible stacks rebuild.
-  StepResult step(const Batch& batch, bool stop = false, bool measure = false);
+  // Throws DivergedError, the same on every rank, when too many steps in a row were skipped; those
+  // that a loss scale that is still too large explains do not count.
+  StepResult step(const Batch& batch, const StepRequest& request = {});
 
   // Steps so far, skipped ones included, and those skipped.
   std::int64_t steps() const { return steps_; }
@@ -68,10 +77,11 @@ class Trainer {
     double loss = 0;
     double squared_norm = 0;
     double stops = 0;
+    double writing = 0;
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
   double run_part(const Batch& batch, std::size_t part, double weight);
-  Sums agree(double loss, bool stop) const;
+  Sums agree(double loss, const StepRequest& request) const;
   void judge(const Batch& batch, const StepResult& result);
   void add_memory(TrainingState& state, std::int64_t streams) const;
 

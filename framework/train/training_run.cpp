@@ -8,6 +8,7 @@
 
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
+#include "framework/train/checkpoint_saver.h"
 #include "framework/train/evaluation.h"
 #include "framework/train/loading.h"
 #include "framework/train/log.h"
@@ -19,19 +20,14 @@
 #include "framework/train/run_device.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/stop_request.h"
+#include "framework/train/stopwatch.h"
 #include "framework/train/threads.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
@@ -98,7 +94,7 @@ class TrainingRun {
   void judge_reconstruction(double error);
   StepTiming timing();
   TrainingState state();
-  void save();
+  void save(bool beside);
 
   bool speaks() const { return mesh_.world.rank() == 0; }
 
@@ -117,6 +113,7 @@ class TrainingRun {
   std::optional<Corpus> validation_;
   Trainer trainer_;
   Progress progress_;
+  CheckpointSaver saver_;
   std::optional<MetricsFile> metrics_;
   std::string run_id_;
   double peak_ = 0;  // FLOP/s of all ranks
@@ -126,7 +123,6 @@ class TrainingRun {
   double step_flops_ = 0;
   std::int64_t first_step_ = 0;
   double run_seconds_ = 0;  // spent in steps since first_step_
-  std::int64_t saved_step_ = -1;
   bool stopping_ = false;
 };
 
@@ -146,7 +142,9 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
-      progress_(console_, log_, settings.metrics.console) {
+      progress_(console_, log_, settings.metrics.console),
+      saver_(
+          settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_) {
   if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
   } else {
@@ -175,7 +173,7 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   checkpoint.read(piece);
   loader_.restore(cursors);
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
-  if (settings_.checkpoint.resume == "auto") saved_step_ = trainer_.steps();
+  if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
   judge_layout(log_, checkpoint, {mesh_.shape, threads_, settings_.parallel.zero});
 }
@@ -217,9 +215,15 @@ void TrainingRun::introduce() {
 }
 
 ExitCode TrainingRun::run() {
-  while (!last_step() && !stopping_) step();
+  try {
+    while (!last_step() && !stopping_) step();
+  } catch (const DivergedError&) {
+    saver_.finish();  // what is under way is of a state from before
+    throw;
+  }
   progress_.finish();
-  if (saved_step_ != trainer_.steps()) save();
+  saver_.finish();
+  if (saver_.step() != trainer_.steps()) save(false);
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;
@@ -232,14 +236,18 @@ ExitCode TrainingRun::run() {
 }
 
 void TrainingRun::step() {
-  const Clock::time_point begin = Clock::now();
+  const Stopwatch stopwatch;
   const Batch batch = loader_.next();
   const std::int64_t remembered = batch.epoch_start ? 0 : trainer_.memory_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
-  const StepResult result = trainer_.step(batch, stop_request_.asked(), measure);
+  const StepResult result = trainer_.step(batch,
+                                          {.stop = stop_request_.asked(),
+                                           .measure = measure,
+                                           .writing = saver_.writing(),
+                                           .before_update = [this] { saver_.wait_for_copy(); }});
   mesh_.world.check_ledger();
-  const double seconds = seconds_since(begin);
+  const double seconds = stopwatch.seconds();
   stopping_ = result.stop_requested;
   step_seconds_ += seconds;
   run_seconds_ += seconds;
@@ -261,7 +269,8 @@ void TrainingRun::step() {
   report(result);
   if (result.reconstruction_error && !result.skipped)
     judge_reconstruction(*result.reconstruction_error);
-  if (due(settings_.checkpoint.every)) save();
+  if (saver_.under_way() && !result.writing) saver_.finish();
+  if (due(settings_.checkpoint.every) && !last_step() && !stopping_) save(true);
 }
 
 // What no number is past the bound too, unless the step was skipped for the same reason.
@@ -357,21 +366,13 @@ TrainingState TrainingRun::state() {
   return state;
 }
 
-void TrainingRun::save() {
-  const Clock::time_point begin = Clock::now();
+void TrainingRun::save(bool beside) {
   if (metrics_) metrics_->sync();
-  const std::filesystem::path path = save_checkpoint(directory_.checkpoints(),
-                                                     {.run_id = run_id_,
-                                                      .step = trainer_.steps(),
-                                                      .layout = mesh_.shape,
-                                                      .configuration = text_.configuration},
-                                                     state(),
-                                                     mesh_.world);
-  if (speaks())
-    remove_old_checkpoints(
-        directory_.checkpoints(), trainer_.steps(), static_cast<int>(settings_.checkpoint.keep));
-  saved_step_ = trainer_.steps();
-  log_.info("saved {} in {:.2f} s", path.string(), seconds_since(begin));
+  const CheckpointInfo info = {.run_id = run_id_,
+                               .step = trainer_.steps(),
+                               .layout = mesh_.shape,
+                               .configuration = text_.configuration};
+  beside ? saver_.save_beside(info, state()) : saver_.save(info, state());
 }
 
 }  // namespace

@@ -181,18 +181,5 @@ TEST(Checkpoint, ATensorThatDoesNotFitTheRunIsNamed) {
   EXPECT_EQ(read("data/curser", {4}, DType::i64), ": there is no tensor \"data/curser\"");
 }
 
-TEST(Checkpoint, ASnapshotIsNotTouchedByTheTrainingThatGoesOn) {
-  const TemporaryDirectory directory;
-  TrainingState state = small_state();
-  const TrainingState before = small_state();
-  CheckpointSave save(directory.path(), info_of(1), {});
-  const TrainingState snapshot = state.snapshot();
-  for (const auto& tensor : state.tensors) tensor.tensor.zero();
-  save.write(snapshot);
-  TrainingState read = blank(before);
-  Checkpoint::open(save.commit()).read(read);
-  expect_equal(read, before);
-}
-
 }  // namespace
 }  // namespace longspan::testing

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <functional>
 
+#include "checkpoints/background_save.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 
 namespace longspan::testing {
@@ -120,6 +121,20 @@ TEST(FullDisk, AFileThatMayNotGrowIsSaidClearlyAndTheLastGoodStepLoads) {
     EXPECT_NE(text.find("File too large"), std::string::npos) << bytes << ": " << text;
     expect_last_good(directory.path(), 1, good);
   }
+}
+
+TEST(FullDisk, IsSaidByTheCommitOfASaveBesideTheTraining) {
+  const TemporaryDirectory directory;
+  const TrainingState good = state_of(64, 1);
+  save_checkpoint(directory.path(), info_of(1), good, {});
+  {
+    const FileSizeLimit limit(100'000);
+    BackgroundSave save(directory.path(), info_of(2), state_of(256, 3), {});
+    const std::string text = message_of<Failure>([&] { save.commit(); });
+    EXPECT_TRUE(save.written());
+    EXPECT_NE(text.find("File too large"), std::string::npos) << text;
+  }
+  expect_last_good(directory.path(), 1, good);
 }
 
 TEST(Save, ADirectoryThatCannotBeMadeIsNamed) {

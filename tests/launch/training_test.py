@@ -290,6 +290,23 @@ class Diverging(jobs.TestCase):
         self.assertEqual(resumed.errors, unbroken.errors)
 
 
+class SavedBesideTheTraining(jobs.TestCase):
+    def test_every_step_is_what_a_run_that_waits_saves(self):
+        settings = {"training.steps": 6, "checkpoint.every": 1, "checkpoint.keep": 9}
+        for layout in Layout(1, 1), Layout(2, 2):
+            with self.subTest(layout=str(layout)):
+                self.train("beside", layout, settings)
+                self.train("waits", layout, {**settings, "checkpoint.background": "false"})
+                beside, waits = self.run_at("beside"), self.run_at("waits")
+                for step in range(1, 7):
+                    self.assertEqual(beside.state(step), waits.state(step), step)
+                    for run in beside, waits:
+                        self.assertRegex(run.log(), rf"saved .*step-{step:09} in [0-9.]+ s; training waited [0-9.]+ s")
+                self.assertEqual(beside.metrics_bytes(), waits.metrics_bytes())
+                shutil.rmtree(beside.path)
+                shutil.rmtree(waits.path)
+
+
 class RebuiltStreams(jobs.TestCase):
     settings = {"model.residual": "reversible", "model.norm": "pre", "memory.reconstruction_check_every": 2}
 

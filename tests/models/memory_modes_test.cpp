@@ -110,7 +110,7 @@ TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
                        .epoch_start = true,
                        .predicted_tokens = 20};
   EXPECT_FALSE(trainer.step(batch).reconstruction_error);
-  const std::optional<double> error = trainer.step(batch, false, true).reconstruction_error;
+  const std::optional<double> error = trainer.step(batch, {.measure = true}).reconstruction_error;
   ASSERT_TRUE(error);
   EXPECT_GT(*error, 0);
   EXPECT_LT(*error, 1e-5);

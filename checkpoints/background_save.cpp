@@ -1,0 +1,115 @@
+#include "checkpoints/background_save.h"
+
+#include <atomic>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include "framework/core/gpu.h"
+
+namespace longspan {
+namespace {
+
+// Copies to the host. Those from a GPU have a stream of their own: they do not wait for what the
+// training queues meanwhile.
+class HostCopies {
+ public:
+  HostCopies() = default;
+  HostCopies(const HostCopies&) = delete;
+  HostCopies& operator=(const HostCopies&) = delete;
+  ~HostCopies() {
+    if (stream_ != nullptr) gpu::destroy_stream(gpu_, stream_);
+  }
+
+  // Complete after `wait`.
+  Tensor start(const Tensor& tensor) {
+    const Device& device = tensor.device();
+    const Tensor copy =
+        Tensor::empty(tensor.shape(), tensor.dtype(), device.host(), MemoryTag::workspace);
+    if (!device.on_gpu()) {
+      copy.copy_from(tensor);
+      return copy;
+    }
+    if (stream_ == nullptr) {
+      gpu_ = device.state().gpu();
+      stream_ = gpu::make_stream(gpu_);
+    }
+    if (tensor.elements() > 0) gpu::copy(copy.bytes(), tensor.bytes(), tensor.byte_size(), stream_);
+    return copy;
+  }
+  void wait() {
+    if (stream_ != nullptr) gpu::wait(stream_);
+  }
+
+ private:
+  int gpu_ = 0;
+  CUstream_st* stream_ = nullptr;
+};
+
+// With a copy of every piece that is owned; of the others only what they are is written.
+TrainingState host_copy(const TrainingState& state) {
+  TrainingState copy = state;
+  HostCopies copies;
+  for (StateTensor& piece : copy.tensors)
+    if (piece.owned) piece.tensor = copies.start(piece.tensor);
+  copies.wait();
+  return copy;
+}
+
+}  // namespace
+
+struct BackgroundSave::State {
+  State(CheckpointSave begun, TrainingState state)
+      : save(std::move(begun)), live(std::move(state)) {}
+
+  CheckpointSave save;
+  TrainingState live;
+  std::promise<void> may_change;
+  std::future<void> changeable = may_change.get_future();
+  std::atomic<bool> written = false;
+  std::jthread thread;  // last: it ends before what it works on does
+
+  void copy_and_write(const std::stop_token& stop) noexcept;
+};
+
+void BackgroundSave::State::copy_and_write(const std::stop_token& stop) noexcept {
+  std::optional<TrainingState> copy;
+  try {
+    copy = host_copy(live);
+  } catch (const std::exception&) {
+    // Without the memory for it the training waits until all is written.
+  }
+  if (copy) may_change.set_value();
+  save.write(copy ? *copy : live, stop);
+  written = true;
+  if (!copy) may_change.set_value();
+}
+
+BackgroundSave::BackgroundSave(const std::filesystem::path& directory,
+                               const CheckpointInfo& info,
+                               TrainingState state,
+                               const Communicator& world)
+    : state_(std::make_unique<State>(CheckpointSave(directory, info, world), std::move(state))) {
+  for (const StateTensor& piece : state_->live.tensors) piece.tensor.device().wait();
+  state_->thread = std::jthread(
+      [state = state_.get()](const std::stop_token& stop) { state->copy_and_write(stop); });
+}
+
+BackgroundSave::~BackgroundSave() = default;
+
+void BackgroundSave::wait_for_copy() {
+  if (!state_->changeable.valid()) return;
+  state_->changeable.get();
+  // Here and not on the thread: who holds a tensor alone may write into it.
+  state_->live = {};
+}
+
+bool BackgroundSave::written() const { return state_->written; }
+
+std::filesystem::path BackgroundSave::commit() {
+  wait_for_copy();
+  state_->thread.join();
+  return state_->save.commit();
+}
+
+}  // namespace longspan

@@ -1,0 +1,88 @@
+#include "framework/train/checkpoint_saver.h"
+
+#include "framework/train/machine.h"
+#include "framework/train/plan.h"
+
+namespace longspan {
+CheckpointSaver::CheckpointSaver(const CheckpointOptions& options,
+                                 const std::filesystem::path& directory,
+                                 const Communicator& world,
+                                 int local_ranks,
+                                 const Log& log)
+    : options_(options),
+      directory_(directory),
+      world_(world),
+      local_ranks_(local_ranks),
+      log_(log) {}
+
+void CheckpointSaver::begin() {
+  finish();
+  if (removal_.valid()) removal_.get();
+  since_begin_ = {};
+}
+
+void CheckpointSaver::save(const CheckpointInfo& info, const TrainingState& state) {
+  begin();
+  const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
+  step_ = info.step;
+  tell(path, since_begin_.seconds());
+}
+
+void CheckpointSaver::save_beside(const CheckpointInfo& info, TrainingState state) {
+  // The first one of a directory is there before training goes on: what keeps it from being saved
+  // is found at once, and metrics that go further without a checkpoint are of one that was lost.
+  const bool is_first = step_ < 0;
+  if (!options_.background || is_first || !copy_fits(state)) return save(info, state);
+  begin();
+  beside_.emplace(directory_, info, std::move(state), world_);
+  step_ = info.step;
+  waited_ = since_begin_.seconds();
+}
+
+// Once: later copies take the memory of the first.
+bool CheckpointSaver::copy_fits(const TrainingState& state) {
+  if (copy_fits_) return *copy_fits_;
+  double bytes = 0;
+  for (const StateTensor& piece : state.tensors)
+    if (piece.owned) bytes += static_cast<double>(piece.tensor.byte_size());
+  const double there = available_memory() / local_ranks_;
+  const double left = there == 0 ? 0 : there - bytes;
+  copy_fits_ = world_.all_reduce(left, Reduction::minimum) >= 0;
+  if (!*copy_fits_)
+    log_.warning(
+        "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
+        "each checkpoint",
+        bytes_text(bytes));
+  return *copy_fits_;
+}
+
+void CheckpointSaver::wait_for_copy() {
+  if (!beside_) return;
+  const Stopwatch waited;
+  beside_->wait_for_copy();
+  waited_ += waited.seconds();
+}
+
+void CheckpointSaver::finish() {
+  if (!beside_) return;
+  const Stopwatch waited;
+  const std::filesystem::path path = beside_->commit();
+  beside_.reset();
+  tell(path, waited_ + waited.seconds());
+}
+
+void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
+  log_.info("saved {} in {:.2f} s; training waited {:.3f} s",
+            path.string(),
+            since_begin_.seconds(),
+            waited);
+  if (world_.rank() != 0) return;
+  // Large files take their time to go.
+  removal_ =
+      std::async(std::launch::async,
+                 [directory = directory_, step = step_, keep = static_cast<int>(options_.keep)] {
+                   remove_old_checkpoints(directory, step, keep);
+                 });
+}
+
+}  // namespace longspan

@@ -1,0 +1,102 @@
+// Saves that run beside the training.
+#include "checkpoints/background_save.h"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "tests/checkpoints/checkpoint_testing.h"
+
+namespace longspan::testing {
+namespace {
+
+// While it lives the process gets no more than that many bytes beyond those it has.
+class MemoryLimit {
+ public:
+  explicit MemoryLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_AS, &before_);
+    std::ifstream file("/proc/self/statm");
+    rlim_t pages = 0;
+    file >> pages;
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<rlim_t>(sysconf(_SC_PAGESIZE)) + bytes;
+    setrlimit(RLIMIT_AS, &limit);
+  }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+  ~MemoryLimit() { setrlimit(RLIMIT_AS, &before_); }
+
+ private:
+  rlimit before_{};
+};
+
+void expect_saved(const std::filesystem::path& path, const TrainingState& wanted) {
+  TrainingState read = blank(wanted);
+  Checkpoint::open(path).read(read);
+  expect_equal(read, wanted);
+}
+
+TEST(BackgroundSave, IsOfTheStateAsItWasThoughTrainingGoesOn) {
+  const TemporaryDirectory directory;
+  const TrainingState state = small_state();
+  BackgroundSave save(directory.path(), info_of(1), state, {});
+  save.wait_for_copy();
+  save.wait_for_copy();  // every step does
+  for (const StateTensor& piece : state.tensors) {
+    EXPECT_TRUE(piece.tensor.unshared()) << piece.name;
+    piece.tensor.zero();
+  }
+  expect_saved(save.commit(), small_state());
+  EXPECT_TRUE(save.written());
+}
+
+TEST(BackgroundSave, IsCommittedWithoutAWaitForTheCopy) {
+  const TemporaryDirectory directory;
+  BackgroundSave save(directory.path(), info_of(1), small_state(), {});
+  expect_saved(save.commit(), small_state());
+}
+
+TEST(BackgroundSave, WithoutMemoryForACopyTrainingWaitsUntilItIsWritten) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take addresses of their own";
+#endif
+  const TemporaryDirectory directory;
+  const std::int64_t bytes = std::int64_t{128} << 20;
+  TrainingState state;
+  state.add("weights", Tensor::zeros({bytes}, DType::u8, Device::cpu()), true);
+  state.add("cursor", random_bits({4}, DType::i64, Random(1)), true);
+  const Tensor cursor = state.tensors[1].tensor.clone();
+  {
+    const MemoryLimit limit(static_cast<rlim_t>(bytes / 2));
+    BackgroundSave save(directory.path(), info_of(1), state, {});
+    save.wait_for_copy();
+    EXPECT_TRUE(save.written());
+    std::memset(state.tensors[0].tensor.bytes(), 1, static_cast<std::size_t>(bytes));
+    state.tensors[1].tensor.zero();
+    save.commit();
+  }
+  state.tensors[0].tensor.zero();
+  state.tensors[1].tensor.copy_from(cursor);
+  expect_saved(directory.path() / step_name(1), state);
+}
+
+TEST(BackgroundSave, ThatIsGivenUpLeavesNothing) {
+  const TemporaryDirectory directory;
+  save_checkpoint(directory.path(), info_of(1), small_state(), {});
+  { const BackgroundSave save(directory.path(), info_of(2), small_state(2), {}); }
+  EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{1});
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()),
+                          std::filesystem::directory_iterator()),
+            1);
+}
+
+TEST(BackgroundSave, OfAStateThatMakesNoWholeIsRefusedByItsCommit) {
+  const TemporaryDirectory directory;
+  TrainingState state;
+  state.add("a", Tensor::zeros({2, 3}, DType::f32, Device::cpu()), false);
+  BackgroundSave save(directory.path(), info_of(1), state, {});
+  const std::string text = message_of<Failure>([&] { save.commit(); });
+  EXPECT_NE(text.find("no rank owns any of it"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace longspan::testing
