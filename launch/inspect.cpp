@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/byte_text.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
 
@@ -16,17 +17,6 @@ struct Arguments {
   bool tensors = false;
   bool configuration = false;
 };
-
-std::string bytes_text(std::int64_t bytes) {
-  static constexpr const char* units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
-  auto amount = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  while (amount >= 1024 && unit + 1 < std::size(units)) {
-    amount /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", amount, units[unit]);
-}
 
 std::string value_text(const Scalars::Value& value) {
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
@@ -42,7 +32,7 @@ std::string summary(const Checkpoint& checkpoint) {
       info.layout.data,
       info.layout.context,
       info.layout.tensor,
-      bytes_text(checkpoint.file_bytes()),
+      byte_text(static_cast<double>(checkpoint.file_bytes())),
       checkpoint.tensors().size());
 
   struct Group {
@@ -62,7 +52,7 @@ std::string summary(const Checkpoint& checkpoint) {
                         name,
                         group.tensors,
                         group.elements,
-                        bytes_text(group.bytes));
+                        byte_text(static_cast<double>(group.bytes)));
   }
   for (const auto& [name, value] : checkpoint.scalars().values()) {
     text += fmt::format("    {} = {}\n", name, value_text(value));
@@ -78,7 +68,7 @@ std::string tensor_table(const Checkpoint& checkpoint) {
                         name_of(tensor.dtype),
                         tensor.shape.to_string(),
                         tensor.pieces,
-                        bytes_text(tensor.bytes()));
+                        byte_text(static_cast<double>(tensor.bytes())));
   }
   return text;
 }

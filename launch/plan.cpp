@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 
+#include "framework/core/byte_text.h"
 #include "framework/train/machine.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
@@ -84,7 +85,7 @@ Machine machine_of(const Arguments& arguments, int local_ranks, std::string& ass
                             count_of(measured.threads, "thread"),
                             count_of(local_ranks, "rank"));
     }
-    machine.memory = available_memory() / local_ranks;
+    machine.memory = memory_of_rank(local_ranks);
   } else {
     machine.name = "given";
   }
@@ -124,13 +125,13 @@ std::string describe(const StepPlan& plan, double model_flops, const Machine& ma
   for (std::size_t i = 0; i < memory_tags; ++i)
     text += fmt::format("  {:<14}{:>12}\n",
                         name_of(static_cast<MemoryTag>(i)),
-                        bytes_text(static_cast<double>(plan.memory.by_tag[i].peak)));
+                        byte_text(static_cast<double>(plan.memory.by_tag[i].peak)));
   text += fmt::format(
-      "  {:<14}{:>12}\n", "at once", bytes_text(static_cast<double>(plan.memory.total.peak)));
-  text += fmt::format("  {:<14}{:>12}", "with reserve", bytes_text(plan.bytes()));
+      "  {:<14}{:>12}\n", "at once", byte_text(static_cast<double>(plan.memory.total.peak)));
+  text += fmt::format("  {:<14}{:>12}", "with reserve", byte_text(plan.bytes()));
   if (machine.memory > 0)
     text += fmt::format(" of {}: {}",
-                        bytes_text(machine.memory),
+                        byte_text(machine.memory),
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
       "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
@@ -140,7 +141,7 @@ std::string describe(const StepPlan& plan, double model_flops, const Machine& ma
     text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
                         name,
                         axis.ranks,
-                        bytes_text(axis.bytes),
+                        byte_text(axis.bytes),
                         axis.collectives);
   if (machine.flops_of(plan.compute) == 0) return text;
   const StepTime time = step_time(plan, machine);
@@ -175,7 +176,7 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
                         plan.mesh.tensor,
                         plan.mesh.sequence ? "yes" : "no",
                         plan.zero,
-                        bytes_text(plan.bytes()),
+                        byte_text(plan.bytes()),
                         time_text(plan, machine),
                         rate_text(plan, machine));
   }
@@ -195,7 +196,7 @@ std::string savings_text(const Reconfigure& reconfigure,
     if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
     ++found;
     text += fmt::format("  {:>12}  {:>10}  {}\n",
-                        bytes_text(saving.plan.bytes()),
+                        byte_text(saving.plan.bytes()),
                         time_text(saving.plan, machine),
                         fmt::join(saving.keys, " "));
   }
@@ -204,7 +205,7 @@ std::string savings_text(const Reconfigure& reconfigure,
       all, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
   if (least == all.end()) return "";
   return fmt::format("no key makes it fit; the least is {} with {}\n",
-                     bytes_text(least->plan.bytes()),
+                     byte_text(least->plan.bytes()),
                      fmt::join(least->keys, " "));
 }
 
@@ -268,7 +269,7 @@ std::string plan(const Arguments& arguments, const ConfigurationText& source, Se
       settings.data.segment,
       count_of(ranks, "rank"),
       machine.name,
-      machine.memory > 0 ? fmt::format(" with {} for each", bytes_text(machine.memory)) : "");
+      machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");
   text += assumed + speeds;
   const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
   if (ranks == 1 && planned) return text;
@@ -295,7 +296,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   set_threads(0, session.local_size());
   if (arguments.calibrate) {
     Machine machine = measure_machine(world, session.local_size());
-    machine.memory = available_memory() / session.local_size();
+    machine.memory = memory_of_rank(session.local_size());
     if (world.rank() == 0) write_machine(machine, arguments.machine);
     print(
         session,

@@ -9,8 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "framework/core/error.h"
+#include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
+#include "framework/core/out_of_memory.h"
 
 namespace longspan {
 namespace {
@@ -55,6 +56,30 @@ void count(MemoryCount& count, std::int64_t bytes) {
   count.peak = std::max(count.peak, count.live);
 }
 
+[[noreturn]] void refuse(Backing backing,
+                         const MemoryReport& report,
+                         std::size_t bytes,
+                         MemoryTag tag) {
+  if (backing == Backing::address_space)
+    throw ConfigurationError(
+        "a plan of this run takes more addresses than a process may have here (ulimit -v)");
+  std::string table;
+  for (std::size_t i = 0; i < memory_tags; ++i)
+    if (const std::int64_t live = report.by_tag[i].live; live > 0)
+      table += fmt::format("{}{} {}",
+                           table.empty() ? "" : ", ",
+                           name_of(static_cast<MemoryTag>(i)),
+                           byte_text(static_cast<double>(live)));
+  throw OutOfMemory(fmt::format("out of {}memory: {} asked for {} beside {}",
+                                backing == Backing::gpu      ? "GPU "
+                                : backing == Backing::pinned ? "pinned "
+                                                             : "",
+                                byte_text(static_cast<double>(bytes)),
+                                name_of(tag),
+                                table.empty() ? "nothing" : table),
+                    static_cast<double>(report.reserved));
+}
+
 }  // namespace
 
 std::string_view name_of(MemoryTag tag) {
@@ -70,7 +95,11 @@ Allocator::~Allocator() {
 
 void* Allocator::next_addresses(std::size_t bytes) noexcept {
   if (ranges_.empty() || ranges_.back().size() - range_used_ < bytes) {
-    const auto range = addresses_from_system(std::max(bytes, usual_range));
+    // A process may be allowed few addresses.
+    std::size_t size = std::max(bytes, usual_range);
+    auto range = addresses_from_system(size);
+    while (range.empty() && size > bytes)
+      range = addresses_from_system(size = std::max(bytes, size / 2));
     if (range.empty()) return nullptr;
     ranges_.push_back(range);
     range_used_ = 0;
@@ -122,22 +151,7 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
       trim_locked();
       block = from_system(size);
     }
-    if (block == nullptr) {
-      std::string table;
-      for (std::size_t i = 0; i < memory_tags; ++i)
-        table += fmt::format(
-            "{}{} {}", i ? ", " : "", name_of(static_cast<MemoryTag>(i)), report_.by_tag[i].live);
-      if (backing_ == Backing::address_space)
-        throw ConfigurationError(
-            "{} bytes are more than a plan can hold; live bytes by tag: {}", bytes, table);
-      throw Failure("out of {}memory: {} bytes asked for {}, live bytes by tag: {}",
-                    backing_ == Backing::gpu      ? "GPU "
-                    : backing_ == Backing::pinned ? "pinned "
-                                                  : "",
-                    bytes,
-                    name_of(tag),
-                    table);
-    }
+    if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
   count(report_.by_tag[static_cast<std::size_t>(tag)], signed_size);

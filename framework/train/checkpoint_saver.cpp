@@ -1,7 +1,7 @@
 #include "framework/train/checkpoint_saver.h"
 
+#include "framework/core/byte_text.h"
 #include "framework/train/machine.h"
-#include "framework/train/plan.h"
 
 namespace longspan {
 CheckpointSaver::CheckpointSaver(const CheckpointOptions& options,
@@ -45,14 +45,14 @@ bool CheckpointSaver::copy_fits(const TrainingState& state) {
   double bytes = 0;
   for (const StateTensor& piece : state.tensors)
     if (piece.owned) bytes += static_cast<double>(piece.tensor.byte_size());
-  const double there = available_memory() / local_ranks_;
+  const double there = memory_of_rank(local_ranks_);
   const double left = there == 0 ? 0 : there - bytes;
   copy_fits_ = world_.all_reduce(left, Reduction::minimum) >= 0;
   if (!*copy_fits_)
     log_.warning(
         "some rank has no memory for a copy of what it saves ({} on the first): training waits for "
         "each checkpoint",
-        bytes_text(bytes));
+        byte_text(bytes));
   return *copy_fits_;
 }
 

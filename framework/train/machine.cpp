@@ -1,6 +1,7 @@
 #include "framework/train/machine.h"
 
 #include <omp.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -19,6 +20,8 @@ namespace {
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 // The number that follows `name` in a file of "name: number kB" lines, in bytes.
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
 std::optional<double> kilobytes_of(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -99,7 +102,7 @@ double attained_flops(DType dtype, double bandwidth) {
   batch.tokens = text;
   batch.targets = text;
   batch.predicted_tokens = text.elements();
-  double best = std::numeric_limits<double>::infinity();
+  double best = infinity;
   for (int i = 0; i < 4; ++i) {
     const Stopwatch stopwatch;
     trainer.step(batch);
@@ -132,8 +135,6 @@ const std::vector<Machine>& known_machines() {
         {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 312e12, 2.039e12, 300e9},
         {"h100", 80 * gibibyte, 494e12, 989e12, 989e12, 3.35e12, 450e9},
         {"h200", 141e9, 494e12, 989e12, 989e12, 4.8e12, 450e9},
-        {"l40s", 48 * gibibyte, 183e12, 362e12, 362e12, 0.864e12, 32e9},
-        {"rtx4090", 24 * gibibyte, 82.6e12, 165e12, 165e12, 1.008e12, 32e9},
     };
     for (Machine& machine : machines) {
       machine.flops /= 2;
@@ -145,11 +146,15 @@ const std::vector<Machine>& known_machines() {
   return known;
 }
 
-double available_memory() {
-  const auto system = kilobytes_of("/proc/meminfo", "MemAvailable:");
-  const auto groups = left_by_control_groups();
-  if (!system || !groups) return system.value_or(groups.value_or(0));
-  return std::min(*system, *groups);
+double memory_of_rank(int local_ranks) {
+  double least = infinity;
+  for (const auto free : {kilobytes_of("/proc/meminfo", "MemAvailable:"), left_by_control_groups()})
+    if (free) least = std::min(least, *free / local_ranks);
+  rlimit limit{};
+  const auto taken = kilobytes_of("/proc/self/status", "VmSize:");
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && taken)
+    least = std::min(least, std::max(1.0, static_cast<double>(limit.rlim_cur) - *taken));
+  return least == infinity ? 0 : least;
 }
 
 Machine measure_machine(const Communicator& world, int local_ranks) {

@@ -30,9 +30,10 @@ struct Machine {
 // Processors whose datasheets are known; a rank has one to itself.
 const std::vector<Machine>& known_machines();
 
-// Bytes of this machine's memory that are free: the system's, or what the control group of this
-// process leaves, where that is less.
-double available_memory();
+// Bytes that one of `local_ranks` ranks of this machine may still take: its share of what is free
+// in the system, or in the control group of this process, and no more than a process may have
+// (ulimit -v). 0: not known.
+double memory_of_rank(int local_ranks);
 
 // Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
 // on this machine: the step of a small decoder, a sum of long vectors, and where there are several

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "framework/autograd/ring_attention.h"
+#include "framework/core/byte_text.h"
 #include "framework/kernels/tile_plan.h"
 #include "framework/train/trainer.h"
 
@@ -256,12 +257,6 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
   return result;
 }
 
-std::string bytes_text(double bytes) {
-  if (bytes >= 1e9) return fmt::format("{:.2f} GB", bytes / 1e9);
-  if (bytes >= 1e6) return fmt::format("{:.1f} MB", bytes / 1e6);
-  return fmt::format("{:.1f} kB", bytes / 1e3);
-}
-
 std::string bytes_by_tag(const StepPlan& plan) {
   std::string text;
   for (std::size_t i = 0; i < memory_tags; ++i) {
@@ -270,9 +265,33 @@ std::string bytes_by_tag(const StepPlan& plan) {
     text += fmt::format("{}{} {}",
                         text.empty() ? "" : ", ",
                         name_of(static_cast<MemoryTag>(i)),
-                        bytes_text(static_cast<double>(peak)));
+                        byte_text(static_cast<double>(peak)));
   }
   return text;
+}
+
+std::string needs(const StepPlan& plan) {
+  return fmt::format(
+      "a rank of this run needs {} ({})", byte_text(plan.bytes()), bytes_by_tag(plan));
+}
+
+std::string memory_advice(const StepPlan& plan,
+                          double there,
+                          std::int64_t vocabulary,
+                          const Reconfigure& reconfigure) {
+  const std::vector<Saving> savings = plan_savings(reconfigure, plan.mesh, vocabulary);
+  const auto bytes = [](const Saving& saving) { return saving.plan.bytes(); };
+  auto chosen = std::ranges::find_if(
+      savings, [&](double needed) { return needed <= there; }, bytes);
+  const bool fits = chosen != savings.end();
+  if (!fits) chosen = std::ranges::min_element(savings, std::less<>(), bytes);
+  std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
+  if (chosen != savings.end() && chosen->plan.bytes() < plan.bytes()) {
+    const std::string saving = fmt::format(
+        "with {} it needs {}", fmt::join(chosen->keys, " "), byte_text(chosen->plan.bytes()));
+    help = fits ? saving : saving + ", the least; " + help;
+  }
+  return help;
 }
 
 void require_fits(const Settings& settings,
@@ -282,22 +301,14 @@ void require_fits(const Settings& settings,
                   const Reconfigure& reconfigure) {
   const StepPlan plan = plan_step(settings, mesh.shape, vocabulary);
   // Ranks of one machine ask at the same time, before any of them takes what it needs.
-  const double there = mesh.world.all_reduce(available_memory() / local_ranks, Reduction::minimum);
+  const double there = mesh.world.all_reduce(memory_of_rank(local_ranks), Reduction::minimum);
   if (there == 0 || plan.bytes() <= there) return;
-  std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
-  for (const Saving& saving : plan_savings(reconfigure, mesh.shape, vocabulary)) {
-    if (saving.plan.bytes() > there) continue;
-    help = fmt::format(
-        "with {} it needs {}", fmt::join(saving.keys, " "), bytes_text(saving.plan.bytes()));
-    break;
-  }
   throw ConfigurationError(
-      "a rank of this run needs {} ({}), but only {} of memory are free{}; {}",
-      bytes_text(plan.bytes()),
-      bytes_by_tag(plan),
-      bytes_text(there),
+      "{}, but only {} of memory are free{}; {}",
+      needs(plan),
+      byte_text(there),
       local_ranks > 1 ? fmt::format(" for each of the {} ranks of a machine", local_ranks) : "",
-      help);
+      memory_advice(plan, there, vocabulary, reconfigure));
 }
 
 }  // namespace longspan

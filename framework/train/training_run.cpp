@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 
+#include "framework/core/out_of_memory.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
@@ -375,10 +376,30 @@ void TrainingRun::save(bool beside) {
   beside ? saver_.save_beside(info, state()) : saver_.save(info, state());
 }
 
+// Everything of the run is gone by then: there is memory to think with. The ranks that wait for
+// this one meanwhile end when it does.
+std::string advice_after(const OutOfMemory& error,
+                         const Settings& settings,
+                         const TrainingRunText& text,
+                         int ranks) try {
+  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
+  const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
+  return fmt::format("; by the plan {}; {}",
+                     needs(plan),
+                     memory_advice(plan, error.held(), vocabulary, text.reconfigure));
+} catch (const std::exception&) {
+  return "";  // what went wrong is to be said, though no plan can be made
+}
+
 }  // namespace
 
-ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) {
+ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) try {
   return TrainingRun(session, settings, text).run();
+} catch (const OutOfMemory& error) {
+  throw Failure("rank {}: {}{}",
+                session.world().rank(),
+                error.what(),
+                advice_after(error, settings, text, session.world().size()));
 }
 
 }  // namespace longspan

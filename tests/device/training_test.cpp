@@ -1,6 +1,7 @@
 // Training on the emulated device is training on the CPU.
 #include <cmath>
 
+#include "checkpoints/background_save.h"
 #include "framework/train/generation.h"
 #include "framework/train/trainer.h"
 #include "tests/checkpoints/checkpoint_testing.h"
@@ -94,11 +95,13 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
   for (int i = 0; i < 2; ++i) first->step(batch_of(*first));
   TrainingState state;
   first->save(state, streams);
-  const auto path = save_checkpoint(directory.path(),
-                                    {.run_id = "run", .step = 2, .layout = {}, .configuration = ""},
-                                    state,
-                                    Communicator());
-  const StepResult wanted = first->step(batch_of(*first));
+  BackgroundSave save(directory.path(),
+                      {.run_id = "run", .step = 2, .layout = {}, .configuration = ""},
+                      std::move(state),
+                      Communicator());
+  const StepResult wanted =
+      first->step(batch_of(*first), {.before_update = [&] { save.wait_for_copy(); }});
+  const auto path = save.commit();
   for (const Device& device : {Device::cuda(), Device::cpu()}) {
     const auto second = trainer_on(device, transformer_xl);
     second->restore(Checkpoint::open(path), {0, streams}, streams);
