@@ -284,10 +284,8 @@ Variable concat_time(const Variable& before, const Variable& x) {
 
 Variable sum(const Variable& x, double factor) {
   const Tensor& value = x.value();
-  const double result =
-      factor * on(value.device(), [&](auto backend) { return sum(backend, value); });
-  Tensor total =
-      Tensor::scalar(result, accumulator_of(value.dtype()), value.device(), MemoryTag::activations);
+  Tensor total = Tensor::empty({1}, accumulator_of(value.dtype()), value.device());
+  on(value.device(), [&](auto backend) { sum(backend, value, factor, total); });
   return record(std::move(total),
                 {x},
                 [x = value.shape(), dtype = value.dtype(), factor](Gradients& gradients) {

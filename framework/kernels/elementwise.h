@@ -50,11 +50,12 @@ void copy_rows(Cuda,
 void add_column_sums(Cpu, const Tensor& x, const Tensor& out);
 void add_column_sums(Cuda, const Tensor& x, const Tensor& out);
 
-// The sum of the elements, and of their squares, kept in double. Deterministic for any number of
-// threads (fixed blocks). NaN and infinity propagate.
-double sum(Cpu, const Tensor& x);
-double sum(Cuda, const Tensor& x);
-double sum_of_squares(Cpu, const Tensor& x);
-double sum_of_squares(Cuda, const Tensor& x);
+// total = factor times the sum of the elements, and the sum of their squares. total: one element of
+// f32 or f64; the sum is kept in double. Deterministic for any number of threads (fixed blocks).
+// NaN and infinity propagate.
+void sum(Cpu, const Tensor& x, double factor, const Tensor& total);
+void sum(Cuda, const Tensor& x, double factor, const Tensor& total);
+void sum_of_squares(Cpu, const Tensor& x, const Tensor& total);
+void sum_of_squares(Cuda, const Tensor& x, const Tensor& total);
 
 }  // namespace longspan

@@ -5,19 +5,12 @@
 
 #include "framework/autograd/variable.h"
 #include "framework/core/range.h"
+#include "framework/kernels/sinusoids.h"
 
 namespace longspan {
 
-// The layouts in use are not interchangeable.
-enum class SinusoidLayout : std::uint8_t {
-  interleaved,      // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)
-  halves,           // first all sin, then all cos, 10000^(-2m/d) (Transformer-XL)
-  halves_geometric  // the same with 10000^(-m/(d/2-1)), so that the last is exactly 1/10000
-                    // (tensor2tensor, fairseq)
-};
-
-// The encodings of the positions, one after another; positions beyond `clamp` count as it (clamp <
-// 0: none). An odd last column is 0 where halves are used. [count_of(positions), width] of `dtype`.
+// The encodings of the positions, one after another (kernels/sinusoids.h): [count_of(positions),
+// width] of `dtype`.
 Tensor sinusoids(SinusoidLayout layout,
                  const Ranges& positions,
                  std::int64_t width,

@@ -1,6 +1,7 @@
 #include "framework/train/optimizer.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/optimizer.h"
@@ -89,13 +90,18 @@ void Optimizer::add_to(TrainingState& state) const {
 }
 
 double squared_gradient_norm(const Parameters& parameters) {
-  double total = 0;
-  for (const auto& parameter : parameters.all()) {
-    if (!parameters.answers_for(*parameter)) continue;
-    const Tensor gradient = own_gradient(*parameter);
-    on(gradient.device(), [&](auto backend) { total += sum_of_squares(backend, gradient); });
+  const auto count = std::ssize(parameters.all());
+  const Tensor sums = Tensor::zeros({count}, DType::f64, parameters.device(), MemoryTag::workspace);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Parameter& parameter = *parameters.all()[static_cast<std::size_t>(i)];
+    if (!parameters.answers_for(parameter)) continue;
+    const Tensor gradient = own_gradient(parameter), sum = sums.slice(i, i + 1);
+    on(sums.device(), [&](auto backend) { sum_of_squares(backend, gradient, sum); });
   }
-  return total;
+  // A GPU is waited for once.
+  const Tensor here = sums.to_host();
+  const auto values = here.span<double>();
+  return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
 double clip_factor(double norm, double limit) {

@@ -37,7 +37,19 @@ Trainer::Trainer(std::unique_ptr<Model> model,
   if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
 }
 
-double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
+// Made when it changes: it is copied to the device.
+const Tensor& Trainer::seed() {
+  const Parameters& parameters = model_->parameters();
+  if (!seed_.defined() || seed_scale_ != scale()) {
+    seed_scale_ = scale();
+    seed_ = Tensor::scalar(
+        seed_scale_, accumulator_of(parameters.compute_dtype()), parameters.device());
+  }
+  return seed_;
+}
+
+// The loss, on the device.
+Tensor Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   const std::size_t parts = memory_.size();
   const Tensor tokens = rows(batch.tokens, part, parts);
   const Segment segment = {.tokens = tokens,
@@ -52,11 +64,10 @@ double Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   SegmentResult result = model_->losses(segment, pass);
   next_memory_[part] = std::move(result.memory);
   const Variable loss = sum(result.losses, weight);
-  const double value = loss.value().item();
+  const Tensor value = loss.value();
   result.losses = {};
   reduction_.begin(part, parts);
-  const Tensor seed = Tensor::scalar(scale(), loss.value().dtype(), loss.value().device());
-  backward({loss}, {seed}, {.between = [this] { reduction_.progress(); }});
+  backward({loss}, {seed()}, {.between = [this] { reduction_.progress(); }});
   reduction_.finish();
   return value;
 }
@@ -85,8 +96,12 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   model_->parameters().clear_gradients();
   reconstruction_ = request.measure ? std::make_shared<ReconstructionError>() : nullptr;
+  std::vector<Tensor> losses;
+  for (std::size_t part = 0; part < memory_.size(); ++part)
+    losses.push_back(run_part(batch, part, weight));
+  // A GPU is not waited for before all of its work is queued.
   double loss = 0;
-  for (std::size_t part = 0; part < memory_.size(); ++part) loss += run_part(batch, part, weight);
+  for (const Tensor& of_part : losses) loss += of_part.item();
   const Sums sums = agree(loss, request);
   result.loss = unsigned_nan(sums.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());

@@ -80,7 +80,8 @@ class Trainer {
     double writing = 0;
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
-  double run_part(const Batch& batch, std::size_t part, double weight);
+  Tensor run_part(const Batch& batch, std::size_t part, double weight);
+  const Tensor& seed();
   Sums agree(double loss, const StepRequest& request) const;
   void judge(const Batch& batch, const StepResult& result);
   void add_memory(TrainingState& state, std::int64_t streams) const;
@@ -91,7 +92,9 @@ class Trainer {
   Optimizer optimizer_;
   GradientReduction reduction_;
   Schedule schedule_;
-  std::optional<LossScale> loss_scale_;                  // with f16
+  std::optional<LossScale> loss_scale_;  // with f16
+  Tensor seed_;                          // the gradient of the loss: seed_scale_
+  double seed_scale_ = 0;
   std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
   // Of each part of this rank's streams: what is remembered, and what will be if the step is taken.
   std::vector<SegmentMemory> memory_;

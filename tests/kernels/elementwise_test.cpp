@@ -121,12 +121,24 @@ TYPED_TEST(ElementwiseOf, ColumnSumsAreAddedInBothDTypes) {
     }
 }
 
+Tensor one_element(DType dtype) { return Tensor::zeros({1}, dtype, backend_device()); }
+double sum_of(const Tensor& x) {
+  const Tensor total = one_element(DType::f64);
+  sum(backend(), x, 1, total);
+  return total.item();
+}
+double squares_of(const Tensor& x) {
+  const Tensor total = one_element(DType::f64);
+  sum_of_squares(backend(), x, total);
+  return total.item();
+}
+
 TYPED_TEST(ElementwiseOf, ReductionsAreExactToDoubleAndIndependentOfThreads) {
   for (const auto count : counts) {
     const Values x = normal_values<TypeParam>(count, 1);
     const Tensor tensor = tensor_of<TypeParam>(x, {count});
-    const auto total = [&] { return sum(backend(), tensor); };
-    const auto squares = [&] { return sum_of_squares(backend(), tensor); };
+    const auto total = [&] { return sum_of(tensor); };
+    const auto squares = [&] { return squares_of(tensor); };
     EXPECT_NEAR(total(), std::accumulate(x.begin(), x.end(), 0.0), 1e-10);
     const double expected = std::inner_product(x.begin(), x.end(), x.begin(), 0.0);
     EXPECT_NEAR(squares(), expected, 1e-13 * expected);
@@ -140,14 +152,32 @@ TYPED_TEST(ElementwiseOf, NanAndInfinityReachTheSums) {
     Values x(20000, 1.0);
     x[12345] = odd;
     const Tensor tensor = tensor_of<TypeParam>(x, {20000});
-    EXPECT_FALSE(std::isfinite(sum(backend(), tensor)));
-    EXPECT_FALSE(std::isfinite(sum_of_squares(backend(), tensor)));
-    EXPECT_EQ(std::isnan(sum_of_squares(backend(), tensor)), std::isnan(odd));
+    EXPECT_FALSE(std::isfinite(sum_of(tensor)));
+    EXPECT_FALSE(std::isfinite(squares_of(tensor)));
+    EXPECT_EQ(std::isnan(squares_of(tensor)), std::isnan(odd));
   }
 }
 
+TYPED_TEST(ElementwiseOf, SumsAreScaledAndRoundedOnce) {
+  const Values x = normal_values<TypeParam>(1000, 1);
+  const double expected = 0.3 * std::accumulate(x.begin(), x.end(), 0.0);
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const Tensor total = one_element(dtype);
+    sum(backend(), tensor_of<TypeParam>(x, {1000}), 0.3, total);
+    EXPECT_NEAR(total.item(), expected, dtype == DType::f64 ? 1e-11 : 1e-6);
+    sum(backend(), tensor_of<TypeParam>({}, {0}), 0.3, total);
+    EXPECT_EQ(total.item(), 0);
+  }
+}
+
+TEST(Elementwise, ASumGoesIntoOneWideElement) {
+  const Tensor x = tensor_of<float>({1, 2}, {2});
+  EXPECT_THROW(sum(backend(), x, 1, one_element(DType::bf16)), Failure);
+  EXPECT_THROW(sum_of_squares(backend(), x, x), Failure);
+}
+
 TEST(Elementwise, SquaresOfLargeNumbersDoNotOverflow) {
-  EXPECT_EQ(sum_of_squares(backend(), tensor_of<float>({0x1p100, 0x1p100}, {2})), 0x1p201);
+  EXPECT_EQ(squares_of(tensor_of<float>({0x1p100, 0x1p100}, {2})), 0x1p201);
 }
 
 TEST(Elementwise, ColumnSumsDoNotDependOnTheNumberOfThreads) {

@@ -56,6 +56,13 @@ double blocked_sum(const Tensor& x, const Term& term) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
+void write_total(const Tensor& total, double value) {
+  check_total(total);
+  with_floating_type(total.dtype(), [&]<typename T>(TypeTag<T>) {
+    *total.data<T>() = static_cast<T>(static_cast<Accumulator<T>>(value));
+  });
+}
+
 }  // namespace
 
 void add_column_sums(Cpu, const Tensor& x, const Tensor& out) {
@@ -82,12 +89,12 @@ void add_column_sums(Cpu, const Tensor& x, const Tensor& out) {
   });
 }
 
-double sum(Cpu, const Tensor& x) {
-  return blocked_sum(x, [](double value) { return value; });
+void sum(Cpu, const Tensor& x, double factor, const Tensor& total) {
+  write_total(total, factor * blocked_sum(x, [](double value) { return value; }));
 }
 
-double sum_of_squares(Cpu, const Tensor& x) {
-  return blocked_sum(x, [](double value) { return value * value; });
+void sum_of_squares(Cpu, const Tensor& x, const Tensor& total) {
+  write_total(total, blocked_sum(x, [](double value) { return value * value; }));
 }
 
 }  // namespace longspan

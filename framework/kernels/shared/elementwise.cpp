@@ -41,6 +41,13 @@ void check_copy_rows(const Tensor& from,
           b.to_string());
 }
 
+void check_total(const Tensor& total) {
+  require(total.elements() == 1 && (total.dtype() == DType::f32 || total.dtype() == DType::f64),
+          "a sum goes into one element of f32 or f64, found {} {}",
+          name_of(total.dtype()),
+          total.shape());
+}
+
 void check_add_column_sums(const Tensor& x, const Tensor& out) {
   require(out.elements() == x.shape().width() &&
               (out.dtype() == x.dtype() || out.dtype() == accumulator_of(x.dtype())),

@@ -91,5 +91,6 @@ void check_copy_rows(const Tensor& from,
                      std::int64_t count);
 void check_scale_and_add_rows(const Tensor& x, const Tensor& table, const Tensor& y);
 void check_add_column_sums(const Tensor& x, const Tensor& out);
+void check_total(const Tensor& total);
 
 }  // namespace longspan

@@ -1,20 +1,31 @@
 // The three layouts of sinusoidal positions.
-#include "framework/nn/positions.h"
+#include "framework/kernels/sinusoids.h"
 
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend;
+using testing::backend_device;
 using testing::Values;
 using testing::values_of;
 
 constexpr SinusoidLayout layouts[] = {
     SinusoidLayout::interleaved, SinusoidLayout::halves, SinusoidLayout::halves_geometric};
 
+Tensor table(SinusoidLayout layout,
+             const Shape& shape,
+             std::int64_t first,
+             std::int64_t clamp = -1,
+             DType dtype = DType::f64) {
+  const Tensor out = Tensor::empty(shape, dtype, backend_device());
+  fill_sinusoids(backend(), {.layout = layout, .first = first, .clamp = clamp, .out = out});
+  return out;
+}
+
 Values row(SinusoidLayout layout, std::int64_t position, std::int64_t width) {
-  return values_of(sinusoids(layout, position, 1, width, -1, DType::f64, cpu_device()));
+  return values_of(table(layout, {1, width}, position));
 }
 
 // Where the sine and the cosine of frequency m stand.
@@ -64,34 +75,42 @@ TEST(Sinusoids, PositionZeroIsSineZeroAndCosineOne) {
 }
 
 TEST(Sinusoids, AnOddWidthEndsWithASineOrAZero) {
-  EXPECT_EQ(row(SinusoidLayout::interleaved, 3, 5)[4], std::sin(3 * std::pow(10000.0, -0.8)));
+  EXPECT_NEAR(
+      row(SinusoidLayout::interleaved, 3, 5)[4], std::sin(3 * std::pow(10000.0, -0.8)), 1e-15);
   EXPECT_EQ(row(SinusoidLayout::halves, 3, 5)[4], 0);
   EXPECT_EQ(row(SinusoidLayout::halves_geometric, 3, 5)[4], 0);
-  EXPECT_EQ(row(SinusoidLayout::halves, 3, 5)[2], std::cos(3.0));
+  EXPECT_NEAR(row(SinusoidLayout::halves, 3, 5)[2], std::cos(3.0), 1e-15);
 }
 
 TEST(Sinusoids, SmallestWidths) {
-  EXPECT_EQ(row(SinusoidLayout::interleaved, 2, 1), (Values{std::sin(2.0)}));
+  EXPECT_NEAR(row(SinusoidLayout::interleaved, 2, 1)[0], std::sin(2.0), 1e-15);
   EXPECT_EQ(row(SinusoidLayout::halves, 2, 1), (Values{0}));
-  EXPECT_EQ(row(SinusoidLayout::halves_geometric, 2, 2), (Values{std::sin(2.0), std::cos(2.0)}));
+  const Values two = row(SinusoidLayout::halves_geometric, 2, 2);
+  EXPECT_NEAR(two[0], std::sin(2.0), 1e-15);
+  EXPECT_NEAR(two[1], std::cos(2.0), 1e-15);
 }
 
 TEST(Sinusoids, RowsCountOnFromTheFirstAndStopAtTheClamp) {
-  const Tensor table = sinusoids(SinusoidLayout::halves, 2, 5, 6, 4, DType::f64, cpu_device());
+  const Tensor clamped = table(SinusoidLayout::halves, {5, 6}, 2, 4);
   for (std::int64_t i = 0; i < 5; ++i)
-    EXPECT_EQ(values_of(table.slice(i, i + 1)),
+    EXPECT_EQ(values_of(clamped.slice(i, i + 1)),
               row(SinusoidLayout::halves, std::min<std::int64_t>(2 + i, 4), 6));
-  EXPECT_EQ(values_of(sinusoids(SinusoidLayout::halves, 1, 1, 6, 0, DType::f64, cpu_device())),
+  EXPECT_EQ(values_of(table(SinusoidLayout::halves, {1, 6}, 1, 0)),
             row(SinusoidLayout::halves, 0, 6))
       << "a clamp of 0 is a clamp";
 }
 
+TEST(Sinusoids, ManyRowsAreSharedOutAndEachIsWhatItIsAlone) {
+  const Tensor many = table(SinusoidLayout::interleaved, {700, 66}, 5);
+  for (const std::int64_t i : {0, 1, 349, 350, 699})
+    EXPECT_EQ(values_of(many.slice(i, i + 1)), row(SinusoidLayout::interleaved, 5 + i, 66)) << i;
+}
+
 TEST(Sinusoids, AreRoundedOnceIntoANarrowDtype) {
-  const Tensor wide = sinusoids(SinusoidLayout::halves, 0, 9, 6, -1, DType::f64, cpu_device());
-  const Tensor narrow = sinusoids(SinusoidLayout::halves, 0, 9, 6, -1, DType::bf16, cpu_device());
-  for (std::int64_t i = 0; i < wide.elements(); ++i)
-    EXPECT_EQ(static_cast<float>(narrow.data<BFloat16>()[i]),
-              static_cast<float>(BFloat16(static_cast<float>(wide.data<double>()[i]))));
+  const Values wide = values_of(table(SinusoidLayout::halves, {9, 6}, 0));
+  const Values narrow = values_of(table(SinusoidLayout::halves, {9, 6}, 0, -1, DType::bf16));
+  for (std::size_t i = 0; i < wide.size(); ++i)
+    EXPECT_EQ(narrow[i], testing::rounded<BFloat16>(wide[i]));
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// Encodings of positions by sines and cosines.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// The layouts in use are not interchangeable.
+enum class SinusoidLayout : std::uint8_t {
+  interleaved,      // sin and cos alternate, 10000^(-2m/d) (Vaswani et al. 2017)
+  halves,           // first all sin, then all cos, 10000^(-2m/d) (Transformer-XL)
+  halves_geometric  // the same with 10000^(-m/(d/2-1)), so that the last is exactly 1/10000
+                    // (tensor2tensor, fairseq)
+};
+
+// out: [positions, width] of a floating dtype, written: the encodings of positions first, first +
+// 1,
+// ...; those beyond `clamp` count as it (clamp < 0: none). An odd last column is 0 where halves are
+// used. Computed in double and rounded once.
+struct Sinusoids {
+  SinusoidLayout layout = SinusoidLayout::interleaved;
+  std::int64_t first = 0;
+  std::int64_t clamp = -1;
+  Tensor out;
+};
+void fill_sinusoids(Cpu, const Sinusoids&);
+void fill_sinusoids(Cuda, const Sinusoids&);
+
+}  // namespace longspan
