@@ -78,20 +78,4 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
 // "weights 1.2 GB, gradients ...": the tags that take more than nothing.
 std::string bytes_by_tag(const StepPlan& plan);
 
-// "a rank of this run needs 1.25 GB (weights ...)".
-std::string needs(const StepPlan& plan);
-// The keys that would help where a rank has only `there` bytes: a clause.
-std::string memory_advice(const StepPlan& plan,
-                          double there,
-                          std::int64_t vocabulary,
-                          const Reconfigure& reconfigure);
-
-// Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
-// a machine need more memory than it has; the sentence names the keys that would help.
-void require_fits(const Settings& settings,
-                  const ProcessMesh& mesh,
-                  int local_ranks,
-                  std::int64_t vocabulary,
-                  const Reconfigure& reconfigure);
-
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/data/corpus.h"
@@ -20,12 +21,14 @@ inline constexpr const char* cursor_name = "data/cursor";
 inline constexpr const char* corpus_scalar = "data/fingerprint";
 inline constexpr const char* threads_scalar = "run/threads";
 inline constexpr const char* zero_scalar = "run/zero";
+inline constexpr const char* device_scalar = "run/device";
 
 // What decides whether a run goes on bit for bit or to rounding.
 struct RunLayout {
   MeshShape mesh;
   std::int64_t threads = 1;  // of the rank that has most
   std::int64_t zero = 0;
+  std::string device = "cpu";  // or "cuda"
 
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };

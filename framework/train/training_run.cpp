@@ -6,13 +6,13 @@
 #include <chrono>
 #include <optional>
 
-#include "framework/core/out_of_memory.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
 #include "framework/train/evaluation.h"
 #include "framework/train/loading.h"
 #include "framework/train/log.h"
+#include "framework/train/memory_advice.h"
 #include "framework/train/memory_table.h"
 #include "framework/train/metrics.h"
 #include "framework/train/peak.h"
@@ -94,6 +94,7 @@ class TrainingRun {
   void show(const StepResult& result, bool is_logged);
   void judge_reconstruction(double error);
   StepTiming timing();
+  RunLayout layout() const;
   TrainingState state();
   void save(bool beside);
 
@@ -176,7 +177,7 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
-  judge_layout(log_, checkpoint, {mesh_.shape, threads_, settings_.parallel.zero});
+  judge_layout(log_, checkpoint, layout());
 }
 
 void TrainingRun::introduce() {
@@ -351,6 +352,10 @@ void TrainingRun::report(const StepResult& result) {
   if (metrics_) metrics_->write(metrics);
 }
 
+RunLayout TrainingRun::layout() const {
+  return {mesh_.shape, threads_, settings_.parallel.zero, device_.on_gpu() ? "cuda" : "cpu"};
+}
+
 TrainingState TrainingRun::state() {
   TrainingState state;
   trainer_.save(state, settings_.data.batch);
@@ -362,8 +367,10 @@ TrainingState TrainingRun::state() {
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
   state.scalars.set(corpus_scalar, loader_.corpus().fingerprint());
-  state.scalars.set(threads_scalar, threads_);
-  state.scalars.set(zero_scalar, settings_.parallel.zero);
+  const RunLayout made_on = layout();
+  state.scalars.set(threads_scalar, made_on.threads);
+  state.scalars.set(zero_scalar, made_on.zero);
+  state.scalars.set(device_scalar, made_on.device);
   return state;
 }
 
@@ -376,21 +383,6 @@ void TrainingRun::save(bool beside) {
   beside ? saver_.save_beside(info, state()) : saver_.save(info, state());
 }
 
-// Everything of the run is gone by then: there is memory to think with. The ranks that wait for
-// this one meanwhile end when it does.
-std::string advice_after(const OutOfMemory& error,
-                         const Settings& settings,
-                         const TrainingRunText& text,
-                         int ranks) try {
-  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
-  const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
-  return fmt::format("; by the plan {}; {}",
-                     needs(plan),
-                     memory_advice(plan, error.held(), vocabulary, text.reconfigure));
-} catch (const std::exception&) {
-  return "";  // what went wrong is to be said, though no plan can be made
-}
-
 }  // namespace
 
 ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) try {
@@ -399,7 +391,7 @@ ExitCode run_training(Session& session, const Settings& settings, const Training
   throw Failure("rank {}: {}{}",
                 session.world().rank(),
                 error.what(),
-                advice_after(error, settings, text, session.world().size()));
+                advice_after(error, settings, session.world().size(), text.reconfigure));
 }
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "framework/core/byte_text.h"
+#include "framework/train/memory_advice.h"
 #include "models/decoder.h"
 
 namespace longspan {

@@ -1,0 +1,63 @@
+#include "framework/train/memory_advice.h"
+
+#include <algorithm>
+
+#include "framework/core/byte_text.h"
+
+namespace longspan {
+
+std::string needs(const StepPlan& plan) {
+  return fmt::format(
+      "a rank of this run needs {} ({})", byte_text(plan.bytes()), bytes_by_tag(plan));
+}
+
+std::string memory_advice(const StepPlan& plan,
+                          double there,
+                          std::int64_t vocabulary,
+                          const Reconfigure& reconfigure) {
+  const std::vector<Saving> savings = plan_savings(reconfigure, plan.mesh, vocabulary);
+  const auto bytes = [](const Saving& saving) { return saving.plan.bytes(); };
+  auto chosen = std::ranges::find_if(
+      savings, [&](double needed) { return needed <= there; }, bytes);
+  const bool fits = chosen != savings.end();
+  if (!fits) chosen = std::ranges::min_element(savings, std::less<>(), bytes);
+  std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
+  if (chosen != savings.end() && chosen->plan.bytes() < plan.bytes()) {
+    const std::string saving = fmt::format(
+        "with {} it needs {}", fmt::join(chosen->keys, " "), byte_text(chosen->plan.bytes()));
+    help = fits ? saving : saving + ", the least; " + help;
+  }
+  return help;
+}
+
+void require_fits(const Settings& settings,
+                  const ProcessMesh& mesh,
+                  int local_ranks,
+                  std::int64_t vocabulary,
+                  const Reconfigure& reconfigure) {
+  const StepPlan plan = plan_step(settings, mesh.shape, vocabulary);
+  // Ranks of one machine ask at the same time, before any of them takes what it needs.
+  const double there = mesh.world.all_reduce(memory_of_rank(local_ranks), Reduction::minimum);
+  if (there == 0 || plan.bytes() <= there) return;
+  throw ConfigurationError(
+      "{}, but only {} of memory are free{}; {}",
+      needs(plan),
+      byte_text(there),
+      local_ranks > 1 ? fmt::format(" for each of the {} ranks of a machine", local_ranks) : "",
+      memory_advice(plan, there, vocabulary, reconfigure));
+}
+
+std::string advice_after(const OutOfMemory& error,
+                         const Settings& settings,
+                         int ranks,
+                         const Reconfigure& reconfigure) try {
+  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
+  const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
+  return fmt::format("; by the plan {}; {}",
+                     needs(plan),
+                     memory_advice(plan, error.held(), vocabulary, reconfigure));
+} catch (const std::exception&) {
+  return "";  // what went wrong is to be said, though no plan can be made
+}
+
+}  // namespace longspan
