@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::on_ranks;
 using testing::tensor_of;
 using testing::Values;
@@ -113,7 +113,7 @@ TEST(SplitRegion, EnteringDoesNotWriteOverTheGradientOfOthers) {
 
 // Rows [begin, begin + count) along time of x [batch, time, width].
 Tensor times_of(const Tensor& x, std::int64_t begin, std::int64_t count) {
-  const Tensor result = Tensor::empty(x.shape().with(1, count), DType::f64, cpu_device());
+  const Tensor result = Tensor::empty(x.shape().with(1, count), DType::f64, backend_device());
   const std::int64_t width = x.shape()[2];
   for (std::int64_t b = 0; b < x.shape()[0]; ++b)
     std::copy_n(x.data<double>() + (b * x.shape()[1] + begin) * width,
@@ -177,9 +177,9 @@ TEST(TimeAndHeads, ASwapGathersTheRowsInTheirOrderAndBackIsTheSame) {
       const Tensor whole = random_tensor({batch, total, heads * dim}, 1);
       const Ranges& own = positions[static_cast<std::size_t>(ranks.rank())];
       const std::int64_t rows = count_of(own);
-      const Tensor mine = Tensor::empty({batch, rows, heads, dim}, DType::f64, cpu_device());
+      const Tensor mine = Tensor::empty({batch, rows, heads, dim}, DType::f64, backend_device());
       const Tensor expected =
-          Tensor::empty({batch, total, own_heads, dim}, DType::f64, cpu_device());
+          Tensor::empty({batch, total, own_heads, dim}, DType::f64, backend_device());
       double* to = mine.data<double>();
       for (std::int64_t b = 0; b < batch; ++b)
         for (const Range& range : own)
@@ -225,7 +225,8 @@ struct Columns {
       : begin(vocabulary * ranks.rank() / ranks.size()),
         end(vocabulary * (ranks.rank() + 1) / ranks.size()) {}
   Tensor of(const Tensor& whole) const {
-    const Tensor result = Tensor::empty({whole.shape()[0], end - begin}, DType::f64, cpu_device());
+    const Tensor result =
+        Tensor::empty({whole.shape()[0], end - begin}, DType::f64, backend_device());
     for (std::int64_t row = 0; row < whole.shape()[0]; ++row)
       std::copy_n(whole.data<double>() + row * whole.shape()[1] + begin,
                   end - begin,
@@ -248,7 +249,7 @@ TEST(VocabularySplit, CrossEntropyIsThatOfTheWholeVocabulary) {
       for (const Case& c : cases) {
         SCOPED_TRACE(fmt::format("{} ids, {}, logits of {}", c.vocabulary, c.name, c.deviation));
         const Tensor whole = random_tensor({rows, c.vocabulary}, 1, c.deviation);
-        const Tensor targets = Tensor::empty({rows}, DType::i64, cpu_device());
+        const Tensor targets = Tensor::empty({rows}, DType::i64, backend_device());
         for (std::int64_t i = 0; i < rows; ++i)
           targets.data<std::int64_t>()[i] = i == 2 ? -1 : i % c.vocabulary;
         const Tensor upstream = random_tensor({rows}, 2);

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::expect_gradients;
 using testing::random_tensor;
@@ -34,7 +34,7 @@ struct Case {
 
 Tensor buckets_of(const Case& c, std::uint64_t seed = 5) {
   const Tensor buckets =
-      Tensor::empty({c.batch, c.heads, c.rounds, c.time}, DType::i32, cpu_device());
+      Tensor::empty({c.batch, c.heads, c.rounds, c.time}, DType::i32, backend_device());
   const Random random(seed);
   for (std::int64_t i = 0; i < buckets.elements(); ++i) {
     const std::int64_t b = i / (c.heads * c.rounds * c.time), t = i % c.time;
@@ -197,7 +197,7 @@ const HashAttention small = {.buckets = 5, .chunk = 3};
 
 // Two rows of 12: a hole in one, the end of the other.
 Tensor some_hidden() {
-  const Tensor hidden = Tensor::zeros({2, 12}, DType::u8, cpu_device());
+  const Tensor hidden = Tensor::zeros({2, 12}, DType::u8, backend_device());
   for (const std::int64_t token : {2, 21, 22, 23}) hidden.data<std::uint8_t>()[token] = 1;
   return hidden;
 }
@@ -317,7 +317,7 @@ TEST(HashAttention, PartsDoNotChangeTheResult) {
       .name = "parts", .batch = 1, .time = 700, .heads = 32, .rounds = 2, .options = options};
   const Tensor buckets = buckets_of(all), upstream = random_tensor(value_of(all).shape(), 3);
   const auto head_of = [&](const Tensor& tensor, std::int64_t h) {
-    const Tensor head = Tensor::empty({1, all.time, 1, all.dim}, DType::f64, cpu_device());
+    const Tensor head = Tensor::empty({1, all.time, 1, all.dim}, DType::f64, backend_device());
     for (std::int64_t t = 0; t < all.time; ++t)
       std::copy_n(tensor.data<double>() + (t * all.heads + h) * all.dim,
                   all.dim,
@@ -349,7 +349,7 @@ TEST(HashAttention, WithinBucketsThatFitItIsAttentionMaskedByTheHash) {
       .name = "buckets",
       .time = 24,
       .options = {.buckets = 6, .chunk = 6, .look_ahead = 1, .causal = false, .same_bucket = true}};
-  const Tensor buckets = Tensor::empty({c.batch, c.heads, 1, c.time}, DType::i32, cpu_device());
+  const Tensor buckets = Tensor::empty({c.batch, c.heads, 1, c.time}, DType::i32, backend_device());
   for (std::int64_t i = 0; i < buckets.elements(); ++i)
     buckets.data<std::int32_t>()[i] = static_cast<std::int32_t>(i * 5 % c.options.buckets);
   // The mask again, as one chunk that sees itself.

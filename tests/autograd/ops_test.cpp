@@ -7,12 +7,12 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_gradients;
 using testing::random_tensor;
 
 Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
-  return Tensor::from<std::int64_t>(values, shape, cpu_device());
+  return Tensor::from<std::int64_t>(values, shape, backend_device());
 }
 
 // Values whose distance from 0 is large against the step of the differences: relu has no
@@ -149,7 +149,7 @@ struct AttentionCase {
 
 std::vector<AttentionCase> attention_cases() {
   const Tensor padding = Tensor::from<std::uint8_t>(
-      std::vector<std::uint8_t>{0, 0, 1, 0, 1, 1, 0, 0, 0, 1}, {2, 5}, cpu_device());
+      std::vector<std::uint8_t>{0, 0, 1, 0, 1, 1, 0, 0, 0, 1}, {2, 5}, backend_device());
   return {
       {"full", 5, 0, 3, 3, {.rules = Mask()}, 0},
       {"causal", 5, 0, 4, 2, {}, 0},
@@ -234,9 +234,9 @@ TEST(OpGradient, AttentionWithMasksAndTerms) {
            return AttentionTerms{.shaw = ShawVariables{Variable(), in[3]}};
          },
          {random_tensor({5, 4}, 4)});
-  const Tensor slopes = Tensor::from<double>(std::vector<double>{0.5, 0.25}, {2}, cpu_device());
+  const Tensor slopes = Tensor::from<double>(std::vector<double>{0.5, 0.25}, {2}, backend_device());
   // Spans whose ramps end between positions, where the derivative jumps.
-  const Tensor span = Tensor::from<double>(std::vector<double>{1.3, 0.4}, {2}, cpu_device());
+  const Tensor span = Tensor::from<double>(std::vector<double>{1.3, 0.4}, {2}, backend_device());
   expect(strided,
          [&](const auto& in) {
            return AttentionTerms{.slopes = slopes,
@@ -249,8 +249,8 @@ TEST(OpGradient, AttentionWithMasksAndTerms) {
 }
 
 TEST(OpGradient, AQueryThatSeesNoKeyGivesZeroAndNoGradient) {
-  const Tensor padding =
-      Tensor::from<std::uint8_t>(std::vector<std::uint8_t>{1, 0, 0, 1, 1, 1}, {2, 3}, cpu_device());
+  const Tensor padding = Tensor::from<std::uint8_t>(
+      std::vector<std::uint8_t>{1, 0, 0, 1, 1, 1}, {2, 3}, backend_device());
   const auto f = [&](const auto& in) {
     return attention(in[0], in[1], in[2], {.key_padding = padding});
   };
@@ -310,7 +310,7 @@ TEST(OpGradient, SplitsOfOneRankAreTheInput) {
 
 TEST(CrossEntropy, SmoothingSpreadsItsShareAsEachLibraryDoes) {
   // One row of equal logits: every log-probability is -log 4.
-  const Tensor logits = Tensor::zeros({1, 4}, DType::f64, cpu_device());
+  const Tensor logits = Tensor::zeros({1, 4}, DType::f64, backend_device());
   for (const Smoothing kind : {Smoothing::wrong_classes, Smoothing::all_classes}) {
     const CrossEntropyOptions options = {.vocabulary = 4, .smoothing = 0.3, .kind = kind};
     EXPECT_NEAR(losses(Variable(logits), ids({2}, {1}), options).value().data<double>()[0],

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::expect_gradients;
 using testing::random_tensor;

@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::tensor_of;
 using testing::values_of;
 
@@ -55,7 +55,8 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
 Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
   const Shape& shape = x.shape();
   const std::int64_t width = shape.elements() / (shape[0] * shape[1]);
-  const Tensor result = Tensor::empty(shape.with(1, count_of(positions)), DType::f64, cpu_device());
+  const Tensor result =
+      Tensor::empty(shape.with(1, count_of(positions)), DType::f64, backend_device());
   double* to = result.data<double>();
   for (std::int64_t b = 0; b < shape[0]; ++b)
     for (const Range& range : positions)

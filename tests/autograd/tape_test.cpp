@@ -8,7 +8,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::random_tensor;
 using testing::tensor_of;
 using testing::Values;

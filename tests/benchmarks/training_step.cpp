@@ -1,25 +1,28 @@
 // Whole training steps: tokens a second and model FLOP utilisation against the matrix-product peak
-// of the same run.
-//   benchmark_training_step [xl|gpt2] [float32|bf16|both] [steps] [data|tensor] [TEXT]
-// Under mpirun the ranks are data ranks, or tensor ranks. Trains on random tokens, or on the bytes
-// of a text. "both" compares bf16 with float32: the time of a step and the loss of the last steps.
+// of the same run (f32 on a CPU, bf16 on a GPU).
+//   benchmark_training_step [--device cuda] [WORKLOAD] [float32|bf16|both] [steps] [data|tensor]
+//                           [TEXT]
+// WORKLOAD: xl and gpt2 for a CPU; gpt2_1024, decoder_1b, xl_large and million_local or million_lsh
+// (with the tokens, as million_lsh:2097152) for a GPU. Under mpirun the ranks are data ranks, or
+// tensor ranks. Trains on random tokens, or on the bytes of a text. "both" compares bf16 with
+// float32: the time of a step and the loss of the last steps.
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/comm/session.h"
 #include "framework/data/mapped_file.h"
-#include "framework/train/peak.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
+#include "tests/benchmarks/support/bench_device.h"
 
 namespace longspan {
 namespace {
@@ -30,39 +33,97 @@ struct Workload {
   std::int64_t segment;
   std::function<std::unique_ptr<Model>(const ModelSetting&)> make;
   std::int64_t vocabulary;
+  MemoryOptions memory = {};
 };
 
-Workload workload(const std::string& name) {
-  if (name == "gpt2") {
-    DecoderOptions options;
-    options.common.layers = 12;
-    options.common.width = 768;
-    options.common.heads = 12;
-    options.common.dropout = 0;
-    options.positions = DecoderOptions::Positions::learned;
-    options.longest = 1024;
-    return {"decoder, GPT-2 124 M, batch 4, segment 64",
-            4,
-            64,
-            [options](const ModelSetting& setting) { return make_decoder(options, setting); },
-            50257};
-  }
+// GPT-2's shape; `vocabulary` as it is, or padded as one does on GPUs.
+Workload decoder_workload(const std::string& name,
+                          const ModelOptions& common,
+                          std::int64_t batch,
+                          std::int64_t segment,
+                          std::int64_t vocabulary) {
+  DecoderOptions options;
+  options.common = common;
+  options.common.dropout = 0;
+  options.common.norm = NormPlacement::pre;
+  options.common.activation = Activation::gelu_tanh;
+  options.positions = DecoderOptions::Positions::learned;
+  options.longest = std::max<std::int64_t>(segment, 1024);
+  return {fmt::format("decoder, {}, batch {}, segment {}", name, batch, segment),
+          batch,
+          segment,
+          [options](const ModelSetting& setting) { return make_decoder(options, setting); },
+          vocabulary};
+}
+
+Workload xl_workload(const ModelOptions& common,
+                     std::int64_t batch,
+                     std::int64_t segment,
+                     std::int64_t memory) {
   TransformerXlOptions options;
-  options.common.layers = 6;
-  options.common.width = 512;
-  options.common.heads = 8;
-  options.common.feed_forward = 2048;
+  options.common = common;
   options.common.dropout = 0.1;
-  options.memory = 256;
-  return {"transformer_xl, 6 layers of 512, segment 256, memory 256, batch 8",
-          8,
-          256,
+  options.memory = memory;
+  return {fmt::format("transformer_xl, {} layers of {}, segment {}, memory {}, batch {}",
+                      common.layers,
+                      common.width,
+                      segment,
+                      memory,
+                      batch),
+          batch,
+          segment,
           [options](const ModelSetting& setting) { return make_transformer_xl(options, setting); },
           256};
 }
 
+// One sequence: reversible layers, feed-forward layers and the loss in chunks.
+Workload long_workload(const std::string& kind, std::int64_t tokens) {
+  DecoderOptions options;
+  options.common.layers = 12;
+  options.common.width = 1024;
+  options.common.heads = 16;
+  options.common.feed_forward = 4096;
+  options.common.dropout = 0;
+  options.common.residual = ResidualKind::reversible;
+  options.common.attention.kinds = {kind};
+  options.common.attention.window = {255};
+  const std::int64_t chunks = std::max<std::int64_t>(tokens / 16384, 1);
+  return {fmt::format("decoder, reversible, {}, 12 layers of 1024, {} tokens", kind, tokens),
+          1,
+          tokens,
+          [options](const ModelSetting& setting) { return make_decoder(options, setting); },
+          256,
+          {.feed_forward_chunks = chunks, .loss_chunks = chunks}};
+}
+
+Workload workload(const std::string& name) {
+  const auto shape = [](std::int64_t layers, std::int64_t width, std::int64_t heads) {
+    ModelOptions common;
+    common.layers = layers;
+    common.width = width;
+    common.heads = heads;
+    common.feed_forward = 4 * width;
+    return common;
+  };
+  if (name.starts_with("million_")) {
+    const std::size_t colon = name.find(':');
+    const std::string tokens = colon == std::string::npos ? "1048576" : name.substr(colon + 1);
+    return long_workload(name.substr(8, colon == std::string::npos ? colon : colon - 8),
+                         std::stoll(tokens));
+  }
+  if (name == "gpt2") return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 4, 64, 50257);
+  if (name == "gpt2_1024")
+    return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 32, 1024, 50304);
+  if (name == "decoder_1b")
+    return decoder_workload("1.3 B (24 layers of 2048)", shape(24, 2048, 16), 8, 2048, 50304);
+  if (name == "xl_large") return xl_workload(shape(12, 1024, 16), 16, 512, 512);
+  require(name == "xl", "there is no workload {}", name);
+  return xl_workload(shape(6, 512, 8), 8, 256, 256);
+}
+
 // What is done with a workload.
 struct Task {
+  Device device = Device::cpu();
   DType compute = DType::f32;
   int steps = 8;
   bool tensor = false;               // ranks are tensor ranks
@@ -70,7 +131,7 @@ struct Task {
 };
 
 struct Measured {
-  double seconds = 0;    // of the best step
+  double seconds = 0;    // of the best step; on a GPU of a step in the middle
   double last_loss = 0;  // mean over the last tenth of the steps
 };
 
@@ -120,48 +181,57 @@ Measured run(Session& session, const Workload& work, const Task& task) {
   const int ranks = session.world().size();
   const ProcessMesh mesh(session.world(),
                          task.tensor ? MeshShape{.tensor = ranks} : MeshShape{.data = ranks});
-  const Device device = Device::cpu();
+  const Device& device = task.device;
   TrainingOptions training;
   training.warmup = 10;
   Trainer trainer(work.make({.vocabulary = work.vocabulary,
                              .segment = work.segment,
                              .compute = task.compute,
                              .device = device,
-                             .mesh = mesh}),
+                             .mesh = mesh,
+                             .memory = work.memory}),
                   training,
                   Random(1));
+  const DType peak_dtype = device.on_gpu() ? DType::bf16 : DType::f32;
   const double peak =
-      session.world().all_reduce(matmul_peak(device, DType::f32, 0.5), Reduction::sum);
+      session.world().all_reduce(bench::product_peak(device, peak_dtype), Reduction::sum);
+  device.allocator().reset_peak();
   const FlopCount flops =
       trainer.model().flops(work.batch, work.segment, trainer.model().longest_memory());
-  Measured measured = {.seconds = 1e30};
+  Measured measured;
+  std::vector<double> seconds;
   const int all_steps = task.steps + 2;
   const int last_steps = std::max(all_steps / 10, 1);
   for (int step = 0; step < all_steps; ++step) {
-    const Batch batch = make_batch(work, task.text, mesh, device, step);
-    const auto begin = std::chrono::steady_clock::now();
-    const double loss = trainer.step(batch).loss;
-    const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+    const Batch batch = make_batch(work, task.text, mesh, device.host(), step);
+    double loss = 0;
+    const double time = bench::seconds(device, [&] { loss = trainer.step(batch).loss; });
     // The first steps fill the memory.
-    if (step >= 2) measured.seconds = std::min(measured.seconds, time.count());
+    if (step >= 2) seconds.push_back(time);
     if (step >= all_steps - last_steps) measured.last_loss += loss / last_steps;
   }
+  std::ranges::sort(seconds);
+  measured.seconds = seconds[device.on_gpu() ? seconds.size() / 2 : 0];
   if (session.world().rank() != 0) return measured;
   fmt::print(
-      "{}; {}; {} {} ranks of {} threads: best step {:.4f} s, {:.0f} tokens/s, {:.1f} GFLOP/s = "
-      "{:.3f} of the f32 peak of {:.1f} GFLOP/s; loss {:.4f} after {} steps\n",
+      "{}; {}; {} {} ranks of {} threads: {} step {:.4f} s, {:.0f} tokens/s, {:.1f} GFLOP/s = "
+      "{:.3f} of the {} peak of {:.1f} GFLOP/s; loss {:.4f} after {} steps; peak memory {:.2f} "
+      "GB\n",
       work.name,
       name_of(task.compute),
       ranks,
       task.tensor ? "tensor" : "data",
       omp_get_max_threads(),
+      device.on_gpu() ? "median" : "best",
       measured.seconds,
       static_cast<double>(work.batch * work.segment) / measured.seconds,
       flops.total() / measured.seconds / 1e9,
       flops.total() / measured.seconds / peak,
+      name_of(peak_dtype),
       peak / 1e9,
       measured.last_loss,
-      all_steps);
+      all_steps,
+      static_cast<double>(device.allocator().report().total.peak) / 1e9);
   std::fflush(stdout);
   return measured;
 }
@@ -183,6 +253,7 @@ void compare(Session& session, const Workload& work, Task task) {
 int main(int count, char** words) {
   using namespace longspan;
   Session session;
+  const Device device = bench::device_from(count, words);
   const auto word = [&](int i, const char* otherwise) {
     return std::string(count > i ? words[i] : otherwise);
   };
@@ -190,7 +261,8 @@ int main(int count, char** words) {
   if (count > 5) text.emplace(words[5]);
   const Workload work = workload(word(1, "xl"));
   const std::string compute = word(2, "float32");
-  const Task task = {.compute = compute == "bf16" ? DType::bf16 : DType::f32,
+  const Task task = {.device = device,
+                     .compute = compute == "bf16" ? DType::bf16 : DType::f32,
                      .steps = std::stoi(word(3, "8")),
                      .tensor = word(4, "data") == "tensor",
                      .text = text ? &*text : nullptr};

@@ -62,7 +62,7 @@ Variable leaf_of(const GoldenFile& file, const std::string& dataset) {
 Tensor gradient_of(const Variable& leaf) {
   const Tensor gradient = leaf.gradient();
   return gradient.defined() ? gradient
-                            : Tensor::zeros(leaf.shape(), DType::f64, testing::cpu_device());
+                            : Tensor::zeros(leaf.shape(), DType::f64, testing::backend_device());
 }
 
 void load(const GoldenFile& file,

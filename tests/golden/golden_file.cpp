@@ -68,7 +68,7 @@ Tensor read_dataset(hid_t file, const std::string& name, const std::string& what
   check(whole || H5Tget_class(type) == H5T_FLOAT, what);
   const Tensor result = Tensor::empty(Shape(std::span<const std::int64_t>(extents)),
                                       whole ? DType::i64 : DType::f64,
-                                      testing::cpu_device());
+                                      testing::backend_device());
   const hid_t memory_type = whole ? H5T_NATIVE_INT64 : H5T_NATIVE_DOUBLE;
   if (result.elements() > 0)
     check(H5Dread(dataset, memory_type, H5S_ALL, H5S_ALL, H5P_DEFAULT, result.bytes()) >= 0, what);

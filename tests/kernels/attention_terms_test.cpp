@@ -50,7 +50,7 @@ AttentionCase random_case(std::uint64_t seed, DType dtype) {
 }
 
 void expect_dense(const AttentionCase& c, double tolerance) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), tolerance, c.to_string());
@@ -90,7 +90,7 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
     c.keys += 1;
     if (c.sorted || c.padded) continue;
     SCOPED_TRACE(c.to_string());
-    const Device device = Device::cpu();
+    const Device device = fresh_device();
     const auto on_device = backend(device);
     AttentionGradient whole = make_attention(c, device);
     if (whole.forward.dropout) whole.forward.dropout->keys_total = c.keys;
@@ -154,7 +154,7 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
 }
 
 TEST(AttentionMasks, MergingWithNothingChangesNothing) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const auto on_device = backend(device);
   const double none = -std::numeric_limits<double>::infinity();
   const auto tensor = [&](const Shape& shape, const Numbers& values) {
@@ -173,7 +173,7 @@ TEST(AttentionMasks, MergingWithNothingChangesNothing) {
 
 // The gradients of bf16 parts may be summed in f32, and out merged in it.
 TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const auto on_device = backend(device);
   AttentionGradient g = make_attention({.batch = 1,
                                         .time = 70,
@@ -201,7 +201,7 @@ TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
 
 // The worked numbers of the specification: ramp 4, z 2, x = 0 .. 6.
 TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const auto on_device = backend(device);
   AttentionGradient g = make_attention(
       {.time = 1, .keys = 8, .dim = 1, .value_dim = 8, .causal = true, .span = 1}, device);
@@ -218,7 +218,7 @@ TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
 
 // However high their scores, and however far the span shrinks: what is seen is what a window shows.
 TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionCase c = {.time = 150,
                            .keys = 150,
                            .heads = 2,
@@ -254,7 +254,7 @@ TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
 }
 
 TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const auto on_device = backend(device);
   const auto refused = [&](const AttentionCase& c) -> std::string {
     try {

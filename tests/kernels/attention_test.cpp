@@ -23,7 +23,7 @@ double tolerance(DType dtype) {
 }
 
 void expect_equals_dense(const AttentionCase& c) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), tolerance(c.dtype), c.to_string());
@@ -127,7 +127,7 @@ TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
                     .padded = true,
                     .relative = true,
                     .dtype = dtype};
-    const Device device = Device::cpu();
+    const Device device = fresh_device();
     const AttentionGradient g = make_attention(c, device);
     const AttentionResult r = run_attention(g);
     const std::size_t half = r.out.size() / 2;
@@ -154,7 +154,7 @@ TEST(Attention, PaddingMayHoldNotANumber) {
                     .causal = false,
                     .padded = true,
                     .dtype = dtype};
-    const Device device = Device::cpu();
+    const Device device = fresh_device();
     const AttentionGradient g = make_attention(c, device);
     const AttentionResult clean = run_attention(g);
     const auto padding = g.forward.mask.key_padding.span<std::uint8_t>();
@@ -186,7 +186,7 @@ TEST(Attention, ExtremeScoresStayFinite) {
                     .relative = true,
                     .dtype = dtype,
                     .spread = 70};
-    const Device device = Device::cpu();
+    const Device device = fresh_device();
     const AttentionResult r = run_attention(make_attention(c, device));
     for (const Numbers* values : {&r.out,
                                   &r.log_sum_exp,
@@ -220,7 +220,7 @@ TEST(Attention, SplitOfBatchAndHeadsGivesTheSameNumbers) {
                   .value_dim = 8,
                   .dropout = 0.4,
                   .dtype = DType::f64};
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient whole = make_attention(c, device);
   const AttentionResult all = run_attention(whole);
   c.batch = 1;
@@ -271,7 +271,7 @@ TEST(Attention, ForwardDoesNotDependOnTheNumberOfThreads) {
                   .value_dim = 8,
                   .relative = true,
                   .dtype = DType::f32};
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionResult wanted = [&] {
     const Threads one(1);
     return run_attention(make_attention(c, device));
@@ -319,7 +319,7 @@ TEST(Attention, LongSequencesEqualDenseOnAnyNumberOfThreads) {
 // many it asks for.
 TEST(Attention, AnyNumberOfThreadsBelowThatAskedForLosesNothing) {
   const Threads threads(4);
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient g = make_attention({.batch = 2,
                                               .time = 300,
                                               .keys = 400,
@@ -346,7 +346,7 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
                         .window = 6,
                         .relative = true,
                         .dropout = 0.2};
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
   run_attention(g);
   const auto on_device = backend(device);
@@ -378,7 +378,7 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
 }
 
 TEST(Attention, CountsTheOperationsOfAllowedPairs) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   AttentionCase c{.batch = 2, .time = 5, .keys = 8, .heads = 3, .dim = 4, .value_dim = 6};
   // 4 + 5 + 6 + 7 + 8 pairs.
   EXPECT_EQ(attention_flops(make_attention(c, device).forward), 2.0 * (4 + 6) * 30 * 2 * 3);
@@ -397,7 +397,7 @@ TEST(Attention, CountsTheOperationsOfAllowedPairs) {
 }
 
 TEST(Attention, RefusesTensorsThatDoNotFit) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const auto on_device = backend(device);
   Attention a = make_attention({.time = 3, .keys = 4, .dim = 8, .value_dim = 8}, device).forward;
   a.value = Tensor::zeros({1, 5, 1, 8}, DType::f64, device);
@@ -410,7 +410,7 @@ TEST(Attention, RefusesTensorsThatDoNotFit) {
 }
 
 TEST(Attention, NothingToAttendToIsNotAnError) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionResult none = run_attention(
       make_attention({.time = 3, .keys = 0, .dim = 4, .value_dim = 4, .causal = false}, device));
   EXPECT_EQ(none.out, Numbers(12, 0.0));

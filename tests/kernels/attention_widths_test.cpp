@@ -27,7 +27,7 @@ void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_
   c.dtype = dtype;
   c.seed = seed;
   c.spread = 0.5;
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
@@ -51,7 +51,7 @@ TEST(AttentionWidths, EqualDenseInNarrowDtypes) {
 TEST(AttentionWidths, RowsWithoutAKeyAreZeroBesideOthers) {
   AttentionCase c = {.time = 70, .keys = 70, .dim = 64, .value_dim = 64, .dtype = DType::bf16};
   c.rules = HeadMasks(masks::window(masks::unlimited, -1));
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionResult r = run_attention(make_attention(c, device));
   EXPECT_EQ(r.log_sum_exp[0], -std::numeric_limits<double>::infinity());
   for (std::size_t i = 0; i < 64; ++i) {
@@ -62,7 +62,7 @@ TEST(AttentionWidths, RowsWithoutAKeyAreZeroBesideOthers) {
 }
 
 TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
-  const Device device = Device::cpu();
+  const Device device = fresh_device();
   const AttentionCase c = {
       .time = 65, .keys = 65, .dim = 32, .value_dim = 32, .dtype = DType::bf16, .spread = 0.5};
   AttentionGradient g = make_attention(c, device);

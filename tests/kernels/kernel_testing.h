@@ -11,6 +11,7 @@
 
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
+#include "tests/support/test_device.h"
 
 namespace longspan::testing {
 
@@ -20,25 +21,38 @@ inline constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 using Values = std::vector<double>;
 using FloatingTypes = ::testing::Types<double, float, BFloat16, Float16>;
 
-inline const Device& cpu_device() {
-  static const Device device = Device::cpu();
-  return device;
-}
 inline Cpu cpu() { return Cpu{&cpu_device().state()}; }
 
-// What the tests run on of kernels that every backend has, and where their tensors lie.
-#ifdef LONGSPAN_EMULATED_CUDA
-inline constexpr bool emulated = true;  // slow: fewer and smaller cases
+// What the tests run on of kernels that every backend has, and where their tensors lie. Tests of
+// kernels are compiled once for each; what calls kernels through `on` is told by the environment.
+// Never destroyed: at the end of a process the libraries of a GPU may be gone before it.
+#ifdef LONGSPAN_CUDA_KERNELS
 inline const Device& backend_device() {
-  static const Device device = Device::cuda();
-  return device;
+  static const auto* const device = new Device(visible_gpu());
+  return *device;
 }
 inline Cuda backend(const Device& device = backend_device()) { return device.state().cuda(); }
 #else
-inline constexpr bool emulated = false;
-inline const Device& backend_device() { return cpu_device(); }
+inline const Device& backend_device() {
+  static const auto* const device = new Device(tests_run_on_gpu() ? visible_gpu() : cpu_device());
+  return *device;
+}
 inline Cpu backend(const Device& device = backend_device()) { return {&device.state()}; }
 #endif
+#ifdef LONGSPAN_EMULATED_CUDA
+inline constexpr bool emulated = true;  // slow: fewer and smaller cases
+#else
+inline constexpr bool emulated = false;
+#endif
+// One of its own, for tests that count its memory and look into it often; the emulated kernels take
+// memory of the host.
+inline Device fresh_device() {
+#if defined(LONGSPAN_CUDA_KERNELS) && !defined(LONGSPAN_EMULATED_CUDA)
+  return visible_gpu();
+#else
+  return Device::cpu();
+#endif
+}
 
 // The value that T keeps of a double.
 template <typename T>

@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 
 constexpr std::int64_t streams = 2;
 constexpr std::int64_t segment = 512;
@@ -17,7 +17,7 @@ double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make
   const auto model = make(ModelSetting{.vocabulary = testing::vocabulary,
                                        .segment = segment,
                                        .compute = DType::f32,
-                                       .device = cpu_device(),
+                                       .device = backend_device(),
                                        .mesh = mesh,
                                        .random = Random(1)});
   const Tensor text = testing::random_ids(streams, 2 * segment + 1, 3);
@@ -29,7 +29,7 @@ double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make
     backward(sum(result.losses));
   };
   run(0);
-  Allocator& allocator = cpu_device().allocator();
+  Allocator& allocator = backend_device().allocator();
   allocator.reset_peak();
   const auto activations = [&] {
     return allocator.report().by_tag[static_cast<std::size_t>(MemoryTag::activations)];

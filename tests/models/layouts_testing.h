@@ -32,7 +32,7 @@ struct Case {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
             .segment = segment,
             .compute = compute,
-            .device = cpu_device(),
+            .device = backend_device(),
             .mesh = mesh,
             .random = Random(1).child("weights"),
             .memory = memory,

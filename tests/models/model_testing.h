@@ -25,13 +25,13 @@ inline ModelSetting tiny_setting(std::int64_t segment = 5) {
   return {.vocabulary = vocabulary,
           .segment = segment,
           .compute = DType::f64,
-          .device = cpu_device(),
+          .device = backend_device(),
           .random = Random(1)};
 }
 
 // Token ids [streams, time].
 inline Tensor random_ids(std::int64_t streams, std::int64_t time, std::uint64_t seed) {
-  const Tensor ids = Tensor::empty({streams, time}, DType::i64, cpu_device());
+  const Tensor ids = Tensor::empty({streams, time}, DType::i64, backend_device());
   const Random random(seed);
   for (std::int64_t i = 0; i < ids.elements(); ++i)
     ids.data<std::int64_t>()[i] =
@@ -41,7 +41,7 @@ inline Tensor random_ids(std::int64_t streams, std::int64_t time, std::uint64_t 
 
 // The columns [begin, begin + count) of ids [streams, time].
 inline Tensor columns(const Tensor& ids, std::int64_t begin, std::int64_t count) {
-  const Tensor result = Tensor::empty({ids.shape()[0], count}, DType::i64, cpu_device());
+  const Tensor result = Tensor::empty({ids.shape()[0], count}, DType::i64, backend_device());
   for (std::int64_t row = 0; row < ids.shape()[0]; ++row)
     std::copy_n(ids.data<std::int64_t>() + row * ids.shape()[1] + begin,
                 count,

@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::random_ids;
 using testing::random_tensor;
@@ -180,7 +180,7 @@ void backward_of_long_segment(Parameters& parameters,
   const std::int64_t time = text.shape()[1] - 1;
   SegmentContext context;
   context.distances = Variable(
-      sinusoids(SinusoidLayout::halves, 0, time, common.width, -1, DType::f64, cpu_device()));
+      sinusoids(SinusoidLayout::halves, 0, time, common.width, -1, DType::f64, backend_device()));
   const auto residual = make_residual(common);
   Variable hidden =
       words(testing::columns(text, 0, time), std::sqrt(static_cast<double>(common.width)));

@@ -5,7 +5,7 @@ namespace longspan {
 namespace {
 
 using namespace testing::kinds;
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::Values;
 using testing::values_of;
@@ -208,7 +208,7 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
         for (std::int64_t p = 0; p < time; ++p)
           for (std::int64_t k = 0; k <= p; ++k) expected += c.sees(h, p, k);
       EXPECT_DOUBLE_EQ(
-          attention_pairs(pattern_of(c.options), masks::causal(), time, 0, cpu_device()),
+          attention_pairs(pattern_of(c.options), masks::causal(), time, 0, backend_device()),
           expected / static_cast<double>(heads));
     }
 }
@@ -216,7 +216,7 @@ TEST(AttentionPairs, AreThoseOfTheDefinition) {
 TEST(AttentionPairs, CountAMemory) {
   const auto pairs = [](const std::string& kind, const Mask& own) {
     const AttentionPattern pattern = pattern_of(with(kind, {.window = {2}, .stride = 4}));
-    return attention_pairs(pattern, own, 3, 5, cpu_device());
+    return attention_pairs(pattern, own, 3, 5, backend_device());
   };
   EXPECT_EQ(pairs("causal", masks::causal()), 6 + 7 + 8);
   EXPECT_EQ(pairs("local", masks::causal()), 9);

@@ -59,10 +59,10 @@ inline void add_to(double* a, double factor, const double* b, std::int64_t n) {
 // One row after another, as attention is defined, with its derivative.
 inline Results dense(const Sequence& s, const Sees& sees) {
   const std::int64_t time = s.query.shape()[1];
-  const Tensor y = Tensor::zeros(s.value.shape(), DType::f64, cpu_device());
-  const Tensor dquery = Tensor::zeros(s.query.shape(), DType::f64, cpu_device());
-  const Tensor dkey = Tensor::zeros(s.key.shape(), DType::f64, cpu_device());
-  const Tensor dvalue = Tensor::zeros(s.value.shape(), DType::f64, cpu_device());
+  const Tensor y = Tensor::zeros(s.value.shape(), DType::f64, backend_device());
+  const Tensor dquery = Tensor::zeros(s.query.shape(), DType::f64, backend_device());
+  const Tensor dkey = Tensor::zeros(s.key.shape(), DType::f64, backend_device());
+  const Tensor dvalue = Tensor::zeros(s.value.shape(), DType::f64, backend_device());
   const auto at = [&](const Tensor& x, std::int64_t b, std::int64_t t, std::int64_t h) {
     return x.data<double>() + ((b * time + t) * heads + h) * x.shape()[3];
   };
@@ -100,7 +100,7 @@ inline Results dense(const Sequence& s, const Sees& sees) {
 inline Tensor heads_of(const Tensor& x, const Part& part) {
   const std::int64_t rows = x.shape()[0] * x.shape()[1];
   const std::int64_t width = x.shape()[3];
-  const Tensor result = Tensor::empty(x.shape().with(2, part.count), DType::f64, cpu_device());
+  const Tensor result = Tensor::empty(x.shape().with(2, part.count), DType::f64, backend_device());
   for (std::int64_t row = 0; row < rows; ++row)
     std::copy_n(x.data<double>() + (row * heads + part.begin) * width,
                 part.count * width,

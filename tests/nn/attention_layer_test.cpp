@@ -9,7 +9,7 @@ namespace longspan {
 namespace {
 
 using testing::allocate_randomly;
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::expect_layer_gradients;
 using testing::one_process_parameters;
@@ -48,8 +48,8 @@ std::unique_ptr<MultiHeadAttention> relative_layer(Parameters& parameters, doubl
 SegmentContext relative_context(std::int64_t time, std::int64_t memory, std::int64_t clamp = -1) {
   SegmentContext context;
   context.mask.query_begin = memory;
-  context.distances = Variable(
-      sinusoids(SinusoidLayout::halves, 0, time + memory, width, clamp, DType::f64, cpu_device()));
+  context.distances = Variable(sinusoids(
+      SinusoidLayout::halves, 0, time + memory, width, clamp, DType::f64, backend_device()));
   return context;
 }
 
@@ -250,7 +250,7 @@ TEST(RelativeAttentionLayer, NoMemoryAndAnEmptyOneAreTheSame) {
   Parameters parameters = one_process_parameters();
   const auto layer = relative_layer(parameters);
   const Variable x(random_tensor({batch, 3, width}, 1));
-  const Variable empty(Tensor::zeros({batch, 0, width}, DType::f64, cpu_device()));
+  const Variable empty(Tensor::zeros({batch, 0, width}, DType::f64, backend_device()));
   EXPECT_TRUE(testing::same_bits((*layer)(x, empty, relative_context(3, 0), Pass()).value(),
                                  (*layer)(x, Variable(), relative_context(3, 0), Pass()).value()));
 }

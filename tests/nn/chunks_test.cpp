@@ -72,7 +72,7 @@ TEST(Chunks, OfAFeedForwardLayerHaveItsGradients) {
 }
 
 Tensor some_targets() {
-  Tensor targets = Tensor::empty({batch, time}, DType::i64, testing::cpu_device());
+  Tensor targets = Tensor::empty({batch, time}, DType::i64, testing::backend_device());
   for (std::int64_t i = 0; i < targets.elements(); ++i)
     targets.data<std::int64_t>()[i] = i % 4 == 3 ? -1 : (5 * i) % 7;
   return targets;

@@ -154,12 +154,12 @@ TEST(GlobalProjections, AreThoseOfTheRowsAtGlobalPositions) {
     expect_same(gradients(own_rows.query, own_rows.key, own_rows.value),
                 {sum, of_special.dquery, of_special.dkey, of_special.dvalue});
     EXPECT_DOUBLE_EQ(
-        attention_pairs(pattern, masks::causal(), time, 0, testing::cpu_device()),
+        attention_pairs(pattern, masks::causal(), time, 0, testing::backend_device()),
         attention_pairs(pattern_of(with(kinds, {.window = {2}, .stride = 4, .global = {0, 5, 66}})),
                         masks::causal(),
                         time,
                         0,
-                        testing::cpu_device()));
+                        testing::backend_device()));
   }
 }
 

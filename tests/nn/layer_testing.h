@@ -8,7 +8,7 @@ namespace longspan::testing {
 
 // Parameters in f64 on one process.
 inline Parameters one_process_parameters() {
-  return Parameters(cpu_device(), DType::f64, ProcessMesh());
+  return Parameters(backend_device(), DType::f64, ProcessMesh());
 }
 
 // Makes the parameters and gives them values that are neither zero nor special.

@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::tensor_of;
 using testing::values_of;
@@ -27,7 +27,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
 // This rank's piece of a whole tensor.
 Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
   if (!parameter.split()) return whole;
-  const Tensor result = Tensor::empty(parameter.shape, DType::f64, cpu_device());
+  const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
   std::int64_t inner = 1;
   for (int axis = parameter.split_axis + 1; axis < whole.shape().dimensions(); ++axis)
     inner *= whole.shape()[axis];
@@ -68,9 +68,9 @@ void expect_same_on_all_layouts(const Build& build, const Shape& input) {
   };
   testing::for_each_layout(tensor_layouts, [&](const ProcessMesh& mesh) {
     SCOPED_TRACE(testing::to_string(mesh.shape));
-    Parameters whole(cpu_device(), DType::f64, ProcessMesh());
+    Parameters whole(backend_device(), DType::f64, ProcessMesh());
     const auto [expected, expected_dx] = run(whole);
-    Parameters parts(cpu_device(), DType::f64, mesh);
+    Parameters parts(backend_device(), DType::f64, mesh);
     const auto [found, dx] = run(parts);
     expect_close(values_of(found), values_of(expected), 1e-12);
     if (expected_dx.defined()) expect_close(values_of(dx), values_of(expected_dx), 1e-12);
@@ -157,7 +157,7 @@ TEST(DividedLayers, RelativeAttentionWithMemoryAndDropout) {
                        SegmentContext context;
                        context.mask.query_begin = 2;
                        context.distances = Variable(sinusoids(
-                           SinusoidLayout::halves, 0, 5, 6, -1, DType::f64, cpu_device()));
+                           SinusoidLayout::halves, 0, 5, 6, -1, DType::f64, backend_device()));
                        return layer(x, Variable(random_tensor({2, 2, 6}, 9)), context, pass);
                      });
       },
@@ -170,7 +170,7 @@ TEST(DividedLayers, EmbeddingAndOutputOfAVocabularyThatDoesNotDivide) {
       TokenEmbedding words;
       OutputLayer output;
     };
-    const Tensor tokens = Tensor::empty({2, 3}, DType::i64, cpu_device());
+    const Tensor tokens = Tensor::empty({2, 3}, DType::i64, backend_device());
     for (std::int64_t i = 0; i < 6; ++i) tokens.data<std::int64_t>()[i] = (i * i) % vocabulary;
     expect_same_on_all_layouts(
         [&](const Scope& scope) {
@@ -188,7 +188,7 @@ TEST(DividedLayers, EmbeddingAndOutputOfAVocabularyThatDoesNotDivide) {
 
 TEST(DividedLayers, HeadsThatDoNotDivideAreRefused) {
   testing::for_each_layout({{.tensor = 4}}, [](const ProcessMesh& mesh) {
-    Parameters parameters(cpu_device(), DType::f64, mesh);
+    Parameters parameters(backend_device(), DType::f64, mesh);
     EXPECT_THROW(MultiHeadAttention(Scope(parameters),
                                     {.width = 6, .heads = 6, .dim = 1},
                                     std::make_unique<SoftmaxAttention>(0)),

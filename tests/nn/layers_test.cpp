@@ -9,7 +9,7 @@ namespace longspan {
 namespace {
 
 using testing::allocate_randomly;
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::expect_layer_gradients;
 using testing::one_process_parameters;
@@ -18,7 +18,7 @@ using testing::Values;
 using testing::values_of;
 
 Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
-  return Tensor::from<std::int64_t>(values, shape, cpu_device());
+  return Tensor::from<std::int64_t>(values, shape, backend_device());
 }
 
 Pass training_pass(std::uint64_t seed) { return {.training = true, .random = Random(seed)}; }

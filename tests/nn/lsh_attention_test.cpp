@@ -107,7 +107,7 @@ TEST(HashRotations, DependOnTheGlobalHead) {
                           3,
                           5,
                           DType::f64,
-                          cpu_device());
+                          backend_device());
   };
   const Tensor all = drawn(0, 4), last = drawn(2, 2);
   EXPECT_TRUE(same_bits(all.slice(2, 4), last));
@@ -119,8 +119,13 @@ TEST(HashRotations, DependOnTheGlobalHead) {
 
 TEST(HashRotations, ARoundMoreLeavesTheOthersAsTheyAre) {
   const auto drawn = [](std::int64_t rounds) {
-    return values_of(hash_rotations(
-        Random(4), {.begin = 0, .count = 1, .total = 1}, dim, rounds, 5, DType::f64, cpu_device()));
+    return values_of(hash_rotations(Random(4),
+                                    {.begin = 0, .count = 1, .total = 1},
+                                    dim,
+                                    rounds,
+                                    5,
+                                    DType::f64,
+                                    backend_device()));
   };
   const Values two = drawn(2), three = drawn(3);
   for (std::size_t d = 0; d < dim; ++d)
@@ -137,7 +142,7 @@ TEST(LshMechanism, HeadsDoNotKnowHowTheyAreDivided) {
       lsh(projected(shared, value, {0, 2, 2}), SegmentContext(), training_pass()).value();
   for (std::int64_t h = 0; h < 2; ++h) {
     const auto head = [&](const Tensor& tensor) {
-      const Tensor result = Tensor::empty({1, 40, 1, dim}, DType::f64, cpu_device());
+      const Tensor result = Tensor::empty({1, 40, 1, dim}, DType::f64, backend_device());
       for (std::int64_t t = 0; t < 40; ++t)
         std::copy_n(
             tensor.data<double>() + (t * 2 + h) * dim, dim, result.data<double>() + t * dim);
@@ -186,7 +191,7 @@ TEST(LshMechanism, PaddingIsSeenByNobody) {
   const LshAttention lsh = mechanism(parameters, small());
   SegmentContext context;
   context.mask.key_length =
-      Tensor::from<std::int64_t>(std::vector<std::int64_t>{11}, {1}, cpu_device());
+      Tensor::from<std::int64_t>(std::vector<std::int64_t>{11}, {1}, backend_device());
   const auto run = [&](std::uint64_t seed) {
     const Tensor shared = random_tensor({1, 14, 2, dim}, 1),
                  value = random_tensor({1, 14, 2, dim}, 2);
@@ -223,9 +228,9 @@ double recall(std::int64_t rounds) {
                                                  rounds,
                                                  count.columns(),
                                                  DType::f64,
-                                                 cpu_device()),
+                                                 backend_device()),
                      .count = count,
-                     .buckets = Tensor::empty({1, 1, rounds, time}, DType::i32, cpu_device())};
+                     .buckets = Tensor::empty({1, 1, rounds, time}, DType::i32, backend_device())};
   hash_buckets(cpu(), hash);
   BucketSort sort = {.bucket = hash.buckets, .buckets = count.total()};
   sort.order = sort.bucket.like();
@@ -340,13 +345,13 @@ double error_alone(DType dtype, double self_score) {
   };
   const Variable shared = leaf(1), value = leaf(2);
   // Chunks of one token that look nowhere else.
-  const Tensor buckets = Tensor::zeros({1, 1, rounds, time}, DType::i32, cpu_device());
+  const Tensor buckets = Tensor::zeros({1, 1, rounds, time}, DType::i32, backend_device());
   const Variable y = hash_attention(
       shared,
       value,
       buckets,
       {.chunk = 1, .look_back = 0, .causal = true, .self_score = self_score, .scale = 0.3});
-  const Tensor upstream = Tensor::empty(y.shape(), DType::f64, cpu_device());
+  const Tensor upstream = Tensor::empty(y.shape(), DType::f64, backend_device());
   std::ranges::fill(upstream.span<double>(), 1.0);
   backward({y}, {in_dtype(upstream, dtype)});
   double worst = 0;
@@ -367,7 +372,7 @@ TEST(LshOptions, AScoreTooLowForTheTypeIsRefusedWhereTheModelIsBuilt) {
   Parameters wide = one_process_parameters();
   EXPECT_NO_THROW(mechanism(wide, options));
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    Parameters narrow(cpu_device(), dtype, ProcessMesh());
+    Parameters narrow(backend_device(), dtype, ProcessMesh());
     EXPECT_THROW(mechanism(narrow, options), ConfigurationError);
   }
 }

@@ -16,7 +16,7 @@ struct LshStack {
   Parameters parameters;
   std::vector<Layer> layers;
 
-  LshStack(std::int64_t count, DType dtype) : parameters(cpu_device(), dtype, ProcessMesh()) {
+  LshStack(std::int64_t count, DType dtype) : parameters(backend_device(), dtype, ProcessMesh()) {
     for (std::int64_t i = 0; i < count; ++i) {
       const Scope scope = Scope(parameters).child(i);
       const auto attention = std::make_shared<MultiHeadAttention>(

@@ -6,7 +6,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::one_process_parameters;
 using testing::Values;
 using testing::values_of;
@@ -66,7 +66,7 @@ TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
 }
 
 TEST(ParametersTest, KeepWideMastersOfNarrowComputeMatrices) {
-  Parameters parameters(cpu_device(), DType::bf16, ProcessMesh());
+  Parameters parameters(backend_device(), DType::bf16, ProcessMesh());
   const Weight matrix = parameters.add("matrix", {2, 3}, -1, Initial::normal(1), true);
   const Weight vector = parameters.add("vector", {5}, -1, Initial::normal(1), false);
   parameters.allocate(Random(1));

@@ -12,7 +12,7 @@ struct Counter {
   std::int64_t made = 0;
   Tensor operator()() {
     const std::int64_t value[] = {++made};
-    return Tensor::from<std::int64_t>(value, {1}, testing::cpu_device());
+    return Tensor::from<std::int64_t>(value, {1}, testing::backend_device());
   }
 };
 

@@ -23,7 +23,7 @@ Tensor values_at(const Held& held,
                  DType dtype,
                  double (*value)(std::int64_t stream, std::int64_t position, std::int64_t i)) {
   const Tensor result = Tensor::empty(
-      {held.streams.count(), count_of(held.positions), width}, dtype, testing::cpu_device());
+      {held.streams.count(), count_of(held.positions), width}, dtype, testing::backend_device());
   with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
     T* to = result.data<T>();
     for (std::int64_t stream = held.streams.begin; stream < held.streams.end; ++stream)
@@ -66,7 +66,7 @@ double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
   for (std::int64_t part = 0; part < parts; ++part) {
     const std::int64_t begin = count * mesh.data.rank() + count / parts * part;
     const Held held = {{begin, begin + count / parts}, divide_time(mesh, time).outside()};
-    Parameters parameters(testing::cpu_device(), dtype, mesh);
+    Parameters parameters(testing::backend_device(), dtype, mesh);
     std::vector<Layer> stack;
     for (std::int64_t i = 0; i < layers; ++i)
       stack.push_back({{forgetful(Scope(parameters).child(i), values_at(held, dtype, offset))}});
@@ -74,7 +74,7 @@ double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
     const Variable x = Variable::leaf(values_at(held, dtype, input));
     backward(sum(ReversibleResidual(StreamJoin::mean, 0).run(stack, x, {}, {}, pass, {})));
   }
-  return error->largest(mesh.world, testing::cpu_device());
+  return error->largest(mesh.world, testing::backend_device());
 }
 
 TEST(ReconstructionError, IsTheSameOnEveryLayout) {

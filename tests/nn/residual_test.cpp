@@ -9,7 +9,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::expect_close;
 using testing::random_tensor;
 using testing::Values;
@@ -32,7 +32,7 @@ struct Stack {
   std::vector<Layer> layers;
 
   explicit Stack(std::int64_t count, DType dtype = DType::f64)
-      : parameters(cpu_device(), dtype, ProcessMesh()) {
+      : parameters(backend_device(), dtype, ProcessMesh()) {
     const Scope scope(parameters);
     const Initial initial = Initial::normal(0.4);
     const PositionBiases biases(scope, heads, dim, initial);
@@ -75,7 +75,7 @@ SegmentContext context_of(std::int64_t remembered, DType dtype = DType::f64) {
   SegmentContext context;
   context.mask.query_begin = remembered;
   context.distances = Variable(
-      sinusoids(SinusoidLayout::halves, 0, time + remembered, width, -1, dtype, cpu_device()));
+      sinusoids(SinusoidLayout::halves, 0, time + remembered, width, -1, dtype, backend_device()));
   return context;
 }
 
@@ -195,7 +195,7 @@ TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
     const Variable y = ReversibleResidual(StreamJoin::mean, rate)
                            .run(stack.layers, x, {}, context_of(0, compute), pass, {});
     const auto largest = [&] {
-      return pass.reconstruction->largest(stack.parameters.mesh().world, cpu_device());
+      return pass.reconstruction->largest(stack.parameters.mesh().world, backend_device());
     };
     EXPECT_EQ(largest(), 0) << "nothing was rebuilt yet";
     backward(sum(y));
@@ -254,7 +254,7 @@ TEST(Residual, DecisionsAreMadeOnce) {
 }
 
 std::int64_t activation_bytes() {
-  return cpu_device()
+  return backend_device()
       .allocator()
       .report()
       .by_tag[static_cast<std::size_t>(MemoryTag::activations)]

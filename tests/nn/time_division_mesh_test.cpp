@@ -6,13 +6,14 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::values_of;
 
 // The rows of the positions, where row p of stream s holds 1000 s + p and half of it.
 Tensor rows_at(const Ranges& positions) {
   const std::int64_t streams = 2;
-  const Tensor result = Tensor::empty({streams, count_of(positions), 2}, DType::f64, cpu_device());
+  const Tensor result =
+      Tensor::empty({streams, count_of(positions), 2}, DType::f64, backend_device());
   double* to = result.data<double>();
   for (std::int64_t stream = 0; stream < streams; ++stream)
     for (const Range& range : positions)
@@ -36,7 +37,7 @@ TEST(TimeDivision, EveryPositionIsHeldOnceByTheRanksThatShareTime) {
         const TimeDivision division = divide(mesh, total);
         EXPECT_EQ(division.total, total);
         EXPECT_EQ(division.divided(), mesh.shape.sequence);
-        const Tensor held = Tensor::zeros({total}, DType::i64, cpu_device());
+        const Tensor held = Tensor::zeros({total}, DType::i64, backend_device());
         for (const Range& range : division.outside())
           for (std::int64_t p = range.begin; p < range.end; ++p) ++held.data<std::int64_t>()[p];
         mesh.time.all_reduce(held, Reduction::sum);

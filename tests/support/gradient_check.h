@@ -45,7 +45,7 @@ inline std::vector<Variable> leaves_of(const std::vector<Tensor>& inputs) {
 inline Tensor gradient_of(const Variable& leaf) {
   const Tensor gradient = leaf.gradient();
   return gradient.defined() ? gradient.clone()
-                            : Tensor::zeros(leaf.shape(), DType::f64, cpu_device());
+                            : Tensor::zeros(leaf.shape(), DType::f64, backend_device());
 }
 
 // d/ds of upstream . f(inputs + s * direction of one input), to the fourth order.
@@ -125,7 +125,7 @@ inline void expect_gradients(const VariableFunction& f,
                             check.seed + 100 * (i + 1) + static_cast<std::uint64_t>(d)),
               "direction " + std::to_string(d));
     for (int e = 0; e < check.elements; ++e) {
-      const Tensor direction = Tensor::zeros(inputs[i].shape(), DType::f64, cpu_device());
+      const Tensor direction = Tensor::zeros(inputs[i].shape(), DType::f64, backend_device());
       const auto count = static_cast<std::uint64_t>(direction.elements());
       const std::uint64_t element = random.child(i).word(static_cast<std::uint64_t>(e)) % count;
       direction.data<double>()[element] = 1;

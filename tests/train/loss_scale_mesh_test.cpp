@@ -10,7 +10,7 @@
 namespace longspan {
 namespace {
 
-using testing::cpu_device;
+using testing::backend_device;
 using testing::Values;
 using testing::values_of;
 
@@ -25,7 +25,7 @@ class FaultyModel : public Model {
   using FaultAt = std::function<Fault(int pass)>;
 
   FaultyModel(DType compute, const ProcessMesh& mesh, FaultAt fault)
-      : Model(std::make_unique<Parameters>(cpu_device(), compute, mesh)),
+      : Model(std::make_unique<Parameters>(backend_device(), compute, mesh)),
         fault_(std::move(fault)),
         embedding_(Scope(parameters()).child("embedding"),
                    testing::vocabulary,

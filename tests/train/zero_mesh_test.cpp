@@ -67,7 +67,7 @@ struct Trained {
 };
 
 Trained train(const Kind& kind, const ProcessMesh& mesh, int steps = 4) {
-  Trainer trainer = make_trainer(kind, mesh, testing::cpu_device());
+  Trainer trainer = make_trainer(kind, mesh, testing::backend_device());
   Trained result;
   for (int step = 0; step < steps; ++step)
     result.losses.push_back(trainer.step(batch_of(step, mesh)).loss);
@@ -111,7 +111,7 @@ TEST(Zero, EveryRankHasTheSameWeights) {
     for (int zero = 0; zero <= 2; ++zero) {
       const Values mine = train({.compute = DType::bf16, .zero = zero}, mesh).weights;
       const Tensor sum = Tensor::from<double>(
-          std::span<const double>(mine), {std::ssize(mine)}, testing::cpu_device());
+          std::span<const double>(mine), {std::ssize(mine)}, testing::backend_device());
       mesh.data.all_reduce(sum, Reduction::maximum);
       EXPECT_EQ(values_of(sum), mine);
     }
@@ -191,7 +191,7 @@ TEST(Zero, GradientsARankAreTheirShareAndTheBucketsUnderWay) {
 // Tensor ranks have 15 and 16 rows of the table, about half of their elements.
 TEST(Zero, RanksThatFillABucketTogetherHaveTheSameOnes) {
   testing::for_each_layout({{.tensor = 2, .sequence = true}}, [](const ProcessMesh& mesh) {
-    Parameters parameters(testing::cpu_device(), DType::f64, mesh, {.zero = 2});
+    Parameters parameters(testing::backend_device(), DType::f64, mesh, {.zero = 2});
     parameters.add("table", {31, 16}, 0, Initial::constant(0), true);
     for (int i = 0; i < 16; ++i)
       parameters.add(fmt::format("vector{}", i), {16}, -1, Initial::constant(0), false);
@@ -215,7 +215,7 @@ TEST(Zero, TheRanksOwnEachElementOnce) {
        {.context = 2, .tensor = 2, .sequence = true}},
       [](const ProcessMesh& mesh) {
         for (int zero = 0; zero <= 2; ++zero) {
-          const Trainer trainer = make_trainer({.zero = zero}, mesh, testing::cpu_device());
+          const Trainer trainer = make_trainer({.zero = zero}, mesh, testing::backend_device());
           TrainingState state;
           trainer.save(state, streams);
           std::int64_t owned = 0;

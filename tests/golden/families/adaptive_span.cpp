@@ -119,7 +119,7 @@ class SpanAttention {
     const double* from = file_.numbers("weights/key_pe").data<double>();
     const std::int64_t heads = spans_.shape()[0], dim = head_width();
     const Tensor result =
-        Tensor::zeros({longest_ + 1, heads, dim}, DType::f64, testing::cpu_device());
+        Tensor::zeros({longest_ + 1, heads, dim}, DType::f64, testing::backend_device());
     for (std::int64_t distance = 1; distance <= longest_; ++distance)
       for (std::int64_t i = 0; i < heads * dim; ++i)
         result.data<double>()[distance * heads * dim + i] =
@@ -129,7 +129,7 @@ class SpanAttention {
   Tensor key_gradient() const {
     const std::int64_t heads = spans_.shape()[0], dim = head_width();
     const Tensor gradient = gradient_of(distances_);
-    const Tensor result = Tensor::zeros({1, dim, longest_}, DType::f64, testing::cpu_device());
+    const Tensor result = Tensor::zeros({1, dim, longest_}, DType::f64, testing::backend_device());
     for (std::int64_t distance = 1; distance <= longest_; ++distance)
       for (std::int64_t i = 0; i < heads * dim; ++i)
         result.data<double>()[i % dim * longest_ + longest_ - distance] +=

@@ -64,7 +64,7 @@ void check_attention(const GoldenFile& file) {
   const Kind kind = kind_of(file);
   const std::int64_t width = file.integer("d_model");
   const std::int64_t heads = file.integer("heads");
-  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const MultiHeadAttention layer(Scope(parameters).child("attention"),
                                  {.width = width, .heads = heads, .dim = width / heads},
                                  std::make_unique<SoftmaxAttention>(0));

@@ -25,7 +25,7 @@ void check_encoder_layer(const GoldenFile& file) {
                           .activation = activation_of(file),
                           .norm = file.flag("pre_norm") ? NormPlacement::pre : NormPlacement::post,
                           .dropout = 0};
-  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const std::vector<Layer> layers = make_layers(
       Scope(parameters), {.common = options, .initial_out = {}}, [](const Scope&, std::int64_t) {
         return std::make_unique<SoftmaxAttention>(0);

@@ -170,7 +170,8 @@ void check_shaw(const GoldenFile& file) {
   expect_output(file, "y", exchanged_middle_axes(y.value()));
   // The probabilities are what attention gives for values that are unit vectors.
   const std::int64_t keys = key.shape()[1];
-  const Tensor unit = Tensor::zeros(key.shape().with(-1, keys), DType::f64, testing::cpu_device());
+  const Tensor unit =
+      Tensor::zeros(key.shape().with(-1, keys), DType::f64, testing::backend_device());
   for (std::int64_t row = 0; row < unit.elements() / keys; ++row)
     unit.data<double>()[row * keys + row / key.shape()[2] % keys] = 1;
   expect_output(file, "attention", exchanged_middle_axes(run(Variable(unit), Variable()).value()));

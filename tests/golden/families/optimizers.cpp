@@ -52,7 +52,7 @@ struct Walker {
 void check_optimizer(const GoldenFile& file, const OptimizerOptions& options) {
   const std::int64_t steps = file.integer("steps");
   file.real("p_scale");  // of the initial parameters: they are in the file
-  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const auto walker = [&](const std::string& name, const Shape& shape) {
     // The reference lets every parameter decay.
     return Walker{name, parameters.add(name, shape, -1, {}, true)};
@@ -91,7 +91,7 @@ void check_adam(const GoldenFile& file) {
 void check_clipping(const GoldenFile& file) {
   for (const char* const described : {"rows", "cols", "size"}) file.integer(described);
   file.real("scale");  // of the gradients: they are in the file
-  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   std::vector<Weight> all;
   const auto input = [](std::size_t i) { return "inputs/grad" + std::to_string(i); };
   for (std::size_t i = 0; file.has(input(i)); ++i)

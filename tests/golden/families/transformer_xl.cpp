@@ -70,7 +70,7 @@ void expect_memory(const GoldenFile& file, std::size_t segment, const SegmentMem
 
 void check_transformer_xl_layer(const GoldenFile& file) {
   const ModelOptions options = options_of(file, 1);
-  Parameters parameters(testing::cpu_device(), DType::f64, ProcessMesh());
+  Parameters parameters(testing::backend_device(), DType::f64, ProcessMesh());
   const auto mechanism = [&](const Scope& scope, std::int64_t) {
     return std::make_unique<RelativeAttention>(
         scope,
@@ -120,7 +120,7 @@ void check_transformer_xl(const GoldenFile& file) {
                                                            {.vocabulary = file.integer("vocab"),
                                                             .segment = lengths.front(),
                                                             .compute = DType::f64,
-                                                            .device = testing::cpu_device()});
+                                                            .device = testing::backend_device()});
   std::vector<WeightName> weights = {{"embedding", {"embedding/weight"}},
                                      {"softmax_bias", {"output/bias"}},
                                      {"r_w_bias", {"content_bias"}},

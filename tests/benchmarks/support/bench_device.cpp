@@ -1,0 +1,106 @@
+#include "tests/benchmarks/support/bench_device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "framework/core/random.h"
+#include "framework/kernels/matmul.h"
+
+#ifdef LONGSPAN_WITH_CUDA
+#include <cuda_runtime.h>
+#endif
+
+namespace longspan::bench {
+namespace {
+
+#ifdef LONGSPAN_WITH_CUDA
+void check(cudaError_t status) {
+  require(status == cudaSuccess, "CUDA: {}", cudaGetErrorString(status));
+}
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_)); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event() { cudaEventDestroy(event_); }
+  void record(cudaStream_t stream) const { check(cudaEventRecord(event_, stream)); }
+  double seconds_until(const Event& later) const {
+    check(cudaEventSynchronize(later.event_));
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, event_, later.event_));
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+double gpu_seconds(const Device& device, const std::function<void()>& call) {
+  device.state().cuda();  // events belong to the GPU that is selected
+  const Event begin, end;
+  begin.record(device.state().stream());
+  call();
+  end.record(device.state().stream());
+  return begin.seconds_until(end);
+}
+#endif
+
+}  // namespace
+
+Device device_from(int& count, char** words) {
+  for (int i = 1; i + 1 < count; ++i) {
+    if (std::strcmp(words[i], "--device") != 0) continue;
+    const std::string_view name = words[i + 1];
+    if (name != "cpu" && name != "cuda")
+      throw ConfigurationError("--device is \"{}\"; allowed: cpu, cuda", name);
+    std::copy(words + i + 2, words + count, words + i);
+    count -= 2;
+    return name == "cuda" ? Device::cuda() : Device::cpu();
+  }
+  return Device::cpu();
+}
+
+Tensor random_tensor(const Shape& shape, DType dtype, const Device& device, const char* name) {
+  const Tensor result = Tensor::empty(shape, dtype, Device::cpu());
+  const Random random = Random(1).child(name);
+  with_floating_type(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const values = result.data<T>();
+#pragma omp parallel for
+    for (std::int64_t i = 0; i < result.elements(); ++i)
+      values[i] = static_cast<T>(random.uniform_at(static_cast<std::uint64_t>(i)) - 0.5f);
+  });
+  return result.to(device);
+}
+
+double seconds(const Device& device, const std::function<void()>& call) {
+#ifdef LONGSPAN_WITH_CUDA
+  if (device.on_gpu()) return gpu_seconds(device, call);
+#endif
+  const auto begin = std::chrono::steady_clock::now();
+  call();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+Times times(const Device& device, int calls, const std::function<void()>& call) {
+  for (int i = 0; i < std::max(2, calls / 10); ++i) call();
+  device.wait();
+  std::vector<double> all;
+  for (int i = 0; i < calls; ++i) all.push_back(seconds(device, call));
+  std::ranges::sort(all);
+  return {all.front(), all[all.size() / 2]};
+}
+
+double product_peak(const Device& device, DType dtype) {
+  const std::int64_t side = device.on_gpu() ? 8192 : 1024;
+  const Matmul product = {.a = random_tensor({side, side}, dtype, device, "a"),
+                          .b = random_tensor({side, side}, dtype, device, "b"),
+                          .c = Tensor::empty({side, side}, dtype, device)};
+  const Times found =
+      times(device, 30, [&] { on(device, [&](auto backend) { matmul(backend, product); }); });
+  return 2.0 * static_cast<double>(side * side * side) / found.best;
+}
+
+}  // namespace longspan::bench

@@ -1,0 +1,31 @@
+// What the benchmarks share that run on a CPU or, with `--device cuda`, on a GPU.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "framework/core/tensor.h"
+
+namespace longspan::bench {
+
+// The device that the words ask for; "--device NAME" is taken from them. The CPU where nothing is
+// said.
+Device device_from(int& count, char** words);
+
+// Uniform numbers in [-0.5, 0.5), the same for the same name.
+Tensor random_tensor(const Shape& shape, DType dtype, const Device& device, const char* name);
+
+// Seconds of one call: on a GPU between two events on its stream.
+double seconds(const Device& device, const std::function<void()>& call);
+// Of many calls, after as many as a tenth of them and at least two to warm up.
+struct Times {
+  double best;
+  double median;
+};
+Times times(const Device& device, int calls, const std::function<void()>& call);
+
+// Floating-point operations a second of a large product of random factors (8192 x 8192 x 8192 on a
+// GPU, 1024 x 1024 x 1024 on a CPU): the best of several.
+double product_peak(const Device& device, DType dtype);
+
+}  // namespace longspan::bench
