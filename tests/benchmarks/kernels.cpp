@@ -1,8 +1,12 @@
-// Speed of the kernels: matrix products as a fraction of the 1024 x 1024 x 1024 float32 product
-// measured in the same run, everything else in bytes a second that must cross the memory bus.
+// Speed of the kernels: matrix products as a fraction of a large one measured in the same run (1024
+// x 1024 x 1024 in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU), everything else in bytes a
+// second that must cross the memory bus.
+//   benchmark_kernels [--device cuda]
 #include <benchmark/benchmark.h>
 
-#include <chrono>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "framework/kernels/activation.h"
 #include "framework/kernels/cross_entropy.h"
@@ -12,44 +16,35 @@
 #include "framework/kernels/layer_norm.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/optimizer.h"
+#include "tests/benchmarks/support/bench_device.h"
 
 namespace longspan {
 namespace {
 
-const Device& device() {
-  static const Device cpu = Device::cpu();
-  return cpu;
+// Where all of them run, and the peak of a large product there; main() says.
+struct Place {
+  Device device = Device::cpu();
+  double peak = 0;
+  std::int64_t rows = 4096;  // of what is no matrix product
+};
+Place& place() {
+  static Place the_place;
+  return the_place;
 }
-Cpu cpu() { return Cpu{&device().state()}; }
+const Device& device() { return place().device; }
+
+// Calls kernel(backend).
+template <typename F>
+auto run(const F& kernel) {
+  return on(device(), kernel);
+}
 
 Tensor filled(const Shape& shape, DType dtype) {
-  const Tensor values = Tensor::empty(shape, DType::f32, device());
-  const Random random(1);
-  std::uint64_t index = 0;
-  for (float& value : values.span<float>()) value = random.uniform_at(index++) - 0.5f;
-  const Tensor result = Tensor::empty(shape, dtype, device());
-  scale(cpu(), 1, values, result);
-  return result;
+  return bench::random_tensor(shape, dtype, device(), "values");
 }
 
 double seconds_of(const Matmul& product) {
-  const auto start = std::chrono::steady_clock::now();
-  matmul(cpu(), product);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-// Floating-point operations a second of the 1024^3 product in float32: the best of many.
-double peak() {
-  static const double measured = [] {
-    const Shape square = {1024, 1024};
-    const Matmul product{.a = filled(square, DType::f32),
-                         .b = filled(square, DType::f32),
-                         .c = filled(square, DType::f32)};
-    double best = seconds_of(product);
-    for (int i = 0; i < 100; ++i) best = std::min(best, seconds_of(product));
-    return 2.0 * 1024 * 1024 * 1024 / best;
-  }();
-  return measured;
+  return bench::seconds(device(), [&] { run([&](auto backend) { matmul(backend, product); }); });
 }
 
 struct MatmulCase {
@@ -67,28 +62,39 @@ void benchmark_matmul(benchmark::State& state, MatmulCase size, DType dtype, boo
                        .accumulate = ta};
   const double flops =
       2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
-  const double reference = peak();
   double best = seconds_of(product);
-  for (auto _ : state) best = std::min(best, seconds_of(product));
+  for (auto _ : state) {
+    const double time = seconds_of(product);
+    best = std::min(best, time);
+    state.SetIterationTime(time);
+  }
   state.counters["GFLOP/s"] = flops / best * 1e-9;
-  state.counters["of_peak"] = flops / best / reference;
+  state.counters["of_peak"] = flops / best / place().peak;
 }
 
 void register_matmuls() {
-  constexpr MatmulCase cases[] = {{1024, 1024, 1024},
-                                  {2048, 512, 512},
-                                  {2048, 512, 1536},
-                                  {2048, 512, 2048},
-                                  {2048, 2048, 512},
-                                  {4096, 512, 1024},
-                                  {2048, 512, 256},
-                                  {512, 2048, 512},
-                                  {512, 2048, 2048},
-                                  {256, 768, 768},
-                                  {256, 768, 3072},
-                                  {256, 3072, 768},
-                                  {256, 768, 50257}};
-  for (const auto size : cases)
+  const std::vector<MatmulCase> on_cpu = {{1024, 1024, 1024},
+                                          {2048, 512, 512},
+                                          {2048, 512, 1536},
+                                          {2048, 512, 2048},
+                                          {2048, 2048, 512},
+                                          {4096, 512, 1024},
+                                          {2048, 512, 256},
+                                          {512, 2048, 512},
+                                          {512, 2048, 2048},
+                                          {256, 768, 768},
+                                          {256, 768, 3072},
+                                          {256, 3072, 768},
+                                          {256, 768, 50257}};
+  const std::vector<MatmulCase> on_gpu = {{8192, 8192, 8192},
+                                          {16384, 768, 2304},
+                                          {16384, 768, 3072},
+                                          {16384, 768, 50304},
+                                          {16384, 2048, 6144},
+                                          {16384, 2048, 8192},
+                                          {16384, 8192, 2048},
+                                          {8192, 1024, 4096}};
+  for (const auto size : device().on_gpu() ? on_gpu : on_cpu)
     for (const DType dtype : {DType::f32, DType::bf16})
       for (const char* form : {"NN", "NT", "TN"})
         benchmark::RegisterBenchmark(
@@ -99,19 +105,21 @@ void register_matmuls() {
             dtype,
             form[0] == 'T',
             form[1] == 'T')
-            ->UseRealTime()
+            ->UseManualTime()
             ->Unit(benchmark::kMillisecond);
 }
 
 // Runs a kernel that must move `bytes` between memory and the processor.
 template <typename F>
 void measure(benchmark::State& state, std::int64_t bytes, const F& kernel) {
-  kernel();
-  for (auto _ : state) kernel();
+  const auto call = [&] { run(kernel); };
+  call();
+  for (auto _ : state) state.SetIterationTime(bench::seconds(device(), call));
   state.SetBytesProcessed(state.iterations() * bytes);
 }
 
-constexpr std::int64_t rows = 4096, width = 512;
+const std::int64_t& rows = place().rows;
+constexpr std::int64_t width = 512;
 
 std::int64_t bytes_of(DType dtype, std::int64_t elements) {
   return static_cast<std::int64_t>(size_of(dtype)) * elements;
@@ -124,7 +132,8 @@ void benchmark_layer_norm(benchmark::State& state, DType dtype) {
                        .y = filled({rows, width}, dtype),
                        .mean = filled({rows}, DType::f32),
                        .inverse_deviation = filled({rows}, DType::f32)};
-  measure(state, bytes_of(dtype, 2 * rows * width), [&] { layer_norm(cpu(), norm); });
+  measure(
+      state, bytes_of(dtype, 2 * rows * width), [&](auto backend) { layer_norm(backend, norm); });
 }
 
 void benchmark_layer_norm_backward(benchmark::State& state, DType dtype) {
@@ -136,7 +145,9 @@ void benchmark_layer_norm_backward(benchmark::State& state, DType dtype) {
                                .dx = filled({rows, width}, dtype),
                                .dweight = filled({width}, DType::f32),
                                .dbias = filled({width}, DType::f32)};
-  measure(state, bytes_of(dtype, 3 * rows * width), [&] { layer_norm_backward(cpu(), norm); });
+  measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
+    layer_norm_backward(backend, norm);
+  });
 }
 
 void benchmark_dropout(benchmark::State& state, DType dtype) {
@@ -145,27 +156,29 @@ void benchmark_dropout(benchmark::State& state, DType dtype) {
                      .rate = 0.1,
                      .random = Random(1),
                      .placement = {.middle_total = rows, .inner_total = width}};
-  measure(state, bytes_of(dtype, 2 * rows * width), [&] { dropout(cpu(), drop); });
+  measure(state, bytes_of(dtype, 2 * rows * width), [&](auto backend) { dropout(backend, drop); });
 }
 
 void benchmark_activation(benchmark::State& state, DType dtype, Activation activation) {
   const Tensor x = filled({rows, 4 * width}, dtype), y = filled({rows, 4 * width}, dtype);
-  measure(state, bytes_of(dtype, 8 * rows * width), [&] { activate(cpu(), activation, x, y); });
+  measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
+    activate(backend, activation, x, y);
+  });
 }
 
 void benchmark_activation_backward(benchmark::State& state, DType dtype, Activation activation) {
   const Tensor x = filled({rows, 4 * width}, dtype), dy = filled({rows, 4 * width}, dtype);
-  measure(state, bytes_of(dtype, 12 * rows * width), [&] {
-    activate_backward(cpu(), activation, x, dy, dy);
+  measure(state, bytes_of(dtype, 12 * rows * width), [&](auto backend) {
+    activate_backward(backend, activation, x, dy, dy);
   });
 }
 
 Tensor ids_below(std::int64_t count, std::int64_t limit) {
-  const Tensor ids = Tensor::empty({count}, DType::i64, device());
+  const Tensor ids = Tensor::empty({count}, DType::i64, Device::cpu());
   const Random random(2);
   std::uint64_t index = 0;
   for (auto& id : ids.span<std::int64_t>()) id = random.word(index++) % limit;
-  return ids;
+  return ids.to(device());
 }
 
 void benchmark_cross_entropy(benchmark::State& state, DType dtype, std::int64_t vocabulary) {
@@ -176,8 +189,8 @@ void benchmark_cross_entropy(benchmark::State& state, DType dtype, std::int64_t 
                                        .maximum = filled({tokens}, DType::f32),
                                        .sum = filled({tokens}, DType::f32),
                                        .target = filled({tokens}, DType::f32)};
-  measure(state, bytes_of(dtype, tokens * vocabulary), [&] {
-    cross_entropy_statistics(cpu(), entropy);
+  measure(state, bytes_of(dtype, tokens * vocabulary), [&](auto backend) {
+    cross_entropy_statistics(backend, entropy);
   });
 }
 
@@ -190,8 +203,8 @@ void benchmark_cross_entropy_backward(benchmark::State& state,
                                      .valid_width = vocabulary,
                                      .log_sum_exp = filled({tokens}, DType::f32),
                                      .scale = filled({tokens}, DType::f32)};
-  measure(state, bytes_of(dtype, 2 * tokens * vocabulary), [&] {
-    cross_entropy_backward(cpu(), entropy);
+  measure(state, bytes_of(dtype, 2 * tokens * vocabulary), [&](auto backend) {
+    cross_entropy_backward(backend, entropy);
   });
 }
 
@@ -199,19 +212,23 @@ void benchmark_embedding_scatter(benchmark::State& state, DType dtype, std::int6
   const EmbeddingScatter embedding{.dout = filled({rows, width}, dtype),
                                    .ids = ids_below(rows, vocabulary),
                                    .dtable = filled({vocabulary, width}, DType::f32)};
-  measure(state, bytes_of(dtype, rows * width) + bytes_of(DType::f32, 2 * rows * width), [&] {
-    embedding_scatter(cpu(), embedding);
-  });
+  measure(state,
+          bytes_of(dtype, rows * width) + bytes_of(DType::f32, 2 * rows * width),
+          [&](auto backend) { embedding_scatter(backend, embedding); });
 }
 
 void benchmark_column_sums(benchmark::State& state, DType dtype) {
   const Tensor x = filled({rows, width}, dtype), out = filled({width}, DType::f32);
-  measure(state, bytes_of(dtype, rows * width), [&] { add_column_sums(cpu(), x, out); });
+  measure(state, bytes_of(dtype, rows * width), [&](auto backend) {
+    add_column_sums(backend, x, out);
+  });
 }
 
 void benchmark_sum_of_squares(benchmark::State& state, DType dtype) {
   const Tensor x = filled({8 * rows, width}, dtype), total = filled({1}, DType::f64);
-  measure(state, bytes_of(dtype, 8 * rows * width), [&] { sum_of_squares(cpu(), x, total); });
+  measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
+    sum_of_squares(backend, x, total);
+  });
 }
 
 void benchmark_adamw(benchmark::State& state, DType compute) {
@@ -224,27 +241,36 @@ void benchmark_adamw(benchmark::State& state, DType compute) {
                     .second = Tensor::zeros(shape, DType::f32, device())};
   if (compute != DType::f32) update.range.compute = filled(shape, compute);
   const std::int64_t copy = compute == DType::f32 ? 0 : bytes_of(compute, shape[0]);
-  measure(state, bytes_of(DType::f32, 7 * shape[0]) + copy, [&] { adam_update(cpu(), update); });
+  measure(state, bytes_of(DType::f32, 7 * shape[0]) + copy, [&](auto backend) {
+    adam_update(backend, update);
+  });
 }
 
 void register_others() {
-  const auto named = [](const char* name, DType dtype, auto function, auto... arguments) {
+  const auto named = [](const std::string& name, DType dtype, auto function, auto... arguments) {
     benchmark::RegisterBenchmark(
         fmt::format("{}/{}", name, name_of(dtype)).c_str(), function, dtype, arguments...)
-        ->UseRealTime()
+        ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   };
   for (const DType dtype : {DType::f32, DType::bf16}) {
-    named("layer_norm/4096x512", dtype, benchmark_layer_norm);
-    named("layer_norm_backward/4096x512", dtype, benchmark_layer_norm_backward);
-    named("dropout/4096x512", dtype, benchmark_dropout);
-    named("relu/4096x2048", dtype, benchmark_activation, Activation::relu);
-    named("gelu/4096x2048", dtype, benchmark_activation, Activation::gelu);
-    named("gelu_tanh/4096x2048", dtype, benchmark_activation, Activation::gelu_tanh);
-    named("gelu_backward/4096x2048", dtype, benchmark_activation_backward, Activation::gelu);
-    named("cross_entropy/4096x256", dtype, benchmark_cross_entropy, std::int64_t{256});
+    named(fmt::format("layer_norm/{}x512", rows), dtype, benchmark_layer_norm);
+    named(fmt::format("layer_norm_backward/{}x512", rows), dtype, benchmark_layer_norm_backward);
+    named(fmt::format("dropout/{}x512", rows), dtype, benchmark_dropout);
+    named(fmt::format("relu/{}x2048", rows), dtype, benchmark_activation, Activation::relu);
+    named(fmt::format("gelu/{}x2048", rows), dtype, benchmark_activation, Activation::gelu);
+    named(
+        fmt::format("gelu_tanh/{}x2048", rows), dtype, benchmark_activation, Activation::gelu_tanh);
+    named(fmt::format("gelu_backward/{}x2048", rows),
+          dtype,
+          benchmark_activation_backward,
+          Activation::gelu);
+    named(fmt::format("cross_entropy/{}x256", rows),
+          dtype,
+          benchmark_cross_entropy,
+          std::int64_t{256});
     named("cross_entropy/256x50257", dtype, benchmark_cross_entropy, std::int64_t{50257});
-    named("cross_entropy_backward/4096x256",
+    named(fmt::format("cross_entropy_backward/{}x256", rows),
           dtype,
           benchmark_cross_entropy_backward,
           std::int64_t{256});
@@ -254,7 +280,7 @@ void register_others() {
           std::int64_t{50257});
     named("embedding_scatter/256", dtype, benchmark_embedding_scatter, std::int64_t{256});
     named("embedding_scatter/50257", dtype, benchmark_embedding_scatter, std::int64_t{50257});
-    named("column_sums/4096x512", dtype, benchmark_column_sums);
+    named(fmt::format("column_sums/{}x512", rows), dtype, benchmark_column_sums);
     named("sum_of_squares/16M", dtype, benchmark_sum_of_squares);
     named("adamw/20M", dtype, benchmark_adamw);
   }
@@ -264,12 +290,18 @@ void register_others() {
 }  // namespace longspan
 
 int main(int argc, char** argv) {
-  longspan::register_matmuls();
-  longspan::register_others();
+  using namespace longspan;
+  place().device = bench::device_from(argc, argv);
+  if (device().on_gpu()) place().rows = 131072;
+  const DType dtype = device().on_gpu() ? DType::bf16 : DType::f32;
+  place().peak = bench::product_peak(device(), dtype);
+  register_matmuls();
+  register_others();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
-  benchmark::AddCustomContext("product of 1024x1024x1024 in float32",
-                              fmt::format("{:.1f} GFLOP/s", longspan::peak() * 1e-9));
-  benchmark::AddCustomContext("bf16", longspan::bf16_is_native() ? "native" : "emulated");
+  benchmark::AddCustomContext(fmt::format("a large product in {}", name_of(dtype)),
+                              fmt::format("{:.1f} GFLOP/s", place().peak * 1e-9));
+  benchmark::AddCustomContext("bf16", bf16_is_native() ? "native" : "emulated");
   benchmark::RunSpecifiedBenchmarks();
+  place().device = Device::cpu();  // while the libraries that a GPU needs are there
 }
