@@ -67,18 +67,21 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
 
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
-  auto model = configuration->make_model(
-      {.vocabulary = tokenizer.vocabulary(),
-       .segment = configuration->data.segment,
-       .compute = configuration->precision.compute,
-       .device =
-           run_device(configuration->run, configuration->precision, world, session.local_rank()),
-       .mesh = mesh,
-       .memory = configuration->memory});
+  const Device device =
+      run_device(configuration->run, configuration->precision, world, session.local_rank());
+  auto collectives =
+      std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
+  auto model = configuration->make_model({.vocabulary = tokenizer.vocabulary(),
+                                          .segment = configuration->data.segment,
+                                          .compute = configuration->precision.compute,
+                                          .device = device,
+                                          .mesh = mesh,
+                                          .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           std::move(opened.checkpoint),
           std::move(tokenizer),
+          std::move(collectives),
           std::move(model)};
 }
 

@@ -31,6 +31,7 @@ struct OpenedRun {
   std::unique_ptr<Configuration> configuration;
   Checkpoint checkpoint;
   Tokenizer tokenizer;
+  std::unique_ptr<GpuCollectives> collectives;
   std::unique_ptr<Model> model;
 };
 

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <exception>
 
+#include "framework/comm/nccl_transport.h"
 #include "framework/comm/runtime.h"
 
 namespace longspan {
@@ -51,14 +52,18 @@ std::shared_ptr<Operation> operation_of(CollectiveKind kind,
   return operation;
 }
 
-std::shared_ptr<Operation> operation_on(CollectiveKind kind,
+// Tensors on a GPU are carried by NCCL where the group has it, else through memory of the host.
+std::shared_ptr<Operation> operation_on(const Communicator::Group& group,
+                                        CollectiveKind kind,
                                         const Tensor& send,
                                         const Tensor& receive,
                                         std::int64_t part,
                                         const Place& place) {
   auto operation = operation_of(kind, send.dtype(), part, place);
   operation->tensors = {send, receive};
-  if (receive.device().on_gpu()) {
+  if (group.nccl && group.nccl->device() == receive.device() && send.device() == receive.device()) {
+    operation->on_gpu = true;
+  } else if (receive.device().on_gpu()) {
     auto& [from, to] = operation->tensors;
     from = send.to_host();
     to = send.bytes() == receive.bytes() && send.elements() == receive.elements()
@@ -102,7 +107,7 @@ bool Request::test() {
   if (!state_) return true;
   if (state_->group->failure) throw RankError("{}", *state_->group->failure);
   state_->group->runtime->progress();
-  if (!state_->operation->done) return false;
+  if (!state_->operation->complete()) return false;
   state_->operation->deliver();
   state_.reset();
   return true;
@@ -135,7 +140,7 @@ Request Communicator::start_all_reduce(const Tensor& tensor,
   require_same_type("all_reduce", tensor, tensor, place);
   if (size() == 1) return {};
   auto operation =
-      operation_on(CollectiveKind::all_reduce, tensor, tensor, tensor.elements(), place);
+      operation_on(*group_, CollectiveKind::all_reduce, tensor, tensor, tensor.elements(), place);
   operation->signature.reduction = reduction;
   return begin(group_, std::move(operation));
 }
@@ -147,7 +152,8 @@ Request Communicator::start_all_gather(const Tensor& mine, const Tensor& all, Pl
     if (mine.bytes() != all.bytes()) all.copy_from(mine);
     return {};
   }
-  return begin(group_, operation_on(CollectiveKind::all_gather, mine, all, mine.elements(), place));
+  return begin(
+      group_, operation_on(*group_, CollectiveKind::all_gather, mine, all, mine.elements(), place));
 }
 
 Request Communicator::start_reduce_scatter(const Tensor& all,
@@ -159,8 +165,9 @@ Request Communicator::start_reduce_scatter(const Tensor& all,
     if (mine.bytes() != all.bytes()) mine.copy_from(all);
     return {};
   }
-  return begin(group_,
-               operation_on(CollectiveKind::reduce_scatter, all, mine, mine.elements(), place));
+  return begin(
+      group_,
+      operation_on(*group_, CollectiveKind::reduce_scatter, all, mine, mine.elements(), place));
 }
 
 Request Communicator::start_exchange(
@@ -173,7 +180,8 @@ Request Communicator::start_exchange(
     receive.copy_from(send);
     return {};
   }
-  auto operation = operation_on(CollectiveKind::exchange, send, receive, send.elements(), place);
+  auto operation =
+      operation_on(*group_, CollectiveKind::exchange, send, receive, send.elements(), place);
   operation->to = to;
   operation->from = from;
   return begin(group_, std::move(operation));
@@ -205,8 +213,8 @@ void Communicator::all_to_all(const Tensor& send, const Tensor& receive, Place p
           send.elements(),
           size());
   if (size() == 1) return receive.copy_from(send);
-  group_->run(
-      operation_on(CollectiveKind::all_to_all, send, receive, send.elements() / size(), place));
+  group_->run(operation_on(
+      *group_, CollectiveKind::all_to_all, send, receive, send.elements() / size(), place));
 }
 
 void Communicator::broadcast(const Tensor& tensor, int root, Place place) const {
@@ -214,7 +222,7 @@ void Communicator::broadcast(const Tensor& tensor, int root, Place place) const 
   require_rank("broadcast", root, size(), place);
   if (size() == 1) return;
   auto operation =
-      operation_on(CollectiveKind::broadcast, tensor, tensor, tensor.elements(), place);
+      operation_on(*group_, CollectiveKind::broadcast, tensor, tensor, tensor.elements(), place);
   operation->root = root;
   operation->signature.root = group_->members[static_cast<std::size_t>(root)];
   group_->run(operation);

@@ -18,6 +18,9 @@ enum class Reduction : std::uint8_t { sum, maximum, minimum };
 // unfinished request waits for it, unless an exception is on its way. Work is done only within
 // calls: whoever computes meanwhile calls `test` now and then. Any call moves all collectives under
 // way.
+//
+// Of tensors on a GPU between which NCCL is used (gpu_collectives.h), `wait` returns as soon as the
+// collective is queued there: what the GPU computes from then on waits for it, the host does not.
 class Request {
  public:
   struct State;
@@ -40,6 +43,13 @@ class Request {
 // session's time limit, or that differs between ranks, throws RankError on every rank that still
 // runs, naming the rank, the first collective that differs and its place. All ranks of a group must
 // call the same collectives in the same order.
+//
+// Where NCCL carries tensors on GPUs less is promised. Sums are identical on all ranks and, on the
+// same layout of the same GPUs, from run to run, but are added in an order of NCCL's own, those of
+// bf16 and f16 rounded at each addition; reduce_scatter may differ from all_reduce in the last
+// bits; a maximum or a minimum may lose a NaN; and what a rank has received when ranks called
+// different collectives may be anything, until that is noticed. Collectives of host values and
+// tensors keep the whole promise.
 class Communicator {
  public:
   struct Group;
@@ -113,6 +123,8 @@ class Communicator {
   void check_ledger(Place place = Place::current()) const;
 
  private:
+  friend class GpuCollectives;
+
   std::shared_ptr<Group> group_;
 };
 

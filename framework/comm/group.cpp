@@ -81,8 +81,37 @@ Communicator::Group::~Group() {
 void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
   if (failure) throw RankError("{}", *failure);
   ledger.enter(*operation);
-  transport->start(operation);
-  transport->progress();
+  if (operation->on_gpu) {
+    nccl->start(operation);
+    transport->start(shadow_of(*operation));
+  } else {
+    transport->start(operation);
+  }
+  progress();
+}
+
+std::shared_ptr<Operation> Communicator::Group::shadow_of(const Operation& operation) const {
+  auto shadow = std::make_shared<Operation>();
+  shadow->signature.kind = CollectiveKind::exchange;
+  shadow->to = (rank + 1) % size();
+  shadow->from = (rank + size() - 1) % size();
+  shadow->sequence = operation.sequence;
+  shadow->hash = operation.hash;
+  shadow->place = operation.place;
+  return shadow;
+}
+
+bool Communicator::Group::progress() {
+  const bool moved = nccl && nccl->progress();
+  return (transport && transport->progress()) || moved;
+}
+
+std::string Communicator::Group::error() const {
+  if (nccl && !nccl->error().empty())
+    return fmt::format("NCCL reports on \"{}\": {}", name, nccl->error());
+  if (transport && !transport->error().empty())
+    return fmt::format("MPI reports on \"{}\": {}", name, transport->error());
+  return {};
 }
 
 void Communicator::Group::run(const std::shared_ptr<Operation>& operation) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
+#include "framework/core/gpu.h"
 
 namespace longspan {
 
@@ -57,17 +58,25 @@ struct Operation {
   std::uint64_t sequence = 0;  // its number in the group's ledger, from 1
   std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
   Communicator::Place place;
-  bool done = false;
+  bool done = false;  // nothing of it is left to the host
 
   // What `send` and `receive` point into lives as long as the operation.
   std::array<Tensor, 2> tensors;
   std::vector<std::byte> bytes;
   // Of tensors on a GPU, which are carried in host memory: where what was received goes.
   Tensor delivered = {};
+  // Of tensors that NCCL carries: where the GPU has done it.
+  bool on_gpu = false;
+  std::shared_ptr<const gpu::Event> end = {};
 
-  // Once it is done, brings what was received to where it is wanted.
+  // Whether what was received is there.
+  bool complete() const { return done && (!end || end->passed()); }
+  // Once it is done, brings what was received to where it is wanted. What a GPU computes from here
+  // on waits for it there, and so may use the tensors' memory for something else.
   void deliver() {
     if (delivered.defined()) std::exchange(delivered, {}).copy_from(tensors[1]);
+    if (end) std::exchange(end, {})->hold(tensors[1].device().state().stream());
+    if (on_gpu) tensors = {};
   }
 
   std::size_t element_size() const { return size_of(signature.dtype); }

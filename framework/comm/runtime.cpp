@@ -112,7 +112,7 @@ RankReport Runtime::describe(std::uint64_t group) const {
 bool Runtime::progress() {
   bool moved = false;
   for (Group* group : groups_)
-    if (group->transport && !group->failure) moved |= group->transport->progress();
+    if (!group->failure) moved |= group->progress();
   return moved;
 }
 
@@ -130,28 +130,65 @@ void Runtime::wait(Group& group, const Operation& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
   require(!finished_, "a collective was waited for after the end of the Session");
-  const Waiting here(*this, group, operation);
-  const auto began = Clock::now();
+  wait_until([&] { return operation.done; },
+             [&] {
+               return Awaited{&group, &operation, operation.sequence};
+             });
+}
+
+void Runtime::wait(CUstream_st* stream) {
+  wait_until([&] { return gpu::done(stream); }, [&] { return under_way_on_gpu(); });
+  // The stream goes on when a collective before it has failed.
+  progress();
+  for (Group* group : groups_) {
+    if (!group->nccl) continue;
+    if (group->failure) throw RankError("{}", *group->failure);
+    const Operation* const operation = group->nccl->under_way();
+    if (operation && !group->nccl->error().empty())
+      give_up(*group, {*group, *operation, Seconds(0)}, true);
+  }
+}
+
+Runtime::Awaited Runtime::under_way_on_gpu() const {
+  for (Group* group : groups_)
+    if (group->nccl && !group->failure)
+      if (const Operation* operation = group->nccl->under_way())
+        return {group, operation, operation->sequence};
+  return {};
+}
+
+template <typename Finished, typename Find>
+void Runtime::wait_until(const Finished& finished, const Find& awaited) {
+  Awaited last;
+  auto began = Clock::now();
   auto last_look = began;
-  for (std::uint64_t idle = 0; !operation.done; ++idle) {
+  for (std::uint64_t idle = 0; !finished(); ++idle) {
     if (progress()) idle = 0;
-    if (operation.done) return;
+    if (finished()) return;
     relax(idle);
     if (idle % 64 != 63) continue;
-    control_->poll();
     const auto now = Clock::now();
+    const Awaited current = awaited();
+    if (current != std::exchange(last, current)) began = now;
+    if (!current.operation) {
+      control_->poll();
+      continue;
+    }
+    const Waiting here(*this, *current.group, *current.operation);
+    control_->poll();
+    const Wait wait{*current.group, *current.operation, now - began};
     if (now - last_look > std::chrono::milliseconds(5)) {
       last_look = now;
-      look_at_suspicions({group, operation, now - began});
+      look_at_suspicions(wait);
     }
-    if (now - began > limit_) give_up(group, {group, operation, now - began}, true);
+    if (wait.waited > limit_) give_up(*current.group, wait, true);
   }
 }
 
 void Runtime::look_at_suspicions(const Wait& wait) {
   for (Group* group : groups_) {
     if (!group->transport || group->failure) continue;
-    const bool certain = !group->transport->error().empty();
+    const bool certain = !group->error().empty();
     if (certain || group->transport->suspects_mismatch() || control_->was_asked_about(group->id))
       give_up(*group, wait, certain);
   }
@@ -169,6 +206,9 @@ void Runtime::give_up(Group& suspect, const Wait& wait, bool certain) {
   if (!certain && !differs(reports)) return;
   suspect.failure = diagnose(suspect, wait, reports);
   wait.group.failure = suspect.failure;
+  // What a GPU waits for does not come any more, and whoever frees its memory waits for the GPU.
+  for (Group* group : groups_)
+    if (group->nccl) group->nccl->abort();
   throw RankError("{}", *suspect.failure);
 }
 
@@ -195,8 +235,7 @@ std::string Runtime::diagnose(const Group& suspect,
   }
   if (const auto difference = first_difference(suspect.name, ledgers)) return *difference;
   std::string sentence;
-  if (const std::string& error = suspect.transport->error(); !error.empty())
-    sentence = fmt::format("MPI reports on \"{}\": {}; ", suspect.name, error);
+  if (const std::string error = suspect.error(); !error.empty()) sentence = error + "; ";
   if (!silent.empty())
     sentence += fmt::format("{} did not answer within {:g} s: {}; ",
                             name_ranks(silent),
@@ -210,6 +249,15 @@ std::string Runtime::diagnose(const Group& suspect,
                      wait.group.name,
                      to_string(wait.group.record_of(wait.operation)),
                      elsewhere);
+}
+
+void Runtime::finish(NcclTransport& transport) {
+  const auto began = Clock::now();
+  for (std::uint64_t idle = 0; !transport.finish() && Clock::now() - began < limit_; ++idle) {
+    progress();
+    control_->poll();
+    relax(idle);
+  }
 }
 
 void Runtime::fail(Group& group, const Operation& operation) {

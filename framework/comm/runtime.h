@@ -9,6 +9,7 @@
 #include "framework/comm/control.h"
 #include "framework/comm/ledger.h"
 #include "framework/comm/mpi_c.h"
+#include "framework/comm/nccl_transport.h"
 #include "framework/comm/session.h"
 #include "framework/comm/transport.h"
 
@@ -24,8 +25,9 @@ struct Communicator::Group {
   std::vector<int> members;  // ranks in the world
   int rank = 0;
   Ledger ledger;
-  std::unique_ptr<Transport> transport;
-  std::optional<std::string> failure;  // every later collective throws it again
+  std::unique_ptr<Transport> transport;  // of memory of the host
+  std::unique_ptr<NcclTransport> nccl;   // of a GPU's, where there is one
+  std::optional<std::string> failure;    // every later collective throws it again
 
   Group(std::shared_ptr<Runtime> owner,
         std::uint64_t identity,
@@ -35,10 +37,18 @@ struct Communicator::Group {
   ~Group();
 
   int size() const { return static_cast<int>(members.size()); }
+  // Moves its collectives on; true when anything moved.
+  bool progress();
+  // What a transport reports as wrong, as a clause; empty when nothing is.
+  std::string error() const;
   // Enters the ledger and starts.
   void start(const std::shared_ptr<Operation>& operation);
   void run(const std::shared_ptr<Operation>& operation);
   LedgerRecord record_of(const Operation& operation) const;
+
+ private:
+  // The empty message beside an operation that NCCL carries.
+  std::shared_ptr<Operation> shadow_of(const Operation& operation) const;
 };
 
 class Runtime : public std::enable_shared_from_this<Runtime> {
@@ -55,6 +65,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
   void set_time_limit(Seconds limit) { limit_ = limit; }
+  // After which a host that waits would have given up.
+  Seconds patience() const { return limit_ + options_.grace; }
 
   // The group of all ranks; called once.
   std::shared_ptr<Group> make_world();
@@ -70,8 +82,14 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   // Moves every collective of every group on; true when anything moved.
   bool progress();
-  // Returns when the operation is complete; throws RankError.
+  // Returns when nothing of the operation is left to the host; throws RankError.
   void wait(Group& group, const Operation& operation);
+  // Returns when a GPU has done what is queued on the stream, collectives among it; throws
+  // RankError when one of those fails.
+  void wait(CUstream_st* stream);
+
+  // Ends a transport in good order, if the other ranks come to it within the time limit.
+  void finish(NcclTransport& transport);
 
   // Throws RankError with what the ranks' ledgers say about the operation.
   [[noreturn]] void fail(Group& group, const Operation& operation);
@@ -83,6 +101,19 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
  private:
   struct Waiting;
 
+  // The collective that this rank waits for.
+  struct Awaited {
+    Group* group = nullptr;
+    const Operation* operation = nullptr;
+    std::uint64_t sequence = 0;  // a freed operation's address may be another's
+    friend bool operator==(const Awaited&, const Awaited&) = default;
+  };
+  // The first that a GPU has come to and not done.
+  Awaited under_way_on_gpu() const;
+  // Waits for `finished`, which is up to the collective that `awaited` names, and to nothing that
+  // can fail where it names none.
+  template <typename Finished, typename Find>
+  void wait_until(const Finished& finished, const Find& awaited);
   void unlink_mpi_segments() const;
   RankReport describe(std::uint64_t group) const;
   // What this rank waits for, and since when.

@@ -28,8 +28,20 @@ Device Device::cuda(int index) {
   return Device(std::make_shared<DeviceState>(Backing::gpu, index));
 }
 
-void Device::wait() const {
-  if (on_gpu()) gpu::wait(state_->cuda().stream);
+void DeviceState::wait() {
+  if (!on_gpu()) return;
+  CUstream_st* const stream = cuda().stream;
+  if (waiting_ && std::this_thread::get_id() == waiting_thread_)
+    waiting_(stream);
+  else
+    gpu::wait(stream);
 }
+
+void DeviceState::set_waiting(Waiting waiting) {
+  waiting_ = std::move(waiting);
+  waiting_thread_ = std::this_thread::get_id();
+}
+
+void Device::wait() const { state_->wait(); }
 
 }  // namespace longspan

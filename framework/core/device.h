@@ -1,9 +1,11 @@
 // Where tensors live and kernels run.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <type_traits>
 #include <typeindex>
 
@@ -46,6 +48,11 @@ class DeviceState {
   Cuda cuda();
   CUstream_st* stream() const { return stream_; }
   int gpu() const { return allocator_.gpu(); }
+  // Returns when all that was queued on a GPU is done.
+  void wait();
+  // How the calling thread waits from here on, instead of blocking; empty: as before.
+  using Waiting = std::function<void(CUstream_st*)>;
+  void set_waiting(Waiting waiting);
 
   // Whether a GPU may round the factors of float32 products to TF32.
   bool tf32() const { return tf32_; }
@@ -71,6 +78,8 @@ class DeviceState {
   Allocator allocator_;
   CUstream_st* stream_ = nullptr;      // of a GPU
   std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory
+  Waiting waiting_;
+  std::thread::id waiting_thread_;
   bool tf32_ = false;
   double flops_ = 0;
   std::mutex mutex_;

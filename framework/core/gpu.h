@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+struct CUevent_st;
 struct CUstream_st;
 
 namespace longspan::gpu {
@@ -17,6 +18,9 @@ std::vector<int> usable();
 // Why there is none, or not as many as wanted, as a clause.
 std::string absence();
 
+// Its place on the bus: GPUs of one machine differ in it, however they are numbered.
+std::string bus_address(int gpu);
+
 // The GPU that the calling thread's next calls are meant for.
 void select(int gpu);
 
@@ -24,6 +28,25 @@ CUstream_st* make_stream(int gpu);
 // Waits for it first.
 void destroy_stream(int gpu, CUstream_st* stream) noexcept;
 void wait(CUstream_st* stream);
+// Whether all that was queued there is done.
+bool done(CUstream_st* stream);
+
+// A place in the work of a stream of the selected GPU: behind what is queued there when it is made.
+class Event {
+ public:
+  explicit Event(CUstream_st* stream);
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  ~Event();
+
+  // Whether the stream has come past it.
+  bool passed() const;
+  // What is queued on `stream` from here on waits for it; the host does not.
+  void hold(CUstream_st* stream) const;
+
+ private:
+  CUevent_st* event_ = nullptr;
+};
 
 // nullptr where there is no memory left.
 void* allocate(int gpu, std::size_t bytes) noexcept;

@@ -11,10 +11,16 @@ namespace {
 
 std::vector<int> usable() { return {}; }
 std::string absence() { return "this program was built without a CUDA toolkit"; }
+std::string bus_address(int) { refuse(); }
 void select(int) { refuse(); }
 CUstream_st* make_stream(int) { refuse(); }
 void destroy_stream(int, CUstream_st*) noexcept {}
 void wait(CUstream_st*) { refuse(); }
+bool done(CUstream_st*) { refuse(); }
+Event::Event(CUstream_st*) { refuse(); }
+Event::~Event() = default;
+bool Event::passed() const { refuse(); }
+void Event::hold(CUstream_st*) const { refuse(); }
 void* allocate(int, std::size_t) noexcept { return nullptr; }
 void free(int, void*) noexcept {}
 void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }

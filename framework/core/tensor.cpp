@@ -85,7 +85,7 @@ void Tensor::copy_from(const Tensor& source) const {
   const Cuda cuda = (here ? device() : source.device()).state().cuda();
   gpu::copy(data_, source.data_, byte_size(), cuda.stream);
   // The host may read or write its side as soon as this returns.
-  if (apart) gpu::wait(cuda.stream);
+  if (apart) cuda.state->wait();
 }
 
 void Tensor::copy_from_host(const void* elements) const {
@@ -95,7 +95,7 @@ void Tensor::copy_from_host(const void* elements) const {
   }
   const Cuda cuda = device().state().cuda();
   gpu::copy(data_, elements, byte_size(), cuda.stream);
-  gpu::wait(cuda.stream);
+  cuda.state->wait();
 }
 
 void Tensor::zero() const {

@@ -88,6 +88,15 @@ void declare(OptionTable& table, ParallelOptions& options) {
             "what the ranks that hold the same weights share out: 0 nothing, 1 the optimizer's "
             "state and the float32 weights behind bf16 and f16, 2 the gradients too",
             between(0, 2));
+  table.add(
+      "parallel.transport",
+      options.transport,
+      "what carries tensors between GPUs: nccl, of which each rank needs a GPU of its own; mpi, "
+      "through memory of the host; or auto, NCCL where every rank has a GPU of its own and the "
+      "library is there",
+      {{"auto", GpuTransport::automatic},
+       {"nccl", GpuTransport::nccl},
+       {"mpi", GpuTransport::mpi}});
   table.check({"parallel.sequence"}, [&options] {
     return !options.sequence || options.tensor > 1
                ? ""

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "framework/comm/process_mesh.h"
+#include "framework/comm/gpu_collectives.h"
 #include "framework/core/dtype.h"
 #include "framework/train/loss_scale.h"
 
@@ -26,11 +26,12 @@ struct RunOptions {
 };
 
 struct ParallelOptions {
-  std::optional<std::int64_t> data;  // parallel.data: none: what fills the ranks
-  std::int64_t tensor = 1;           // parallel.tensor
-  std::int64_t context = 1;          // parallel.context
-  bool sequence = false;             // parallel.sequence
-  std::int64_t zero = 0;             // parallel.zero
+  std::optional<std::int64_t> data;                  // parallel.data: none: what fills the ranks
+  std::int64_t tensor = 1;                           // parallel.tensor
+  std::int64_t context = 1;                          // parallel.context
+  bool sequence = false;                             // parallel.sequence
+  std::int64_t zero = 0;                             // parallel.zero
+  GpuTransport transport = GpuTransport::automatic;  // parallel.transport: of tensors on GPUs
 };
 
 struct PrecisionOptions {

@@ -107,6 +107,7 @@ class TrainingRun {
   ProcessMesh mesh_;
   std::int64_t threads_;  // of the rank that has most: nodes may differ
   Device device_;
+  GpuCollectives collectives_;
   RunDirectory directory_;
   Console console_;
   Log log_;
@@ -134,6 +135,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
       device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
+      collectives_(settings.parallel.transport, mesh_, device_),
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),
@@ -201,6 +203,10 @@ void TrainingRun::introduce() {
             settings_.data.batch,
             loader_.batches_per_epoch(),
             peak_ / 1e9);
+  if (device_.on_gpu() && mesh_.world.size() > 1)
+    log_.info(
+        "tensors travel between GPUs {}",
+        collectives_.nccl() ? "by NCCL" : "through memory of the host: " + collectives_.absence());
   const bool shares_out = std::ranges::any_of(
       parameters.buckets(), [](const ParameterBucket& bucket) { return bucket.ranks.size() > 1; });
   if (parameters.sharing().zero > 0 && !shares_out)

@@ -1,6 +1,7 @@
 # LONGSPAN_CUDA: AUTO looks for the toolkit and builds without it where there is none, ON demands it, OFF does not look.
 # A GPU or a driver is not needed to build. CMAKE_CUDA_ARCHITECTURES says for which GPUs: 80 and 90 if it is not set.
 set(LONGSPAN_WITH_CUDA FALSE)
+set(LONGSPAN_WITH_NCCL FALSE)
 if(NOT LONGSPAN_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "LONGSPAN_CUDA is \"${LONGSPAN_CUDA}\"; it must be AUTO, ON or OFF")
 endif()
@@ -25,6 +26,15 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     set(LONGSPAN_WITH_CUDA TRUE)
     message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION} found: kernels are compiled for "
                    "${CMAKE_CUDA_ARCHITECTURES}")
+    # NCCL is opened when it is needed: its header is all that is wanted here.
+    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+    mark_as_advanced(NCCL_INCLUDE_DIR)
+    if(NCCL_INCLUDE_DIR)
+      set(LONGSPAN_WITH_NCCL TRUE)
+      message(STATUS "CUDA: NCCL carries tensors between GPUs; its header is in ${NCCL_INCLUDE_DIR}")
+    else()
+      message(STATUS "CUDA: no nccl.h found; tensors travel between GPUs through memory of the host")
+    endif()
   elseif(LONGSPAN_CUDA STREQUAL ON)
     message(FATAL_ERROR "LONGSPAN_CUDA=ON, but no CUDA toolkit of at least 12.4 that compiles was found; set "
                         "CUDAToolkit_ROOT, or LONGSPAN_CUDA=AUTO")

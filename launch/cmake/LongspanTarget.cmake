@@ -9,6 +9,11 @@ function(longspan_library NAME FOLDER)
   if(LONGSPAN_WITH_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_gpu.cpp$") # what stands for cuda/gpu.cu without a toolkit
   endif()
+  if(LONGSPAN_WITH_NCCL)
+    list(FILTER sources EXCLUDE REGEX "/no_nccl.cpp$") # what stands for nccl_library.cpp without its header
+  else()
+    list(FILTER sources EXCLUDE REGEX "/nccl_library.cpp$")
+  endif()
   set(tree ${CMAKE_BINARY_DIR}/include/${NAME})
   get_filename_component(parent ${tree}/${FOLDER} DIRECTORY)
   file(MAKE_DIRECTORY ${parent})

@@ -1,12 +1,32 @@
-// Collectives of tensors on a GPU, which travel through memory of the host: on the emulated device.
+// Collectives of tensors on a GPU, which travel through memory of the host or by NCCL: on the
+// emulated device, where NCCL is emulated too.
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <functional>
+
+#include "framework/comm/gpu_collectives.h"
 #include "tests/support/mesh_runner.h"
 
 namespace longspan {
 namespace {
 
 constexpr std::int64_t count = 5000;  // more than a slot of the shared memory
+
+// Calls body(mesh) with tensors on `gpu` carried each way.
+void for_both(const MeshShape& shape,
+              const std::function<void(const ProcessMesh&, const Device& gpu)>& body) {
+  for (const GpuTransport transport : {GpuTransport::mpi, GpuTransport::automatic})
+    testing::on_ranks(shape.size(), [&](const Communicator& group) {
+      const bool by_nccl = transport == GpuTransport::automatic;
+      SCOPED_TRACE(by_nccl ? "by NCCL" : "through memory of the host");
+      const ProcessMesh mesh(group, shape);
+      const Device gpu = Device::cuda();
+      const GpuCollectives collectives(transport, mesh, gpu);
+      EXPECT_EQ(collectives.nccl(), by_nccl) << collectives.absence();
+      body(mesh, gpu);
+    });
+}
 
 std::vector<double> values_of(const Tensor& tensor) {
   const Tensor here = tensor.to_host();
@@ -35,8 +55,8 @@ Tensor own_part(const Communicator& group, const Tensor& all) {
 }
 
 TEST(CudaTensors, AreReducedAndGatheredInPlace) {
-  testing::on_ranks(3, [](const Communicator& group) {
-    const Device gpu = Device::cuda();
+  for_both({.data = 3}, [](const ProcessMesh& mesh, const Device& gpu) {
+    const Communicator& group = mesh.data;
     const auto sum = [](int part) {
       return part_value(0, part) + part_value(1, part) + part_value(2, part);
     };
@@ -52,8 +72,8 @@ TEST(CudaTensors, AreReducedAndGatheredInPlace) {
 }
 
 TEST(CudaTensors, AreSentAndReceived) {
-  testing::on_ranks(3, [](const Communicator& group) {
-    const Device gpu = Device::cuda();
+  for_both({.data = 3}, [](const ProcessMesh& mesh, const Device& gpu) {
+    const Communicator& group = mesh.data;
     const int next = (group.rank() + 1) % 3, previous = (group.rank() + 2) % 3;
     const Tensor send = parts_of(group.rank(), 3, gpu), receive = send.like();
     group.exchange(send, next, receive, previous);
@@ -67,8 +87,8 @@ TEST(CudaTensors, AreSentAndReceived) {
 }
 
 TEST(CudaTensors, HaveTheResultOnceTheRequestIsDone) {
-  testing::on_ranks(2, [](const Communicator& group) {
-    const Device gpu = Device::cuda();
+  for_both({.data = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
+    const Communicator& group = mesh.data;
     const auto sum = [](int part) { return part_value(0, part) + part_value(1, part); };
     const Tensor waited = parts_of(group.rank(), 2, gpu), tested = waited.clone(),
                  dropped = waited.clone();
@@ -79,6 +99,67 @@ TEST(CudaTensors, HaveTheResultOnceTheRequestIsDone) {
     while (!test.test()) continue;
     for (const Tensor& tensor : {waited, tested, dropped})
       EXPECT_EQ(values_of(tensor), wanted(2, sum));
+  });
+}
+
+// Copies are what is computed here: there are no kernels.
+TEST(CudaTensors, AreReducedInTheOrderThatTheGpuComputes) {
+  for_both({.data = 2, .tensor = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
+    const Tensor tensor = parts_of(mesh.world.rank(), 1, gpu), copy = tensor.like();
+    mesh.data.all_reduce(tensor, Reduction::sum);
+    copy.copy_from(tensor);  // of the sum
+    mesh.tensor.all_reduce(copy, Reduction::sum);
+    tensor.copy_from(copy);
+    tensor.slice(0, 1).zero();
+    std::vector<double> all = wanted(1, [](int) { return 0 + 10 + 20 + 30; });
+    all[0] = 0;
+    EXPECT_EQ(values_of(tensor), all);
+  });
+}
+
+// Every element is `value`, which all dtypes hold.
+Tensor full(DType dtype, std::int64_t elements, int value, const Device& device) {
+  const Tensor here = Tensor::empty({elements}, dtype, Device::cpu());
+  for (std::int64_t i = 0; i < elements; ++i) {
+    if (is_floating(dtype)) {
+      with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+        here.data<T>()[i] = T(static_cast<Accumulator<T>>(value));
+      });
+    } else if (dtype == DType::i64) {
+      here.data<std::int64_t>()[i] = value;
+    } else if (dtype == DType::i32) {
+      here.data<std::int32_t>()[i] = value;
+    } else {
+      here.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(value);
+    }
+  }
+  return here.to(device);
+}
+
+bool same_bytes(const Tensor& a, const Tensor& b) {
+  const Tensor here = a.to_host(), there = b.to_host();
+  return std::memcmp(here.bytes(), there.bytes(), here.byte_size()) == 0;
+}
+
+TEST(CudaTensors, OfEveryDtypeAreReduced) {
+  for_both({.data = 2}, [](const ProcessMesh& mesh, const Device& gpu) {
+    const int rank = mesh.data.rank();
+    for (const DType dtype :
+         {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
+      for (const std::int64_t elements : {0, 1, 700}) {
+        SCOPED_TRACE(fmt::format("{} {}", elements, name_of(dtype)));
+        const Tensor sum = full(dtype, elements, 3 + rank, gpu), most = sum.clone(),
+                     least = sum.clone(), parts = full(dtype, 2 * elements, 3 + rank, gpu),
+                     part = sum.like();
+        mesh.data.all_reduce(sum, Reduction::sum);
+        mesh.data.all_reduce(most, Reduction::maximum);
+        mesh.data.all_reduce(least, Reduction::minimum);
+        mesh.data.reduce_scatter(parts, part);
+        EXPECT_TRUE(same_bytes(sum, full(dtype, elements, 7, gpu)));
+        EXPECT_TRUE(same_bytes(most, full(dtype, elements, 4, gpu)));
+        EXPECT_TRUE(same_bytes(least, full(dtype, elements, 3, gpu)));
+        EXPECT_TRUE(same_bytes(part, sum));
+      }
   });
 }
 

@@ -1,5 +1,6 @@
 // A small job of which one rank fails as it is told, for failures_test.py:
-//   comm_failing_job FAILURE RANK [--messages]
+//   comm_failing_job FAILURE RANK [--messages | --nccl]
+// With --nccl tensors are on the emulated GPU, and so is NCCL.
 // Its main ends as every main here should: one sentence on one rank, and the exit code.
 #include <fmt/format.h>
 #include <signal.h>
@@ -8,14 +9,16 @@
 #include <cstdlib>
 #include <string>
 
-#include "framework/comm/process_mesh.h"
+#include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
+#include "framework/core/gpu.h"
+#include "tests/support/emulated_cuda/emulated_nccl.h"
 
 namespace longspan {
 namespace {
 
 void fail_as_told(const std::string& failure, const Communicator& world, const Tensor& tensor) {
-  if (failure == "stop") raise(SIGSTOP);
+  if (failure == "stop" || failure == "blocks") raise(SIGSTOP);
   if (failure == "kill") raise(SIGKILL);
   if (failure == "crash") raise(SIGSEGV);
   if (failure == "throw") throw DataError("train.txt: line 7 is not text");
@@ -24,6 +27,7 @@ void fail_as_told(const std::string& failure, const Communicator& world, const T
   if (failure == "mismatch") world.broadcast(tensor.slice(0, 10), 0);
   if (failure == "shorter") world.all_reduce(tensor.slice(0, 99), Reduction::sum);
   if (failure == "exit") std::exit(0);
+  if (failure == "error") emulated_nccl::break_links();
 }
 
 void work(const std::string& failure, int victim, const Communicator& world) {
@@ -41,10 +45,26 @@ void work(const std::string& failure, int victim, const Communicator& world) {
   }
 }
 
-int run(const std::string& failure, int victim, const SessionOptions& options) {
+void work_on_gpus(const std::string& failure, int victim, const Communicator& world) {
+  const ProcessMesh mesh(world, {.data = world.size()});
+  const Device device = Device::cuda();
+  if (failure == "absent" && world.rank() == victim) emulated_nccl::stop_when_made();
+  const GpuCollectives collectives(GpuTransport::nccl, mesh, device);
+  const Tensor tensor = Tensor::zeros({100}, DType::f32, device);
+  for (int step = 0; step < 5; ++step) {
+    mesh.data.all_reduce(tensor, Reduction::sum);
+    if (step == 3 && world.rank() == victim) fail_as_told(failure, mesh.data, tensor);
+    // Not before here does the host wait for the GPU.
+    if (step < 3) continue;
+    if (failure == "blocks") gpu::wait(device.state().stream());
+    static_cast<void>(tensor.to_host());
+  }
+}
+
+int run(const std::string& failure, int victim, const SessionOptions& options, bool on_gpus) {
   const Session session(options);
   try {
-    work(failure, victim, session.world());
+    (on_gpus ? work_on_gpus : work)(failure, victim, session.world());
   } catch (const Error& error) {
     if (session.claim_report())
       fmt::print(stderr, "rank {}: {}\n", session.world().rank(), error.what());
@@ -60,6 +80,7 @@ int main(int argc, char** argv) {
   longspan::SessionOptions options{.time_limit = std::chrono::seconds(2),
                                    .grace = std::chrono::seconds(1)};
   if (argc < 3) return 2;
-  if (argc > 3) options.transport = longspan::TransportChoice::messages;
-  return longspan::run(argv[1], std::atoi(argv[2]), options);
+  const std::string transport = argc > 3 ? argv[3] : "";
+  if (transport == "--messages") options.transport = longspan::TransportChoice::messages;
+  return longspan::run(argv[1], std::atoi(argv[2]), options, transport == "--nccl");
 }

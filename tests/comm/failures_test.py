@@ -44,6 +44,19 @@ CASES = [
      "|" + NOT_COME.format(0, "world", REDUCE) + ").*"),
     ("exit", 1, 1, None),
 ]
+# The same on GPUs whose tensors NCCL carries.
+BY_NCCL = rf'this rank waited [\d.]+ s in collective \d+ on "data" \({REDUCE}\)'
+NCCL_CASES = [
+    ("stop", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("absent", 1, 5, r"rank \d: rank 1 did not answer within 1 s: it was killed, stopped or hangs; this rank waited "
+     r'[\d.]+ s in collective \d+ on "data" \(all_reduce of 1 f32 at framework/comm/gpu_collectives\.cpp:\d+\)'),
+    # The others wait within CUDA, where nobody looks.
+    ("blocks", 1, 5, r'rank \d: NCCL reports on "data": it was ended, as this rank did not come back from a call into '
+     r"CUDA; rank 1 did not answer within 1 s: it was killed, stopped or hangs; " + BY_NCCL),
+    ("throw", 1, 3, r"rank 1: train\.txt: line 7 is not text"),
+    ("mismatch", 1, 5, DIFFER.format(rf"broadcast of 10 f32 from rank 0 {PLACE}").replace("world", "data")),
+    ("error", 1, 5, r'rank 1: NCCL reports on "data": unhandled system error \(made for a test\); ' + BY_NCCL),
+]
 # The limit of a collective is 2 s and the grace 1 s; mpirun takes a second or two to end stopped
 # processes. The rest is for busy machines.
 MOST_SECONDS = 30
@@ -99,8 +112,8 @@ def main():
     program = sys.argv[1]
     failed = 0
     number = 0
-    for transport in [], ["--messages"]:
-        for failure, rank, code, wanted in CASES:
+    for transport, cases in ([], CASES), (["--messages"], CASES), (["--nccl"], NCCL_CASES):
+        for failure, rank, code, wanted in cases:
             number += 1
             seconds, problems = run_case(program, failure, rank, code, wanted, transport, number)
             title = " ".join([failure, f"on rank {rank}", *transport])

@@ -146,6 +146,8 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
                 (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation is 3"]),
                 (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device is cuda, but"]),
+                (["tiny.yaml", "--set", "parallel.transport=nccl"], 2,
+                 ["parallel.transport is nccl, but rank 0 computes on the CPU"]),
         ]:
             for ranks in 1, 2:
                 with self.subTest(arguments=arguments, ranks=ranks):

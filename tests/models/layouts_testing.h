@@ -27,12 +27,13 @@ struct Case {
   int steps = 5;
   DType compute = DType::f64;
   Bounds bounds = {};
+  Device device = backend_device();
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
             .segment = segment,
             .compute = compute,
-            .device = backend_device(),
+            .device = device,
             .mesh = mesh,
             .random = Random(1).child("weights"),
             .memory = memory,

@@ -53,6 +53,12 @@ std::string absence() {
          " with compute capability 8.0 or newer and 160 KiB of shared memory for a block";
 }
 
+std::string bus_address(int gpu) {
+  char text[32] = "";
+  require_success(cudaDeviceGetPCIBusId(text, sizeof text, gpu), "asking where a GPU is");
+  return text;
+}
+
 void select(int gpu) { require_success(cudaSetDevice(gpu), "selecting a GPU"); }
 
 CUstream_st* make_stream(int gpu) {
@@ -70,6 +76,35 @@ void destroy_stream(int gpu, CUstream_st* stream) noexcept {
 
 void wait(CUstream_st* stream) {
   require_success(cudaStreamSynchronize(stream), "waiting for a GPU");
+}
+
+namespace {
+
+// Whether what was asked about has happened.
+bool happened(cudaError_t status, const char* what) {
+  if (status == cudaErrorNotReady) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  require_success(status, what);
+  return true;
+}
+
+}  // namespace
+
+bool done(CUstream_st* stream) { return happened(cudaStreamQuery(stream), "running on a GPU"); }
+
+Event::Event(CUstream_st* stream) {
+  require_success(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  require_success(cudaEventRecord(event_, stream), "recording an event");
+}
+
+Event::~Event() { cudaEventDestroy(event_); }
+
+bool Event::passed() const { return happened(cudaEventQuery(event_), "running on a GPU"); }
+
+void Event::hold(CUstream_st* stream) const {
+  require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
 }
 
 void* allocate(int gpu, std::size_t bytes) noexcept {

@@ -41,7 +41,7 @@ class Packed {
     require_success(
         cudaMemcpyAsync(block_, packer.bytes().data(), bytes_, cudaMemcpyHostToDevice, cuda.stream),
         "copying a plan");
-    require_success(cudaStreamSynchronize(cuda.stream), "waiting for a plan");
+    cuda.state->wait();
   }
   Packed(const Packed&) = delete;
   Packed& operator=(const Packed&) = delete;

@@ -31,6 +31,8 @@ struct dim3 {
 
 struct CUstream_st;
 using cudaStream_t = CUstream_st*;
+struct CUevent_st;
+using cudaEvent_t = CUevent_st*;
 
 enum cudaError_t {
   cudaSuccess,
@@ -38,6 +40,7 @@ enum cudaError_t {
   cudaErrorInvalidValue,
   cudaErrorInvalidDevice,
   cudaErrorMemoryAllocation,
+  cudaErrorNotReady,
 };
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
@@ -50,14 +53,27 @@ cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrMaxSharedMemoryPerBlockOptin };
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+// As many devices as ranks of a job, of which each sees its own.
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device);
 cudaError_t cudaMalloc(void** block, std::size_t bytes);
 cudaError_t cudaFree(void* block);
 cudaError_t cudaMallocHost(void** block, std::size_t bytes);
 cudaError_t cudaFreeHost(void* block);
 
+// What is queued on a stream is done at once, unless it is behind something that waits: for an
+// event of another stream, or for what a library does there. That goes on only when the host asks
+// about a stream or an event, or waits.
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+
+inline constexpr unsigned cudaEventDisableTiming = 2;
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
 
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice,
@@ -96,7 +112,11 @@ namespace emulated_cuda {
 // What a block may ask for on every GPU that Longspan is built for.
 inline constexpr std::size_t most_shared_bytes = 160 * 1024;
 
-cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel);
+cudaError_t run(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+
+// Work of a stream. What takes its time is called again and again until it says that it is done.
+void queue(cudaStream_t stream, std::function<void()> work);
+void queue_lasting(cudaStream_t stream, std::function<bool()> work);
 
 // While one lives, the memory of the device can be read and written: for the bodies of libraries'
 // functions.
@@ -128,7 +148,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return emulated_cuda::run(*config, [&] { std::apply(kernel, copies); });
+  return emulated_cuda::run(*config, [kernel, copies] { std::apply(kernel, copies); });
 }
 
 inline void __syncthreads(std::source_location place = std::source_location::current()) {

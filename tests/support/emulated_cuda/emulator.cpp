@@ -253,14 +253,16 @@ void meet_in_warp(const std::source_location& place) {
 std::byte* slot(unsigned lane) { return machine().slot(lane); }
 unsigned lane() { return threadIdx.x % warp_size; }
 
-cudaError_t run(const cudaLaunchConfig_t& config, const std::function<void()>& kernel) {
+cudaError_t run(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
   const dim3 &grid = config.gridDim, &threads = config.blockDim;
   const bool one_dimensional = grid.y == 1 && grid.z == 1 && threads.y == 1 && threads.z == 1;
   if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > most_threads ||
       threads.x % warp_size != 0 || config.dynamicSmemBytes > most_shared_bytes)
     return cudaErrorInvalidConfiguration;
-  const Access access;
-  machine().run(config, kernel);
+  queue(config.stream, [config, kernel = std::move(kernel)] {
+    const Access access;
+    machine().run(config, kernel);
+  });
   return cudaSuccess;
 }
 

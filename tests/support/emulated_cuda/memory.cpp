@@ -1,7 +1,8 @@
-// The memory of the emulated device, its copies and its streams.
+// The memory of the emulated device, and its copies.
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -127,6 +128,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid device ordinal";
     case cudaErrorMemoryAllocation:
       return "out of memory";
+    case cudaErrorNotReady:
+      return "device not ready";
   }
   return "unknown error";
 }
@@ -145,6 +148,17 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrComputeCapabilityMajor
                ? 9
                : static_cast<int>(emulated_cuda::most_shared_bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int) {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* const shared = std::getenv("LONGSPAN_EMULATED_GPUS");
+  const int number = rank == nullptr ? 0 : std::atoi(rank);
+  std::snprintf(text,
+                static_cast<std::size_t>(length),
+                "0000:%02x:00.0",
+                shared == nullptr ? number : number % std::atoi(shared));
   return cudaSuccess;
 }
 
@@ -168,21 +182,17 @@ cudaError_t cudaFreeHost(void* block) {
 }
 
 cudaError_t cudaMemcpyAsync(
-    void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  const emulated_cuda::Access access;
-  std::memmove(to, from, bytes);
+    void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  emulated_cuda::queue(stream, [=] {
+    const emulated_cuda::Access access;
+    std::memmove(to, from, bytes);
+  });
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
-  const emulated_cuda::Access access;
-  std::memset(to, value, bytes);
+cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream) {
+  emulated_cuda::queue(stream, [=] {
+    const emulated_cuda::Access access;
+    std::memset(to, value, bytes);
+  });
   return cudaSuccess;
 }
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  static char one = 0;  // nothing is ever queued
-  *stream = reinterpret_cast<cudaStream_t>(&one);
-  return cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }

@@ -30,13 +30,15 @@ void multiply_as(const Product& product) {
 
 }  // namespace
 
-void multiply(Cuda, const Product& product) {
-  const emulated_cuda::Access access;
-  with_floating_type(product.dtype, [&]<typename T>(TypeTag<T>) {
-    if (product.c_dtype == product.dtype)
-      multiply_as<T, T>(product);
-    else
-      multiply_as<T, Accumulator<T>>(product);
+void multiply(Cuda cuda, const Product& product) {
+  emulated_cuda::queue(cuda.stream, [product] {
+    const emulated_cuda::Access access;
+    with_floating_type(product.dtype, [&]<typename T>(TypeTag<T>) {
+      if (product.c_dtype == product.dtype)
+        multiply_as<T, T>(product);
+      else
+        multiply_as<T, Accumulator<T>>(product);
+    });
   });
 }
 

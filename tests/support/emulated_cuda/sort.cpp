@@ -8,15 +8,16 @@
 
 namespace longspan {
 
-void sort_stably(Cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
-  const emulated_cuda::Access access;
+void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tensor& order) {
   const auto from = keys.span<std::int32_t>();
+  const auto to = sorted.span<std::int32_t>();
   const auto places = order.span<std::int32_t>();
-  std::iota(places.begin(), places.end(), 0);
-  std::ranges::stable_sort(
-      places, {}, [&](std::int32_t i) { return from[static_cast<std::size_t>(i)]; });
-  std::ranges::transform(places, sorted.data<std::int32_t>(), [&](std::int32_t i) {
-    return from[static_cast<std::size_t>(i)];
+  emulated_cuda::queue(cuda.stream, [from, to, places] {
+    const emulated_cuda::Access access;
+    const auto key = [&](std::int32_t i) { return from[static_cast<std::size_t>(i)]; };
+    std::iota(places.begin(), places.end(), 0);
+    std::ranges::stable_sort(places, {}, key);
+    std::ranges::transform(places, to.begin(), key);
   });
 }
 

@@ -1,0 +1,122 @@
+#include "framework/comm/gpu_collectives.h"
+
+#include <unistd.h>
+
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "framework/comm/runtime.h"
+#include "framework/comm/watch.h"
+
+namespace longspan {
+namespace {
+
+// The machine's name and, as several may have the same, what this start of it is called.
+std::string machine_name() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string start;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id") >> std::ws, start);
+  return std::string(name) + ' ' + start;
+}
+
+// Why the ranks have no GPU each, as a clause; empty where they have. The same on all ranks.
+std::string shortage(const Communicator& world, const Device& device) {
+  const std::string own =
+      device.on_gpu() ? machine_name() + '\n' + gpu::bus_address(device.state().gpu()) : "";
+  struct Machine {
+    int ranks = 0;
+    std::set<std::string> gpus;
+  };
+  std::map<std::string, Machine> machines;
+  const std::vector<std::string> places = world.all_gather(own);
+  for (std::size_t rank = 0; rank < places.size(); ++rank) {
+    if (places[rank].empty()) return fmt::format("rank {} computes on the CPU", rank);
+    const std::size_t end = places[rank].rfind('\n');
+    Machine& machine = machines[places[rank].substr(0, end)];
+    ++machine.ranks;
+    machine.gpus.insert(places[rank].substr(end + 1));
+  }
+  for (const auto& [name, machine] : machines)
+    if (std::ssize(machine.gpus) < machine.ranks)
+      return fmt::format("the {} ranks of {} compute on {} GPU{}, and NCCL needs one for each",
+                         machine.ranks,
+                         name.substr(0, name.find(' ')),
+                         machine.gpus.size(),
+                         machine.gpus.size() == 1 ? "" : "s");
+  return "";
+}
+
+// Why NCCL cannot be used, as a clause; empty where it can. The same on all ranks.
+std::string absence_of_nccl(const Communicator& world, const Device& device) {
+  if (const std::string reason = shortage(world, device); !reason.empty()) return reason;
+  const std::vector<std::string> answers = world.all_gather(nccl::absence());
+  for (std::size_t rank = 0; rank < answers.size(); ++rank)
+    if (!answers[rank].empty()) return fmt::format("on rank {} {}", rank, answers[rank]);
+  return "";
+}
+
+}  // namespace
+
+GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
+    : device_(device), exceptions_(std::uncaught_exceptions()) {
+  if (wanted == GpuTransport::mpi)
+    absence_ = "parallel.transport is mpi";
+  else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
+    absence_ = "there is one rank";
+  else
+    absence_ = absence_of_nccl(mesh.world, device);
+  if (!nccl()) {
+    if (wanted != GpuTransport::nccl) return;
+    throw ConfigurationError("parallel.transport is nccl, but {}", absence_);
+  }
+  for (const Communicator& group : {mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time})
+    if (group.size() > 1 && !group.group_->nccl) connect(group);
+  if (groups_.empty()) return;
+  device_.state().set_waiting([runtime = groups_.front().group_->runtime.get()](
+                                  CUstream_st* stream) { runtime->wait(stream); });
+  const auto patience = groups_.front().group_->runtime->patience();
+  watch_ = std::make_unique<Watch>(patience / 8, [this, patience] { look_after(patience); });
+  for (const Communicator& group : groups_) {
+    const Tensor ones = Tensor::scalar(1, DType::f32, device_);
+    group.all_reduce(ones, Reduction::sum);
+    if (ones.item() != group.size())
+      throw RankError(
+          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name(), ones.item());
+  }
+}
+
+void GpuCollectives::connect(const Communicator& communicator) {
+  Communicator::Group& group = *communicator.group_;
+  nccl::Id id = {};
+  if (group.rank == 0)
+    if (const nccl::Answer answer = nccl::make_id(id); !answer.error.empty())
+      throw RankError("NCCL cannot begin on \"{}\": {}", group.name, answer.error);
+  const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
+  std::memcpy(id.data(), bytes.data(), id.size());
+  group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size());
+  groups_.push_back(communicator);
+}
+
+void GpuCollectives::look_after(std::chrono::duration<double> patience) const {
+  try {
+    for (const Communicator& group : groups_) group.group_->nccl->abort_if_left(patience);
+  } catch (const Failure&) {
+    // The GPU is lost: whoever uses it hears that too.
+  }
+}
+
+GpuCollectives::~GpuCollectives() {
+  if (groups_.empty()) return;
+  const bool in_order = std::uncaught_exceptions() == exceptions_;
+  for (const Communicator& group : groups_)
+    if (in_order && !group.group_->failure) group.group_->runtime->finish(*group.group_->nccl);
+  watch_.reset();
+  device_.state().set_waiting({});
+  for (const Communicator& group : groups_) group.group_->nccl.reset();
+}
+
+}  // namespace longspan

@@ -1,0 +1,48 @@
+// What carries the collectives of tensors on GPUs.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/comm/process_mesh.h"
+
+namespace longspan {
+
+class Watch;
+
+// nccl: from GPU to GPU, of which each rank needs one of its own. mpi: through pinned memory of the
+// host, as host tensors are carried. automatic: NCCL where it can be used.
+enum class GpuTransport : std::uint8_t { automatic, nccl, mpi };
+
+// While it lives, NCCL carries the collectives of tensors on `device` within the groups of a mesh,
+// where it is chosen, and a host that waits for the device notices when one of them fails.
+class GpuCollectives {
+ public:
+  // Collective over the world: the ranks agree. Tries each group's links with a small sum. Throws
+  // ConfigurationError, on all ranks, where NCCL is demanded and cannot be used.
+  GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device);
+  GpuCollectives(const GpuCollectives&) = delete;
+  GpuCollectives& operator=(const GpuCollectives&) = delete;
+  // In good order it waits for the other ranks to come here too; while an exception is on its way
+  // it ends what the GPU has under way.
+  ~GpuCollectives();
+
+  bool nccl() const { return absence_.empty(); }
+  // Why it is not NCCL, as a clause; empty where it is.
+  const std::string& absence() const { return absence_; }
+
+ private:
+  void connect(const Communicator& communicator);
+  // Ends what this rank has left alone for that long.
+  void look_after(std::chrono::duration<double> patience) const;
+
+  Device device_;
+  int exceptions_;
+  std::string absence_;
+  std::vector<Communicator> groups_;  // that have links
+  std::unique_ptr<Watch> watch_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,208 @@
+#include "framework/comm/nccl_library.h"
+
+#include <dlfcn.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <type_traits>
+
+#include "framework/core/cuda_library.h"
+
+namespace longspan::nccl {
+namespace {
+
+static_assert(sizeof(Id) == sizeof(ncclUniqueId));
+
+constexpr int oldest = 21400;  // the first with communicators that do not block
+
+struct Library {
+  std::string absence;
+  decltype(&ncclGetVersion) version = nullptr;
+  decltype(&ncclGetErrorString) error_text = nullptr;
+  decltype(&ncclGetLastError) last_error = nullptr;
+  decltype(&ncclGetUniqueId) make_id = nullptr;
+  decltype(&ncclCommInitRankConfig) make = nullptr;
+  decltype(&ncclCommGetAsyncError) state = nullptr;
+  decltype(&ncclCommFinalize) finalise = nullptr;
+  decltype(&ncclCommDestroy) destroy = nullptr;
+  decltype(&ncclCommAbort) abort = nullptr;
+  decltype(&ncclGroupStart) begin_group = nullptr;
+  decltype(&ncclGroupEnd) end_group = nullptr;
+  decltype(&ncclSend) send = nullptr;
+  decltype(&ncclRecv) receive = nullptr;
+  decltype(&ncclAllReduce) all_reduce = nullptr;
+  decltype(&ncclAllGather) all_gather = nullptr;
+  decltype(&ncclReduceScatter) reduce_scatter = nullptr;
+  decltype(&ncclBroadcast) broadcast = nullptr;
+
+  Library() {
+    try {
+      find_all(
+          open_cuda_library("libnccl.so.2", "collectives between GPUs", LONGSPAN_NCCL_LIBRARIES));
+    } catch (const Failure& failure) {
+      absence = failure.what();
+    }
+    int found = 0;
+    if (absence.empty() && (version(&found) != ncclSuccess || found < oldest))
+      absence = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
+  }
+
+ private:
+  void find_all(void* opened) {
+    const auto find = [&](auto& function, const char* name) {
+      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(opened, name));
+      if (function == nullptr && absence.empty()) absence = fmt::format("NCCL has no {}", name);
+    };
+    find(version, "ncclGetVersion");
+    find(error_text, "ncclGetErrorString");
+    find(last_error, "ncclGetLastError");
+    find(make_id, "ncclGetUniqueId");
+    find(make, "ncclCommInitRankConfig");
+    find(state, "ncclCommGetAsyncError");
+    find(finalise, "ncclCommFinalize");
+    find(destroy, "ncclCommDestroy");
+    find(abort, "ncclCommAbort");
+    find(begin_group, "ncclGroupStart");
+    find(end_group, "ncclGroupEnd");
+    find(send, "ncclSend");
+    find(receive, "ncclRecv");
+    find(all_reduce, "ncclAllReduce");
+    find(all_gather, "ncclAllGather");
+    find(reduce_scatter, "ncclReduceScatter");
+    find(broadcast, "ncclBroadcast");
+  }
+};
+
+Answer answer(const Library& library, ncclResult_t result, ncclComm_t communicator = nullptr) {
+  if (result == ncclSuccess) return {};
+  if (result == ncclInProgress) return {.under_way = true, .error = ""};
+  std::string text = library.error_text(result);
+  const char* const detail = library.last_error(communicator);
+  if (detail != nullptr && *detail != '\0') text += fmt::format(" ({})", detail);
+  return {.under_way = false, .error = text};
+}
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return ncclFloat64;
+    case DType::f32:
+      return ncclFloat32;
+    case DType::bf16:
+      return ncclBfloat16;
+    case DType::f16:
+      return ncclFloat16;
+    case DType::i64:
+      return ncclInt64;
+    case DType::i32:
+      return ncclInt32;
+    case DType::u8:
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t reduction_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return ncclSum;
+    case Reduction::maximum:
+      return ncclMax;
+    case Reduction::minimum:
+      return ncclMin;
+  }
+  return ncclSum;
+}
+
+}  // namespace
+
+struct Link {
+  Library library;
+  ncclComm_t communicator = nullptr;
+
+  Answer answer(ncclResult_t result) const { return nccl::answer(library, result, communicator); }
+};
+
+std::string absence() { return Library().absence; }
+
+Answer make_id(Id& id) {
+  const Library library;
+  if (!library.absence.empty()) return {.under_way = false, .error = library.absence};
+  ncclUniqueId made;
+  const ncclResult_t result = library.make_id(&made);
+  std::memcpy(id.data(), made.internal, id.size());
+  return answer(library, result);
+}
+
+Answer make(Link*& link, const Id& id, int rank, int ranks) {
+  link = new Link;
+  if (!link->library.absence.empty()) return {.under_way = false, .error = link->library.absence};
+  ncclUniqueId name;
+  std::memcpy(name.internal, id.data(), id.size());
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return link->answer(link->library.make(&link->communicator, ranks, name, rank, &config));
+}
+
+Answer state(Link& link) {
+  ncclResult_t found = ncclSuccess;
+  const ncclResult_t result = link.library.state(link.communicator, &found);
+  return link.answer(result == ncclSuccess ? found : result);
+}
+
+Answer finalise(Link& link) { return link.answer(link.library.finalise(link.communicator)); }
+
+void destroy(Link* link) noexcept {
+  if (link->communicator != nullptr) link->library.destroy(link->communicator);
+  delete link;
+}
+
+void abort(Link* link) noexcept {
+  if (link->communicator != nullptr) link->library.abort(link->communicator);
+  delete link;
+}
+
+Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }
+Answer end_group(Link& link) { return link.answer(link.library.end_group()); }
+
+Answer send(
+    Link& link, const void* from, std::size_t count, DType dtype, int to, CUstream_st* stream) {
+  return link.answer(link.library.send(from, count, type_of(dtype), to, link.communicator, stream));
+}
+
+Answer receive(
+    Link& link, void* to, std::size_t count, DType dtype, int from, CUstream_st* stream) {
+  return link.answer(
+      link.library.receive(to, count, type_of(dtype), from, link.communicator, stream));
+}
+
+Answer all_reduce(Link& link,
+                  const void* from,
+                  void* to,
+                  std::size_t count,
+                  DType dtype,
+                  Reduction reduction,
+                  CUstream_st* stream) {
+  return link.answer(link.library.all_reduce(
+      from, to, count, type_of(dtype), reduction_of(reduction), link.communicator, stream));
+}
+
+Answer all_gather(
+    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+  return link.answer(
+      link.library.all_gather(from, to, count, type_of(dtype), link.communicator, stream));
+}
+
+Answer reduce_scatter(
+    Link& link, const void* from, void* to, std::size_t count, DType dtype, CUstream_st* stream) {
+  return link.answer(link.library.reduce_scatter(
+      from, to, count, type_of(dtype), ncclSum, link.communicator, stream));
+}
+
+Answer broadcast(
+    Link& link, void* in_place, std::size_t count, DType dtype, int root, CUstream_st* stream) {
+  return link.answer(link.library.broadcast(
+      in_place, in_place, count, type_of(dtype), root, link.communicator, stream));
+}
+
+}  // namespace longspan::nccl

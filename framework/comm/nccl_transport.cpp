@@ -1,0 +1,161 @@
+#include "framework/comm/nccl_transport.h"
+
+#include "framework/core/gpu.h"
+
+namespace longspan {
+
+NcclTransport::NcclTransport(const Device& device, const nccl::Id& id, int rank, int size)
+    : device_(device), rank_(rank), size_(size) {
+  gpu::select(device_.state().gpu());
+  stream_ = gpu::make_stream(device_.state().gpu());
+  accept(nccl::make(link_, id, rank, size));
+}
+
+NcclTransport::~NcclTransport() {
+  abort();
+  gpu::destroy_stream(device_.state().gpu(), stream_);
+}
+
+void NcclTransport::abort() noexcept {
+  const std::lock_guard lock(mutex_);
+  abort_locked();
+}
+
+void NcclTransport::abort_locked() noexcept {
+  if (link_ != nullptr) nccl::abort(std::exchange(link_, nullptr));
+}
+
+void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
+  const std::lock_guard lock(mutex_);
+  if (link_ == nullptr || flows_.empty() || Clock::now() - moved_ < patience) return;
+  if (flows_.back().end && flows_.back().end->passed()) return;
+  left_ = true;
+  abort_locked();
+}
+
+bool NcclTransport::accept(const nccl::Answer& answer) {
+  if (!answer.error.empty() && error_.empty()) error_ = answer.error;
+  calling_ = answer.under_way && error_.empty();
+  return error_.empty();
+}
+
+void NcclTransport::start(std::shared_ptr<Operation> operation) {
+  if (operation->part == 0) {
+    operation->done = true;
+    return;
+  }
+  // Not under the lock: this too may wait for what is queued.
+  auto begin = std::make_unique<gpu::Event>(device_.state().cuda().stream);
+  const std::lock_guard lock(mutex_);
+  moved_ = Clock::now();
+  flows_.push_back({std::move(operation), std::move(begin)});
+}
+
+bool NcclTransport::progress() {
+  const std::lock_guard lock(mutex_);
+  return progress_locked();
+}
+
+bool NcclTransport::progress_locked() {
+  moved_ = Clock::now();
+  if (left_ && error_.empty())
+    error_ = "it was ended, as this rank did not come back from a call into CUDA";
+  if (link_ == nullptr || !error_.empty() || (flows_.empty() && !calling_)) return false;
+  bool moved = false;
+  // Errors are found here, however long after the call that caused them.
+  while (accept(nccl::state(*link_)) && !calling_ && queue_next()) moved = true;
+  while (!flows_.empty() && flows_.front().end && flows_.front().end->passed()) {
+    flows_.pop_front();
+    --queued_;
+    moved = true;
+  }
+  return moved;
+}
+
+bool NcclTransport::queue_next() {
+  if (queued_ > 0 && !flows_[queued_ - 1].end) {
+    Flow& last = flows_[queued_ - 1];
+    gpu::select(device_.state().gpu());
+    last.end = std::make_shared<gpu::Event>(stream_);
+    last.operation->end = last.end;
+    last.operation->done = true;
+  }
+  if (queued_ == flows_.size()) return false;
+  const Flow& next = flows_[queued_++];
+  gpu::select(device_.state().gpu());
+  next.begin->hold(stream_);
+  return accept(queue(*next.operation));
+}
+
+nccl::Answer NcclTransport::queue(const Operation& operation) {
+  const Signature& signature = operation.signature;
+  const auto count = static_cast<std::size_t>(operation.part);
+  const std::byte* const from = operation.send;
+  std::byte* const to = operation.receive;
+  switch (signature.kind) {
+    case CollectiveKind::all_reduce:
+      return nccl::all_reduce(
+          *link_, from, to, count, signature.dtype, signature.reduction, stream_);
+    case CollectiveKind::all_gather:
+      return nccl::all_gather(*link_, from, to, count, signature.dtype, stream_);
+    case CollectiveKind::reduce_scatter:
+      return nccl::reduce_scatter(*link_, from, to, count, signature.dtype, stream_);
+    case CollectiveKind::broadcast:
+      return nccl::broadcast(*link_, to, count, signature.dtype, operation.root, stream_);
+    case CollectiveKind::all_to_all:
+    case CollectiveKind::exchange:
+      return queue_parts(operation);
+    case CollectiveKind::barrier:  // has no tensors
+      break;
+  }
+  return {};
+}
+
+nccl::Answer NcclTransport::queue_parts(const Operation& operation) {
+  const auto count = static_cast<std::size_t>(operation.part);
+  const std::size_t bytes = count * operation.element_size();
+  const DType dtype = operation.signature.dtype;
+  // The first that fails is told; the group is ended all the same.
+  nccl::Answer failed;
+  const auto note = [&](const nccl::Answer& answer) {
+    if (failed.error.empty()) failed.error = answer.error;
+  };
+  note(nccl::begin_group(*link_));
+  if (operation.signature.kind == CollectiveKind::exchange) {
+    note(nccl::send(*link_, operation.send, count, dtype, operation.to, stream_));
+    note(nccl::receive(*link_, operation.receive, count, dtype, operation.from, stream_));
+  } else {
+    for (int rank = 0; rank < size_; ++rank) {
+      const std::size_t place = static_cast<std::size_t>(rank) * bytes;
+      note(nccl::send(*link_, operation.send + place, count, dtype, rank, stream_));
+      note(nccl::receive(*link_, operation.receive + place, count, dtype, rank, stream_));
+    }
+  }
+  const nccl::Answer ended = nccl::end_group(*link_);
+  return failed.error.empty() ? ended : failed;
+}
+
+const Operation* NcclTransport::under_way() const {
+  const std::lock_guard lock(mutex_);
+  if (!error_.empty()) return flows_.empty() ? nullptr : flows_.front().operation.get();
+  for (const Flow& flow : flows_)
+    if (!flow.end || !flow.end->passed())
+      return flow.begin->passed() ? flow.operation.get() : nullptr;
+  return nullptr;
+}
+
+bool NcclTransport::finish() {
+  const std::lock_guard lock(mutex_);
+  if (link_ == nullptr) return true;
+  progress_locked();
+  if (!error_.empty() || calling_ || !flows_.empty()) return !error_.empty();
+  if (!finalising_) {
+    finalising_ = true;
+    return !accept(nccl::finalise(*link_));
+  }
+  if (accept(nccl::state(*link_)) && calling_) return false;
+  if (error_.empty()) nccl::destroy(std::exchange(link_, nullptr));
+  return true;
+}
+
+}  // namespace longspan

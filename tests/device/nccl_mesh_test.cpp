@@ -1,0 +1,57 @@
+// Training on several GPUs whose tensors NCCL carries is training on one CPU: on the emulated
+// devices, which go on while a collective is under way.
+#include "framework/comm/gpu_collectives.h"
+#include "tests/models/layouts_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::expect_same_training;
+using testing::train;
+using testing::Trained;
+
+Case small_case() {
+  Case c;
+  c.name = "decoder";
+  c.make = [](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common = testing::dropped_options(NormPlacement::pre);
+    options.common.layers = 1;
+    return make_decoder(options, setting);
+  };
+  c.steps = 2;
+  c.device = testing::cpu_device();
+  return c;
+}
+
+void expect_same_by_nccl(const Case& c, const MeshShape& layout) {
+  const Trained expected = train(c, ProcessMesh());
+  testing::for_each_layout({layout}, [&](const ProcessMesh& mesh) {
+    Case on_gpus = c;
+    on_gpus.device = Device::cuda();
+    const GpuCollectives collectives(GpuTransport::nccl, mesh, on_gpus.device);
+    expect_same_training(on_gpus, expected, mesh);
+  });
+}
+
+TEST(NcclTraining, SumsGradientsBesideTheBackwardPass) {
+  expect_same_by_nccl(small_case(), {.data = 2});
+}
+
+TEST(NcclTraining, SharesOutGradientsInTwoParts) {
+  Case c = small_case();
+  c.zero = 2;
+  c.accumulation = 2;
+  expect_same_by_nccl(c, {.data = 2});
+}
+
+TEST(NcclTraining, SendsKeysRoundTheRingBesideTheTiles) {
+  Case c = small_case();
+  c.streams = 1;
+  c.steps = 1;
+  expect_same_by_nccl(c, {.context = 2});
+}
+
+}  // namespace
+}  // namespace longspan
