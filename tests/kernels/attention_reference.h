@@ -272,6 +272,75 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   return g;
 }
 
+inline std::vector<Tensor*> tensors_of(Attention& a) {
+  std::vector<Tensor*> all = {&a.query,
+                              &a.key,
+                              &a.value,
+                              &a.out,
+                              &a.log_sum_exp,
+                              &a.slopes,
+                              &a.mask.key_padding,
+                              &a.mask.key_length};
+  if (auto& sorted = a.mask.sorted)
+    all.insert(all.end(),
+               {&sorted->query_position,
+                &sorted->key_position,
+                &sorted->query_bucket,
+                &sorted->key_bucket});
+  if (auto& relative = a.relative)
+    all.insert(all.end(),
+               {&relative->position_key, &relative->content_bias, &relative->position_bias});
+  if (a.shaw) all.insert(all.end(), {&a.shaw->key_table, &a.shaw->value_table});
+  if (a.span) all.push_back(&a.span->span);
+  if (a.hash) all.insert(all.end(), {&a.hash->chunk, &a.hash->bucket});
+  return all;
+}
+inline std::vector<Tensor*> tensors_of(AttentionGradient& g) {
+  std::vector<Tensor*> all = tensors_of(g.forward);
+  all.insert(all.end(),
+             {&g.dout,
+              &g.dquery,
+              &g.dkey,
+              &g.dvalue,
+              &g.dposition_key,
+              &g.dcontent_bias,
+              &g.dposition_bias,
+              &g.dkey_table,
+              &g.dvalue_table,
+              &g.dspan});
+  return all;
+}
+inline std::vector<Tensor*> tensors_of(MergeAttention& m) {
+  return {&m.out, &m.log_sum_exp, &m.part, &m.part_log_sum_exp, &m.position};
+}
+
+// Calls f(backend, call) where the kernels run: on copies of the call's tensors, which are then
+// brought back, where that is not the host.
+template <typename Call, typename F>
+void on_backend(Call call, const Tensor& any, F f) {
+  if constexpr (!emulated) {
+    f(backend(any.device()), call);
+  } else {
+    Call there = call;
+    const auto here_all = tensors_of(call), there_all = tensors_of(there);
+    for (Tensor* tensor : there_all)
+      if (tensor->defined()) *tensor = tensor->to(backend_device());
+    f(backend(), there);
+    for (std::size_t i = 0; i < here_all.size(); ++i)
+      if (here_all[i]->defined()) here_all[i]->copy_from(*there_all[i]);
+  }
+}
+inline void attend(const Attention& a) {
+  on_backend(a, a.query, [](auto on, const Attention& call) { attention(on, call); });
+}
+inline void attend_backward(const AttentionGradient& g) {
+  on_backend(
+      g, g.dout, [](auto on, const AttentionGradient& call) { attention_backward(on, call); });
+}
+inline void merge(const MergeAttention& m) {
+  on_backend(m, m.out, [](auto on, const MergeAttention& call) { merge_attention(on, call); });
+}
+
 // Every output of the forward and the backward pass, by name.
 struct AttentionResult {
   Numbers out, log_sum_exp, dquery, dkey, dvalue, dposition_key, dcontent_bias, dposition_bias;
@@ -279,9 +348,10 @@ struct AttentionResult {
 };
 
 inline AttentionResult run_attention(const AttentionGradient& g) {
-  const auto on_device = backend(g.dout.device());
-  attention(on_device, g.forward);
-  attention_backward(on_device, g);
+  on_backend(g, g.dout, [](auto on, const AttentionGradient& call) {
+    attention(on, call.forward);
+    attention_backward(on, call);
+  });
   const auto given = [](const Tensor& tensor) {
     return tensor.defined() ? numbers(tensor) : Numbers();
   };

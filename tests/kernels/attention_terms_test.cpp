@@ -91,7 +91,6 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
     if (c.sorted || c.padded) continue;
     SCOPED_TRACE(c.to_string());
     const Device device = fresh_device();
-    const auto on_device = backend(device);
     AttentionGradient whole = make_attention(c, device);
     if (whole.forward.dropout) whole.forward.dropout->keys_total = c.keys;
     const AttentionResult wanted = run_attention(whole);
@@ -120,21 +119,20 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
     };
     AttentionGradient first = part_of(0, cut);
     AttentionGradient second = part_of(cut, c.keys);
-    attention(on_device, first.forward);
-    attention(on_device, second.forward);
-    merge_attention(on_device,
-                    {first.forward.out,
-                     first.forward.log_sum_exp,
-                     second.forward.out,
-                     second.forward.log_sum_exp});
+    attend(first.forward);
+    attend(second.forward);
+    merge({first.forward.out,
+           first.forward.log_sum_exp,
+           second.forward.out,
+           second.forward.log_sum_exp});
     second.forward.out = first.forward.out;
     second.forward.log_sum_exp = first.forward.log_sum_exp;
     again.dquery.zero();
     again.dkey.zero();
     again.dvalue.zero();
     first.add = second.add = true;
-    attention_backward(on_device, first);
-    attention_backward(on_device, second);
+    attend_backward(first);
+    attend_backward(second);
     const auto given = [](const Tensor& tensor) {
       return tensor.defined() ? numbers(tensor) : Numbers();
     };
@@ -155,26 +153,24 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
 
 TEST(AttentionMasks, MergingWithNothingChangesNothing) {
   const Device device = fresh_device();
-  const auto on_device = backend(device);
   const double none = -std::numeric_limits<double>::infinity();
   const auto tensor = [&](const Shape& shape, const Numbers& values) {
     return Tensor::from<double>(values, shape, device);
   };
   const Shape rows{1, 3, 1, 2};
   const Shape sums{1, 1, 3};
-  const MergeAttention merge{tensor(rows, {1, 2, 0, 0, 0, 0}),
-                             tensor(sums, {0.5, none, none}),
-                             tensor(rows, {0, 0, 3, 4, 0, 0}),
-                             tensor(sums, {none, 0.25, none})};
-  merge_attention(on_device, merge);
-  EXPECT_EQ(numbers(merge.out), (Numbers{1, 2, 3, 4, 0, 0}));
-  EXPECT_EQ(numbers(merge.log_sum_exp), (Numbers{0.5, 0.25, none}));
+  const MergeAttention call{tensor(rows, {1, 2, 0, 0, 0, 0}),
+                            tensor(sums, {0.5, none, none}),
+                            tensor(rows, {0, 0, 3, 4, 0, 0}),
+                            tensor(sums, {none, 0.25, none})};
+  merge(call);
+  EXPECT_EQ(numbers(call.out), (Numbers{1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(numbers(call.log_sum_exp), (Numbers{0.5, 0.25, none}));
 }
 
 // The gradients of bf16 parts may be summed in f32, and out merged in it.
 TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
   const Device device = fresh_device();
-  const auto on_device = backend(device);
   AttentionGradient g = make_attention({.batch = 1,
                                         .time = 70,
                                         .keys = 70,
@@ -188,7 +184,7 @@ TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
   g.dquery = filled(g.dquery.shape(), DType::f32, 1, device);
   g.dkey = filled(g.dkey.shape(), DType::f32, 1, device);
   g.dvalue = filled(g.dvalue.shape(), DType::f32, 1, device);
-  attention_backward(on_device, g);
+  attend_backward(g);
   const auto expect = [](const Tensor& found, const Numbers& wanted) {
     const Numbers numbers_found = numbers(found);
     for (std::size_t i = 0; i < wanted.size(); ++i)
@@ -202,7 +198,6 @@ TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
 // The worked numbers of the specification: ramp 4, z 2, x = 0 .. 6.
 TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
   const Device device = fresh_device();
-  const auto on_device = backend(device);
   AttentionGradient g = make_attention(
       {.time = 1, .keys = 8, .dim = 1, .value_dim = 8, .causal = true, .span = 1}, device);
   Attention& a = g.forward;
@@ -211,7 +206,7 @@ TEST(AttentionTerms, TheSoftSpanFallsOverItsRamp) {
   a.value.zero();
   for (std::int64_t j = 0; j < 8; ++j) a.value.data<double>()[j * 8 + j] = 1;
   a.mask.rules = masks::window(masks::unlimited, -1);
-  attention(on_device, a);
+  attend(a);
   const Numbers wanted = {0, .25, .5, .75, 1, 1, 1, 0};  // key 6 is at distance 0
   for (std::size_t j = 0; j < 8; ++j) EXPECT_NEAR(numbers(a.out)[j], wanted[j] / 4.5, 1e-7);
 }
@@ -255,10 +250,9 @@ TEST(AttentionTerms, KeysBeyondASpanWithoutAFloorAreNotSeen) {
 
 TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   const Device device = fresh_device();
-  const auto on_device = backend(device);
   const auto refused = [&](const AttentionCase& c) -> std::string {
     try {
-      attention(on_device, make_attention(c, device).forward);
+      attend(make_attention(c, device).forward);
     } catch (const Failure& failure) {
       return failure.what();
     }

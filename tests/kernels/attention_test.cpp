@@ -349,9 +349,8 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
   const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
   run_attention(g);
-  const auto on_device = backend(device);
   const auto loss = [&] {
-    attention(on_device, g.forward);
+    attend(g.forward);
     double sum = 0;
     for (std::int64_t i = 0; i < g.dout.elements(); ++i)
       sum += g.forward.out.data<double>()[i] * g.dout.data<double>()[i];
@@ -398,11 +397,10 @@ TEST(Attention, CountsTheOperationsOfAllowedPairs) {
 
 TEST(Attention, RefusesTensorsThatDoNotFit) {
   const Device device = fresh_device();
-  const auto on_device = backend(device);
   Attention a = make_attention({.time = 3, .keys = 4, .dim = 8, .value_dim = 8}, device).forward;
   a.value = Tensor::zeros({1, 5, 1, 8}, DType::f64, device);
   try {
-    attention(on_device, a);
+    attend(a);
     FAIL();
   } catch (const Failure& failure) {
     EXPECT_STREQ(failure.what(), "attention: value is f64 [1, 5, 1, 8], wanted f64 [1, 4, 1, 8]");

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/attention_dense.h"
+#ifdef LONGSPAN_EMULATED_CUDA
+#include "framework/kernels/cuda/attention_matrix.h"
+#endif
 
 namespace longspan::testing {
 namespace {
@@ -18,9 +21,40 @@ const std::vector<AttentionCase>& cases() {
       {.time = 75, .keys = 100, .sorted = true, .hash = 3, .dropout = 0.2},
       {.time = 65, .keys = 65, .causal = true, .padded = true, .hash = 1},
       {.time = 128, .keys = 192, .causal = false},
+      {.time = 70, .keys = 140, .heads = 2, .relative = true},
+      {.time = 130, .keys = 130, .window = 70, .relative = true, .dropout = 0.2},
+      {.time = 67, .keys = 100, .causal = false, .key_table = true, .value_table = true},
+      {.time = 66, .keys = 70, .relative = true, .span = 2},
+      {.batch = 2, .time = 65, .keys = 65, .relative = true, .slopes = true, .span = 1},
+      {.time = 65, .keys = 65, .value_table = true, .span = 1, .dropout = 0.2},
+      {.time = 66, .keys = 130, .padded = true, .key_table = true, .slopes = true, .span = 2},
   };
   return all;
 }
+
+#ifdef LONGSPAN_EMULATED_CUDA
+bool takes_matrix_units(const AttentionGradient& g) {
+  return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
+    return tile_attention::takes_matrix_units(tile_attention::AttentionCall<In>(g.forward),
+                                              g.dout.data<In>());
+  });
+}
+
+TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
+  const auto takes = [](std::int64_t dim, std::int64_t value_dim, DType dtype) {
+    return takes_matrix_units(make_attention(
+        {.time = 3, .keys = 3, .dim = dim, .value_dim = value_dim, .dtype = dtype}, Device::cpu()));
+  };
+  for (const std::int64_t dim : {32, 64, 96, 128}) {
+    EXPECT_TRUE(takes(dim, dim, DType::bf16));
+    EXPECT_TRUE(takes(dim, dim, DType::f16));
+    EXPECT_FALSE(takes(dim, dim, DType::f32));
+    EXPECT_FALSE(takes(dim, 160 - dim, DType::bf16));
+  }
+  EXPECT_FALSE(takes(40, 40, DType::bf16));
+  EXPECT_FALSE(takes(160, 160, DType::bf16));
+}
+#endif
 
 void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_t seed) {
   c.dim = c.value_dim = width;
@@ -29,6 +63,9 @@ void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_
   c.spread = 0.5;
   const Device device = fresh_device();
   const AttentionGradient g = make_attention(c, device);
+#ifdef LONGSPAN_EMULATED_CUDA
+  EXPECT_TRUE(takes_matrix_units(g));
+#endif
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
 }
@@ -70,7 +107,7 @@ TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
   g.add = true;
   for (Tensor* gradient : {&g.dquery, &g.dkey, &g.dvalue})
     *gradient = filled(gradient->shape(), DType::f32, 1, device);
-  attention_backward(backend(device), g);
+  attend_backward(g);
   const auto expect_added = [](const Tensor& found, const Numbers& wanted) {
     const Numbers sums = numbers(found);
     for (std::size_t i = 0; i < wanted.size(); ++i)

@@ -52,14 +52,9 @@ __global__ void attend(AttentionCall<In> call,
                        std::int64_t heads) {
   using T = Accumulator<In>;
   const TileMemory<T> memory;
-  const int slices = slices_of(call.value_dim);
-  std::int64_t item = blockIdx.x;
-  const int first = static_cast<int>(item % slices) * tile;
-  item /= slices;
-  const std::int64_t h = head_begin + item % heads;
-  item /= heads;
-  const std::int64_t b = item % call.batch;
-  const std::int64_t query_tile = plan.by_query.order[item / call.batch];
+  const BlockPlace block(call, head_begin, heads, plan.by_query.order, slices_of(call.value_dim));
+  const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
+  const int first = block.first;
   const int row = static_cast<int>(threadIdx.x) / 2;
   Sums<T> out;
   RunningRow<T> running;
@@ -102,10 +97,18 @@ __global__ void attend(AttentionCall<In> call,
 
 template <typename In>
 void run_forward(Cuda cuda, const Attention& a) {
-  const AttentionCall<In> call(a);
+  AttentionCall<In> call(a);
+  const bool with_matrices = takes_matrix_units(call);
+  BiasProducts biases;
+  if constexpr (sizeof(In) == 2)
+    if (with_matrices) biases = multiply_biases(cuda, a.query.device(), call);
   for (const HeadGroup& group : head_groups(a)) {
     const PlanView plan = plan_view(cuda, group.plan, false);
-    if (attend_with_matrices(cuda, call, plan, group.begin, group.count)) continue;
+    if constexpr (sizeof(In) == 2)
+      if (with_matrices) {
+        attend_with_matrices(cuda, call, plan, group.begin, group.count);
+        continue;
+      }
     launch(cuda,
            {.blocks = call.query_tiles() * call.batch * group.count * slices_of(call.value_dim),
             .threads = tile_threads,

@@ -25,16 +25,9 @@ struct RowProduct {
   }
 };
 
-// Where blocks by query tile put what is summed up over them after: null where it is not needed.
-template <typename T>
-struct QueryParts {
-  T* bias;  // [batch, heads, query tiles, 2, dim]: the gradients of u and of v
-  T* span;  // [batch, heads, time]
-};
-
 // to[c] = the sum over the rows of what the block's threads have.
 template <typename T>
-__device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T factor, T* to) {
+__device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
   __syncthreads();
   sums.write(stage);
   __syncthreads();
@@ -42,24 +35,19 @@ __device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T factor, T* to) 
   if (c >= columns) return;
   T sum = 0;
   for (int i = 0; i < tile; ++i) sum += stage[i * tile_step + c];
-  to[c] = factor * sum;
+  to[c] = sum;
 }
 
 template <typename In>
 __global__ void differentiate_queries(GradientCall<In> g,
                                       Either<In> dquery,
-                                      QueryParts<Accumulator<In>> parts) {
+                                      BackwardParts<Accumulator<In>> parts) {
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
-  const int slices = slices_of(call.dim);
-  std::int64_t item = blockIdx.x;
-  const int first = static_cast<int>(item % slices) * tile;
-  item /= slices;
-  const std::int64_t h = g.head_begin + item % g.heads;
-  item /= g.heads;
-  const std::int64_t b = item % call.batch;
-  const std::int64_t query_tile = g.plan.by_query.order[item / call.batch];
+  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order, slices_of(call.dim));
+  const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
+  const int first = block.first;
   const std::int64_t query = query_tile * tile;
   Sums<T> content, position;
   T dspan = 0;
@@ -80,12 +68,12 @@ __global__ void differentiate_queries(GradientCall<In> g,
       add_distance_rows(
           position, call.key_table, h, origin_of(call, at), memory.second, memory.stage, first);
   });
-  if (parts.bias != nullptr) {
-    T* const to = parts.bias +
-                  ((b * call.heads + h) * call.query_tiles() + query_tile) * 2 * call.dim + first;
+  if (parts.content_bias != nullptr) {
+    const std::int64_t place =
+        ((b * call.heads + h) * call.query_tiles() + query_tile) * call.dim + first;
     const int columns = call.dim - first < tile ? call.dim - first : tile;
-    sum_rows(content, memory.stage, columns, call.scale, to);
-    sum_rows(position, memory.stage, columns, call.scale, to + call.dim);
+    sum_rows(content, memory.stage, columns, parts.content_bias + place);
+    sum_rows(position, memory.stage, columns, parts.position_bias + place);
   }
   if (parts.span != nullptr) {
     dspan += __shfl_xor_sync(all_lanes, dspan, 1);
@@ -106,14 +94,11 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
-  const int slices = slices_of(call.dim > call.value_dim ? call.dim : call.value_dim);
-  std::int64_t item = blockIdx.x;
-  const int first = static_cast<int>(item % slices) * tile;
-  item /= slices;
-  const std::int64_t h = g.head_begin + item % g.heads;
-  item /= g.heads;
-  const std::int64_t b = item % call.batch;
-  const std::int64_t key_tile = g.plan.by_key.order[item / call.batch], key = key_tile * tile;
+  const int widest = call.dim > call.value_dim ? call.dim : call.value_dim;
+  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order, slices_of(widest));
+  const std::int64_t b = block.b, h = block.h, key_tile = block.tile_index;
+  const int first = block.first;
+  const std::int64_t key = key_tile * tile;
   Sums<T> of_key, of_value;
   for_tiles(g.plan.by_key, key_tile, [&](std::int64_t query_tile, bool full) {
     const TilePlace at{b, h, query_tile * tile, key, full};
@@ -150,25 +135,21 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   });
 }
 
-// The gradients of u and v, [heads, dim], from those of the query tiles.
+// The gradient of u or of v, [heads, dim], from those of tiles.
 template <typename T>
 struct AddBiasParts {
   std::int64_t batch, heads, tiles, dim;
+  T factor;
   const T* parts;
-  T* dcontent;
-  T* dposition;
+  T* gradient;
 
   __device__ void operator()(std::int64_t i) const {
     const std::int64_t h = i / dim, c = i % dim;
-    T content = 0, position = 0;
+    T sum = 0;
     for (std::int64_t b = 0; b < batch; ++b)
-      for (std::int64_t t = 0; t < tiles; ++t) {
-        const T* const part = parts + ((b * heads + h) * tiles + t) * 2 * dim;
-        content += part[c];
-        position += part[dim + c];
-      }
-    dcontent[i] += content;
-    dposition[i] += position;
+      for (std::int64_t t = 0; t < tiles; ++t)
+        sum += parts[((b * heads + h) * tiles + t) * dim + c];
+    gradient[i] += factor * sum;
   }
 };
 
@@ -202,7 +183,10 @@ class Run {
   using T = Accumulator<In>;
 
   Run(Cuda cuda, const AttentionGradient& gradient)
-      : cuda_(cuda), g_(gradient), call_(gradient.forward) {}
+      : cuda_(cuda),
+        g_(gradient),
+        call_(gradient.forward),
+        with_matrices_(takes_matrix_units(call_, gradient.dout.data<In>())) {}
 
   void run() {
     const std::int64_t rows = call_.batch * call_.heads * call_.time;
@@ -215,19 +199,28 @@ class Run {
                                     call_.out,
                                     g_.dout.data<In>(),
                                     delta.data<T>()});
-    Tensor bias, span;
-    QueryParts<T> parts = {};
+    BiasProducts biases;
+    if constexpr (sizeof(In) == 2)
+      if (with_matrices_) biases = multiply_biases(cuda_, g_.dout.device(), call_);
+    const std::int64_t tiles = with_matrices_ ? call_.key_tiles() : call_.query_tiles();
+    Tensor content, position, span;
+    BackwardParts<T> parts = {};
     if (g_.forward.relative) {
-      bias = scratch({call_.batch, call_.heads, call_.query_tiles(), 2, call_.dim});
-      parts.bias = bias.data<T>();
+      content = scratch({call_.batch, call_.heads, tiles, call_.dim});
+      parts.content_bias = content.data<T>();
+    }
+    if (g_.forward.relative && !with_matrices_) {
+      position = scratch({call_.batch, call_.heads, tiles, call_.dim});
+      parts.position_bias = position.data<T>();
     }
     if (g_.forward.span) {
       span = scratch({rows});
       parts.span = span.data<T>();
     }
     for (const HeadGroup& group : head_groups(g_.forward)) run_group(group, delta, parts);
-    if (parts.bias != nullptr) add_biases(parts.bias);
-    if (parts.span != nullptr) add_spans(parts.span);
+    if (content.defined()) add_bias(content, g_.dcontent_bias);
+    if (position.defined()) add_bias(position, g_.dposition_bias);
+    if (span.defined()) add_spans(parts.span);
   }
 
  private:
@@ -235,14 +228,15 @@ class Run {
     return Tensor::empty(shape, DTypeOf<T>::value, g_.dout.device(), MemoryTag::workspace);
   }
 
-  void run_group(const HeadGroup& group, const Tensor& delta, const QueryParts<T>& parts) {
+  void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
     const GradientCall<In> call = {call_,
                                    plan_view(cuda_, group.plan, true),
                                    group.begin,
                                    group.count,
                                    g_.dout.data<In>(),
                                    delta.data<T>(),
-                                   g_.add};
+                                   g_.add,
+                                   with_matrices_};
     const std::int64_t pairs = call_.batch * group.count;
     const auto grid = [&](std::int64_t tiles, int width) {
       return Grid{.blocks = tiles * pairs * slices_of(width),
@@ -250,35 +244,45 @@ class Run {
                   .shared_bytes = TileMemory<T>::bytes(true)};
     };
     const Either<In> dquery(g_.dquery), dkey(g_.dkey), dvalue(g_.dvalue);
-    if (differentiate_with_matrices(cuda_, call, dquery, dkey, dvalue)) return;
-    launch(cuda_,
-           grid(call_.query_tiles(), call_.dim),
-           differentiate_queries<In>,
-           call,
-           dquery,
-           parts);
-    launch(cuda_,
-           grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
-           differentiate_keys<In>,
-           call,
-           dkey,
-           dvalue);
+    if (with_matrices_) {
+      if constexpr (sizeof(In) == 2)
+        differentiate_with_matrices(cuda_, call, dquery, dkey, dvalue, parts);
+    } else {
+      launch(cuda_,
+             grid(call_.query_tiles(), call_.dim),
+             differentiate_queries<In>,
+             call,
+             dquery,
+             parts);
+      launch(cuda_,
+             grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
+             differentiate_keys<In>,
+             call,
+             dkey,
+             dvalue);
+    }
+    const bool relative = g_.forward.relative.has_value();
     if (call_.key_table)
-      add_table_gradient(
-          cuda_, call, *group.plan, false, g_.forward.relative ? g_.dposition_key : g_.dkey_table);
-    if (call_.value_table) add_table_gradient(cuda_, call, *group.plan, true, g_.dvalue_table);
+      add_table_gradient(cuda_,
+                         call,
+                         *group.plan,
+                         false,
+                         relative ? g_.dposition_key : g_.dkey_table,
+                         with_matrices_ ? g_.dposition_bias : Tensor());
+    if (call_.value_table)
+      add_table_gradient(cuda_, call, *group.plan, true, g_.dvalue_table, Tensor());
   }
 
-  void add_biases(const T* parts) {
+  void add_bias(const Tensor& parts, const Tensor& gradient) {
     for_each_element(cuda_,
                      call_.heads * call_.dim,
                      AddBiasParts<T>{call_.batch,
                                      call_.heads,
-                                     call_.query_tiles(),
+                                     parts.shape()[2],
                                      call_.dim,
-                                     parts,
-                                     g_.dcontent_bias.template data<T>(),
-                                     g_.dposition_bias.template data<T>()});
+                                     call_.scale,
+                                     parts.data<T>(),
+                                     gradient.data<T>()});
   }
 
   void add_spans(const T* rows) {
@@ -300,6 +304,7 @@ class Run {
   Cuda cuda_;
   const AttentionGradient& g_;
   AttentionCall<In> call_;
+  bool with_matrices_;
 };
 
 }  // namespace

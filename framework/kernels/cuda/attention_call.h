@@ -37,7 +37,7 @@ struct Either {
     else
       wide_ones = tensor.data<T>();
   }
-  __device__ bool given() const { return narrow != nullptr || wide_ones != nullptr; }
+  LONGSPAN_HOST_DEVICE bool given() const { return narrow != nullptr || wide_ones != nullptr; }
   __device__ T at(std::int64_t i) const {
     return narrow != nullptr ? wide(narrow[i]) : wide_ones[i];
   }
@@ -215,6 +215,20 @@ struct AttentionCall {
   __device__ T span_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return span.z[span.by_token ? (b * time + i) * heads + h : h];
   }
+  // Halves of the bands of its tiles (attention_band.h): the distance of the first row of number m,
+  // and where its 64 numbers are among those of all.
+  LONGSPAN_HOST_DEVICE std::int64_t halves() const { return query_tiles() + key_tiles(); }
+  LONGSPAN_HOST_DEVICE std::int64_t half_distance(std::int64_t m) const {
+    return query_begin - key_begin - m * tile + tile - 1;
+  }
+  LONGSPAN_HOST_DEVICE std::int64_t half_place(std::int64_t h, std::int64_t m) const {
+    return (h * halves() + m + query_tiles() - 1) * tile;
+  }
+  LONGSPAN_HOST_DEVICE std::int64_t key_bias_place(std::int64_t b,
+                                                   std::int64_t h,
+                                                   std::int64_t first) const {
+    return (b * heads + h) * key_tiles() * tile + first;
+  }
   // Whether a pair's score is more than its product.
   __device__ bool has_terms() const {
     return slopes != nullptr || span.z != nullptr || hash.has_self || hash.rounds > 0;
@@ -245,6 +259,10 @@ struct AttentionCall {
   DistanceTable<const In> value_table;
   Either<In> content_bias;
   Either<In> position_bias;
+  // What the biases make of each key, u . k, and of each row of the table, v . r, where they have
+  // been multiplied beforehand: [batch, heads, 64 key tiles] and [heads, halves, 64].
+  const T* key_bias = nullptr;
+  const T* distance_bias = nullptr;
   const T* slopes = nullptr;
   SpanView<T> span;
   HashView<T> hash;

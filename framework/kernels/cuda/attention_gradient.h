@@ -16,6 +16,15 @@ struct GradientCall {
   const In* dout;
   const T* delta;  // [batch, heads, time]: dout . out
   bool add;
+  bool with_matrices;
+};
+
+// Where blocks put what is summed up over them after: null where it is not needed.
+template <typename T>
+struct BackwardParts {
+  T* content_bias;   // [batch, heads, query tiles, dim]; with matrix units key tiles
+  T* position_bias;  // the same; with matrix units diagonals have the parts
+  T* span;           // [batch, heads, time]
 };
 
 // memory.first becomes the probabilities that weigh the values, memory.second the gradients of the
@@ -75,14 +84,46 @@ __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
   return dspan;
 }
 
+// Diagonals [first, first + count) and where the distances of diagonal 0 begin.
+struct Diagonals {
+  std::int64_t first;
+  std::int64_t count;
+  std::int64_t origin;
+
+  // The distance of band row e of diagonal i of them.
+  __device__ std::int64_t distance(std::int64_t i, std::int64_t e) const {
+    return origin + (first + i) * tile + tile - 1 - e;
+  }
+};
+
+enum class TileKind { none, partial, full };
+
+// Of a tile in the lists of the other.
+__device__ inline TileKind kind_of(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
+  std::int64_t begin = lists.begin[of], end = lists.begin[of + 1];
+  while (begin < end) {
+    const std::int64_t middle = begin + (end - begin) / 2;
+    const TileRun run = lists.runs[middle];
+    if (run.begin <= wanted && wanted < run.end)
+      return run.full != 0 ? TileKind::full : TileKind::partial;
+    if (run.end <= wanted)
+      begin = middle + 1;
+    else
+      end = middle;
+  }
+  return TileKind::none;
+}
+
 // Adds to the gradient of a table of distances, [distances, heads, width] or with clipped distances
 // [2 K + 1, width], what the probabilities (of the value table) or gradients of scores of all heads
-// give. In an order that depends on the sizes alone.
+// give. In an order that depends on the sizes alone. With `bias_gradient`, by matrix units: adds to
+// it what the position bias gets.
 template <typename In>
 void add_table_gradient(Cuda cuda,
                         const GradientCall<In>& g,
                         const TilePlan& plan,
                         bool of_values,
-                        const Tensor& gradient);
+                        const Tensor& gradient,
+                        const Tensor& bias_gradient);
 
 }  // namespace longspan::tile_attention

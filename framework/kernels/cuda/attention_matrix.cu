@@ -1,17 +1,38 @@
-// The forward pass on matrix units. While a tile of keys and values is used the next one is copied.
-#include "framework/kernels/cuda/attention_matrix.h"
+// The forward pass on matrix units. While a tile's keys are multiplied its values are copied, and
+// while its values are the keys of the next one.
+#include "framework/kernels/cuda/attention_band.h"
 
 namespace longspan::tile_attention {
 namespace {
+
+// The factors of a soft span for the two rows that a thread has elements of.
+struct SoftRows {
+  SoftSpan<float> soft;
+  float z[2];  // less the distance of the row from the tile's first key
+
+  template <typename In>
+  __device__ SoftRows(const AttentionCall<In>& call, const TilePlace& at) : soft(call.span.soft) {
+    for (int r = 0; r < 2; ++r) {
+      const int i = WarpSums<tile>::row(2 * r);
+      const bool real = at.query + i < call.time;
+      z[r] = real ? call.span_of(at.b, at.h, at.query + i) : 0;
+      z[r] -= static_cast<float>(origin_of(call, at) + i);
+    }
+  }
+  __device__ float at(int r, int j) const { return soft.at(z[r] + static_cast<float>(j), 0); }
+};
 
 // The two rows that a thread has elements of, with three neighbours.
 struct RunningRows {
   float maximum[2] = {minus_infinity<float>, minus_infinity<float>};  // in units of ln 2
   float sum[2] = {0, 0};                                              // of this thread's elements
 
-  // Scores become probabilities against the new maxima; what was summed before is scaled.
-  template <int dim>
-  __device__ void soften(WarpSums<tile>& scores, WarpSums<dim>& out) {
+  // Scores become weights against the new maxima; what was summed before is scaled.
+  template <typename In, int dim>
+  __device__ void soften(const AttentionCall<In>& call,
+                         const TilePlace& at,
+                         WarpSums<tile>& scores,
+                         WarpSums<dim>& out) {
     float largest[2] = {maximum[0], maximum[1]};
     scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
     float against[2], shrink[2];
@@ -25,54 +46,54 @@ struct RunningRows {
       sum[r] *= shrink[r];
     }
     scores.change([&](int, int, float score, int r) {
-      const float power = tensor_core::power_of_two(score - against[r]);
-      sum[r] += power;
-      return power;
+      return tensor_core::power_of_two(score - against[r]);
     });
+    if (call.span.z != nullptr) {
+      const SoftRows rows(call, at);
+      scores.change([&](int, int j, float power, int r) {
+        const float soft = rows.at(r, j);
+        sum[r] += (soft + rows.soft.floor) * power;
+        return soft * power;
+      });
+    } else {
+      scores.each([&](int, int, float power, int r) { sum[r] += power; });
+    }
     out.change([&](int, int, float element, int r) { return element * shrink[r]; });
   }
 };
 
+// The shared memory of a block: what a call without a table does not need is left out.
 template <typename In, int dim>
 struct ForwardMemory {
   TileKeys* keys;
   float* stage;
+  float* key_bias;
   In* query;
-  In* key[2];
-  In* value[2];
+  In* key;
+  In* value;
+  Band<In, dim> key_band;
+  Band<In, dim> value_band;
 
-  static constexpr std::size_t bytes = sizeof(TileKeys) + stage_bytes + 5 * matrix_bytes<dim>;
+  static constexpr std::size_t number_bytes = sizeof(TileKeys) + stage_bytes + tile * sizeof(float);
+  static constexpr std::size_t row_bytes = number_bytes + 3 * matrix_bytes<dim>;
+  static std::size_t bytes(const AttentionCall<In>& call) {
+    const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
+    return row_bytes + bands * Band<In, dim>::bytes;
+  }
 
-  __device__ ForwardMemory() {
+  __device__ explicit ForwardMemory(const AttentionCall<In>& call)
+      : key_band(shared_memory<unsigned char>() + row_bytes),
+        value_band(shared_memory<unsigned char>() + row_bytes +
+                   (call.key_table ? Band<In, dim>::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     stage = reinterpret_cast<float*>(at + sizeof(TileKeys));
-    at += sizeof(TileKeys) + stage_bytes;
-    const auto take = [&] {
-      In* const taken = reinterpret_cast<In*>(at);
-      at += matrix_bytes<dim>;
-      return taken;
-    };
-    query = take();
-    for (int i = 0; i < 2; ++i) {
-      key[i] = take();
-      value[i] = take();
-    }
+    key_bias = stage + tile * stage_step;
+    query = reinterpret_cast<In*>(at + number_bytes);
+    key = query + tile * matrix_step<dim>;
+    value = key + tile * matrix_step<dim>;
   }
 };
-
-template <typename In, int dim>
-__device__ void begin_copy_keys(const AttentionCall<In>& call,
-                                std::int64_t b,
-                                std::int64_t h,
-                                std::int64_t first,
-                                In* key,
-                                In* value) {
-  const std::int64_t place = call.place(b, call.keys, first, h, dim, 0);
-  const auto real = [&](int j) { return call.is_key(b, h, first + j); };
-  begin_copy_rows<dim>(key, call.key + place, call.heads * dim, real);
-  begin_copy_rows<dim>(value, call.value + place, call.heads * dim, real);
-}
 
 // Products become scores in units of ln 2.
 template <typename In>
@@ -104,51 +125,68 @@ __device__ void drop(const AttentionCall<In>& call,
 }
 
 template <typename In, int dim>
-__global__ void __launch_bounds__(tile_threads) attend_matrices(AttentionCall<In> call,
-                                                                PlanView plan,
-                                                                std::int64_t head_begin,
-                                                                std::int64_t heads) {
-  const ForwardMemory<In, dim> memory;
+__global__ void __launch_bounds__(tile_threads, 2) attend_matrices(AttentionCall<In> call,
+                                                                   PlanView plan,
+                                                                   std::int64_t head_begin,
+                                                                   std::int64_t heads) {
+  const ForwardMemory<In, dim> memory(call);
   const BlockPlace block(call, head_begin, heads, plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   TileCursor cursor(plan.by_query, block.tile_index);
-  begin_copy_rows<dim>(memory.query,
-                       call.query + call.place(b, call.time, query, h, dim, 0),
-                       call.heads * dim,
-                       [&](int i) { return query + i < call.time; });
-  if (cursor.any())
-    begin_copy_keys<In, dim>(
-        call, b, h, cursor.tile_index() * tile, memory.key[0], memory.value[0]);
-  tensor_core::end_copy_group();
+  std::int64_t kept = no_half, kept_values = no_half;  // of bands
+  const auto begin_next_keys = [&] {
+    if (cursor.any()) {
+      const TilePlace at{b, h, query, cursor.tile_index() * tile, false};
+      begin_copy_keys<dim>(memory.key, call.key, call, b, h, at.key);
+      if (call.key_bias != nullptr)
+        begin_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_place(b, h, at.key));
+      if (call.key_table) {
+        memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
+        kept = first_half_of(at) + 1;
+      }
+    }
+    tensor_core::end_copy_group();
+  };
+  begin_copy_queries<dim>(memory.query, call.query, call, b, h, query);
+  begin_next_keys();
   tensor_core::wait_for_copies<0>();
   __syncthreads();
   Pairs own[dim / 16];
   unrolled<dim / 16>([&](auto k) { own[k] = own_rows_of<dim>(memory.query, k); });
+  const auto own_rows = [&](auto k) { return own[k]; };
   WarpSums<dim> out;
   RunningRows running;
-  for (int stage = 0; cursor.any(); stage = 1 - stage) {
+  while (cursor.any()) {
     const TilePlace at{b, h, query, cursor.tile_index() * tile, cursor.full()};
     cursor.next();
-    if (cursor.any())
-      begin_copy_keys<In, dim>(
-          call, b, h, cursor.tile_index() * tile, memory.key[1 - stage], memory.value[1 - stage]);
+    tensor_core::wait_for_copies<0>();
+    __syncthreads();  // the keys are here, and the last values are not needed any more
+    begin_copy_keys<dim>(memory.value, call.value, call, b, h, at.key);
+    if (call.value_table) {
+      memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept_values);
+      kept_values = first_half_of(at) + 1;
+    }
     tensor_core::end_copy_group();
     if (!is_plain(call, at.full)) {
       read_keys(call, at, *memory.keys);
       __syncthreads();
       read_bits(call, plan.mask, at, *memory.keys);
     }
-    tensor_core::wait_for_copies<1>();
-    __syncthreads();
     WarpSums<tile> scores;
-    add_row_products<dim>(
-        scores, [&](auto k) { return own[k]; }, memory.key[stage]);
+    if (call.key_table) memory.key_band.add_products(scores, own_rows, at);
+    if (call.key_bias != nullptr)
+      scores.change([&](int, int j, float sum, int) { return sum + memory.key_bias[j]; });
+    add_row_products<dim, In>(scores, own_rows, RowsOfTile<dim, In>{memory.key});
+    tensor_core::wait_for_copies<0>();
+    __syncthreads();  // the values are here, and the keys are not needed any more
+    begin_next_keys();
     finish_scores(call, at, *memory.keys, memory.stage, scores);
-    running.soften(scores, out);
+    running.soften(call, at, scores, out);
     drop(call, at, memory.stage, scores);
-    add_rows<dim>(out, scores, memory.value[stage]);
-    __syncthreads();  // the tile after the next one comes here
+    add_rows<In>(out, scores, RowsOfTile<dim, In>{memory.value});
+    if (call.value_table) add_rows<In>(out, unshifted(scores), memory.value_band.rows(at));
   }
+  tensor_core::wait_for_copies<0>();
   float inverse[2];
   for (int r = 0; r < 2; ++r) {
     float total = running.sum[r];
@@ -168,16 +206,16 @@ __global__ void __launch_bounds__(tile_threads) attend_matrices(AttentionCall<In
 }  // namespace
 
 template <typename In>
-bool attend_with_matrices(Cuda cuda,
+void attend_with_matrices(Cuda cuda,
                           const AttentionCall<In>& call,
                           const PlanView& plan,
                           std::int64_t head_begin,
                           std::int64_t heads) {
-  return with_matrix_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
+  with_matrix_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
     launch(cuda,
            {.blocks = call.query_tiles() * call.batch * heads,
             .threads = tile_threads,
-            .shared_bytes = ForwardMemory<In, dim>::bytes},
+            .shared_bytes = ForwardMemory<In, dim>::bytes(call)},
            attend_matrices<In, dim>,
            call,
            plan,
@@ -186,13 +224,9 @@ bool attend_with_matrices(Cuda cuda,
   });
 }
 
-template bool attend_with_matrices(
-    Cuda, const AttentionCall<double>&, const PlanView&, std::int64_t, std::int64_t);
-template bool attend_with_matrices(
-    Cuda, const AttentionCall<float>&, const PlanView&, std::int64_t, std::int64_t);
-template bool attend_with_matrices(
+template void attend_with_matrices(
     Cuda, const AttentionCall<BFloat16>&, const PlanView&, std::int64_t, std::int64_t);
-template bool attend_with_matrices(
+template void attend_with_matrices(
     Cuda, const AttentionCall<Float16>&, const PlanView&, std::int64_t, std::int64_t);
 
 }  // namespace longspan::tile_attention

@@ -22,12 +22,13 @@ inline constexpr std::size_t matrix_bytes = tile* matrix_step<dim> * 2;
 
 // f(0), f(1), ... with constants, so that what they index stays in registers.
 template <int count, typename F>
-__device__ void unrolled(F f) {
+__device__ __forceinline__ void unrolled(F f) {
   [&]<int... i>(std::integer_sequence<int, i...>) { (f(std::integral_constant<int, i>()), ...); }
   (std::make_integer_sequence<int, count>());
 }
 
-// A warp's part of a product: 16 rows of `columns`.
+// A warp's part of a product: 16 rows of `columns`. What takes one is forced to be inlined: a call
+// would need it in memory.
 template <int columns>
 struct WarpSums {
   float of[columns / 8][4] = {};
@@ -106,16 +107,54 @@ __device__ float keep_of(
   return draws.factor(call.dropout, call.dropout.index.of(at.b, at.h, at.query + i, at.key + j));
 }
 
-// Begins to copy the rows of a tile, `step` elements apart; zeros where not real(row).
-template <int dim, typename In, typename Real>
-__device__ void begin_copy_rows(In* to, const In* from, std::int64_t step, Real real) {
+// Begins to copy 64 rows: address(row) says from where, null for zeros.
+template <int dim, typename In, typename Address>
+__device__ void begin_copy_rows(In* to, const In* somewhere, Address address) {
   constexpr int pieces = dim / 8;
   for (int e = static_cast<int>(threadIdx.x); e < tile * pieces; e += tile_threads) {
     const int row = e / pieces, c = e % pieces * 8;
-    const bool is_real = real(row);
+    const In* const from = address(row);
     tensor_core::begin_copy(
-        to + row * matrix_step<dim> + c, is_real ? from + row * step + c : from, is_real);
+        to + row * matrix_step<dim> + c, from != nullptr ? from + c : somewhere, from != nullptr);
   }
+}
+
+// 64 numbers, or zeros.
+__device__ inline void begin_copy_numbers(float* to, const float* from) {
+  const int c = static_cast<int>(threadIdx.x) * 4;
+  if (c >= tile) return;
+  if (from != nullptr)
+    tensor_core::begin_copy(to + c, from + c, true);
+  else
+    for (int i = 0; i < 4; ++i) to[c + i] = 0;
+}
+
+// The rows of 64 queries of the query or of what is shaped like it, from row `first`.
+template <int dim, typename In>
+__device__ void begin_copy_queries(In* to,
+                                   const In* from,
+                                   const AttentionCall<In>& call,
+                                   std::int64_t b,
+                                   std::int64_t h,
+                                   std::int64_t first) {
+  const In* const begin = from + call.place(b, call.time, first, h, dim, 0);
+  begin_copy_rows<dim>(to, from, [&](int i) -> const In* {
+    return first + i < call.time ? begin + i * call.heads * dim : nullptr;
+  });
+}
+
+// Of 64 keys the rows of the key or the value.
+template <int dim, typename In>
+__device__ void begin_copy_keys(In* to,
+                                const In* from,
+                                const AttentionCall<In>& call,
+                                std::int64_t b,
+                                std::int64_t h,
+                                std::int64_t first) {
+  const In* const begin = from + call.place(b, call.keys, first, h, dim, 0);
+  begin_copy_rows<dim>(to, from, [&](int j) -> const In* {
+    return call.is_key(b, h, first + j) ? begin + j * call.heads * dim : nullptr;
+  });
 }
 
 // Features 16 k .. 16 k + 15 of the warp's rows of a tile.
@@ -126,27 +165,37 @@ __device__ Pairs own_rows_of(const In* rows, int k) {
   return tensor_core::read_matrices(rows + row * matrix_step<dim> + k * 16 + lane / 16 * 8);
 }
 
-// sums[i, j] += own row i . row j of the other tile; own(k) gives features of the warp's rows.
-template <int dim, typename In, typename Own>
-__device__ void add_row_products(WarpSums<tile>& sums, Own own, const In* other) {
+// Where 16 rows of a tile of them begin: what the products below read.
+template <int dim, typename In>
+struct RowsOfTile {
+  const In* rows;
+  __device__ const In* operator()(int group) const { return rows + group * 16 * matrix_step<dim>; }
+};
+
+// sums[i, j] += own row i . row j of the others; own(k) gives features of the warp's rows,
+// others(n) where rows 16 n .. 16 n + 15 are.
+template <int dim, typename In, int columns, typename Own, typename Others>
+__device__ __forceinline__ void add_row_products(WarpSums<columns>& sums, Own own, Others others) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const In* const from = other + (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
+  const int place = (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
   unrolled<dim / 16>([&](auto k) {
     const Pairs left = own(k);
-    unrolled<tile / 16>([&](auto n) {
-      const Pairs right = tensor_core::read_matrices(from + n * 16 * matrix_step<dim> + k * 16);
+    unrolled<columns / 16>([&](auto n) {
+      const Pairs right = tensor_core::read_matrices(others(n) + place + k * 16);
       tensor_core::multiply_add<In>(sums.of[2 * n], left, right.of[0], right.of[1]);
       tensor_core::multiply_add<In>(sums.of[2 * n + 1], left, right.of[2], right.of[3]);
     });
   });
 }
 
-// sums[i, c] += the sum over the other tile's rows j of factors[i, j] and their feature c.
-template <int dim, typename In>
-__device__ void add_rows(WarpSums<dim>& sums, const WarpSums<tile>& factors, const In* other) {
+// sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c.
+template <typename In, int dim, int columns, typename Others>
+__device__ __forceinline__ void add_rows(WarpSums<dim>& sums,
+                                         const WarpSums<columns>& factors,
+                                         Others others) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const In* const from = other + lane % 16 * matrix_step<dim> + lane / 16 * 8;
-  unrolled<tile / 16>([&](auto k) {
+  const int place = lane % 16 * matrix_step<dim> + lane / 16 * 8;
+  unrolled<columns / 16>([&](auto k) {
     const auto& first = factors.of[2 * k];
     const auto& second = factors.of[2 * k + 1];
     const Pairs left = {{tensor_core::pair_of<In>(first[0], first[1]),
@@ -154,7 +203,7 @@ __device__ void add_rows(WarpSums<dim>& sums, const WarpSums<tile>& factors, con
                          tensor_core::pair_of<In>(second[0], second[1]),
                          tensor_core::pair_of<In>(second[2], second[3])}};
     unrolled<dim / 16>([&](auto n) {
-      const Pairs right = tensor_core::read_transposed(from + k * 16 * matrix_step<dim> + n * 16);
+      const Pairs right = tensor_core::read_transposed(others(k) + place + n * 16);
       tensor_core::multiply_add<In>(sums.of[2 * n], left, right.of[0], right.of[1]);
       tensor_core::multiply_add<In>(sums.of[2 * n + 1], left, right.of[2], right.of[3]);
     });
@@ -189,69 +238,68 @@ __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
   return full && !call.looks_at_pairs() && !call.has_terms();
 }
 
-// What makes a block of a number: one tile of one batch row and head.
-struct BlockPlace {
-  std::int64_t b, h, tile_index;
-
-  template <typename In>
-  __device__ BlockPlace(const AttentionCall<In>& call,
-                        std::int64_t head_begin,
-                        std::int64_t heads,
-                        const std::int64_t* order) {
-    std::int64_t item = blockIdx.x;
-    h = head_begin + item % heads;
-    item /= heads;
-    b = item % call.batch;
-    tile_index = order[item / call.batch];
-  }
-};
-
 inline constexpr float log2_of_e = 1.44269504088896340736f;
 
-// Both return false where a call is not for matrix units: f64 and f32, head widths other than 32,
-// 64, 96 and 128, tables of distances and soft spans.
+// Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features. The
+// backward pass has a gradient that must be aligned too.
 template <typename In>
-bool attend_with_matrices(Cuda cuda,
+bool takes_matrix_units(const AttentionCall<In>& call, const In* dout = nullptr) {
+  const auto aligned = [](const In* from) {
+    return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+  };
+  return sizeof(In) == 2 && call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 &&
+         call.dim <= 128 && aligned(dout) && aligned(call.query) && aligned(call.key) &&
+         aligned(call.value) && aligned(call.key_table.lowest) && aligned(call.value_table.lowest);
+}
+
+// Calls f(integral constant) with the head width of a call that takes them.
+template <typename In, typename F>
+void with_matrix_width(const AttentionCall<In>& call, const F& f) {
+  if constexpr (sizeof(In) == 2) {
+    switch (call.dim) {
+      case 32:
+        return f(std::integral_constant<int, 32>());
+      case 64:
+        return f(std::integral_constant<int, 64>());
+      case 96:
+        return f(std::integral_constant<int, 96>());
+      default:
+        return f(std::integral_constant<int, 128>());
+    }
+  }
+}
+
+// The products of the biases of a relative term, which the call then knows.
+struct BiasProducts {
+  Tensor of_keys;
+  Tensor of_distances;
+};
+template <typename In>
+BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
+
+// For calls that take matrix units.
+template <typename In>
+void attend_with_matrices(Cuda cuda,
                           const AttentionCall<In>& call,
                           const PlanView& plan,
                           std::int64_t head_begin,
                           std::int64_t heads);
 template <typename In>
-bool differentiate_with_matrices(Cuda cuda,
+void differentiate_with_matrices(Cuda cuda,
                                  const GradientCall<In>& g,
                                  const Either<In>& dquery,
                                  const Either<In>& dkey,
-                                 const Either<In>& dvalue);
+                                 const Either<In>& dvalue,
+                                 const BackwardParts<float>& parts);
 
-// Calls f(integral constant) with the head width of a call that is for matrix units.
-template <typename In, typename F>
-bool with_matrix_width(const AttentionCall<In>& call, const F& f) {
-  if constexpr (sizeof(In) == 2) {
-    const auto aligned = [](const In* from) {
-      return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
-    };
-    if (call.dim != call.value_dim || call.key_table || call.value_table ||
-        call.span.z != nullptr || !aligned(call.query) || !aligned(call.key) ||
-        !aligned(call.value))
-      return false;
-    switch (call.dim) {
-      case 32:
-        f(std::integral_constant<int, 32>());
-        return true;
-      case 64:
-        f(std::integral_constant<int, 64>());
-        return true;
-      case 96:
-        f(std::integral_constant<int, 96>());
-        return true;
-      case 128:
-        f(std::integral_constant<int, 128>());
-        return true;
-      default:
-        return false;
-    }
-  }
-  return false;
-}
+// Bands as in attention_tables.cu, and for each [heads of the group, diagonals, dim] of what the
+// position bias gets, or null.
+template <typename In>
+void sum_diagonals(Cuda cuda,
+                   const GradientCall<In>& g,
+                   const Diagonals& diagonals,
+                   bool of_values,
+                   float* bands,
+                   float* biases);
 
 }  // namespace longspan::tile_attention

@@ -1,46 +1,17 @@
 // Gradients of tables whose rows belong to a distance. The tiles of a diagonal (query tile - key
 // tile) have the same 127 distances: a block walks down one of them and sums a band of rows, and
 // the bands are added up after.
-#include "framework/kernels/cuda/attention_gradient.h"
+#include "framework/kernels/cuda/attention_matrix.h"
 
 namespace longspan::tile_attention {
 namespace {
 
-// Diagonals [first, first + count) and where the distances of diagonal 0 begin.
-struct Diagonals {
-  std::int64_t first;
-  std::int64_t count;
-  std::int64_t origin;
-
-  // The distance of band row e of diagonal i of them.
-  __device__ std::int64_t distance(std::int64_t i, std::int64_t e) const {
-    return origin + (first + i) * tile + tile - 1 - e;
-  }
-};
-
-enum class TileKind { none, partial, full };
-
-__device__ inline TileKind kind_of(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
-  std::int64_t begin = lists.begin[of], end = lists.begin[of + 1];
-  while (begin < end) {
-    const std::int64_t middle = begin + (end - begin) / 2;
-    const TileRun run = lists.runs[middle];
-    if (run.begin <= wanted && wanted < run.end)
-      return run.full != 0 ? TileKind::full : TileKind::partial;
-    if (run.end <= wanted)
-      begin = middle + 1;
-    else
-      end = middle;
-  }
-  return TileKind::none;
-}
-
 // bands: [heads of the group, diagonals, 128, width]; row e as in Diagonals, the last is zero.
 template <typename In>
-__global__ void sum_diagonals(GradientCall<In> g,
-                              Diagonals diagonals,
-                              bool of_values,
-                              Accumulator<In>* bands) {
+__global__ void sum_any_diagonals(GradientCall<In> g,
+                                  Diagonals diagonals,
+                                  bool of_values,
+                                  Accumulator<In>* bands) {
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
@@ -131,6 +102,22 @@ __global__ void add_clipped_bands(Diagonals diagonals,
   if (threadIdx.x == 0) gradient[blockIdx.x] += factor * sum;
 }
 
+// Element (head of the group, feature) of the gradient of the position bias.
+template <typename T>
+struct AddBiasOfDiagonals {
+  std::int64_t diagonals, width;
+  T factor;
+  const T* parts;
+  T* gradient;
+
+  __device__ void operator()(std::int64_t element) const {
+    const std::int64_t h = element / width, c = element % width;
+    T sum = 0;
+    for (std::int64_t i = 0; i < diagonals; ++i) sum += parts[(h * diagonals + i) * width + c];
+    gradient[element] += factor * sum;
+  }
+};
+
 // Of the workspace for bands.
 constexpr std::int64_t most_band_bytes = std::int64_t{1} << 26;
 
@@ -141,7 +128,8 @@ void add_table_gradient(Cuda cuda,
                         const GradientCall<In>& g,
                         const TilePlan& plan,
                         bool of_values,
-                        const Tensor& gradient) {
+                        const Tensor& gradient,
+                        const Tensor& bias_gradient) {
   using T = Accumulator<In>;
   if (plan.pairs() == 0 || g.call.batch == 0) return;
   const auto& table = of_values ? g.call.value_table : g.call.key_table;
@@ -157,18 +145,36 @@ void add_table_gradient(Cuda cuda,
   const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
   for (std::int64_t first = begin; first < end; first += most) {
     const Diagonals diagonals = {first, std::min(most, end - first), origin};
-    const Shape shape{g.heads, diagonals.count, std::int64_t{2 * tile}, width};
-    const Tensor bands =
-        Tensor::empty(shape, DTypeOf<T>::value, gradient.device(), MemoryTag::workspace);
-    launch(cuda,
-           {.blocks = g.heads * diagonals.count * slices_of(static_cast<int>(width)),
-            .threads = tile_threads,
-            .shared_bytes = TileMemory<T>::bytes(true)},
-           sum_diagonals<In>,
-           g,
-           diagonals,
-           of_values,
-           bands.data<T>());
+    const auto scratch = [&](const Shape& shape) {
+      return Tensor::empty(shape, DTypeOf<T>::value, gradient.device(), MemoryTag::workspace);
+    };
+    const Tensor bands = scratch({g.heads, diagonals.count, std::int64_t{2 * tile}, width});
+    if constexpr (sizeof(In) == 2) {
+      if (g.with_matrices) {
+        Tensor biases;
+        if (bias_gradient.defined()) biases = scratch({g.heads, diagonals.count, width});
+        T* const parts = biases.defined() ? biases.data<T>() : nullptr;
+        sum_diagonals(cuda, g, diagonals, of_values, bands.data<T>(), parts);
+        if (parts != nullptr)
+          for_each_element(cuda,
+                           g.heads * width,
+                           AddBiasOfDiagonals<T>{diagonals.count,
+                                                 width,
+                                                 factor,
+                                                 parts,
+                                                 bias_gradient.data<T>() + g.head_begin * width});
+      }
+    }
+    if (!g.with_matrices)
+      launch(cuda,
+             {.blocks = g.heads * diagonals.count * slices_of(static_cast<int>(width)),
+              .threads = tile_threads,
+              .shared_bytes = TileMemory<T>::bytes(true)},
+             sum_any_diagonals<In>,
+             g,
+             diagonals,
+             of_values,
+             bands.data<T>());
     T* const to = gradient.data<T>();
     if (table.clipped)
       launch(cuda,
@@ -191,12 +197,12 @@ void add_table_gradient(Cuda cuda,
 }
 
 template void add_table_gradient(
-    Cuda, const GradientCall<double>&, const TilePlan&, bool, const Tensor&);
+    Cuda, const GradientCall<double>&, const TilePlan&, bool, const Tensor&, const Tensor&);
 template void add_table_gradient(
-    Cuda, const GradientCall<float>&, const TilePlan&, bool, const Tensor&);
+    Cuda, const GradientCall<float>&, const TilePlan&, bool, const Tensor&, const Tensor&);
 template void add_table_gradient(
-    Cuda, const GradientCall<BFloat16>&, const TilePlan&, bool, const Tensor&);
+    Cuda, const GradientCall<BFloat16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
 template void add_table_gradient(
-    Cuda, const GradientCall<Float16>&, const TilePlan&, bool, const Tensor&);
+    Cuda, const GradientCall<Float16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
 
 }  // namespace longspan::tile_attention

@@ -361,4 +361,26 @@ __device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
 // Blocks of 64 features.
 inline LONGSPAN_HOST_DEVICE int slices_of(int width) { return (width + tile - 1) / tile; }
 
+// What makes a block of a number: one tile of one batch row and head, and the first of the features
+// where others have the rest.
+struct BlockPlace {
+  std::int64_t b, h, tile_index;
+  int first;
+
+  template <typename In>
+  __device__ BlockPlace(const AttentionCall<In>& call,
+                        std::int64_t head_begin,
+                        std::int64_t heads,
+                        const std::int64_t* order,
+                        int slices = 1) {
+    std::int64_t item = blockIdx.x;
+    first = static_cast<int>(item % slices) * tile;
+    item /= slices;
+    h = head_begin + item % heads;
+    item /= heads;
+    b = item % call.batch;
+    tile_index = order[item / call.batch];
+  }
+};
+
 }  // namespace longspan::tile_attention

@@ -135,6 +135,27 @@ TEST(EmulatedCudaDeathTest, ThreadsThatMeetElsewhereAreFound) {
   EXPECT_DEATH(start(meet_in_warps_and_blocks, 0, &out), "waits here for others that never come");
 }
 
+// Rows of 8 elements, the first `first` elements from the beginning of shared memory.
+__global__ void read_rows(int first) {
+  auto* const rows = shared_memory<std::uint16_t>();
+  tensor_core::read_matrices(rows + first + threadIdx.x % 32 * 8);
+}
+__global__ void copy_rows(int first, const int* from) {
+  tensor_core::begin_copy(shared_memory<std::uint16_t>() + first, from, true);
+  tensor_core::end_copy_group();
+  tensor_core::wait_for_copies<0>();
+}
+
+TEST(EmulatedCudaDeathTest, PiecesOf16BytesAreAlignedAndShared) {
+  constexpr std::size_t bytes = 32 * 16;
+  alignas(16) const int from[8] = {};
+  EXPECT_DEATH(start(read_rows, bytes, 4), "not aligned");
+  EXPECT_DEATH(start(read_rows, bytes, 8), "beyond the block's shared memory");
+  EXPECT_DEATH(start(copy_rows, bytes, 4, from), "not aligned");
+  EXPECT_DEATH(start(copy_rows, bytes, 0, from + 1), "not aligned");
+  EXPECT_DEATH(start(copy_rows, bytes, 256, from), "beyond the block's shared memory");
+}
+
 #if defined(__SANITIZE_ADDRESS__)
 TEST(EmulatedCudaDeathTest, MemoryBeyondTheBlocksIsFound) {
   int out = 0;

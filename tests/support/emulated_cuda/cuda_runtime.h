@@ -6,7 +6,8 @@
 // memory. That is full of NaN when a block starts.
 //
 // Checked beyond what a GPU checks: threads that wait for each other do so at the same line, and
-// none waits for ever; a warp exchanges with all of its lanes.
+// none waits for ever; a warp exchanges with all of its lanes; what warps read and copies write by
+// 16 bytes is shared memory of the block.
 #pragma once
 
 #include <atomic>
@@ -140,6 +141,8 @@ template <typename T>
 T exchange(unsigned mask, const T& value, unsigned from, const std::source_location& place);
 
 [[noreturn]] void fail(const char* what, const std::source_location& place);
+// Fails where 16 bytes are not of the block's shared memory, or not aligned to 16.
+void expect_shared_piece(const void* piece, const std::source_location& place);
 
 }  // namespace emulated_cuda
 

@@ -109,7 +109,8 @@ class Machine {
 #endif
     for (unsigned block = 0; block < config.gridDim.x; ++block) {
       blockIdx = {block, 0, 0};
-      prepare_shared_memory(config.dynamicSmemBytes);
+      shared_bytes_ = config.dynamicSmemBytes;
+      prepare_shared_memory(shared_bytes_);
       run_block(config.blockDim.x);
     }
   }
@@ -127,6 +128,11 @@ class Machine {
     hear(token);
   }
 
+  bool shares(const void* begin, std::size_t bytes) const {
+    const auto at = reinterpret_cast<std::uintptr_t>(begin);
+    const auto first = reinterpret_cast<std::uintptr_t>(longspan_shared_bytes);
+    return at >= first && at + bytes <= first + shared_bytes_;
+  }
   std::byte* slot(unsigned lane) {
     return threads_[threadIdx.x / warp_size * warp_size + lane]->slot;
   }
@@ -219,6 +225,7 @@ class Machine {
   Tokens block_tokens_;
   std::vector<std::unique_ptr<Thread>> threads_;
   const std::function<void()>* kernel_ = nullptr;
+  std::size_t shared_bytes_ = 0;
 };
 
 Machine& machine() {
@@ -242,6 +249,12 @@ void Machine::body() {
 void fail(const char* what, const std::source_location& place) {
   std::fprintf(stderr, "%s:%u: %s\n", place.file_name(), place.line(), what);
   std::abort();
+}
+
+void expect_shared_piece(const void* piece, const std::source_location& place) {
+  if (!machine().shares(piece, 16)) fail("16 bytes beyond the block's shared memory", place);
+  if (reinterpret_cast<std::uintptr_t>(piece) % 16 != 0)
+    fail("16 bytes that are not aligned", place);
 }
 
 void meet_in_block(const std::source_location& place) {

@@ -26,36 +26,41 @@ std::vector<Copies>& copies() {
   return of_threads;
 }
 
-// What every lane gives, in every lane.
-template <typename T>
-std::array<T, 32> over_lanes(const T& value) {
+// What f makes of the values that the lanes of the warp give: of(lane) in f is that of a lane.
+template <typename T, typename F>
+auto over_lanes(const T& value, const F& f) {
   static_assert(sizeof(T) <= 16);
   const auto place = std::source_location::current();
   std::memcpy(emulated_cuda::slot(emulated_cuda::lane()), &value, sizeof(T));
   emulated_cuda::meet_in_warp(place);
-  std::array<T, 32> all;
-  for (unsigned lane = 0; lane < 32; ++lane)
-    std::memcpy(&all[lane], emulated_cuda::slot(lane), sizeof(T));
+  const auto result = f([](unsigned lane) {
+    T of_lane;
+    std::memcpy(&of_lane, emulated_cuda::slot(lane), sizeof(T));
+    return of_lane;
+  });
   emulated_cuda::meet_in_warp(place);
-  return all;
+  return result;
 }
 
 Pairs read(const void* row, bool transposed) {
-  const auto rows = over_lanes(row);
-  const unsigned lane = emulated_cuda::lane();
-  const auto element = [&](unsigned matrix, unsigned r, unsigned c) {
-    std::uint16_t bits;
-    std::memcpy(&bits, static_cast<const std::byte*>(rows[8 * matrix + r]) + 2 * c, sizeof(bits));
-    return bits;
-  };
-  Pairs pairs;
-  for (unsigned m = 0; m < 4; ++m) {
-    const unsigned r = lane / 4, c = lane % 4 * 2;
-    const std::uint16_t first = transposed ? element(m, c, r) : element(m, r, c);
-    const std::uint16_t second = transposed ? element(m, c + 1, r) : element(m, r, c + 1);
-    pairs.of[m] = static_cast<std::uint32_t>(first) | static_cast<std::uint32_t>(second) << 16;
-  }
-  return pairs;
+  emulated_cuda::expect_shared_piece(row, std::source_location::current());
+  return over_lanes(row, [&](const auto& row_of) {
+    const unsigned lane = emulated_cuda::lane();
+    const auto element = [&](unsigned matrix, unsigned r, unsigned c) {
+      std::uint16_t bits;
+      const auto* const elements = static_cast<const std::byte*>(row_of(8 * matrix + r));
+      std::memcpy(&bits, elements + 2 * c, sizeof(bits));
+      return bits;
+    };
+    Pairs pairs;
+    for (unsigned m = 0; m < 4; ++m) {
+      const unsigned r = lane / 4, c = lane % 4 * 2;
+      const std::uint16_t first = transposed ? element(m, c, r) : element(m, r, c);
+      const std::uint16_t second = transposed ? element(m, c + 1, r) : element(m, r, c + 1);
+      pairs.of[m] = static_cast<std::uint32_t>(first) | static_cast<std::uint32_t>(second) << 16;
+    }
+    return pairs;
+  });
 }
 
 template <typename In>
@@ -67,6 +72,10 @@ float element_of(std::uint32_t pair, unsigned half) {
 }  // namespace
 
 void begin_copy(void* to, const void* from, bool real) {
+  const auto place = std::source_location::current();
+  emulated_cuda::expect_shared_piece(to, place);
+  if (reinterpret_cast<std::uintptr_t>(from) % 16 != 0)
+    emulated_cuda::fail("16 bytes that are not aligned", place);
   std::memset(to, 0xff, 16);  // from now on it may be written: nobody reads it
   copies()[threadIdx.x].begun.push_back({to, from, real});
 }
@@ -92,18 +101,32 @@ Pairs read_transposed(const void* row) { return read(row, true); }
 
 template <typename In>
 void multiply_add(float (&sums)[4], const Pairs& a, std::uint32_t b_first, std::uint32_t b_second) {
-  const auto left = over_lanes(a);
-  const auto right = over_lanes(std::array{b_first, b_second});
+  // Rows lane / 4 and eight further down of a are in four lanes, columns of b too.
   const unsigned lane = emulated_cuda::lane();
-  for (unsigned s = 0; s < 4; ++s) {
-    const unsigned row = lane / 4 + s / 2 * 8, column = lane % 4 * 2 + s % 2;
-    for (unsigned k = 0; k < 16; ++k) {
-      const Pairs& of_row = left[row % 8 * 4 + k % 8 / 2];
-      const float x = element_of<In>(of_row.of[row / 8 + k / 8 * 2], k % 2);
-      const float y = element_of<In>(right[column * 4 + k % 8 / 2][k / 8], k % 2);
-      sums[s] += x * y;
+  using Row = std::array<float, 16>;
+  const auto left = over_lanes(a, [&](const auto& of) {
+    std::array<Row, 2> rows;
+    for (unsigned c = 0; c < 4; ++c) {
+      const Pairs pairs = of(lane / 4 * 4 + c);
+      for (unsigned k = 0; k < 16; ++k)
+        if (k % 8 / 2 == c)
+          for (unsigned r = 0; r < 2; ++r)
+            rows[r][k] = element_of<In>(pairs.of[r + k / 8 * 2], k % 2);
     }
-  }
+    return rows;
+  });
+  const auto right = over_lanes(std::array{b_first, b_second}, [&](const auto& of) {
+    std::array<Row, 2> columns;
+    for (unsigned column = 0; column < 2; ++column)
+      for (unsigned c = 0; c < 4; ++c) {
+        const auto pairs = of((lane % 4 * 2 + column) * 4 + c);
+        for (unsigned k = 0; k < 16; ++k)
+          if (k % 8 / 2 == c) columns[column][k] = element_of<In>(pairs[k / 8], k % 2);
+      }
+    return columns;
+  });
+  for (unsigned s = 0; s < 4; ++s)
+    for (unsigned k = 0; k < 16; ++k) sums[s] += left[s / 2][k] * right[s % 2][k];
 }
 template void multiply_add<BFloat16>(float (&)[4], const Pairs&, std::uint32_t, std::uint32_t);
 template void multiply_add<Float16>(float (&)[4], const Pairs&, std::uint32_t, std::uint32_t);

@@ -1,0 +1,288 @@
+// A tile of the backward pass on matrix units: what the blocks by query tile, by key tile and by
+// diagonal share.
+#pragma once
+
+#include "framework/kernels/cuda/attention_band.h"
+
+namespace longspan::tile_attention {
+
+// The shared memory of a block. Two tiles of rows are kept and two stream past: where there is no
+// table of distances these twice, the next ones arriving meanwhile.
+template <typename In, int dim>
+struct BackwardMemory {
+  TileKeys* keys;
+  float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta, span
+  float* stage;
+  float* key_bias;
+  In* rows;
+  Band<In, dim> key_band;
+  Band<In, dim> value_band;
+  float* exchange;
+
+  static constexpr std::size_t sum_bytes = 6 * tile * sizeof(float);
+  static constexpr std::size_t number_bytes =
+      sizeof(TileKeys) + sum_bytes + stage_bytes + tile * sizeof(float);
+
+  LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
+    return call.key_table || call.value_table;
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const AttentionCall<In>& call) {
+    return number_bytes + (has_table(call) ? 4 : 6) * matrix_bytes<dim>;
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t bytes(const AttentionCall<In>& call) {
+    const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
+    const bool exchanges = has_table(call) && !Band<In, dim>::exchanges_in_band;
+    return row_bytes(call) + bands * Band<In, dim>::bytes +
+           (exchanges ? Band<In, dim>::exchange_bytes : 0);
+  }
+
+  __device__ explicit BackwardMemory(const AttentionCall<In>& call)
+      : key_band(shared_memory<unsigned char>() + row_bytes(call)),
+        value_band(shared_memory<unsigned char>() + row_bytes(call) +
+                   (call.key_table ? Band<In, dim>::bytes : 0)) {
+    auto* at = shared_memory<unsigned char>();
+    keys = reinterpret_cast<TileKeys*>(at);
+    sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
+    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes);
+    key_bias = stage + tile * stage_step;
+    rows = reinterpret_cast<In*>(at + number_bytes);
+    exchange = reinterpret_cast<float*>(at + bytes(call) - Band<In, dim>::exchange_bytes);
+  }
+
+  // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
+  __device__ In* own(int which) const { return rows + which * tile * matrix_step<dim>; }
+  __device__ In* other(int half, int which) const { return own(2 + 2 * half + which); }
+};
+
+// Begins to copy the rows of queries to a pair of tiles.
+template <int dim, typename In>
+__device__ void begin_copy_query_pair(
+    In* to, const GradientCall<In>& g, std::int64_t b, std::int64_t h, std::int64_t first) {
+  begin_copy_queries<dim>(to, g.call.query, g.call, b, h, first);
+  begin_copy_queries<dim>(to + tile * matrix_step<dim>, g.dout, g.call, b, h, first);
+}
+
+// Those of keys.
+template <int dim, typename In>
+__device__ void begin_copy_key_pair(In* to,
+                                    float* bias,
+                                    const AttentionCall<In>& call,
+                                    std::int64_t b,
+                                    std::int64_t h,
+                                    std::int64_t first) {
+  begin_copy_keys<dim>(to, call.key, call, b, h, first);
+  begin_copy_keys<dim>(to + tile * matrix_step<dim>, call.value, call, b, h, first);
+  if (call.key_bias != nullptr)
+    begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
+}
+
+// The log-sum-exp in units of ln 2, delta and the span of 64 queries. Infinity for a row that sees
+// no key makes its probabilities 0.
+template <typename In>
+__device__ void read_sums(const GradientCall<In>& g,
+                          std::int64_t b,
+                          std::int64_t h,
+                          std::int64_t first,
+                          float (&to)[3][tile]) {
+  const auto i = static_cast<int>(threadIdx.x);
+  if (i >= tile) return;
+  const std::int64_t place = (b * g.call.heads + h) * g.call.time + first + i;
+  const bool real = first + i < g.call.time;
+  const float sum = real ? g.call.log_sum_exp[place] : minus_infinity<float>;
+  to[0][i] = sum == minus_infinity<float> ? -minus_infinity<float> : sum * log2_of_e;
+  to[1][i] = real ? g.delta[place] : 0;
+  to[2][i] = real && g.call.span.z != nullptr ? g.call.span_of(b, h, first + i) : 0;
+}
+
+// Products become powers: e to the score less the log-sum-exp of its row.
+template <bool transposed, typename In>
+__device__ __forceinline__ void raise(const AttentionCall<In>& call,
+                                      const TilePlace& at,
+                                      const TileKeys& keys,
+                                      const float (&sums)[3][tile],
+                                      float* stage,
+                                      WarpSums<tile>& scores) {
+  if (is_plain(call, at.full)) {
+    const float to_units = call.scale * log2_of_e;
+    scores.change([=](int, int, float product, int) { return product * to_units; });
+  } else if constexpr (transposed) {  // each element of a thread is another row of the tile
+    change_by_stage(scores, stage, [&](int j, int i, float product) {
+      return TileRow<In>(call, at, keys, i).score(j, product) * log2_of_e;
+    });
+  } else {
+    const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
+    change_by_stage(scores, stage, [&](int, int j, float product) {
+      return row.score(j, product) * log2_of_e;
+    });
+  }
+  scores.change([&](int r, int c, float score, int) {
+    return tensor_core::power_of_two(score - sums[0][transposed ? c : r]);
+  });
+}
+
+// Products become probabilities that weigh the values, and gradients of probabilities those of
+// scores. Rows are queries and columns keys, or with `transposed` the other way round. Adds to
+// `dspan` what the thread's elements of its two rows give the gradient of their spans, over the
+// ramp.
+template <bool transposed, typename In>
+__device__ __forceinline__ void differentiate(const GradientCall<In>& g,
+                                              const TilePlace& at,
+                                              const TileKeys& keys,
+                                              const float (&sums)[3][tile],
+                                              float* stage,
+                                              WarpSums<tile>& scores,
+                                              WarpSums<tile>& gradients,
+                                              float (&dspan)[2]) {
+  const auto& call = g.call;
+  const auto query_of = [](int row, int column) { return transposed ? column : row; };
+  const auto key_of = [](int row, int column) { return transposed ? row : column; };
+  raise<transposed>(call, at, keys, sums, stage, scores);
+  const float origin = static_cast<float>(origin_of(call, at));
+  // dS = P (keep dP - delta), and what weighs the values is keep P.
+  const auto finish = [&](auto n, auto s, float keep, bool constant) {
+    const int row = WarpSums<tile>::row(s), column = WarpSums<tile>::column(n, s);
+    const int i = query_of(row, column);
+    const float power = scores.of[n][s];
+    float change = gradients.of[n][s] * keep - sums[1][i], kept = power * keep;
+    if (call.span.z != nullptr) {
+      const float distance = origin + static_cast<float>(i - key_of(row, column));
+      const float soft = call.span.soft.at(sums[2][i], distance);
+      if (power != 0 && soft > 0 && soft < 1) dspan[s / 2] += power * change;
+      kept *= soft;
+      change = soft * gradients.of[n][s] * keep - (soft + call.span.soft.floor) * sums[1][i];
+    }
+    scores.of[n][s] = kept;
+    gradients.of[n][s] = power == 0 || constant ? 0 : power * change;
+  };
+  if (!call.dropout.active && !call.hash.has_self) {
+    unrolled<tile / 2>([&](auto e) {
+      finish(std::integral_constant<int, e / 4>(), std::integral_constant<int, e % 4>(), 1, false);
+    });
+    return;
+  }
+  // The score of a pair with itself does not depend on the query or the key: its factor comes as
+  // -1 less the factor.
+  Draws<float> draws;
+  join_by_stage(
+      scores,
+      stage,
+      [&](int r, int c, float) {
+        const int i = query_of(r, c), j = key_of(r, c);
+        const float keep = call.dropout.active ? keep_of(call, at, draws, i, j) : 1;
+        if (!call.hash.has_self) return keep;
+        return TileRow<In>(call, at, keys, i).is_self(j) ? -1 - keep : keep;
+      },
+      [&](auto n, auto s, float factor) {
+        finish(n, s, factor < 0 ? -1 - factor : factor, factor < 0);
+      });
+}
+
+// Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or
+// keys where they are the block's own.
+template <bool by_key, typename In, int dim>
+__device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
+                                                   const BackwardMemory<In, dim>& memory,
+                                                   int stage,
+                                                   const TilePlace& at,
+                                                   const float (&sums)[3][tile],
+                                                   WarpSums<tile>& scores,
+                                                   WarpSums<tile>& gradients,
+                                                   float (&dspan)[2]) {
+  const auto own = [&](int which) {
+    return [&memory, which](auto k) { return own_rows_of<dim>(memory.own(which), k); };
+  };
+  const auto add_table = [&](const Band<In, dim>& band_of, int which, WarpSums<tile>& to) {
+    if constexpr (by_key) {
+      const In* const queries = memory.other(stage, which);
+      float* const exchange =
+          Band<In, dim>::exchanges_in_band ? band_of.second_half(at) : memory.exchange;
+      band_of.add_transposed_products(
+          to, [&](auto k) { return own_rows_of<dim>(queries, k); }, at, exchange);
+    } else {
+      band_of.add_products(to, own(which), at);
+    }
+  };
+  if (g.call.key_table) add_table(memory.key_band, 0, scores);
+  if (g.call.value_table) add_table(memory.value_band, 1, gradients);
+  if (g.call.key_bias != nullptr)
+    scores.change(
+        [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
+  add_row_products<dim, In>(scores, own(0), RowsOfTile<dim, In>{memory.other(stage, 0)});
+  add_row_products<dim, In>(gradients, own(1), RowsOfTile<dim, In>{memory.other(stage, 1)});
+  differentiate<by_key>(g, at, *memory.keys, sums, memory.stage, scores, gradients, dspan);
+}
+
+// Begins to copy the halves of a tile's bands.
+template <typename In, int dim>
+__device__ void begin_copy_bands(const AttentionCall<In>& call,
+                                 const BackwardMemory<In, dim>& memory,
+                                 const TilePlace& at,
+                                 std::int64_t kept) {
+  if (call.key_table)
+    memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
+  if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
+}
+
+// Calls use(place, stage, probabilities, gradients of scores) for the tiles of a block's own
+// queries, or keys.
+template <bool by_key, typename In, int dim, typename Use>
+__device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
+                                                   const BackwardMemory<In, dim>& memory,
+                                                   const BlockPlace& block,
+                                                   float (&dspan)[2],
+                                                   Use use) {
+  const AttentionCall<In>& call = g.call;
+  const std::int64_t b = block.b, h = block.h, own = block.tile_index * tile;
+  const bool twice = !memory.has_table(call);
+  TileCursor cursor(by_key ? g.plan.by_key : g.plan.by_query, block.tile_index);
+  std::int64_t kept = no_half;
+  const auto place = [&] {
+    const std::int64_t other = cursor.tile_index() * tile;
+    return TilePlace{b, h, by_key ? other : own, by_key ? own : other, cursor.full()};
+  };
+  const auto begin_next = [&](int stage) {
+    if (cursor.any()) {
+      const TilePlace at = place();
+      if constexpr (by_key) {
+        begin_copy_query_pair<dim>(memory.other(stage, 0), g, b, h, at.query);
+        read_sums(g, b, h, at.query, memory.sums[stage]);
+      } else {
+        begin_copy_key_pair<dim>(memory.other(stage, 0), memory.key_bias, call, b, h, at.key);
+      }
+      begin_copy_bands(call, memory, at, kept);
+      kept = first_half_of(at) + (by_key ? 0 : 1);
+    }
+    tensor_core::end_copy_group();
+  };
+  if constexpr (by_key) {
+    begin_copy_key_pair<dim>(memory.own(0), memory.key_bias, call, b, h, own);
+  } else {
+    begin_copy_query_pair<dim>(memory.own(0), g, b, h, own);
+    read_sums(g, b, h, own, memory.sums[0]);
+  }
+  begin_next(0);
+  for (int stage = 0; cursor.any(); stage = twice ? 1 - stage : 0) {
+    const TilePlace at = place();
+    cursor.next();
+    if (twice) begin_next(1 - stage);
+    if (!is_plain(call, at.full)) {
+      read_keys(call, at, *memory.keys);
+      __syncthreads();
+      read_bits(call, g.plan.mask, at, *memory.keys);
+    }
+    if (twice)
+      tensor_core::wait_for_copies<1>();
+    else
+      tensor_core::wait_for_copies<0>();
+    __syncthreads();
+    WarpSums<tile> scores, gradients;
+    differentiate_tile<by_key>(
+        g, memory, stage, at, memory.sums[by_key ? stage : 0], scores, gradients, dspan);
+    use(at, stage, scores, gradients);
+    __syncthreads();  // the next tile, or the one after it, comes here
+    if (!twice) begin_next(0);
+  }
+  tensor_core::wait_for_copies<0>();
+}
+
+}  // namespace longspan::tile_attention
