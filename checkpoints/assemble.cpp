@@ -37,19 +37,19 @@ Manifest manifest_of_reports(const CheckpointInfo& info, const std::vector<RankR
 
 }  // namespace
 
-void check_owned_somewhere(const std::vector<StateTensor>& declared,
+void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
                            const std::vector<RankReport>& reports) {
-  for (const StateTensor& tensor : declared) {
+  for (const DeclaredTensor& tensor : declared) {
     const ManifestTensor* found = nullptr;
     for (const RankReport& report : reports)
       if (const auto entry = report.tensors.find(tensor.name); entry != report.tensors.end())
         found = &entry->second;
     require(found != nullptr, "tensor \"{}\": no rank owns any of it", tensor.name);
-    require(found->dtype == tensor.tensor.dtype() && found->shape == tensor.global_shape,
+    require(found->dtype == tensor.dtype && found->shape == tensor.shape,
             "tensor \"{}\": it is {} {} here and {} {} on another rank",
             tensor.name,
-            name_of(tensor.tensor.dtype()),
-            tensor.global_shape.to_string(),
+            name_of(tensor.dtype),
+            tensor.shape.to_string(),
             name_of(found->dtype),
             found->shape.to_string());
   }

@@ -8,9 +8,16 @@
 
 namespace longspan {
 
+// What a rank says of a tensor that it does not own.
+struct DeclaredTensor {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;  // of the whole
+};
+
 // Throws Failure when no rank owns any of a tensor that this rank declares, or when its dtype or
 // global shape differ: it would be missing, and nobody would know until it is needed.
-void check_owned_somewhere(const std::vector<StateTensor>& declared,
+void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
                            const std::vector<RankReport>& reports);
 
 // Throws Failure that names the scalar in which this rank differs from rank 0.

@@ -7,10 +7,15 @@
 namespace longspan {
 namespace {
 
+void require_wanted(const std::stop_token& stop) {
+  require(!stop.stop_requested(), "the save was given up");
+}
+
 ManifestPiece write_piece(hdf5::Writer& file,
                           int rank,
                           const std::string& dataset,
-                          const StateTensor& tensor) {
+                          const StateTensor& tensor,
+                          const std::stop_token& stop) {
   const DType dtype = tensor.tensor.dtype();
   const Box box = box_of(tensor.tensor.shape(), tensor.offset);
   const Shape chunk = chunk_shape(box.shape, size_of(dtype));
@@ -18,6 +23,7 @@ ManifestPiece write_piece(hdf5::Writer& file,
   Hasher hasher;
   const Tensor here = tensor.tensor.to_host();
   for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
+    require_wanted(stop);
     const std::byte* elements = here.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);
     hasher.add(elements, static_cast<std::size_t>(part.shape.elements()) * size_of(dtype));
     target.write(part, elements);
@@ -106,7 +112,6 @@ RankReport write_rank_file(const std::filesystem::path& directory,
   hdf5::Writer file(path);
   for (const StateTensor& piece : state.tensors) {
     if (!piece.owned) continue;
-    require(!stop.stop_requested(), "the save was given up");
     auto& tensor = report.tensors[piece.name];
     require(tensor.pieces.empty() ||
                 (tensor.dtype == piece.tensor.dtype() && tensor.shape == piece.global_shape),
@@ -116,13 +121,15 @@ RankReport write_rank_file(const std::filesystem::path& directory,
     tensor.shape = piece.global_shape;
     if (piece.tensor.elements() == 0) continue;
     const auto dataset = dataset_name(piece.name, static_cast<int>(tensor.pieces.size()));
-    tensor.pieces.push_back(write_piece(file, rank, dataset, piece));
+    tensor.pieces.push_back(write_piece(file, rank, dataset, piece, stop));
   }
   file.close();
+  require_wanted(stop);
   // What fails to reach the disk may be told by nothing but this.
   sync_file(path);
   try {
     report.file.content = hash_file(open_regular(path), path);
+    require_wanted(stop);
     verify_written(directory, report);
   } catch (const DataError& error) {
     throw Failure("what was written does not read back ({} bytes are free on the file system): {}",

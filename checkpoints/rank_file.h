@@ -30,7 +30,7 @@ struct RankReport {
 
 // Writes the owned pieces into a new file in the directory, makes it durable, opens it again and
 // compares what is there with the tensors' hashes. Throws Failure; an error while reading back is
-// one of writing here, and so is that it was asked to stop between two pieces.
+// one of writing here, and so is that it was asked to stop meanwhile.
 RankReport write_rank_file(const std::filesystem::path& directory,
                            int rank,
                            const TrainingState& state,

@@ -46,7 +46,7 @@ struct CheckpointSave::State {
   LockFile lock;  // rank 0's
   std::string error = "nothing was written";
   RankReport report;
-  std::vector<StateTensor> declared;  // names and shapes of what is not owned
+  std::vector<DeclaredTensor> declared;
 
   std::filesystem::path path(StepUse use) const {
     return directory / StepEntry{info.step, use, use == StepUse::saved ? "" : id}.name();
@@ -109,7 +109,8 @@ void CheckpointSave::write(const TrainingState& state, const std::stop_token& st
   mine.error = error_of([&] {
     mine.report = write_rank_file(mine.path(StepUse::temporary), mine.world.rank(), state, stop);
     for (const StateTensor& tensor : state.tensors)
-      if (!tensor.owned) mine.declared.push_back(tensor);
+      if (!tensor.owned)
+        mine.declared.push_back({tensor.name, tensor.tensor.dtype(), tensor.global_shape});
   });
 }
 

@@ -77,6 +77,7 @@ void count(MemoryCount& count, std::int64_t bytes) {
                                 byte_text(static_cast<double>(bytes)),
                                 name_of(tag),
                                 table.empty() ? "nothing" : table),
+                    backing,
                     static_cast<double>(report.reserved));
 }
 

@@ -78,11 +78,15 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             waited);
   if (world_.rank() != 0) return;
   // Large files take their time to go.
-  removal_ =
-      std::async(std::launch::async,
-                 [directory = directory_, step = step_, keep = static_cast<int>(options_.keep)] {
-                   remove_old_checkpoints(directory, step, keep);
-                 });
+  removal_ = std::async(
+      std::launch::async,
+      [directory = directory_, step = step_, keep = static_cast<int>(options_.keep), log = log_] {
+        try {
+          remove_old_checkpoints(directory, step, keep);
+        } catch (const std::exception& error) {
+          log.warning("older checkpoints were not removed: {}", error.what());
+        }
+      });
 }
 
 }  // namespace longspan

@@ -19,9 +19,9 @@ namespace {
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
-// The number that follows `name` in a file of "name: number kB" lines, in bytes.
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
+// The number that follows `name` in a file of "name: number kB" lines, in bytes.
 std::optional<double> kilobytes_of(const char* path, const std::string& name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)

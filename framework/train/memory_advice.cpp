@@ -51,9 +51,11 @@ std::string advice_after(const OutOfMemory& error,
                          const Settings& settings,
                          int ranks,
                          const Reconfigure& reconfigure) try {
+  if (error.backing() == Backing::pinned) return "";  // no key of a step is about it
   const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
   const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
-  return fmt::format("; by the plan {}; {}",
+  return fmt::format("; by the plan{} {}; {}",
+                     error.backing() == Backing::gpu ? " for the CPU's kernels" : "",
                      needs(plan),
                      memory_advice(plan, error.held(), vocabulary, reconfigure));
 } catch (const std::exception&) {

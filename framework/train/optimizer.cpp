@@ -89,7 +89,7 @@ void Optimizer::add_to(TrainingState& state) const {
   add("second", second_);
 }
 
-double squared_gradient_norm(const Parameters& parameters) {
+Tensor squared_gradients(const Parameters& parameters) {
   const auto count = std::ssize(parameters.all());
   const Tensor sums = Tensor::zeros({count}, DType::f64, parameters.device(), MemoryTag::workspace);
   for (std::int64_t i = 0; i < count; ++i) {
@@ -98,8 +98,11 @@ double squared_gradient_norm(const Parameters& parameters) {
     const Tensor gradient = own_gradient(parameter), sum = sums.slice(i, i + 1);
     on(sums.device(), [&](auto backend) { sum_of_squares(backend, gradient, sum); });
   }
-  // A GPU is waited for once.
-  const Tensor here = sums.to_host();
+  return sums;
+}
+
+double total_of(const Tensor& squares) {
+  const Tensor here = squares.to_host();
   const auto values = here.span<double>();
   return std::accumulate(values.begin(), values.end(), 0.0);
 }

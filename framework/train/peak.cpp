@@ -1,35 +1,62 @@
 #include "framework/train/peak.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "framework/kernels/matmul.h"
 #include "framework/train/stopwatch.h"
 
 namespace longspan {
 
-double matmul_peak(const Device& device, DType dtype, double seconds) {
+namespace {
+
+// A product of square matrices.
+class SquareProduct {
+ public:
+  SquareProduct(std::int64_t size, DType dtype, const Device& device) : device_(device) {
+    const auto matrix = [&] {
+      return Tensor::zeros({size, size}, dtype, device, MemoryTag::workspace);
+    };
+    product_ = {.a = matrix(), .b = matrix(), .c = matrix()};
+    seconds();  // the first one chooses how it is made
+  }
+
+  double seconds() const {
+    const Stopwatch stopwatch;
+    on(device_, [&](auto backend) { matmul(backend, product_); });
+    device_.wait();
+    return stopwatch.seconds();
+  }
+
+ private:
+  Device device_;
+  Matmul product_;
+};
+
+// What is large enough: on a GPU a product whose start does not count.
+std::int64_t peak_size(const Device& device, DType dtype) {
   // float64 has simple kernels, which reach no more with larger matrices and take seconds.
-  const std::int64_t size = device.on_gpu() ? 8192 : dtype == DType::f64 ? 256 : 1024;
-  const auto matrix = [&] {
-    return Tensor::zeros({size, size}, dtype, device, MemoryTag::workspace);
-  };
-  Matmul product = {.a = matrix(), .b = matrix(), .c = matrix()};
-  double best = 0;
-  on(device, [&](auto backend) {
+  if (!device.on_gpu()) return dtype == DType::f64 ? 256 : 1024;
+  constexpr std::int64_t most = 8192;
+  std::int64_t size = 64;
+  while (size < most && SquareProduct(size, dtype, device).seconds() < 1e-3) size *= 2;
+  return size;
+}
+
+}  // namespace
+
+double matmul_peak(const Device& device, DType dtype, double seconds) {
+  const std::int64_t size = peak_size(device, dtype);
+  double best = std::numeric_limits<double>::infinity();
+  {
+    const SquareProduct product(size, dtype, device);
     const Stopwatch all;
-    matmul(backend, product);
-    device.wait();
-    do {
-      const Stopwatch stopwatch;
-      matmul(backend, product);
-      device.wait();
-      best = std::max(best, 2.0 * static_cast<double>(size * size * size) / stopwatch.seconds());
-    } while (all.seconds() < seconds);
-  });
-  product = {};
+    do best = std::min(best, product.seconds());
+    while (all.seconds() < seconds);
+  }
   device.allocator().trim();
   device.allocator().reset_peak();
-  return best;
+  return 2.0 * static_cast<double>(size * size * size) / best;
 }
 
 }  // namespace longspan

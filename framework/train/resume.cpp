@@ -94,17 +94,18 @@ void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout&
   const RunLayout saved = {checkpoint.info().layout,
                            scalars.get<std::int64_t>(threads_scalar),
                            scalars.get_or<std::int64_t>(zero_scalar, 0),
-                           scalars.get_or<std::string>(device_scalar, "cpu")};
+                           // Of an older checkpoint it is not known.
+                           scalars.get_or<std::string>(device_scalar, layout.device)};
   if (saved == layout) return;
   log.info(
-      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank, ZeRO {} "
-      "and {}: the run goes on to rounding, not bit for bit",
+      "the checkpoint was made on data {} x context {} x tensor {} with {} threads a rank and ZeRO "
+      "{} on {}: the run goes on to rounding, not bit for bit",
       saved.mesh.data,
       saved.mesh.context,
       saved.mesh.tensor,
       saved.threads,
       saved.zero,
-      saved.device == "cuda" ? "GPUs" : "no GPU");
+      saved.device);
 }
 
 void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {

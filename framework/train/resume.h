@@ -28,7 +28,7 @@ struct RunLayout {
   MeshShape mesh;
   std::int64_t threads = 1;  // of the rank that has most
   std::int64_t zero = 0;
-  std::string device = "cpu";  // or "cuda"
+  std::string device = "cpu";  // or "cuda", "cuda with NCCL"
 
   friend bool operator==(const RunLayout&, const RunLayout&) = default;
 };

@@ -72,10 +72,14 @@ Tensor Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   return value;
 }
 
-Trainer::Sums Trainer::agree(double loss, const StepRequest& request) const {
+Trainer::Sums Trainer::agree(const std::vector<Tensor>& losses, const StepRequest& request) const {
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
-  const double norm = squared_gradient_norm(model_->parameters());
+  // All is queued before a GPU is waited for.
+  const Tensor squares = squared_gradients(model_->parameters());
+  double loss = 0;
+  for (const Tensor& of_part : losses) loss += of_part.item();
+  const double norm = total_of(squares);
   const double mine[] = {
       counts ? loss : 0.0, norm, request.stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
   const Tensor sums =
@@ -99,10 +103,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   std::vector<Tensor> losses;
   for (std::size_t part = 0; part < memory_.size(); ++part)
     losses.push_back(run_part(batch, part, weight));
-  // A GPU is not waited for before all of its work is queued.
-  double loss = 0;
-  for (const Tensor& of_part : losses) loss += of_part.item();
-  const Sums sums = agree(loss, request);
+  const Sums sums = agree(losses, request);
   result.loss = unsigned_nan(sums.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();

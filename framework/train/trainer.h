@@ -82,7 +82,7 @@ class Trainer {
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
   Tensor run_part(const Batch& batch, std::size_t part, double weight);
   const Tensor& seed();
-  Sums agree(double loss, const StepRequest& request) const;
+  Sums agree(const std::vector<Tensor>& losses, const StepRequest& request) const;
   void judge(const Batch& batch, const StepResult& result);
   void add_memory(TrainingState& state, std::int64_t streams) const;
 

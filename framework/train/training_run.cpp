@@ -226,7 +226,12 @@ ExitCode TrainingRun::run() {
   try {
     while (!last_step() && !stopping_) step();
   } catch (const DivergedError&) {
-    saver_.finish();  // what is under way is of a state from before
+    // What is being saved is of a state from before.
+    try {
+      saver_.finish();
+    } catch (const Failure& failure) {
+      log_.error("{}", failure.what());
+    }
     throw;
   }
   progress_.finish();
@@ -359,7 +364,12 @@ void TrainingRun::report(const StepResult& result) {
 }
 
 RunLayout TrainingRun::layout() const {
-  return {mesh_.shape, threads_, settings_.parallel.zero, device_.on_gpu() ? "cuda" : "cpu"};
+  return {mesh_.shape,
+          threads_,
+          settings_.parallel.zero,
+          !device_.on_gpu()     ? "cpu"
+          : collectives_.nccl() ? "cuda with NCCL"
+                                : "cuda"};
 }
 
 TrainingState TrainingRun::state() {

@@ -207,7 +207,7 @@ class ThreadsThatDiffer(jobs.TestCase):
         self.assertIn("with 2 threads a rank", result.output)
         self.longspan("verify", self.run_at().path)
         again = self.train(layout=Layout(2, 1), settings={"training.steps": 9})
-        self.assertIn("with 2 threads a rank, ZeRO 0 and no GPU: the run goes on to rounding", again.output)
+        self.assertIn("with 2 threads a rank and ZeRO 0 on cpu: the run goes on to rounding", again.output)
 
 
 class NothingToShareOut(jobs.TestCase):

@@ -18,7 +18,11 @@ namespace emulated_cuda {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr std::size_t capacity = std::size_t{1} << 30;
+// Of LONGSPAN_EMULATED_GPU_BYTES, or a GiB.
+const std::size_t capacity = [] {
+  const char* const bytes = std::getenv("LONGSPAN_EMULATED_GPU_BYTES");
+  return bytes == nullptr ? std::size_t{1} << 30 : std::strtoull(bytes, nullptr, 10);
+}();
 constexpr unsigned char poison = 0xff;
 
 // Only the address sanitizer knows where a block ends.

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""The program on an emulated GPU: what it says, that it trains and goes on as on the CPU, and how it ends without memory.
+
+    tests/device/program_test.py EMULATED_PROGRAM PROGRAM [unittest's arguments]
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+
+class Device(jobs.TestCase):
+    cpu_program = None
+    on_gpu = {"run.device": "cuda", "precision.compute": "float64", "training.steps": 4, "checkpoint.every": 2}
+
+    def train_on_cpu(self, directory, settings, code=0):
+        with mock.patch.object(jobs.TestCase, "program", self.cpu_program):
+            return self.train(directory, settings={**settings, "run.device": "cpu"}, code=code)
+
+    def test_trains_as_the_cpu_does_and_goes_on_to_the_bit(self):
+        output = self.train("gpu", settings=self.on_gpu).output
+        self.assertIn("with GPU 0 on the first rank", output)
+        self.train_on_cpu("cpu", self.on_gpu)
+        gpu, cpu = self.run_at("gpu"), self.run_at("cpu")
+        self.assertEqual(len(gpu.metrics()), 4)
+        for found, wanted in zip(gpu.metrics(), cpu.metrics()):
+            self.assertEqual(found["step"], wanted["step"])
+            for key in "loss", "gradient_norm":
+                self.assertAlmostEqual(found[key], wanted[key], delta=1e-9)
+        state, metrics = gpu.state(4), gpu.metrics_bytes()
+        shutil.rmtree(gpu.checkpoint(4))
+        resumed = self.train("gpu", settings=self.on_gpu).output
+        self.assertIn("at step 2", resumed)
+        self.assertNotIn("to rounding", resumed)
+        self.assertEqual(gpu.metrics_bytes(), metrics)
+        self.assertEqual(gpu.state(4), state)
+        shutil.rmtree(gpu.checkpoint(4))
+        elsewhere = self.train_on_cpu("gpu", self.on_gpu).output
+        self.assertRegex(elsewhere, "ZeRO 0 on cuda: the run goes on to rounding, not bit for bit")
+        for found, wanted in zip(gpu.metrics(), cpu.metrics()):
+            self.assertAlmostEqual(found["loss"], wanted["loss"], delta=1e-9)
+
+    def test_without_memory_says_who_has_it_and_what_would_help(self):
+        with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_GPU_BYTES": str(3 << 20)}):
+            for layout in Layout(1, 1), Layout(2, 1):
+                with self.subTest(layout=str(layout)):
+                    result = self.train(layout=layout, settings={**self.on_gpu, "data.segment": 128}, code=1)
+                    self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan for the CPU's kernels a rank of this run needs ",
+                                             "; with ", " it needs ")
+                    self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
+
+    def test_nccl_is_refused_where_ranks_share_a_gpu(self):
+        settings = {**self.on_gpu, "parallel.transport": "nccl"}
+        with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_GPUS": "1"}):
+            self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.transport is nccl")
+        self.train_on_cpu("cpu", settings, code=2)
+
+
+if __name__ == "__main__":
+    Device.cpu_program = os.path.abspath(sys.argv.pop(2))
+    jobs.main()
