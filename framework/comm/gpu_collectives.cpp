@@ -112,10 +112,16 @@ void GpuCollectives::look_after(std::chrono::duration<double> patience) const {
 GpuCollectives::~GpuCollectives() {
   if (groups_.empty()) return;
   const bool in_order = std::uncaught_exceptions() == exceptions_;
-  for (const Communicator& group : groups_)
-    if (in_order && !group.group_->failure) group.group_->runtime->finish(*group.group_->nccl);
+  try {
+    for (const Communicator& group : groups_)
+      if (in_order && !group.group_->failure) group.group_->runtime->finish(*group.group_->nccl);
+  } catch (const Error&) {
+    // The GPU is lost: nobody waits for what is left on it.
+  }
   watch_.reset();
   device_.state().set_waiting({});
+  // All are ended before the stream of one is waited for: it may stand behind another's.
+  for (const Communicator& group : groups_) group.group_->nccl->abort();
   for (const Communicator& group : groups_) group.group_->nccl.reset();
 }
 

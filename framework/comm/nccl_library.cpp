@@ -4,6 +4,8 @@
 #include <nccl.h>
 
 #include <cstring>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 
 #include "framework/core/cuda_library.h"
@@ -13,7 +15,7 @@ namespace {
 
 static_assert(sizeof(Id) == sizeof(ncclUniqueId));
 
-constexpr int oldest = 21400;  // the first with communicators that do not block
+constexpr int oldest = 21900;  // the first in which several threads may abort at once
 
 struct Library {
   std::string absence;
@@ -157,9 +159,15 @@ void destroy(Link* link) noexcept {
   delete link;
 }
 
-void abort(Link* link) noexcept {
-  if (link->communicator != nullptr) link->library.abort(link->communicator);
-  delete link;
+// It frees memory, which waits for the whole GPU and so for other communicators that are still to
+// be ended, and ranks of this machine that do not end theirs may keep it for ever.
+void abort(Link* link) noexcept try {
+  std::thread([link] {
+    if (link->communicator != nullptr) link->library.abort(link->communicator);
+    delete link;
+  }).detach();
+} catch (const std::system_error&) {
+  // Without a thread for it the process has nothing left to end it with.
 }
 
 Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }

@@ -26,6 +26,7 @@ void NcclTransport::abort_locked() noexcept {
 }
 
 void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
+  gpu::select(device_.state().gpu());  // this thread has none yet
   const std::lock_guard lock(mutex_);
   if (link_ == nullptr || flows_.empty() || Clock::now() - moved_ < patience) return;
   if (flows_.back().end && flows_.back().end->passed()) return;
