@@ -404,10 +404,13 @@ void TrainingRun::save(bool beside) {
 ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) try {
   return TrainingRun(session, settings, text).run();
 } catch (const OutOfMemory& error) {
+  // Planning takes its time, in which other ranks run out of memory too: one is to speak.
+  const bool speaks = session.claim_report();
+  const int ranks = session.world().size();
   throw Failure("rank {}: {}{}",
                 session.world().rank(),
                 error.what(),
-                advice_after(error, settings, session.world().size(), text.reconfigure));
+                speaks ? advice_after(error, settings, ranks, text.reconfigure) : "");
 }
 
 }  // namespace longspan
