@@ -17,7 +17,7 @@ from jobs import Layout
 
 class Device(jobs.TestCase):
     cpu_program = None
-    on_gpu = {"run.device": "cuda", "precision.compute": "float64", "training.steps": 4, "checkpoint.every": 2}
+    on_gpu = {"run.device": "cuda", "precision.compute": "float64", "data.batch": 2, "training.steps": 4, "checkpoint.every": 2}
 
     def train_on_cpu(self, directory, settings, code=0):
         with mock.patch.object(jobs.TestCase, "program", self.cpu_program):
@@ -50,7 +50,7 @@ class Device(jobs.TestCase):
         with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_GPU_BYTES": str(3 << 20)}):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(layout=str(layout)):
-                    result = self.train(layout=layout, settings={**self.on_gpu, "data.segment": 128}, code=1)
+                    result = self.train(layout=layout, settings={**self.on_gpu, "data.batch": 8, "data.segment": 128}, code=1)
                     self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan for the CPU's kernels a rank of this run needs ",
                                              "; with ", " it needs ")
                     self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
