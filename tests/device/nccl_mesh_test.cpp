@@ -30,7 +30,7 @@ void expect_same_by_nccl(const Case& c, const MeshShape& layout) {
   testing::for_each_layout({layout}, [&](const ProcessMesh& mesh) {
     Case on_gpus = c;
     on_gpus.device = Device::cuda();
-    const GpuCollectives collectives(GpuTransport::nccl, mesh, on_gpus.device);
+    const GpuCollectives collectives(GpuTransport::nccl, mesh, *on_gpus.device);
     expect_same_training(on_gpus, expected, mesh);
   });
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <limits>
+#include <optional>
 
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
@@ -27,13 +28,13 @@ struct Case {
   int steps = 5;
   DType compute = DType::f64;
   Bounds bounds = {};
-  Device device = backend_device();
+  std::optional<Device> device = {};  // none: backend_device()
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
             .segment = segment,
             .compute = compute,
-            .device = device,
+            .device = device.value_or(backend_device()),
             .mesh = mesh,
             .random = Random(1).child("weights"),
             .memory = memory,
