@@ -82,14 +82,17 @@ void ControlChannel::post(int rank, int tag, std::string bytes) {
 }
 
 void ControlChannel::poll() {
-  for (;;) {
+  // What has arrived may be seen by the second look only: the first one fetches it.
+  for (int looks = 0; looks < 2;) {
     int waiting = 0;
     MPI_Message message;
     MPI_Status status;
     if (MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, communicator_, &waiting, &message, &status) !=
             MPI_SUCCESS ||
-        !waiting)
-      break;
+        !waiting) {
+      ++looks;
+      continue;
+    }
     int count = 0;
     MPI_Get_count(&status, MPI_BYTE, &count);
     std::string bytes(static_cast<std::size_t>(count), '\0');

@@ -25,6 +25,8 @@ const std::vector<AttentionCase>& cases() {
       {.time = 130, .keys = 130, .window = 70, .relative = true, .dropout = 0.2},
       {.time = 67, .keys = 100, .causal = false, .key_table = true, .value_table = true},
       {.time = 66, .keys = 70, .relative = true, .span = 2},
+      // Whole diagonals of tiles without any that counts.
+      {.time = 270, .keys = 270, .relative = true, .rules = HeadMasks(masks::stride(256))},
       {.batch = 2, .time = 65, .keys = 65, .relative = true, .slopes = true, .span = 1},
       {.time = 65, .keys = 65, .value_table = true, .span = 1, .dropout = 0.2},
       {.time = 66, .keys = 130, .padded = true, .key_table = true, .slopes = true, .span = 2},

@@ -89,6 +89,7 @@ __global__ void __launch_bounds__(tile_threads, 2) sum_diagonals_with_matrices(
   const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
   const TilePlace any_place{0, h, diagonal * tile, 0, false};
   begin_copy_bands(call, memory, any_place, no_half);
+  tensor_core::end_copy_group();  // there may be no tile below to end it
   BandSums<In, dim> sums;
   float no_span[2] = {0, 0};
   for (std::int64_t b = 0; b < call.batch; ++b)

@@ -8,8 +8,8 @@
 #include "framework/kernels/cuda/launch.h"
 
 // The block's shared memory, as much as its launch asked for. The only way in which kernels use
-// shared memory.
-extern __shared__ unsigned char longspan_shared_bytes[];
+// shared memory. Copies and loads of the matrix units need 16 bytes of alignment.
+extern __shared__ __align__(128) unsigned char longspan_shared_bytes[];
 
 namespace longspan {
 

@@ -23,6 +23,7 @@
 #define __device__
 #define __host__
 #define __shared__
+#define __align__(bytes) __attribute__((aligned(bytes)))
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
