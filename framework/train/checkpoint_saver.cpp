@@ -4,6 +4,7 @@
 #include "framework/train/machine.h"
 
 namespace longspan {
+
 CheckpointSaver::CheckpointSaver(const CheckpointOptions& options,
                                  const std::filesystem::path& directory,
                                  const Communicator& world,

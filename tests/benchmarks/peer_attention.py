@@ -14,26 +14,14 @@ import argparse
 import json
 import os
 import subprocess
-import time
 
 import torch
 from torch.nn import functional as F
 
+from peer_timing import seconds_of
+
 CPU_SHAPE = (1, 8, 4096, 64)
 GPU_SHAPE = (2, 16, 8192, 128)
-
-
-def seconds(call, device):
-    if device == "cpu":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1e-3
 
 
 def best_times(attend, shape, dtype, device, repetitions, warm_up):
@@ -48,8 +36,8 @@ def best_times(attend, shape, dtype, device, repetitions, warm_up):
             nonlocal out
             out = attend(query, key, value)
 
-        forward_time = seconds(forward, device)
-        backward_time = seconds(lambda: out.backward(upstream), device)
+        forward_time = seconds_of(forward, device)
+        backward_time = seconds_of(lambda: out.backward(upstream), device)
         query.grad = key.grad = value.grad = None
         if repetition >= warm_up:
             best = [min(best[0], forward_time), min(best[1], backward_time)]

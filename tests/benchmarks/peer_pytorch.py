@@ -15,11 +15,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from peer_timing import seconds_of
 
 XL = dict(layers=6, width=512, heads=8, hidden=2048, segment=256, memory=256, batch=8, vocabulary=256, dropout=0.1)
 GPT2 = dict(layers=12, width=768, heads=12, segment=64, batch=4, vocabulary=50257, positions=1024)
@@ -139,19 +140,6 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1)), None
 
 
-def timed(call, device):
-    if device == "cpu":
-        begin = time.perf_counter()
-        call()
-        return time.perf_counter() - begin
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    begin.record()
-    call()
-    end.record()
-    end.synchronize()
-    return begin.elapsed_time(end) * 1e-3
-
-
 def step_seconds(arguments):
     """Of the best step on a CPU, of the one in the middle on a GPU; and its tokens."""
     size, device = SIZES[arguments.workload], arguments.device
@@ -182,7 +170,7 @@ def step_seconds(arguments):
             if device == "cpu":
                 loss.item()
 
-        seconds = timed(work, device)
+        seconds = seconds_of(work, device)
         if step >= warm_up:
             times.append(seconds)
     times.sort()
