@@ -62,7 +62,7 @@ std::string absence_of_nccl(const Communicator& world, const Device& device) {
 }  // namespace
 
 GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
-    : device_(device), exceptions_(std::uncaught_exceptions()) {
+    : device_(device), exceptions_(std::uncaught_exceptions()), turns_(std::make_shared<Turns>()) {
   if (wanted == GpuTransport::mpi)
     absence_ = "parallel.transport is mpi";
   else if (wanted == GpuTransport::automatic && mesh.world.size() == 1)
@@ -80,12 +80,19 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
                                   CUstream_st* stream) { runtime->wait(stream); });
   const auto patience = groups_.front().group_->runtime->patience();
   watch_ = std::make_unique<Watch>(patience / 8, [this, patience] { look_after(patience); });
-  for (const Communicator& group : groups_) {
+  for (const Communicator& group : groups_) try_out(group);
+}
+
+void GpuCollectives::try_out(const Communicator& communicator) const {
+  const Communicator::Group& group = *communicator.group_;
+  try {
     const Tensor ones = Tensor::scalar(1, DType::f32, device_);
-    group.all_reduce(ones, Reduction::sum);
-    if (ones.item() != group.size())
-      throw RankError(
-          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name(), ones.item());
+    communicator.all_reduce(ones, Reduction::sum);
+    if (ones.item() == group.size()) return;
+    throw RankError("NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+  } catch (const RankError& error) {
+    if (group.nccl->error().empty()) throw;
+    throw RankError("{}; parallel.transport: mpi needs no NCCL", error.what());
   }
 }
 
@@ -94,10 +101,12 @@ void GpuCollectives::connect(const Communicator& communicator) {
   nccl::Id id = {};
   if (group.rank == 0)
     if (const nccl::Answer answer = nccl::make_id(id); !answer.error.empty())
-      throw RankError("NCCL cannot begin on \"{}\": {}", group.name, answer.error);
+      throw RankError("NCCL cannot begin on \"{}\": {}; parallel.transport: mpi needs no NCCL",
+                      group.name,
+                      answer.error);
   const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
   std::memcpy(id.data(), bytes.data(), id.size());
-  group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size());
+  group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size(), turns_);
   groups_.push_back(communicator);
 }
 

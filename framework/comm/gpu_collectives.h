@@ -10,6 +10,7 @@
 
 namespace longspan {
 
+struct Turns;
 class Watch;
 
 // nccl: from GPU to GPU, of which each rank needs one of its own. mpi: through pinned memory of the
@@ -35,12 +36,15 @@ class GpuCollectives {
 
  private:
   void connect(const Communicator& communicator);
+  // Throws RankError where the links of the group do not add.
+  void try_out(const Communicator& communicator) const;
   // Ends what this rank has left alone for that long.
   void look_after(std::chrono::duration<double> patience) const;
 
   Device device_;
   int exceptions_;
   std::string absence_;
+  std::shared_ptr<Turns> turns_;
   std::vector<Communicator> groups_;  // that have links
   std::unique_ptr<Watch> watch_;
 };

@@ -1,14 +1,45 @@
 #include "framework/comm/nccl_transport.h"
 
+#include <exception>
+#include <future>
+#include <thread>
+
 #include "framework/core/gpu.h"
 
 namespace longspan {
+namespace {
 
-NcclTransport::NcclTransport(const Device& device, const nccl::Id& id, int rank, int size)
-    : device_(device), rank_(rank), size_(size) {
+constexpr const char* ended_while_left =
+    "it was ended, as this rank did not come back from a call into CUDA";
+
+// Whether the GPU has come past it, as far as it can be known in that time: the question itself may
+// wait for a call into CUDA that another thread does not come back from.
+bool passes_within(std::chrono::duration<double> time,
+                   int gpu,
+                   const std::shared_ptr<const gpu::Event>& event) {
+  const auto asked = std::make_shared<std::promise<bool>>();
+  std::future<bool> answer = asked->get_future();
+  std::thread([=] {
+    try {
+      gpu::select(gpu);
+      asked->set_value(event->passed());
+    } catch (...) {
+      asked->set_exception(std::current_exception());
+    }
+  }).detach();
+  return answer.wait_for(time) == std::future_status::ready && answer.get();
+}
+
+}  // namespace
+
+NcclTransport::NcclTransport(
+    const Device& device, const nccl::Id& id, int rank, int size, std::shared_ptr<Turns> turns)
+    : device_(device), rank_(rank), size_(size), turns_(std::move(turns)) {
   gpu::select(device_.state().gpu());
   stream_ = gpu::make_stream(device_.state().gpu());
-  accept(nccl::make(link_, id, rank, size));
+  nccl::Link* link = nullptr;
+  accept(nccl::make(link, id, rank, size));
+  link_ = link;
 }
 
 NcclTransport::~NcclTransport() {
@@ -17,25 +48,27 @@ NcclTransport::~NcclTransport() {
 }
 
 void NcclTransport::abort() noexcept {
-  const std::lock_guard lock(mutex_);
-  abort_locked();
-}
-
-void NcclTransport::abort_locked() noexcept {
-  if (link_ != nullptr) nccl::abort(std::exchange(link_, nullptr));
+  if (nccl::Link* const link = link_.exchange(nullptr)) nccl::abort(link);
 }
 
 void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
-  gpu::select(device_.state().gpu());  // this thread has none yet
-  const std::lock_guard lock(mutex_);
-  if (link_ == nullptr || flows_.empty() || Clock::now() - moved_ < patience) return;
-  if (flows_.back().end && flows_.back().end->passed()) return;
+  const auto left = [&] { return Clock::now() - moved_.load() >= patience; };
+  const auto moment = patience / 8;
+  if (!left()) return;
+  std::shared_ptr<const gpu::Event> last;
+  if (const std::unique_lock lock(mutex_, moment); lock) {
+    if (link_ == nullptr || flows_.empty()) return;
+    last = flows_.back().end;
+  }
+  if (last && passes_within(moment, device_.state().gpu(), last)) return;
+  const std::unique_lock lock(mutex_, moment);  // in vain where the host is stuck under it
+  if (!left()) return;
   left_ = true;
-  abort_locked();
+  abort();
 }
 
 bool NcclTransport::accept(const nccl::Answer& answer) {
-  if (!answer.error.empty() && error_.empty()) error_ = answer.error;
+  if (!answer.error.empty() && error_.empty()) error_ = left_ ? ended_while_left : answer.error;
   calling_ = answer.under_way && error_.empty();
   return error_.empty();
 }
@@ -49,7 +82,7 @@ void NcclTransport::start(std::shared_ptr<Operation> operation) {
   auto begin = std::make_unique<gpu::Event>(device_.state().cuda().stream);
   const std::lock_guard lock(mutex_);
   moved_ = Clock::now();
-  flows_.push_back({std::move(operation), std::move(begin)});
+  flows_.push_back({std::move(operation), std::move(begin), turns_->given++});
 }
 
 bool NcclTransport::progress() {
@@ -59,12 +92,14 @@ bool NcclTransport::progress() {
 
 bool NcclTransport::progress_locked() {
   moved_ = Clock::now();
-  if (left_ && error_.empty())
-    error_ = "it was ended, as this rank did not come back from a call into CUDA";
-  if (link_ == nullptr || !error_.empty() || (flows_.empty() && !calling_)) return false;
+  if (left_) accept({.under_way = false, .error = ended_while_left});
+  if (!error_.empty() || (flows_.empty() && !calling_)) return false;
   bool moved = false;
   // Errors are found here, however long after the call that caused them.
-  while (accept(nccl::state(*link_)) && !calling_ && queue_next()) moved = true;
+  while (nccl::Link* const link = link_) {
+    if (!accept(nccl::state(*link)) || calling_ || !queue_next(*link)) break;
+    moved = true;
+  }
   while (!flows_.empty() && flows_.front().end && flows_.front().end->passed()) {
     flows_.pop_front();
     --queued_;
@@ -73,46 +108,46 @@ bool NcclTransport::progress_locked() {
   return moved;
 }
 
-bool NcclTransport::queue_next() {
+bool NcclTransport::queue_next(nccl::Link& link) {
   if (queued_ > 0 && !flows_[queued_ - 1].end) {
     Flow& last = flows_[queued_ - 1];
     gpu::select(device_.state().gpu());
     last.end = std::make_shared<gpu::Event>(stream_);
     last.operation->end = last.end;
     last.operation->done = true;
+    ++turns_->taken;
   }
-  if (queued_ == flows_.size()) return false;
+  if (queued_ == flows_.size() || flows_[queued_].turn != turns_->taken) return false;
   const Flow& next = flows_[queued_++];
   gpu::select(device_.state().gpu());
   next.begin->hold(stream_);
-  return accept(queue(*next.operation));
+  return accept(queue(link, *next.operation));
 }
 
-nccl::Answer NcclTransport::queue(const Operation& operation) {
+nccl::Answer NcclTransport::queue(nccl::Link& link, const Operation& operation) {
   const Signature& signature = operation.signature;
   const auto count = static_cast<std::size_t>(operation.part);
   const std::byte* const from = operation.send;
   std::byte* const to = operation.receive;
   switch (signature.kind) {
     case CollectiveKind::all_reduce:
-      return nccl::all_reduce(
-          *link_, from, to, count, signature.dtype, signature.reduction, stream_);
+      return nccl::all_reduce(link, from, to, count, signature.dtype, signature.reduction, stream_);
     case CollectiveKind::all_gather:
-      return nccl::all_gather(*link_, from, to, count, signature.dtype, stream_);
+      return nccl::all_gather(link, from, to, count, signature.dtype, stream_);
     case CollectiveKind::reduce_scatter:
-      return nccl::reduce_scatter(*link_, from, to, count, signature.dtype, stream_);
+      return nccl::reduce_scatter(link, from, to, count, signature.dtype, stream_);
     case CollectiveKind::broadcast:
-      return nccl::broadcast(*link_, to, count, signature.dtype, operation.root, stream_);
+      return nccl::broadcast(link, to, count, signature.dtype, operation.root, stream_);
     case CollectiveKind::all_to_all:
     case CollectiveKind::exchange:
-      return queue_parts(operation);
+      return queue_parts(link, operation);
     case CollectiveKind::barrier:  // has no tensors
       break;
   }
   return {};
 }
 
-nccl::Answer NcclTransport::queue_parts(const Operation& operation) {
+nccl::Answer NcclTransport::queue_parts(nccl::Link& link, const Operation& operation) {
   const auto count = static_cast<std::size_t>(operation.part);
   const std::size_t bytes = count * operation.element_size();
   const DType dtype = operation.signature.dtype;
@@ -121,18 +156,18 @@ nccl::Answer NcclTransport::queue_parts(const Operation& operation) {
   const auto note = [&](const nccl::Answer& answer) {
     if (failed.error.empty()) failed.error = answer.error;
   };
-  note(nccl::begin_group(*link_));
+  note(nccl::begin_group(link));
   if (operation.signature.kind == CollectiveKind::exchange) {
-    note(nccl::send(*link_, operation.send, count, dtype, operation.to, stream_));
-    note(nccl::receive(*link_, operation.receive, count, dtype, operation.from, stream_));
+    note(nccl::send(link, operation.send, count, dtype, operation.to, stream_));
+    note(nccl::receive(link, operation.receive, count, dtype, operation.from, stream_));
   } else {
     for (int rank = 0; rank < size_; ++rank) {
       const std::size_t place = static_cast<std::size_t>(rank) * bytes;
-      note(nccl::send(*link_, operation.send + place, count, dtype, rank, stream_));
-      note(nccl::receive(*link_, operation.receive + place, count, dtype, rank, stream_));
+      note(nccl::send(link, operation.send + place, count, dtype, rank, stream_));
+      note(nccl::receive(link, operation.receive + place, count, dtype, rank, stream_));
     }
   }
-  const nccl::Answer ended = nccl::end_group(*link_);
+  const nccl::Answer ended = nccl::end_group(link);
   return failed.error.empty() ? ended : failed;
 }
 
@@ -155,7 +190,7 @@ bool NcclTransport::finish() {
     return !accept(nccl::finalise(*link_));
   }
   if (accept(nccl::state(*link_)) && calling_) return false;
-  if (error_.empty()) nccl::destroy(std::exchange(link_, nullptr));
+  if (error_.empty()) nccl::destroy(link_.exchange(nullptr));
   return true;
 }
 

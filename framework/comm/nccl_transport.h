@@ -1,14 +1,23 @@
 // The transport between GPUs: NCCL. Private to framework/comm.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
+#include <memory>
 #include <mutex>
 
 #include "framework/comm/nccl_library.h"
 #include "framework/comm/transport.h"
 
 namespace longspan {
+
+// Operations of all groups are queued in the order in which they were started: two kernels of NCCL
+// that a GPU has in another order than its peers may each keep the other's from being started.
+struct Turns {
+  std::uint64_t given = 0;
+  std::uint64_t taken = 0;
+};
 
 // Carries the collectives of tensors on one GPU of each rank, on a stream of its own: each waits
 // there for what the device's stream had to do when it was started. For the host an operation is
@@ -20,8 +29,10 @@ namespace longspan {
 // each operation, by which the ranks notice.
 class NcclTransport : public Transport {
  public:
-  // The ranks of a group give the same id. Does not wait for them.
-  NcclTransport(const Device& device, const nccl::Id& id, int rank, int size);
+  // The ranks of a group give the same id. Does not wait for them. `turns` is that of all
+  // transports of this rank.
+  NcclTransport(
+      const Device& device, const nccl::Id& id, int rank, int size, std::shared_ptr<Turns> turns);
   NcclTransport(const NcclTransport&) = delete;
   NcclTransport& operator=(const NcclTransport&) = delete;
   // Ends what is under way, and does not wait for other ranks.
@@ -36,11 +47,11 @@ class NcclTransport : public Transport {
 
   // The operation that the GPU has come to and not done; null where there is none.
   const Operation* under_way() const;
-  // Nothing is carried any more. What is under way ends as it stands.
+  // Nothing is carried any more. What is under way ends as it stands. Any thread may ask for it.
   void abort() noexcept;
   // Aborts if something is under way and no call has moved it on for that long. For a thread that
-  // does nothing else: a call into CUDA, such as the start of a kernel when too many are queued or
-  // a release of memory, may wait for a collective that never ends.
+  // does nothing else: a call into CUDA or NCCL, such as the start of a kernel when too many are
+  // queued or a release of memory, may wait for a collective that never ends.
   void abort_if_left(std::chrono::duration<double> patience);
   // The end in good order, which all ranks of the group come to: true when it is done. Called again
   // and again.
@@ -50,30 +61,32 @@ class NcclTransport : public Transport {
   struct Flow {
     std::shared_ptr<Operation> operation;
     std::unique_ptr<gpu::Event> begin;  // what the device's stream had to do before
+    std::uint64_t turn = 0;
     std::shared_ptr<const gpu::Event> end = nullptr;
   };
 
   using Clock = std::chrono::steady_clock;
 
-  void abort_locked() noexcept;
   bool progress_locked();
-  // Queues the next operation, once NCCL has done with the last one.
-  bool queue_next();
-  nccl::Answer queue(const Operation& operation);
-  nccl::Answer queue_parts(const Operation& operation);
+  // Queues the next operation, once NCCL has done with the last one and it is its turn.
+  bool queue_next(nccl::Link& link);
+  nccl::Answer queue(nccl::Link& link, const Operation& operation);
+  nccl::Answer queue_parts(nccl::Link& link, const Operation& operation);
   // False when the call has failed.
   bool accept(const nccl::Answer& answer);
 
   Device device_;
   int rank_;
   int size_;
+  std::shared_ptr<Turns> turns_;
   CUstream_st* stream_ = nullptr;
-  mutable std::mutex mutex_;  // guards what follows but error_, which the host alone reads
-  Clock::time_point moved_ = Clock::now();
-  bool left_ = false;  // abort_if_left has aborted
-  nccl::Link* link_ = nullptr;
-  bool calling_ = false;     // NCCL has not done with the last call
-  bool finalising_ = false;  // that was the last
+  std::atomic<Clock::time_point> moved_ = Clock::now();
+  std::atomic<bool> left_ = false;  // abort_if_left has aborted
+  // Becomes null while the mutex is held by a call that does not come back.
+  std::atomic<nccl::Link*> link_ = nullptr;
+  mutable std::timed_mutex mutex_;  // guards what follows but error_, which the host alone reads
+  bool calling_ = false;            // NCCL has not done with the last call
+  bool finalising_ = false;         // that was the last
   std::deque<Flow> flows_;
   std::size_t queued_ = 0;  // how many of them, the one that NCCL is called with included
   std::string error_;

@@ -28,6 +28,7 @@ void fail_as_told(const std::string& failure, const Communicator& world, const T
   if (failure == "shorter") world.all_reduce(tensor.slice(0, 99), Reduction::sum);
   if (failure == "exit") std::exit(0);
   if (failure == "error") emulated_nccl::break_links();
+  if (failure == "call") emulated_nccl::block_next_call();
 }
 
 void work(const std::string& failure, int victim, const Communicator& world) {
@@ -49,6 +50,7 @@ void work_on_gpus(const std::string& failure, int victim, const Communicator& wo
   const ProcessMesh mesh(world, {.data = world.size()});
   const Device device = Device::cuda();
   if (failure == "absent" && world.rank() == victim) emulated_nccl::stop_when_made();
+  if (failure == "refuses" && world.rank() == victim) emulated_nccl::break_links();
   const GpuCollectives collectives(GpuTransport::nccl, mesh, device);
   const Tensor tensor = Tensor::zeros({100}, DType::f32, device);
   for (int step = 0; step < 5; ++step) {

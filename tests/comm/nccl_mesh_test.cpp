@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "framework/comm/gpu_collectives.h"
+#include "tests/support/emulated_cuda/emulated_nccl.h"
 #include "tests/support/mesh_runner.h"
 
 namespace longspan {
@@ -74,6 +75,27 @@ TEST(Nccl, ManyAreUnderWayOnSeveralGroups) {
       requests[i].wait();
       EXPECT_EQ(first_of(buckets[i]), 2);
     }
+  });
+}
+
+// Kernels of two groups that two GPUs have in different orders may wait for one another.
+TEST(Nccl, WhatSeveralGroupsStartIsQueuedInThatOrder) {
+  testing::on_ranks(4, [](const Communicator& group) {
+    const ProcessMesh mesh(group, {.data = 2, .tensor = 2});
+    const Device gpu = Device::cuda();
+    const GpuCollectives collectives(GpuTransport::nccl, mesh, gpu);
+    const std::size_t before = emulated_nccl::called().size();
+    emulated_nccl::delay_next_call(20);
+    std::vector<Request> requests;
+    for (const std::int64_t elements : {11, 12, 13, 14, 15}) {
+      const Communicator& axis = elements < 14 ? mesh.data : mesh.tensor;
+      requests.push_back(
+          axis.start_all_reduce(Tensor::zeros({elements}, DType::f32, gpu), Reduction::sum));
+    }
+    for (Request& request : requests) request.wait();
+    const auto& called = emulated_nccl::called();
+    EXPECT_EQ(std::vector(called.begin() + static_cast<std::ptrdiff_t>(before), called.end()),
+              (std::vector<std::size_t>{11, 12, 13, 14, 15}));
   });
 }
 

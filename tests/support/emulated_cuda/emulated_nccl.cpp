@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <optional>
+#include <thread>
 
 #include "framework/comm/mpi_c.h"
 #include "framework/comm/nccl_library.h"
@@ -25,6 +26,9 @@ constexpr int polls_a_transfer = 5;  // of its stream, until it begins
 // What a test has asked for.
 bool broken = false;
 bool stops = false;
+bool blocks = false;
+int delay = 0;
+std::vector<std::size_t> called;
 
 using Bytes = std::vector<std::byte>;
 
@@ -203,12 +207,18 @@ class Journey {
 // Done once `call` says so, which `state` asks.
 Answer begin_call(Link& link, std::function<bool()> call) {
   if (link.call) return {.under_way = false, .error = "a call before the last one was done"};
-  link.polls = polls_a_call;
+  link.polls = polls_a_call + std::exchange(delay, 0);
   link.call = std::move(call);
   return {.under_way = true, .error = ""};
 }
 
 Answer queue(Link& link, Transfer transfer, CUstream_st* stream) {
+  if (std::exchange(blocks, false)) {
+    const std::shared_ptr<std::atomic<bool>> aborted = link.aborted;  // that takes the link with it
+    while (!*aborted) std::this_thread::yield();
+    return {.under_way = false, .error = "the communicator was aborted"};
+  }
+  called.push_back(transfer.count);
   return begin_call(link, [&link, transfer = std::move(transfer), stream] {
     ++link.calls;
     const auto journey = std::make_shared<Journey>(link, transfer);
@@ -437,3 +447,6 @@ Answer broadcast(
 
 void emulated_nccl::break_links() { longspan::nccl::broken = true; }
 void emulated_nccl::stop_when_made() { longspan::nccl::stops = true; }
+void emulated_nccl::block_next_call() { longspan::nccl::blocks = true; }
+void emulated_nccl::delay_next_call(int polls) { longspan::nccl::delay = polls; }
+const std::vector<std::size_t>& emulated_nccl::called() { return longspan::nccl::called; }

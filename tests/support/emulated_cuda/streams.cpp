@@ -90,6 +90,13 @@ void queue(cudaStream_t stream, std::function<void()> work) {
 
 }  // namespace emulated_cuda
 
+namespace {
+
+// A thread that waits within the driver keeps others out of it, as real ones may.
+std::mutex driver;
+
+}  // namespace
+
 using emulated_cuda::streams;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
@@ -104,6 +111,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return streams().advance_all(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  const std::lock_guard lock(driver);
   while (!streams().advance_all(stream)) continue;
   return cudaSuccess;
 }
@@ -126,6 +134,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  const std::lock_guard lock(driver);
   static_cast<void>(streams().advance_all(nullptr));
   return *event->passed ? cudaSuccess : cudaErrorNotReady;
 }
