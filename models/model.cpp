@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/core/queued_copy.h"
+
 namespace longspan {
 namespace {
 
@@ -30,7 +32,7 @@ SegmentResult Model::read(const Segment& segment, const Pass& pass, const Comput
   divided.memory = divide_memory(mesh, segment.memory.length());
   Segment part = segment;
   const auto of_this_rank = [&](const Tensor& ids) {
-    return columns_at(ids, divided.time.inside()).to(parameters().device());
+    return queued_to(columns_at(ids, divided.time.inside()), parameters().device());
   };
   part.tokens = of_this_rank(segment.tokens);
   if (segment.targets.defined()) part.targets = of_this_rank(segment.targets);

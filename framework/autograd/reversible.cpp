@@ -12,7 +12,7 @@ void add_to(const Tensor& stream, double factor, const Tensor& change) {
 
 double squared_norm(const Tensor& x) {
   const Tensor total = Tensor::zeros({1}, DType::f64, x.device(), MemoryTag::workspace);
-  on(x.device(), [&](auto backend) { sum_of_squares(backend, x, total); });
+  on(x.device(), [&](auto backend) { sum_of_squares(backend, {x}, total); });
   return total.item();
 }
 

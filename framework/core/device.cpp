@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/core/gpu.h"
+#include "framework/core/queued_copy.h"
 
 namespace longspan {
 
@@ -30,6 +31,7 @@ Device Device::cuda(int index) {
 
 void DeviceState::wait() {
   if (!on_gpu()) return;
+  const std::vector<Tensor> copied = kept<CopiesUnderWay>().take();
   CUstream_st* const stream = cuda().stream;
   if (waiting_ && std::this_thread::get_id() == waiting_thread_)
     waiting_(stream);

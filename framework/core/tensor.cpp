@@ -81,7 +81,7 @@ void Tensor::copy_from(const Tensor& source) const {
     return;
   }
   const bool apart = device() != source.device();
-  if (apart) source.device().wait();
+  if (apart && here && there) source.device().wait();  // the copy is queued on another stream
   const Cuda cuda = (here ? device() : source.device()).state().cuda();
   gpu::copy(data_, source.data_, byte_size(), cuda.stream);
   // The host may read or write its side as soon as this returns.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "framework/core/tensor.h"
 
@@ -50,12 +51,12 @@ void copy_rows(Cuda,
 void add_column_sums(Cpu, const Tensor& x, const Tensor& out);
 void add_column_sums(Cuda, const Tensor& x, const Tensor& out);
 
-// total = factor times the sum of the elements, and the sum of their squares. total: one element of
-// f32 or f64; the sum is kept in double. Deterministic for any number of threads (fixed blocks).
-// NaN and infinity propagate.
+// total = factor times the sum of the elements, and the sum of the squares of all elements of some
+// tensors. total: one element of f32 or f64; the sum is kept in double. Deterministic for any
+// number of threads (fixed blocks). NaN and infinity propagate.
 void sum(Cpu, const Tensor& x, double factor, const Tensor& total);
 void sum(Cuda, const Tensor& x, double factor, const Tensor& total);
-void sum_of_squares(Cpu, const Tensor& x, const Tensor& total);
-void sum_of_squares(Cuda, const Tensor& x, const Tensor& total);
+void sum_of_squares(Cpu, const std::vector<Tensor>& tensors, const Tensor& total);
+void sum_of_squares(Cuda, const std::vector<Tensor>& tensors, const Tensor& total);
 
 }  // namespace longspan

@@ -1,7 +1,6 @@
 #include "framework/train/optimizer.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/optimizer.h"
@@ -89,22 +88,11 @@ void Optimizer::add_to(TrainingState& state) const {
   add("second", second_);
 }
 
-Tensor squared_gradients(const Parameters& parameters) {
-  const auto count = std::ssize(parameters.all());
-  const Tensor sums = Tensor::zeros({count}, DType::f64, parameters.device(), MemoryTag::workspace);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const Parameter& parameter = *parameters.all()[static_cast<std::size_t>(i)];
-    if (!parameters.answers_for(parameter)) continue;
-    const Tensor gradient = own_gradient(parameter), sum = sums.slice(i, i + 1);
-    on(sums.device(), [&](auto backend) { sum_of_squares(backend, gradient, sum); });
-  }
-  return sums;
-}
-
-double total_of(const Tensor& squares) {
-  const Tensor here = squares.to_host();
-  const auto values = here.span<double>();
-  return std::accumulate(values.begin(), values.end(), 0.0);
+void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {
+  std::vector<Tensor> gradients;
+  for (const auto& parameter : parameters.all())
+    if (parameters.answers_for(*parameter)) gradients.push_back(own_gradient(*parameter));
+  on(parameters.device(), [&](auto backend) { sum_of_squares(backend, gradients, total); });
 }
 
 double clip_factor(double norm, double limit) {

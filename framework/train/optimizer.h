@@ -40,11 +40,10 @@ class Optimizer {
   std::int64_t updates_ = 0;
 };
 
-// For each parameter the sum of the squares of what this rank owns and answers for of the reduced
-// gradient, in f64: the sum over all ranks counts each element once. On the device, without waiting
-// for it; `total_of` is the sum, for which a GPU is waited for.
-Tensor squared_gradients(const Parameters& parameters);
-double total_of(const Tensor& squares);
+// total, one f64 on the parameters' device: the sum of the squares of what this rank owns and
+// answers for of the reduced gradients. The sum over all ranks counts each element once. A GPU is
+// not waited for.
+void sum_squared_gradients(const Parameters& parameters, const Tensor& total);
 
 // min(1, limit / (norm + 1e-6)), or 1 where the limit is 0.
 double clip_factor(double norm, double limit);

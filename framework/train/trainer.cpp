@@ -1,8 +1,10 @@
 #include "framework/train/trainer.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "framework/autograd/ops.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/train/parameter_state.h"
 
 namespace longspan {
@@ -75,15 +77,21 @@ Tensor Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
 Trainer::Sums Trainer::agree(const std::vector<Tensor>& losses, const StepRequest& request) const {
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
-  // All is queued before a GPU is waited for.
-  const Tensor squares = squared_gradients(model_->parameters());
-  double loss = 0;
-  for (const Tensor& of_part : losses) loss += of_part.item();
-  const double norm = total_of(squares);
+  const Device& device = model_->parameters().device();
+  // All is queued before a GPU is waited for, once: a step that must change nothing is known by it.
+  const auto parts = std::ssize(losses);
+  const Tensor found = Tensor::empty({parts + 1}, DType::f64, device, MemoryTag::workspace);
+  for (std::int64_t i = 0; i < parts; ++i)
+    on(device, [&](auto backend) {
+      longspan::scale(backend, 1, losses[static_cast<std::size_t>(i)], found.slice(i, i + 1));
+    });
+  sum_squared_gradients(model_->parameters(), found.slice(parts, parts + 1));
+  const Tensor here = found.to_host();
+  const auto numbers = here.span<double>();
+  const double loss = std::accumulate(numbers.begin(), numbers.end() - 1, 0.0);
   const double mine[] = {
-      counts ? loss : 0.0, norm, request.stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
-  const Tensor sums =
-      Tensor::from<double>(mine, {4}, model_->parameters().device().host(), MemoryTag::workspace);
+      counts ? loss : 0.0, numbers.back(), request.stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
+  const Tensor sums = Tensor::from<double>(mine, {4}, device.host(), MemoryTag::workspace);
   all.world.all_reduce(sums, Reduction::sum);
   const auto values = sums.span<double>();
   return {values[0], values[1], values[2], values[3]};

@@ -227,7 +227,7 @@ void benchmark_column_sums(benchmark::State& state, DType dtype) {
 void benchmark_sum_of_squares(benchmark::State& state, DType dtype) {
   const Tensor x = filled({8 * rows, width}, dtype), total = filled({1}, DType::f64);
   measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
-    sum_of_squares(backend, x, total);
+    sum_of_squares(backend, {x}, total);
   });
 }
 

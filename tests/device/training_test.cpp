@@ -3,66 +3,13 @@
 
 #include "checkpoints/background_save.h"
 #include "framework/train/generation.h"
-#include "framework/train/trainer.h"
 #include "tests/checkpoints/checkpoint_testing.h"
-#include "tests/models/model_testing.h"
+#include "tests/device/device_training.h"
 
 namespace longspan {
 namespace {
 
-using testing::expect_close;
-using testing::TemporaryDirectory;
-using testing::Values;
-using testing::values_of;
-
-constexpr std::int64_t streams = 2;
-constexpr std::int64_t segment = 6;
-
-using MakeModel = std::function<std::unique_ptr<Model>(const ModelSetting&)>;
-
-ModelOptions options_of(ResidualKind residual) {
-  ModelOptions options = testing::tiny_options(NormPlacement::pre);
-  options.activation = Activation::gelu;
-  options.residual = residual;
-  options.dropout = options.attention_dropout = 0.2;
-  return options;
-}
-
-std::unique_ptr<Model> transformer_xl(const ModelSetting& setting) {
-  return make_transformer_xl({.common = options_of(ResidualKind::plain), .memory = 4}, setting);
-}
-
-std::unique_ptr<Model> reversible_decoder(const ModelSetting& setting) {
-  DecoderOptions options;
-  options.common = options_of(ResidualKind::reversible);
-  options.common.attention.kinds = {"local", "lsh"};
-  options.common.attention.window = {3};
-  options.common.attention.lsh.chunk = 2;
-  ModelSetting in_pieces = setting;
-  in_pieces.memory = {.feed_forward_chunks = 3, .loss_chunks = 2};
-  return make_decoder(options, in_pieces);
-}
-
-std::unique_ptr<Trainer> trainer_on(const Device& device, const MakeModel& make) {
-  ModelSetting setting = testing::tiny_setting(segment);
-  setting.device = device;
-  TrainingOptions training;
-  training.learning_rate = 0.01;
-  training.accumulation = 2;
-  return std::make_unique<Trainer>(
-      make(setting), training, Random(1), PrecisionOptions{.compute = DType::f64});
-}
-
-Batch batch_of(const Trainer& trainer) {
-  const auto step = static_cast<std::uint64_t>(trainer.steps());
-  const Tensor text = testing::random_ids(streams, segment + 1, step);
-  Batch batch;
-  batch.tokens = testing::columns(text, 0, segment);
-  batch.targets = testing::columns(text, 1, segment);
-  batch.epoch_start = step == 0;
-  batch.predicted_tokens = streams * segment;
-  return batch;
-}
+using namespace longspan::testing;
 
 void expect_same_weights(const Trainer& found, const Trainer& wanted) {
   for (const auto& parameter : wanted.model().parameters().all()) {
@@ -83,15 +30,15 @@ void expect_same_steps(const MakeModel& make, int steps) {
   expect_same_weights(*gpu, *cpu);
 }
 
-TEST(CudaTraining, OfTransformerXlEqualsTheCpus) { expect_same_steps(transformer_xl, 3); }
+TEST(CudaTraining, OfTransformerXlEqualsTheCpus) { expect_same_steps(transformer_xl(), 3); }
 
 TEST(CudaTraining, OfAReversibleStackInPiecesWithHashAttentionEqualsTheCpus) {
-  expect_same_steps(reversible_decoder, 2);
+  expect_same_steps(reversible_decoder(), 2);
 }
 
 TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
   const TemporaryDirectory directory;
-  const auto first = trainer_on(Device::cuda(), transformer_xl);
+  const auto first = trainer_on(Device::cuda(), transformer_xl());
   for (int i = 0; i < 2; ++i) first->step(batch_of(*first));
   TrainingState state;
   first->save(state, streams);
@@ -103,7 +50,7 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
       first->step(batch_of(*first), {.before_update = [&] { save.wait_for_copy(); }});
   const auto path = save.commit();
   for (const Device& device : {Device::cuda(), Device::cpu()}) {
-    const auto second = trainer_on(device, transformer_xl);
+    const auto second = trainer_on(device, transformer_xl());
     second->restore(Checkpoint::open(path), {0, streams}, streams);
     const StepResult found = second->step(batch_of(*second));
     EXPECT_NEAR(found.loss, wanted.loss, device.on_gpu() ? 0 : 1e-9);
@@ -114,7 +61,7 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
 TEST(CudaTraining, TheModelWritesTheSameText) {
   const std::vector<std::int64_t> prompt = {1, 2, 3};
   const auto text_of = [&](const Device& device) {
-    const auto trainer = trainer_on(device, transformer_xl);
+    const auto trainer = trainer_on(device, transformer_xl());
     return generate(trainer->model(), prompt, {.tokens = 4, .samples = 2, .segment = segment});
   };
   EXPECT_EQ(text_of(Device::cuda()), text_of(Device::cpu()));

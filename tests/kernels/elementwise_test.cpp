@@ -129,7 +129,7 @@ double sum_of(const Tensor& x) {
 }
 double squares_of(const Tensor& x) {
   const Tensor total = one_element(DType::f64);
-  sum_of_squares(backend(), x, total);
+  sum_of_squares(backend(), {x}, total);
   return total.item();
 }
 
@@ -145,6 +145,21 @@ TYPED_TEST(ElementwiseOf, ReductionsAreExactToDoubleAndIndependentOfThreads) {
     EXPECT_EQ(with_threads(1, total), with_threads(3, total));
     EXPECT_EQ(with_threads(1, squares), with_threads(3, squares));
   }
+}
+
+TEST(Elementwise, SquaresOfSeveralTensorsAreSummedUp) {
+  std::vector<Tensor> tensors = {tensor_of<BFloat16>({3, 4}, {2}), tensor_of<float>({}, {0})};
+  double expected = 25;
+  for (const std::int64_t count : {20001, 1, 8192}) {
+    const Values x = normal_values<double>(count, 7);
+    tensors.push_back(tensor_of<double>(x, {count}));
+    expected = std::inner_product(x.begin(), x.end(), x.begin(), expected);
+  }
+  const Tensor total = one_element(DType::f64);
+  sum_of_squares(backend(), tensors, total);
+  EXPECT_NEAR(total.item(), expected, 1e-13 * expected);
+  sum_of_squares(backend(), {}, total);
+  EXPECT_EQ(total.item(), 0);
 }
 
 TYPED_TEST(ElementwiseOf, NanAndInfinityReachTheSums) {
@@ -173,7 +188,7 @@ TYPED_TEST(ElementwiseOf, SumsAreScaledAndRoundedOnce) {
 TEST(Elementwise, ASumGoesIntoOneWideElement) {
   const Tensor x = tensor_of<float>({1, 2}, {2});
   EXPECT_THROW(sum(backend(), x, 1, one_element(DType::bf16)), Failure);
-  EXPECT_THROW(sum_of_squares(backend(), x, x), Failure);
+  EXPECT_THROW(sum_of_squares(backend(), {x}, x), Failure);
 }
 
 TEST(Elementwise, SquaresOfLargeNumbersDoNotOverflow) {

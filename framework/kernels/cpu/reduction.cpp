@@ -93,8 +93,10 @@ void sum(Cpu, const Tensor& x, double factor, const Tensor& total) {
   write_total(total, factor * blocked_sum(x, [](double value) { return value; }));
 }
 
-void sum_of_squares(Cpu, const Tensor& x, const Tensor& total) {
-  write_total(total, blocked_sum(x, [](double value) { return value * value; }));
+void sum_of_squares(Cpu, const std::vector<Tensor>& tensors, const Tensor& total) {
+  double value = 0;
+  for (const Tensor& x : tensors) value += blocked_sum(x, [](double e) { return e * e; });
+  write_total(total, value);
 }
 
 }  // namespace longspan

@@ -1,3 +1,5 @@
+#include <span>
+
 #include "framework/kernels/cuda/block.h"
 #include "framework/kernels/cuda/columns.h"
 #include "framework/kernels/shared/elementwise.h"
@@ -29,37 +31,45 @@ __global__ void sum_blocks(std::int64_t count,
   if (threadIdx.x == 0) totals[blockIdx.x] = static_cast<A>(factor * sum);
 }
 
+// Each tensor leaves a number a block; one more launch adds these.
 template <typename Term>
-void sum_of(Cuda cuda, const Tensor& x, double factor, const Tensor& total) {
+void sum_of(Cuda cuda, std::span<const Tensor> tensors, double factor, const Tensor& total) {
   check_total(total);
   constexpr Grid one = {.blocks = 1, .threads = 256, .shared_bytes = 256 / warp_size * 8};
-  constexpr std::int64_t most_blocks = 4096;
-  const std::int64_t count = x.elements();
-  const std::int64_t elements_in_block =
-      std::max<std::int64_t>(8192, (count + most_blocks - 1) / most_blocks);
-  Grid many = one;
-  many.blocks = (count + elements_in_block - 1) / elements_in_block;
-  const Tensor sums = Tensor::empty({many.blocks}, DType::f64, x.device(), MemoryTag::workspace);
-  double* const partial = sums.data<double>();
-  if (count > 0)
+  const auto elements_in_block = [](const Tensor& x) {
+    constexpr std::int64_t most_blocks = 4096;
+    return std::max<std::int64_t>(8192, (x.elements() + most_blocks - 1) / most_blocks);
+  };
+  const auto blocks_of = [&](const Tensor& x) {
+    return (x.elements() + elements_in_block(x) - 1) / elements_in_block(x);
+  };
+  std::int64_t blocks = 0;
+  for (const Tensor& x : tensors) blocks += blocks_of(x);
+  const Tensor sums = Tensor::empty({blocks}, DType::f64, total.device(), MemoryTag::workspace);
+  double* partial = sums.data<double>();
+  for (const Tensor& x : tensors) {
+    Grid many = one;
+    many.blocks = blocks_of(x);
     with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
       launch(cuda,
              many,
              sum_blocks<T, Term, double>,
-             count,
-             elements_in_block,
+             x.elements(),
+             elements_in_block(x),
              x.data<T>(),
              Term(),
              1.0,
              partial);
     });
+    partial += many.blocks;
+  }
   const auto add_blocks = [&]<typename A>(A* out) {
     launch(cuda,
            one,
            sum_blocks<double, Itself, A>,
-           many.blocks,
-           most_blocks,
-           partial,
+           blocks,
+           blocks,
+           sums.data<double>(),
            Itself(),
            factor,
            out);
@@ -83,11 +93,11 @@ void add_column_sums(Cuda cuda, const Tensor& x, const Tensor& out) {
 }
 
 void sum(Cuda cuda, const Tensor& x, double factor, const Tensor& total) {
-  sum_of<Itself>(cuda, x, factor, total);
+  sum_of<Itself>(cuda, std::span(&x, 1), factor, total);
 }
 
-void sum_of_squares(Cuda cuda, const Tensor& x, const Tensor& total) {
-  sum_of<Square>(cuda, x, 1, total);
+void sum_of_squares(Cuda cuda, const std::vector<Tensor>& tensors, const Tensor& total) {
+  sum_of<Square>(cuda, tensors, 1, total);
 }
 
 }  // namespace longspan

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -272,6 +273,7 @@ cudaError_t run(const cudaLaunchConfig_t& config, std::function<void()> kernel) 
   if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > most_threads ||
       threads.x % warp_size != 0 || config.dynamicSmemBytes > most_shared_bytes)
     return cudaErrorInvalidConfiguration;
+  count(&Counts::kernels);
   queue(config.stream, [config, kernel = std::move(kernel)] {
     const Access access;
     machine().run(config, kernel);

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -74,6 +75,12 @@ class Memory {
     return true;
   }
 
+  bool holds(const void* address) {
+    const auto* const byte = static_cast<const std::byte*>(address);
+    const std::lock_guard lock(mutex_);
+    return byte >= base() && byte < base() + capacity;
+  }
+
   void open() {
     const std::lock_guard lock(mutex_);
     if (users_++ == 0) protect(base(), end_, PROT_READ | PROT_WRITE);
@@ -111,14 +118,67 @@ Memory& memory() {
   return *the_memory;
 }
 
+// Blocks of the host's memory that copies need not wait for.
+class Pinned {
+ public:
+  void add(void* block, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    blocks_[static_cast<std::byte*>(block)] = bytes;
+  }
+  void remove(void* block) {
+    const std::lock_guard lock(mutex_);
+    blocks_.erase(static_cast<std::byte*>(block));
+  }
+  bool holds(const void* address) {
+    const auto* const byte = static_cast<const std::byte*>(address);
+    const std::lock_guard lock(mutex_);
+    const auto after = std::ranges::find_if(
+        blocks_, [&](const auto& block) { return byte < block.first + block.second; });
+    return after != blocks_.end() && byte >= after->first;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::byte*, std::size_t> blocks_;
+};
+
+Pinned& pinned() {
+  static Pinned* const the_blocks = new Pinned;
+  return *the_blocks;
+}
+
+void count_copy(const void* to, const void* from) {
+  const bool there = memory().holds(to), back = memory().holds(from);
+  if (there == back) return;
+  count(there ? &Counts::copies_to_device : &Counts::copies_to_host);
+  if (!pinned().holds(there ? from : to)) count(&Counts::waits);
+}
+
+// Of all threads.
+std::mutex counts_mutex;
+Counts counts_so_far;
+
 }  // namespace
+
+Counts counts() {
+  const std::lock_guard lock(counts_mutex);
+  return counts_so_far;
+}
+
+void count(int Counts::*which) {
+  const std::lock_guard lock(counts_mutex);
+  ++(counts_so_far.*which);
+}
 
 Access::Access() { memory().open(); }
 Access::~Access() { memory().close(); }
 
 }  // namespace emulated_cuda
 
+using emulated_cuda::count;
+using emulated_cuda::Counts;
 using emulated_cuda::memory;
+using emulated_cuda::pinned;
 
 const char* cudaGetErrorString(cudaError_t error) {
   switch (error) {
@@ -167,26 +227,34 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int) {
 }
 
 cudaError_t cudaMalloc(void** block, std::size_t bytes) {
+  count(&Counts::blocks);
   *block = memory().allocate(bytes);
   return *block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void* block) {
+  count(&Counts::blocks);
   const bool known = block == nullptr || memory().free(static_cast<std::byte*>(block));
   return known ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
+  count(&Counts::blocks);
   *block = std::aligned_alloc(
       emulated_cuda::page,
       (bytes + emulated_cuda::page - 1) / emulated_cuda::page * emulated_cuda::page);
-  return *block != nullptr ? cudaSuccess : cudaErrorMemoryAllocation;
+  if (*block == nullptr) return cudaErrorMemoryAllocation;
+  pinned().add(*block, bytes);
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* block) {
+  count(&Counts::blocks);
+  pinned().remove(block);
   std::free(block);
   return cudaSuccess;
 }
 
 cudaError_t cudaMemcpyAsync(
     void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  emulated_cuda::count_copy(to, from);
   emulated_cuda::queue(stream, [=] {
     const emulated_cuda::Access access;
     std::memmove(to, from, bytes);

@@ -5,6 +5,7 @@
 #include <set>
 #include <thread>
 
+#include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"
 
 struct CUstream_st {
@@ -111,6 +112,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   return streams().advance_all(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  emulated_cuda::count(&emulated_cuda::Counts::waits);
   const std::lock_guard lock(driver);
   while (!streams().advance_all(stream)) continue;
   return cudaSuccess;

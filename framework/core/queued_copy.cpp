@@ -1,0 +1,28 @@
+#include "framework/core/queued_copy.h"
+
+#include <utility>
+
+#include "framework/core/gpu.h"
+
+namespace longspan {
+
+void CopiesUnderWay::keep(const Tensor& source) {
+  const std::lock_guard lock(mutex_);
+  sources_.push_back(source);
+}
+
+std::vector<Tensor> CopiesUnderWay::take() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(sources_, {});
+}
+
+Tensor queued_to(const Tensor& tensor, const Device& device, MemoryTag tag) {
+  const bool queues = device.on_gpu() && tensor.device() == device.host();
+  if (!queues) return tensor.to(device, tag);
+  const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device, tag);
+  gpu::copy(copy.bytes(), tensor.bytes(), tensor.byte_size(), device.state().cuda().stream);
+  device.state().kept<CopiesUnderWay>().keep(tensor);
+  return copy;
+}
+
+}  // namespace longspan

@@ -1,0 +1,63 @@
+// What a training step asks of the device once all of its buffers have been used.
+#include <atomic>
+
+#include "framework/core/queued_copy.h"
+#include "tests/device/device_training.h"
+#include "tests/support/emulated_cuda/counts.h"
+#include "tests/support/emulated_cuda/cuda_runtime.h"
+
+namespace longspan {
+namespace {
+
+using emulated_cuda::Counts;
+using namespace longspan::testing;
+
+Counts counts_of_step(Trainer& trainer) {
+  const Counts before = emulated_cuda::counts();
+  trainer.step(batch_of(trainer));
+  const Counts after = emulated_cuda::counts();
+  return {.blocks = after.blocks - before.blocks,
+          .waits = after.waits - before.waits,
+          .copies_to_host = after.copies_to_host - before.copies_to_host,
+          .copies_to_device = after.copies_to_device - before.copies_to_device,
+          .kernels = after.kernels - before.kernels};
+}
+
+// The same for any number of layers.
+void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& make) {
+  for (const std::int64_t layers : {1, 2}) {
+    SCOPED_TRACE(layers);
+    const auto trainer = trainer_on(Device::cuda(), make(layers), 1);
+    constexpr int until_steady = 2;
+    for (int i = 0; i < until_steady; ++i) counts_of_step(*trainer);
+    const Counts found = counts_of_step(*trainer);
+    EXPECT_EQ(found.blocks, 0);
+    EXPECT_EQ(found.waits, 1) << "for loss and norm together";
+    EXPECT_EQ(found.copies_to_host, 1);
+    EXPECT_EQ(found.copies_to_device, 2) << "tokens and targets";
+  }
+}
+
+// The stream is behind: it waits for the flag.
+TEST(CudaSteadyState, AQueuedCopyReadsWhatWasThereWhenItWasQueued) {
+  const Device gpu = Device::cuda();
+  const auto pinned = [&](double value) { return Tensor::scalar(value, DType::f64, gpu.host()); };
+  const Counts before = emulated_cuda::counts();
+  std::atomic<bool> free = false;
+  emulated_cuda::queue_lasting(gpu.state().stream(), [&] { return free.load(); });
+  const Tensor copy = queued_to(pinned(1), gpu);
+  const Tensor other = pinned(2);  // of the same size: not in the same place
+  EXPECT_EQ(emulated_cuda::counts().waits, before.waits);
+  free = true;
+  EXPECT_EQ(copy.item(), 1);
+  EXPECT_EQ(other.item(), 2);
+  const auto live = [&] { return gpu.host().allocator().report().total.live; };
+  EXPECT_EQ(live(), 64) << "what was copied is let go of";
+}
+
+TEST(CudaSteadyState, OfADecoder) { expect_steady_step(plain_decoder); }
+
+TEST(CudaSteadyState, OfATransformerXl) { expect_steady_step(transformer_xl); }
+
+}  // namespace
+}  // namespace longspan
