@@ -27,21 +27,32 @@ struct RunningRows {
   float maximum[2] = {minus_infinity<float>, minus_infinity<float>};  // in units of ln 2
   float sum[2] = {0, 0};                                              // of this thread's elements
 
-  // Scores become weights against the new maxima; what was summed before is scaled.
+  // Scores become lifted weights against the new maxima; what was summed before is scaled.
   template <typename In, int dim>
   __device__ void soften(const AttentionCall<In>& call,
                          const TilePlace& at,
                          WarpSums<tile>& scores,
                          WarpSums<dim>& out) {
     float largest[2] = {maximum[0], maximum[1]};
-    scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
+    if (call.span.z != nullptr) {
+      // Beyond the span a key has a part of the sum alone: were it the maximum by its score, what
+      // the others weigh might vanish beside it.
+      const SoftRows rows(call, at);
+      const float of_floor = std::log2(rows.soft.floor);
+      scores.each([&](int, int j, float score, int r) {
+        largest[r] = Greater()(largest[r], rows.at(r, j) > 0 ? score : score + of_floor);
+      });
+    } else {
+      scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
+    }
     float against[2], shrink[2];
     for (int r = 0; r < 2; ++r) {
       for (int lanes = 1; lanes <= 2; lanes *= 2)
         largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
       // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
-      against[r] = largest[r] == minus_infinity<float> ? 0 : largest[r];
-      shrink[r] = tensor_core::power_of_two(maximum[r] - against[r]);
+      const float most = largest[r] == minus_infinity<float> ? 0 : largest[r];
+      shrink[r] = tensor_core::power_of_two(maximum[r] - most);
+      against[r] = most - lift<In>;
       maximum[r] = largest[r];
       sum[r] *= shrink[r];
     }
@@ -120,7 +131,7 @@ __device__ void drop(const AttentionCall<In>& call,
   if (!call.dropout.active) return;
   Draws<float> draws;
   change_by_stage(powers, stage, [&](int i, int j, float power) {
-    return power * keep_of(call, at, draws, i, j);
+    return keep_of(call, at, draws, i, j) != 0 ? power : 0;
   });
 }
 
@@ -191,11 +202,12 @@ __global__ void __launch_bounds__(tile_threads, 2) attend_matrices(AttentionCall
   for (int r = 0; r < 2; ++r) {
     float total = running.sum[r];
     for (int lanes = 1; lanes <= 2; lanes *= 2) total += __shfl_xor_sync(all_lanes, total, lanes);
-    inverse[r] = total != 0 ? 1 / total : 0;
+    inverse[r] = total != 0 ? call.dropout.factor / total : 0;
     const std::int64_t i = query + WarpSums<dim>::row(2 * r);
     if (threadIdx.x % 4 == 0 && i < call.time)
       call.log_sum_exp[(b * call.heads + h) * call.time + i] =
-          total != 0 ? running.maximum[r] / log2_of_e + std::log(total) : minus_infinity<float>;
+          total != 0 ? running.maximum[r] / log2_of_e + std::log(total * unlifted<In>)
+                     : minus_infinity<float>;
   }
   out.each([&](int i, int c, float sum, int r) {
     if (query + i < call.time)

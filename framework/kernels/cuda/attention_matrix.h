@@ -100,7 +100,7 @@ __device__ void change_by_stage(WarpSums<tile>& sums, float* stage, F f) {
   join_by_stage(sums, stage, f, [&](auto n, auto s, float changed) { sums.of[n][s] = changed; });
 }
 
-// The factor of dropout of a pair.
+// The factor of dropout of a pair. Sums of weights take it in the end, so that no weight grows.
 template <typename In>
 __device__ float keep_of(
     const AttentionCall<In>& call, const TilePlace& at, Draws<float>& draws, int i, int j) {
@@ -239,6 +239,13 @@ __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
 }
 
 inline constexpr float log2_of_e = 1.44269504088896340736f;
+
+// Weights, between 0 and 1, are rounded to elements when they have been multiplied by 2^lift: a
+// million light keys weigh as much as one that is heavy, and float16 has few powers of two below 1.
+template <typename In>
+inline constexpr int lift = std::is_same_v<In, Float16> ? 14 : 0;
+template <typename In>
+inline constexpr float unlifted = 1 / static_cast<float>(1 << lift<In>);
 
 // Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features. The
 // backward pass has a gradient that must be aligned too.

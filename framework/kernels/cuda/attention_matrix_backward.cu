@@ -20,26 +20,29 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   WarpSums<dim> of_query;
-  float dspan[2] = {0, 0};
+  RowUnits<In> units;
+  float dspan[2] = {0, 0}, unused[2] = {0, 0};
   for_tiles_of_block<false>(
       g,
       memory,
       block,
       dspan,
-      [&](const TilePlace& at, int stage, const auto&, const WarpSums<tile>& gradients) {
+      [&](const TilePlace& at, int stage, const auto&, WarpSums<tile>& gradients) {
+        units.apply(gradients, of_query, unused);
         add_rows<In>(of_query, gradients, RowsOfTile<dim, In>{memory.other(stage, 0)});
         if (call.key_table) add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
       });
-  of_query.each([&](int i, int c, float sum, int) {
+  const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
+  of_query.each([&](int i, int c, float sum, int r) {
     if (query + i < call.time)
-      dquery.write(call.place(b, call.time, query + i, h, dim, c), call.scale * sum, g.add);
+      dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
   });
   if (spans == nullptr) return;
   add_up_rows(dspan);
   for (int r = 0; r < 2; ++r) {
     const std::int64_t i = query + WarpSums<dim>::row(2 * r);
     if (threadIdx.x % 4 == 0 && i < call.time)
-      spans[(b * call.heads + h) * call.time + i] = dspan[r] * call.span.soft.step;
+      spans[(b * call.heads + h) * call.time + i] = dspan[r] * call.span.soft.step * unlifted<In>;
   }
 }
 
@@ -53,25 +56,29 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order);
   const std::int64_t b = block.b, h = block.h, key = block.tile_index * tile;
   WarpSums<dim> of_key, of_value;
+  RowUnits<In> units;
   float of_bias[2] = {0, 0}, no_span[2] = {0, 0};
   for_tiles_of_block<true>(
       g,
       memory,
       block,
       no_span,
-      [&](const TilePlace&, int stage, const auto& weights, const WarpSums<tile>& gradients) {
+      [&](const TilePlace&, int stage, const auto& weights, WarpSums<tile>& gradients) {
         add_rows<In>(of_value, weights, RowsOfTile<dim, In>{memory.other(stage, 1)});
+        units.apply(gradients, of_key, of_bias);
         add_rows<In>(of_key, gradients, RowsOfTile<dim, In>{memory.other(stage, 0)});
         if (biases != nullptr)
           gradients.each([&](int, int, float gradient, int r) { of_bias[r] += gradient; });
       });
+  const float from_units[2] = {units.from_units(0), units.from_units(1)};
   if (biases != nullptr) {
     add_up_rows(of_bias);
     of_key.change([&](int, int c, float sum, int r) {
       return sum + of_bias[r] * call.content_bias.at(h * dim + c);
     });
     for (int r = 0; r < 2; ++r)
-      if (threadIdx.x % 4 == 0) memory.stage[WarpSums<dim>::row(2 * r)] = of_bias[r];
+      if (threadIdx.x % 4 == 0)
+        memory.stage[WarpSums<dim>::row(2 * r)] = of_bias[r] * from_units[r];
     __syncthreads();
     const auto c = static_cast<int>(threadIdx.x);
     float sum = 0;
@@ -80,12 +87,15 @@ __global__ void __launch_bounds__(tile_threads, 2)
     if (c < dim)
       biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
   }
-  of_key.each([&](int j, int c, float sum, int) {
+  of_key.each([&](int j, int c, float sum, int r) {
     if (key + j < call.keys)
-      dkey.write(call.place(b, call.keys, key + j, h, dim, c), call.scale * sum, g.add);
+      dkey.write(
+          call.place(b, call.keys, key + j, h, dim, c), call.scale * from_units[r] * sum, g.add);
   });
+  const float of_weights = call.dropout.factor * unlifted<In>;
   of_value.each([&](int j, int c, float sum, int) {
-    if (key + j < call.keys) dvalue.write(call.place(b, call.keys, key + j, h, dim, c), sum, g.add);
+    if (key + j < call.keys)
+      dvalue.write(call.place(b, call.keys, key + j, h, dim, c), of_weights * sum, g.add);
   });
 }
 

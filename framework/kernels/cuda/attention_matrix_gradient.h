@@ -2,6 +2,8 @@
 // diagonal share.
 #pragma once
 
+#include <bit>
+
 #include "framework/kernels/cuda/attention_band.h"
 
 namespace longspan::tile_attention {
@@ -76,8 +78,8 @@ __device__ void begin_copy_key_pair(In* to,
     begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
 }
 
-// The log-sum-exp in units of ln 2, delta and the span of 64 queries. Infinity for a row that sees
-// no key makes its probabilities 0.
+// The log-sum-exp in units of ln 2 less the lift, delta and the span of 64 queries. Infinity for a
+// row that sees no key makes its probabilities 0.
 template <typename In>
 __device__ void read_sums(const GradientCall<In>& g,
                           std::int64_t b,
@@ -89,12 +91,12 @@ __device__ void read_sums(const GradientCall<In>& g,
   const std::int64_t place = (b * g.call.heads + h) * g.call.time + first + i;
   const bool real = first + i < g.call.time;
   const float sum = real ? g.call.log_sum_exp[place] : minus_infinity<float>;
-  to[0][i] = sum == minus_infinity<float> ? -minus_infinity<float> : sum * log2_of_e;
+  to[0][i] = sum == minus_infinity<float> ? -minus_infinity<float> : sum * log2_of_e - lift<In>;
   to[1][i] = real ? g.delta[place] : 0;
   to[2][i] = real && g.call.span.z != nullptr ? g.call.span_of(b, h, first + i) : 0;
 }
 
-// Products become powers: e to the score less the log-sum-exp of its row.
+// Products become powers: e to the score less the log-sum-exp of its row, lifted.
 template <bool transposed, typename In>
 __device__ __forceinline__ void raise(const AttentionCall<In>& call,
                                       const TilePlace& at,
@@ -120,10 +122,10 @@ __device__ __forceinline__ void raise(const AttentionCall<In>& call,
   });
 }
 
-// Products become probabilities that weigh the values, and gradients of probabilities those of
-// scores. Rows are queries and columns keys, or with `transposed` the other way round. Adds to
-// `dspan` what the thread's elements of its two rows give the gradient of their spans, over the
-// ramp.
+// Products become the weights of values but for dropout's factor, and gradients of probabilities
+// those of scores, all of them lifted. Rows are queries and columns keys, or with `transposed` the
+// other way round. Adds to `dspan` what the thread's elements of its two rows give the gradient of
+// their spans, over the ramp.
 template <bool transposed, typename In>
 __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               const TilePlace& at,
@@ -138,12 +140,12 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
   const auto key_of = [](int row, int column) { return transposed ? row : column; };
   raise<transposed>(call, at, keys, sums, stage, scores);
   const float origin = static_cast<float>(origin_of(call, at));
-  // dS = P (keep dP - delta), and what weighs the values is keep P.
+  // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
   const auto finish = [&](auto n, auto s, float keep, bool constant) {
     const int row = WarpSums<tile>::row(s), column = WarpSums<tile>::column(n, s);
     const int i = query_of(row, column);
     const float power = scores.of[n][s];
-    float change = gradients.of[n][s] * keep - sums[1][i], kept = power * keep;
+    float change = gradients.of[n][s] * keep - sums[1][i], kept = keep != 0 ? power : 0;
     if (call.span.z != nullptr) {
       const float distance = origin + static_cast<float>(i - key_of(row, column));
       const float soft = call.span.soft.at(sums[2][i], distance);
@@ -211,6 +213,54 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
   add_row_products<dim, In>(gradients, own(1), RowsOfTile<dim, In>{memory.other(stage, 1)});
   differentiate<by_key>(g, at, *memory.keys, sums, memory.stage, scores, gradients, dspan);
 }
+
+// Gradients of scores may be of any size: where elements are float16 they are rounded in units, by
+// which a power of two takes the largest so far to below 2^15. Sums are in units too, and when a
+// larger one comes they change with them.
+template <typename In>
+inline constexpr bool has_units = std::is_same_v<In, Float16>;
+inline constexpr float smallest_units = 0x1p120f;
+
+__device__ inline float units_of(float largest, float before) {
+  constexpr int bias = 127, least = 2 * bias + 14 - (bias + 120);
+  const int exponent = std::bit_cast<std::int32_t>(largest) >> 23;
+  const float to_units =
+      std::bit_cast<float>((2 * bias + 14 - (exponent > least ? exponent : least)) << 23);
+  return to_units < before ? to_units : before;
+}
+
+// Those of the two rows that a thread has elements of.
+template <typename In>
+struct RowUnits {
+  float to_units[2] = {smallest_units, smallest_units};
+
+  // Gradients come to be in units; what is summed over their rows, and of them alone, remains so.
+  template <int dim>
+  __device__ __forceinline__ void apply(WarpSums<tile>& gradients,
+                                        WarpSums<dim>& sums,
+                                        float (&of_rows)[2]) {
+    if constexpr (has_units<In>) {
+      float largest[2] = {0, 0}, shrink[2];
+      gradients.each([&](int, int, float gradient, int r) {
+        largest[r] = Greater()(std::abs(gradient), largest[r]);
+      });
+      for (int r = 0; r < 2; ++r) {
+        for (int lanes = 1; lanes <= 2; lanes *= 2)
+          largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
+        const float next = units_of(largest[r], to_units[r]);
+        shrink[r] = next / to_units[r];
+        to_units[r] = next;
+        of_rows[r] *= shrink[r];
+      }
+      gradients.change([&](int, int, float gradient, int r) { return gradient * to_units[r]; });
+      sums.change([&](int, int, float sum, int r) { return sum * shrink[r]; });
+    }
+  }
+  // What sums of row r (the thread's first or second) are multiplied by.
+  __device__ float from_units(int r) const {
+    return has_units<In> ? unlifted<In> / to_units[r] : unlifted<In>;
+  }
+};
 
 // Begins to copy the halves of a tile's bands.
 template <typename In, int dim>

@@ -33,10 +33,26 @@ template <typename In, int dim>
 struct BandSums {
   WarpSums<dim> of[2];
   float factors[2][4] = {};
+  float to_units = smallest_units;
 
   __device__ static int row(int half, int s) {
     return WarpSums<dim>::row(s) + 16 * (static_cast<int>(threadIdx.x) / 32 + half);
   }
+  // Gradients of scores come to be in units of the block, and what is summed remains so.
+  __device__ __forceinline__ void apply_units(WarpSums<tile>& gradients, float* scratch) {
+    float largest = 0;
+    gradients.each(
+        [&](int, int, float gradient, int) { largest = Greater()(std::abs(gradient), largest); });
+    const float next = units_of(over_block(largest, scratch, Greater()), to_units);
+    const float shrink = next / to_units;
+    to_units = next;
+    gradients.change([&](int, int, float gradient, int) { return gradient * to_units; });
+    unrolled<2>([&](auto half) {
+      of[half].change([&](int, int, float sum, int) { return sum * shrink; });
+      unrolled<4>([&](auto s) { factors[half][s] *= shrink; });
+    });
+  }
+
   // Adds the products of a tile's factors with the rows of its queries.
   __device__ void add(const std::uint32_t* tile_factors, const In* rows) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -112,24 +128,30 @@ __global__ void __launch_bounds__(tile_threads, 2) sum_diagonals_with_matrices(
       WarpSums<tile> weights, gradients;
       differentiate_tile<false>(g, memory, 0, at, memory.sums[0], weights, gradients, no_span);
       __syncthreads();  // the values are not needed any more
-      if (of_values)
+      if (of_values) {
         write_factors<In>(factors, weights);
-      else
+      } else {
+        if constexpr (has_units<In>) sums.apply_units(gradients, memory.stage);
         write_factors<In>(factors, gradients);
+      }
       __syncthreads();
       sums.add(factors, memory.own(of_values ? 1 : 0));
       __syncthreads();  // the next tile comes here
     }
   tensor_core::wait_for_copies<0>();
   const std::int64_t item = of_group * diagonals.count + i;
+  const float from_units = of_values       ? unlifted<In> * call.dropout.factor
+                           : has_units<In> ? unlifted<In> / sums.to_units
+                                           : unlifted<In>;
   unrolled<2>([&](auto half) {
     unrolled<2>([&](auto r) {
-      if (threadIdx.x % 4 == 0) memory.stage[sums.row(half, 2 * r)] = sums.factors[half][2 * r];
+      if (threadIdx.x % 4 == 0)
+        memory.stage[sums.row(half, 2 * r)] = sums.factors[half][2 * r] * from_units;
     });
     sums.of[half].each([&](int row, int c, float sum, int r) {
       const int e = row + 16 * (static_cast<int>(threadIdx.x) / 32 + half);
       if (biases != nullptr) sum += sums.factors[half][2 * r] * call.position_bias.at(h * dim + c);
-      bands[(item * 2 * tile + e) * dim + c] = sum;
+      bands[(item * 2 * tile + e) * dim + c] = sum * from_units;
     });
   });
   if (biases == nullptr) return;

@@ -1,0 +1,125 @@
+// What float16 has too few powers of two for: weights far below the largest, and gradients of any
+// size. Sums are compared, since inputs and outputs are rounded themselves.
+#include <gtest/gtest.h>
+
+#include "tests/kernels/attention_dense.h"
+
+namespace longspan::testing {
+namespace {
+
+// f(row, feature) for each element of [1, rows, 1, features].
+template <typename F>
+void set(const Tensor& tensor, F f) {
+  const std::int64_t features = tensor.shape()[3];
+  for (std::int64_t e = 0; e < tensor.elements(); ++e)
+    tensor.data<Float16>()[e] = Float16(static_cast<float>(f(e / features, e % features)));
+}
+
+// A case of float16 whose gradients are summed in f32, from 0.
+AttentionGradient make_sums(AttentionCase c) {
+  c.dim = c.value_dim = 32;
+  c.dtype = DType::f16;
+  const Device device = fresh_device();
+  AttentionGradient g = make_attention(c, device);
+  g.add = true;
+  for (Tensor* gradient : {&g.dquery, &g.dkey, &g.dvalue})
+    *gradient = filled(gradient->shape(), DType::f32, 0, device);
+  for (Tensor* gradient : {&g.dposition_key,
+                           &g.dcontent_bias,
+                           &g.dposition_bias,
+                           &g.dkey_table,
+                           &g.dvalue_table,
+                           &g.dspan})
+    if (gradient->defined()) gradient->zero();
+  return g;
+}
+
+// Relative to the largest of each.
+void expect_near(const Numbers& found, const Numbers& wanted, double start, const char* what) {
+  ASSERT_EQ(found.size(), wanted.size());
+  double largest = 0;
+  for (const double w : wanted) largest = std::max(largest, std::abs(w - start));
+  for (std::size_t i = 0; i < found.size(); ++i)
+    ASSERT_NEAR(found[i], wanted[i] - start, 4e-3 * largest) << what << " " << i;
+}
+
+void expect_sums(const AttentionGradient& g) {
+  const AttentionResult found = run_attention(g), wanted = dense_attention(g);
+  expect_near(found.out, wanted.out, 0, "out");
+  expect_near(found.log_sum_exp, wanted.log_sum_exp, 0, "log-sum-exp");
+  expect_near(found.dquery, wanted.dquery, 0, "dquery");
+  expect_near(found.dkey, wanted.dkey, 0, "dkey");
+  expect_near(found.dvalue, wanted.dvalue, 0, "dvalue");
+  // The definition starts from 0.5.
+  expect_near(found.dposition_key, wanted.dposition_key, 0.5, "dposition_key");
+  expect_near(found.dcontent_bias, wanted.dcontent_bias, 0.5, "dcontent_bias");
+  expect_near(found.dposition_bias, wanted.dposition_bias, 0.5, "dposition_bias");
+  expect_near(found.dkey_table, wanted.dkey_table, 0.5, "dkey_table");
+  expect_near(found.dvalue_table, wanted.dvalue_table, 0.5, "dvalue_table");
+  expect_near(found.dspan, wanted.dspan, 0.5, "dspan");
+}
+
+// One key is 18.3 above the others, whose weights are below 2^-26: beside its value, zero, they are
+// all there is. Dropout's factor, 50, is no part of what must fit.
+TEST(AttentionFloat16, LightKeysWeighWhatTheyDo) {
+  for (const double dropout : {0.0, 0.98}) {
+    const AttentionGradient g = make_sums(
+        {.time = 2, .keys = 130, .causal = false, .scale = 1, .dropout = dropout, .seed = 3});
+    set(g.forward.query, [](auto, auto c) { return c == 0 ? 4 : 0; });
+    set(g.forward.key, [](auto j, auto c) { return c == 0 && j == 0 ? 18.3 / 4 : 0; });
+    set(g.forward.value, [](auto j, auto) { return j == 0 ? 0 : 1000; });
+    const AttentionResult found = run_attention(g), wanted = dense_attention(g);
+    expect_near(found.out, wanted.out, 0, "out");
+    const auto light = [](const Numbers& all) { return Numbers(all.begin() + 32, all.end()); };
+    expect_near(light(found.dvalue), light(wanted.dvalue), 0, "dvalue");
+    expect_near(light(found.dkey), light(wanted.dkey), 0, "dkey");
+  }
+}
+
+// Beyond the span are keys whose scores are 25.5 above those within: what the floor leaves of them
+// is as much.
+TEST(AttentionFloat16, KeysBeyondASpanDoNotHideThoseWithin) {
+  const AttentionGradient g =
+      make_sums({.time = 70, .keys = 140, .heads = 1, .span = 1, .scale = 1, .seed = 4});
+  g.forward.span->span.data<float>()[0] = 20;
+  AttentionGradient near = g;
+  near.forward.span = SpanTerm{.span = g.forward.span->span, .ramp = 4, .first = 0, .floor = 1e-12};
+  set(near.forward.query, [](auto, auto c) { return c == 0 ? 4 : 0; });
+  set(near.forward.key, [](auto j, auto c) { return c == 0 && j < 40 ? 25.5 / 4 : 0; });
+  set(near.forward.value, [](auto j, auto) { return j < 40 ? 0 : 1000; });
+  const AttentionResult found = run_attention(near), wanted = dense_attention(near);
+  expect_near(found.out, wanted.out, 0, "out");
+  expect_near(found.log_sum_exp, wanted.log_sum_exp, 0, "log-sum-exp");
+  EXPECT_GT(wanted.out.back(), 100);
+}
+
+// Gradients of scores beyond 65504, whose products with small queries and keys are not; and such
+// that are less than float16 has.
+TEST(AttentionFloat16, GradientsOfScoresMayHaveAnySize) {
+  const AttentionCase cases[] = {
+      {.time = 70, .keys = 140, .dropout = 0.2},
+      {.time = 70, .keys = 70, .relative = true, .span = 2},
+      {.time = 70, .keys = 130, .causal = false, .key_table = true, .value_table = true},
+  };
+  const std::pair<double, double> sizes[] = {{0x1p9, 0x1p8}, {0x1p-6, 0x1p-18}};
+  for (AttentionCase c : cases)
+    for (const auto& [of_values, of_gradients] : sizes) {
+      c.spread = 0.1;
+      c.seed = 7;
+      SCOPED_TRACE(c.to_string());
+      const AttentionGradient g = make_sums(c);
+      const auto fill = [](const Tensor& tensor, double size, const Random& random) {
+        // Later rows have more, so that units change on the way.
+        set(tensor, [&](auto row, auto f) {
+          return size * (row < 64 ? 1 : 8) *
+                 random.normal_at(static_cast<std::uint64_t>(row * 32 + f));
+        });
+      };
+      fill(g.forward.value, of_values, Random(5));
+      fill(g.dout, of_gradients, Random(6));
+      expect_sums(g);
+    }
+}
+
+}  // namespace
+}  // namespace longspan::testing
