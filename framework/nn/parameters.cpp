@@ -124,11 +124,15 @@ Weight Parameters::add(const std::string& name,
   return parameter;
 }
 
-// A new bucket where the next parameter is of another kind or would make it too large.
+// A new bucket where the next parameter is of another kind or would make it too large. Within a
+// kind those that are treated alike follow one another.
 void Parameters::fill_buckets() {
   const auto kind = [this](const auto& each) { return 2 * is_matrix(*each) + divided(*each); };
+  const auto place = [&](const auto& each) {
+    return 4 * kind(each) + 2 * each->decays + each->split();
+  };
   std::vector<std::shared_ptr<Parameter>> order = parameters_;
-  std::ranges::stable_sort(order, std::greater<>(), kind);
+  std::ranges::stable_sort(order, std::greater<>(), place);
   auto limit = static_cast<std::int64_t>(sharing_.bucket_megabytes * 1e6 /
                                          static_cast<double>(size_of(accumulator_of(compute_))));
   // Where gradients are shared out a few buckets are there at a time: they must be small beside
@@ -192,7 +196,41 @@ void Parameters::allocate(ParameterBucket& bucket) {
     parameter.own_gradient = bucket.own_gradient.slice(begin, end);
     if (narrow) parameter.own_compute = own_compute.slice(begin, end);
   }
+  add_runs(bucket,
+           {.own_place = own_elements_,
+            .own_master = own_master,
+            .own_gradient = bucket.own_gradient,
+            .own_compute = narrow ? own_compute : Tensor()});
   own_elements_ += share;
+}
+
+// Cuts what this rank owns of a bucket where a parameter is treated otherwise than the one before.
+void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& whole) {
+  const Parameter* first = nullptr;
+  std::int64_t begin = 0, end = 0;
+  const auto add_run = [&] {
+    if (first == nullptr) return;
+    const auto part = [&](const Tensor& tensor) {
+      return tensor.defined() ? tensor.slice(begin, end) : tensor;
+    };
+    runs_.push_back({.own_place = whole.own_place + begin,
+                     .own_master = part(whole.own_master),
+                     .own_gradient = part(whole.own_gradient),
+                     .own_compute = part(whole.own_compute),
+                     .decays = first->decays,
+                     .answered_for = answers_for(*first)});
+  };
+  for (const auto& parameter : bucket.parameters) {
+    if (parameter->own_begin == parameter->own_end) continue;
+    if (first == nullptr || parameter->decays != first->decays ||
+        answers_for(*parameter) != answers_for(*first)) {
+      add_run();
+      first = parameter.get();
+      begin = parameter->own_place - whole.own_place;
+    }
+    end = parameter->own_place - whole.own_place + parameter->own_end - parameter->own_begin;
+  }
+  add_run();
 }
 
 // Every rank draws all of its piece, whatever part of it it keeps.
@@ -228,10 +266,9 @@ void Parameters::allocate(const Random& random) {
 }
 
 void Parameters::refresh_compute() const {
-  for (const auto& parameter : parameters_)
-    if (parameter->own_compute.defined())
-      on(device_,
-         [&](auto backend) { scale(backend, 1.0, parameter->own_master, parameter->own_compute); });
+  for (const ParameterRun& run : runs_)
+    if (run.own_compute.defined())
+      on(device_, [&](auto backend) { scale(backend, 1.0, run.own_master, run.own_compute); });
   gather();
 }
 

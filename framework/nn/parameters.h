@@ -83,6 +83,17 @@ struct Parameter {
 // What a layer keeps of its parameter.
 using Weight = std::shared_ptr<const Parameter>;
 
+// What this rank updates of neighbours in a bucket that are treated alike, with the zeros between
+// them: what an optimizer or a norm goes through at once. Tensors and place as a Parameter's own_*.
+struct ParameterRun {
+  std::int64_t own_place = 0;
+  Tensor own_master;
+  Tensor own_gradient;
+  Tensor own_compute;
+  bool decays = false;
+  bool answered_for = false;  // see Parameters::answers_for
+};
+
 // Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (matrices
 // or vectors, divided or not), so that what is divided lies alike on all ranks. What is shared out
 // of it is cut into as many equal parts as there are ranks that share: part r is rank r's.
@@ -124,6 +135,8 @@ class Parameters {
 
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
+  // Of all buckets; only where there is something to update.
+  const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
   // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
@@ -148,6 +161,7 @@ class Parameters {
  private:
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
+  void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
   void draw(const Parameter& parameter, const Random& random) const;
 
   Device device_;
@@ -157,6 +171,7 @@ class Parameters {
   std::vector<std::shared_ptr<Parameter>> parameters_;
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
+  std::vector<ParameterRun> runs_;
   std::int64_t own_elements_ = 0;
 };
 

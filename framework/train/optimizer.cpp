@@ -9,11 +9,15 @@
 namespace longspan {
 namespace {
 
-// What this rank updates a parameter by: zeros where no gradient arrived.
-Tensor own_gradient(const Parameter& parameter) {
-  const bool kept = parameter.gradient.defined();
-  if (kept && !parameter.variable.gradient().defined()) parameter.variable.zero_gradient();
-  return parameter.own_gradient;
+// Parameters that no gradient has reached count as having zeros.
+void complete_gradients(const Parameters& parameters) {
+  for (const auto& parameter : parameters.all())
+    if (parameter->gradient.defined() && !parameter->variable.gradient().defined())
+      parameter->variable.zero_gradient();
+}
+
+Tensor own_part(const Tensor& moments, std::int64_t place, std::int64_t elements) {
+  return moments.defined() ? moments.slice(place, place + elements) : Tensor();
 }
 
 }  // namespace
@@ -33,30 +37,26 @@ Optimizer::Optimizer(const OptimizerOptions& options, const Parameters& paramete
 
 void Optimizer::update(double learning_rate, double gradient_factor) {
   ++updates_;
-  for (const auto& parameter : parameters_.all())
-    if (parameter->own_begin < parameter->own_end)
-      update(*parameter, learning_rate, gradient_factor);
+  complete_gradients(parameters_);
+  for (const ParameterRun& run : parameters_.runs()) update(run, learning_rate, gradient_factor);
   parameters_.gather();
 }
 
-Tensor Optimizer::part(const Tensor& moments, const Parameter& parameter) const {
-  const std::int64_t count = parameter.own_end - parameter.own_begin;
-  return moments.defined() ? moments.slice(parameter.own_place, parameter.own_place + count)
-                           : Tensor();
-}
-
-void Optimizer::update(const Parameter& parameter, double learning_rate, double gradient_factor) {
-  const OptimizerRange range = {.weight = parameter.own_master,
-                                .gradient = own_gradient(parameter),
-                                .compute = parameter.own_compute,
+void Optimizer::update(const ParameterRun& run, double learning_rate, double gradient_factor) {
+  const OptimizerRange range = {.weight = run.own_master,
+                                .gradient = run.own_gradient,
+                                .compute = run.own_compute,
                                 .gradient_factor = gradient_factor,
                                 .learning_rate = learning_rate,
-                                .weight_decay = parameter.decays ? options_.weight_decay : 0};
+                                .weight_decay = run.decays ? options_.weight_decay : 0};
+  const auto part = [&](const Tensor& moments) {
+    return own_part(moments, run.own_place, run.own_master.elements());
+  };
   on(parameters_.device(), [&](auto backend) {
     if (options_.kind == OptimizerKind::sgd) {
       sgd_update(backend,
                  {.range = range,
-                  .buffer = part(first_, parameter),
+                  .buffer = part(first_),
                   .momentum = options_.momentum,
                   .nesterov = options_.nesterov,
                   .step = updates_});
@@ -64,8 +64,8 @@ void Optimizer::update(const Parameter& parameter, double learning_rate, double 
     }
     adam_update(backend,
                 {.range = range,
-                 .first = part(first_, parameter),
-                 .second = part(second_, parameter),
+                 .first = part(first_),
+                 .second = part(second_),
                  .beta1 = options_.beta1,
                  .beta2 = options_.beta2,
                  .epsilon = options_.epsilon,
@@ -82,16 +82,17 @@ void Optimizer::add_to(TrainingState& state) const {
               "optimizer/" + name + "/" + parameter->name,
               parameters_,
               *parameter,
-              part(moments, *parameter));
+              own_part(moments, parameter->own_place, parameter->own_end - parameter->own_begin));
   };
   add("first", first_);
   add("second", second_);
 }
 
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {
+  complete_gradients(parameters);
   std::vector<Tensor> gradients;
-  for (const auto& parameter : parameters.all())
-    if (parameters.answers_for(*parameter)) gradients.push_back(own_gradient(*parameter));
+  for (const ParameterRun& run : parameters.runs())
+    if (run.answered_for) gradients.push_back(run.own_gradient);
   on(parameters.device(), [&](auto backend) { sum_of_squares(backend, gradients, total); });
 }
 

@@ -29,8 +29,7 @@ class Optimizer {
   }
 
  private:
-  void update(const Parameter& parameter, double learning_rate, double gradient_factor);
-  Tensor part(const Tensor& moments, const Parameter& parameter) const;
+  void update(const ParameterRun& run, double learning_rate, double gradient_factor);
 
   OptimizerOptions options_;
   const Parameters& parameters_;

@@ -59,5 +59,22 @@ TEST(CudaSteadyState, OfADecoder) { expect_steady_step(plain_decoder); }
 
 TEST(CudaSteadyState, OfATransformerXl) { expect_steady_step(transformer_xl); }
 
+// One for the matrices and one for the vectors: as many as there are buckets.
+TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {
+  for (const std::int64_t layers : {1, 3}) {
+    ModelSetting setting = tiny_setting(segment);
+    setting.device = Device::cuda();
+    const auto model = plain_decoder(layers)(setting);
+    Optimizer optimizer({}, model->parameters());
+    const Tensor norm = Tensor::empty({1}, DType::f64, setting.device);
+    const int before = emulated_cuda::counts().kernels;
+    sum_squared_gradients(model->parameters(), norm);
+    const int between = emulated_cuda::counts().kernels;
+    optimizer.update(0.1, 1);
+    EXPECT_EQ(between - before, 2 + 1) << "one adds the sums of the blocks";
+    EXPECT_EQ(emulated_cuda::counts().kernels - between, 2);
+  }
+}
+
 }  // namespace
 }  // namespace longspan

@@ -49,6 +49,30 @@ TEST(ParametersTest, LieInBlocksThatHoldZerosBetweenThem) {
   }
 }
 
+TEST(ParametersTest, ThatAreTreatedAlikeAreUpdatedInOneRun) {
+  Parameters parameters = one_process_parameters();
+  const Weight a = parameters.add("a", {3, 5}, -1, {}, true);
+  const Weight undecayed = parameters.add("undecayed", {2, 2}, -1, {}, false);
+  const Weight gain = parameters.add("gain", {7}, -1, {}, false);
+  const Weight b = parameters.add("b", {4, 8}, -1, {}, true);
+  const Weight bias = parameters.add("bias", {3}, -1, {}, false);
+  parameters.allocate(Random(1));
+  const auto& runs = parameters.runs();
+  ASSERT_EQ(runs.size(), 3u);
+  const Weight last[] = {b, undecayed, bias};
+  const Weight first[] = {a, undecayed, gain};
+  for (std::size_t i = 0; i < 3; ++i) {
+    SCOPED_TRACE(i);
+    EXPECT_EQ(runs[i].decays, i == 0);
+    EXPECT_TRUE(runs[i].answered_for);
+    EXPECT_EQ(runs[i].own_place, first[i]->own_place);
+    EXPECT_EQ(runs[i].own_master.bytes(), first[i]->own_master.bytes());
+    EXPECT_EQ(runs[i].own_gradient.bytes(), first[i]->own_gradient.bytes());
+    EXPECT_EQ(runs[i].own_place + runs[i].own_master.elements(),
+              last[i]->own_place + last[i]->own_end);
+  }
+}
+
 TEST(ParametersTest, GradientsArriveInTheBlocksAndAreForgottenByClearing) {
   Parameters parameters = one_process_parameters();
   const Weight a = parameters.add("a", {2, 2}, -1, {}, true);
