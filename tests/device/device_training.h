@@ -30,12 +30,13 @@ inline MakeModel transformer_xl(std::int64_t layers = 2) {
   };
 }
 
-// Makes a reversible decoder in pieces, with local and hash attention in turn.
+// Makes a reversible decoder in pieces, with hash attention and, in every second layer, local.
 inline MakeModel reversible_decoder(std::int64_t layers = 2) {
   return [=](const ModelSetting& setting) {
     DecoderOptions options;
     options.common = device_options(ResidualKind::reversible, layers);
-    options.common.attention.kinds = {"local", "lsh"};
+    options.common.attention.kinds = {"lsh"};
+    if (layers > 1) options.common.attention.kinds = {"local", "lsh"};
     options.common.attention.window = {3};
     options.common.attention.lsh.chunk = 2;
     ModelSetting in_pieces = setting;

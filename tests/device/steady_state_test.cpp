@@ -24,7 +24,8 @@ Counts counts_of_step(Trainer& trainer) {
 }
 
 // The same for any number of layers.
-void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& make) {
+void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& make,
+                        int rotations = 0) {
   for (const std::int64_t layers : {1, 2}) {
     SCOPED_TRACE(layers);
     const auto trainer = trainer_on(Device::cuda(), make(layers), 1);
@@ -34,7 +35,7 @@ void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& mak
     EXPECT_EQ(found.blocks, 0);
     EXPECT_EQ(found.waits, 1) << "for loss and norm together";
     EXPECT_EQ(found.copies_to_host, 1);
-    EXPECT_EQ(found.copies_to_device, 2) << "tokens and targets";
+    EXPECT_EQ(found.copies_to_device, 2 + rotations) << "tokens and targets";
   }
 }
 
@@ -58,6 +59,11 @@ TEST(CudaSteadyState, AQueuedCopyReadsWhatWasThereWhenItWasQueued) {
 TEST(CudaSteadyState, OfADecoder) { expect_steady_step(plain_decoder); }
 
 TEST(CudaSteadyState, OfATransformerXl) { expect_steady_step(transformer_xl); }
+
+// Of which one layer has it.
+TEST(CudaSteadyState, OfAReversibleStackWithHashAttention) {
+  expect_steady_step(reversible_decoder, 1);
+}
 
 // One for the matrices and one for the vectors: as many as there are buckets.
 TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/core/queued_copy.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {
@@ -93,6 +94,7 @@ Tensor hash_rotations(const Random& random,
     with_floating_type(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       T* const elements = rotations.data<T>();
+#pragma omp parallel for collapse(2) if (rotations.elements() > 16384)
       for (std::int64_t h = 0; h < heads.count; ++h)
         for (std::int64_t r = 0; r < rounds; ++r) {
           const Random place = random.child(static_cast<std::uint64_t>(heads.begin + h))
@@ -105,7 +107,7 @@ Tensor hash_rotations(const Random& random,
         }
     });
   });
-  return rotations.to(device, MemoryTag::activations);
+  return queued_to(rotations, device, MemoryTag::activations);
 }
 
 double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal) {
