@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/autograd/ops.h"
+#include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/parameter_state.h"
 
@@ -44,8 +45,9 @@ const Tensor& Trainer::seed() {
   const Parameters& parameters = model_->parameters();
   if (!seed_.defined() || seed_scale_ != scale()) {
     seed_scale_ = scale();
-    seed_ = Tensor::scalar(
-        seed_scale_, accumulator_of(parameters.compute_dtype()), parameters.device());
+    const DType dtype = accumulator_of(parameters.compute_dtype());
+    const Device& device = parameters.device();
+    seed_ = queued_to(Tensor::scalar(seed_scale_, dtype, device.host()), device);
   }
   return seed_;
 }
