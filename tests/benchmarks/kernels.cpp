@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/kernels/activation.h"
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cross_entropy.h"
-#include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
 #include "framework/kernels/layer_norm.h"
@@ -150,13 +150,36 @@ void benchmark_layer_norm_backward(benchmark::State& state, DType dtype) {
   });
 }
 
+Dropout some_dropout(DType dtype) {
+  return {.x = filled({1, rows, width}, dtype),
+          .y = filled({1, rows, width}, dtype),
+          .rate = 0.1,
+          .random = Random(1),
+          .placement = {.middle_total = rows, .inner_total = width}};
+}
+
 void benchmark_dropout(benchmark::State& state, DType dtype) {
-  const Dropout drop{.x = filled({1, rows, width}, dtype),
-                     .y = filled({1, rows, width}, dtype),
-                     .rate = 0.1,
-                     .random = Random(1),
-                     .placement = {.middle_total = rows, .inner_total = width}};
+  const Dropout drop = some_dropout(dtype);
   measure(state, bytes_of(dtype, 2 * rows * width), [&](auto backend) { dropout(backend, drop); });
+}
+
+// What a residual does with a sublayer's output: at once, and in two kernels (the same bytes are
+// counted).
+void benchmark_add_dropped(benchmark::State& state, DType dtype) {
+  const Dropout drop = some_dropout(dtype);
+  const Tensor base = filled({1, rows, width}, dtype);
+  measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
+    add_dropped(backend, base, drop);
+  });
+}
+
+void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
+  const Dropout drop = some_dropout(dtype);
+  const Tensor base = filled({1, rows, width}, dtype), sum = filled({1, rows, width}, dtype);
+  measure(state, bytes_of(dtype, 3 * rows * width), [&](auto backend) {
+    dropout(backend, drop);
+    add(backend, base, drop.y, sum);
+  });
 }
 
 void benchmark_activation(benchmark::State& state, DType dtype, Activation activation) {
@@ -257,6 +280,8 @@ void register_others() {
     named(fmt::format("layer_norm/{}x512", rows), dtype, benchmark_layer_norm);
     named(fmt::format("layer_norm_backward/{}x512", rows), dtype, benchmark_layer_norm_backward);
     named(fmt::format("dropout/{}x512", rows), dtype, benchmark_dropout);
+    named(fmt::format("add_dropped/{}x512", rows), dtype, benchmark_add_dropped);
+    named(fmt::format("drop_then_add/{}x512", rows), dtype, benchmark_drop_then_add);
     named(fmt::format("relu/{}x2048", rows), dtype, benchmark_activation, Activation::relu);
     named(fmt::format("gelu/{}x2048", rows), dtype, benchmark_activation, Activation::gelu);
     named(

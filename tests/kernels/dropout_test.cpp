@@ -1,6 +1,6 @@
-#include "framework/kernels/dropout.h"
-
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/philox.h"
+#include "framework/kernels/elementwise.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
@@ -67,6 +67,29 @@ TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
       in_place.y = in_place.x;
       dropout(backend(), in_place);
       EXPECT_TRUE(same_bits(in_place.y, apart.y));
+    }
+}
+
+TYPED_TEST(DropoutOf, AddsToABaseWithTheBitsOfASumAfterIt) {
+  for (const auto& placement : placements)
+    for (const Shape& shape : {Shape{4, 5, 9}, Shape{1, 5, 8}, Shape{2, 5, 3}}) {
+      const Tensor x = tensor_of<TypeParam>(normal_values<TypeParam>(shape.elements(), 1), shape);
+      const Tensor base =
+          tensor_of<TypeParam>(normal_values<TypeParam>(shape.elements(), 2), shape);
+      Dropout call{.x = x,
+                   .y = poisoned<TypeParam>(shape),
+                   .rate = 0.3,
+                   .random = Random(42).child("dropout"),
+                   .placement = placement};
+      const Tensor expected = poisoned<TypeParam>(shape);
+      dropout(backend(), call);
+      add(backend(), base, call.y, expected);
+      call.y = poisoned<TypeParam>(shape);
+      add_dropped(backend(), base, call);
+      EXPECT_TRUE(same_bits(call.y, expected));
+      call.y = base;
+      add_dropped(backend(), base, call);
+      EXPECT_TRUE(same_bits(base, expected)) << "in place";
     }
 }
 
@@ -166,6 +189,8 @@ TEST(Dropout, WrongRatesAndShapesAreNamed) {
   wrong.rate = 0.5;
   wrong.x = poisoned<float>({6, 4});
   EXPECT_THROW(dropout(backend(), wrong), Failure);
+  wrong.x = poisoned<float>({2, 3, 4});
+  EXPECT_THROW(add_dropped(backend(), poisoned<float>({2, 3}), wrong), Failure);
 }
 
 }  // namespace

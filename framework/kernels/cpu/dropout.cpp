@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/loops.h"
 #include "framework/kernels/cpu/philox.h"
 
@@ -10,12 +11,13 @@ namespace {
 
 // The elements of a local run of consecutive global indices, in pieces whose words fit in the
 // first-level cache.
-template <typename T>
+template <bool adds, typename T>
 void drop_run(const Random& random,
               std::uint32_t threshold,
               Accumulator<T> factor,
               std::uint64_t index,
               const T* x,
+              const T* base,
               T* y,
               std::int64_t count) {
   using A = Accumulator<T>;
@@ -27,17 +29,26 @@ void drop_run(const Random& random,
     philox_blocks(random, index / 4, (skipped + here + 3) / 4, words);
     const std::uint32_t* word = words + skipped;
 #pragma omp simd
-    for (std::int64_t i = 0; i < here; ++i)
-      put(y[i], word[i] >> 8 >= threshold ? static_cast<A>(x[i]) * factor : A{0});
+    for (std::int64_t i = 0; i < here; ++i) {
+      const A value = word[i] >> 8 >= threshold ? static_cast<A>(x[i]) * factor : A{0};
+      if constexpr (adds) {
+        T dropped;
+        put(dropped, value);
+        put(y[i], wide(base[i]) + wide(dropped));
+      } else {
+        put(y[i], value);
+      }
+    }
     x += here;
+    if constexpr (adds) base += here;
     y += here;
     index += static_cast<std::uint64_t>(here);
     count -= here;
   }
 }
 
-template <typename T>
-void drop(const Dropout& dropout) {
+template <bool adds, typename T>
+void drop(const Dropout& dropout, const Tensor& added = {}) {
   using A = Accumulator<T>;
   const Shape& shape = dropout.x.shape();
   const Placement& placement = dropout.placement;
@@ -46,6 +57,7 @@ void drop(const Dropout& dropout) {
   const std::vector<PlacedRows> pieces = placed_rows(placement, rows);
   const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
   const T* x = dropout.x.data<T>();
+  const T* base = adds ? added.data<T>() : nullptr;
   T* y = dropout.y.data<T>();
   const auto threshold = dropout_threshold(dropout.rate);
   const A factor = static_cast<A>(1 / (1 - dropout.rate));
@@ -62,7 +74,14 @@ void drop(const Dropout& dropout) {
       const std::int64_t count = std::min(run_rows * width - inside, end - begin);
       const std::uint64_t start =
           placement.index(outer, piece->placed + row - piece->first, inside);
-      drop_run(random, threshold, factor, start, x + begin, y + begin, count);
+      drop_run<adds>(random,
+                     threshold,
+                     factor,
+                     start,
+                     x + begin,
+                     adds ? base + begin : nullptr,
+                     y + begin,
+                     count);
       begin += count;
     }
   });
@@ -72,8 +91,14 @@ void drop(const Dropout& dropout) {
 
 void dropout(Cpu, const Dropout& dropout) {
   check(dropout);
+  with_floating_type(dropout.x.dtype(), [&]<typename T>(TypeTag<T>) { drop<false, T>(dropout); });
+}
+
+void add_dropped(Cpu, const Tensor& base, const Dropout& dropout) {
+  check(dropout);
+  require_alike("add_dropped", base, dropout.y);
   with_floating_type(dropout.x.dtype(),
-                     [&](auto tag) { drop<typename decltype(tag)::type>(dropout); });
+                     [&]<typename T>(TypeTag<T>) { drop<true, T>(dropout, base); });
 }
 
 }  // namespace longspan

@@ -1,5 +1,5 @@
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cuda/launch.h"
-#include "framework/kernels/dropout.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {
@@ -42,8 +42,9 @@ struct Place {
   int count = 0;
 };
 
-// Four elements that follow one another: they share the words of a block where they lie in one.
-template <typename T>
+// Four elements that follow one another: they share the words of a block where they lie in one, and
+// their place is looked for once a row, as that divides.
+template <bool adds, typename T>
 struct DropFour {
   using A = Accumulator<T>;
   Place place;
@@ -52,39 +53,64 @@ struct DropFour {
   A factor;
   std::int64_t count;
   const T* x;
+  const T* base;
   T* y;
 
   __device__ void operator()(std::int64_t group) const {
     auto block = ~std::uint64_t{0};
     std::array<std::uint32_t, 4> words = {};
-    for (std::int64_t i = 4 * group; i < 4 * group + 4 && i < count; ++i) {
-      const std::uint64_t index = place.index(i);
+    std::uint64_t index = 0;
+    std::int64_t left = 0;  // of the row
+    for (std::int64_t i = 4 * group; i < 4 * group + 4 && i < count; ++i, ++index, --left) {
+      if (left == 0) {
+        index = place.index(i);
+        left = place.width - i % place.width;
+      }
       if (index / 4 != block) {
         block = index / 4;
         words = random.block(block);
       }
-      put(y[i], words[index % 4] >> 8 >= threshold ? wide(x[i]) * factor : A{0});
+      const A value = words[index % 4] >> 8 >= threshold ? wide(x[i]) * factor : A{0};
+      if constexpr (adds) {
+        T dropped;
+        put(dropped, value);
+        put(y[i], wide(base[i]) + wide(dropped));
+      } else {
+        put(y[i], value);
+      }
     }
   }
 };
 
-}  // namespace
-
-void dropout(Cuda cuda, const Dropout& dropout) {
-  check(dropout);
+template <bool adds>
+void drop(Cuda cuda, const Dropout& dropout, const Tensor& added = {}) {
   const std::int64_t count = dropout.x.elements();
   const Place place(dropout.placement, dropout.x.shape()[1], dropout.x.shape()[2]);
   with_floating_type(dropout.x.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_element(cuda,
                      (count + 3) / 4,
-                     DropFour<T>{place,
-                                 dropout.random,
-                                 dropout_threshold(dropout.rate),
-                                 static_cast<Accumulator<T>>(1 / (1 - dropout.rate)),
-                                 count,
-                                 dropout.x.data<T>(),
-                                 dropout.y.data<T>()});
+                     DropFour<adds, T>{place,
+                                       dropout.random,
+                                       dropout_threshold(dropout.rate),
+                                       static_cast<Accumulator<T>>(1 / (1 - dropout.rate)),
+                                       count,
+                                       dropout.x.data<T>(),
+                                       adds ? added.data<T>() : nullptr,
+                                       dropout.y.data<T>()});
   });
+}
+
+}  // namespace
+
+void dropout(Cuda cuda, const Dropout& dropout) {
+  check(dropout);
+  drop<false>(cuda, dropout);
+}
+
+void add_dropped(Cuda cuda, const Tensor& base, const Dropout& dropout) {
+  check(dropout);
+  require_alike("add_dropped", base, dropout.y);
+  drop<true>(cuda, dropout, base);
 }
 
 }  // namespace longspan
