@@ -2,12 +2,10 @@
 
 #include <algorithm>
 
-#include "framework/autograd/kept.h"
-#include "framework/kernels/dropout.h"
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
 #include "framework/kernels/layer_norm.h"
-#include "framework/kernels/matmul.h"
 
 namespace longspan {
 namespace {
@@ -18,85 +16,11 @@ Tensor statistics_like(const Tensor& x, const Shape& shape) {
   return Tensor::empty(shape, accumulator_of(x.dtype()), x.device());
 }
 
-void linear_gradients(
-    Gradients& gradients, const Kept& x, const Tensor& weight, const Tensor& dy, bool has_bias) {
-  if (gradients.wanted(1)) {
-    const GradientTarget dweight = gradients.target(1);
-    const Tensor input = x.get();
-    on_or_dry(dy.device(), [&](auto backend) {
-      matmul(backend,
-             {.a = matrix(dy),
-              .b = matrix(input),
-              .c = dweight.tensor,
-              .transpose_a = true,
-              .accumulate = dweight.add});
-    });
-  }
-  if (has_bias && gradients.wanted(2)) {
-    const Tensor dbias = gradients.target_to_add(2);
-    on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
-  }
-  if (gradients.wanted(0)) {
-    const GradientTarget dx = gradients.target(0);
-    on_or_dry(dy.device(), [&](auto backend) {
-      matmul(backend, {.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
-    });
-  }
+void run(const Dropout& call) {
+  on(call.x.device(), [&](auto backend) { dropout(backend, call); });
 }
 
 }  // namespace
-
-Variable linear(const Variable& x,
-                const Variable& weight,
-                const Variable& bias,
-                Activation activation) {
-  require(activation == Activation::none || activation == Activation::relu,
-          "only relu can be fused into a linear layer");
-  require(x.shape().width() == weight.shape()[1],
-          "input has {} features, weight expects {}",
-          x.shape().width(),
-          weight.shape()[1]);
-  const std::int64_t out = weight.shape()[0];
-  Tensor y = Tensor::empty(x.shape().with(-1, out), x.value().dtype(), x.value().device());
-  on_or_dry(y.device(), [&](auto backend) {
-    matmul(backend,
-           {.a = matrix(x.value()),
-            .b = weight.value(),
-            .c = matrix(y),
-            .transpose_b = true,
-            .bias = bias.value(),
-            .activation = activation});
-  });
-  const Tensor kept = activation == Activation::none ? Tensor() : y;
-  std::vector<Variable> inputs = {x, weight};
-  if (bias.defined()) inputs.push_back(bias);
-  return record(std::move(y),
-                inputs,
-                [x = weight.requires_gradient() ? keep(x) : Kept(),
-                 weight = weight.value(),
-                 kept,
-                 activation,
-                 has_bias = bias.defined()](Gradients& gradients) {
-                  Tensor dy = kept.defined() ? gradients.take_output() : gradients.output();
-                  if (kept.defined())
-                    on(dy.device(),
-                       [&](auto backend) { activate_backward(backend, activation, kept, dy, dy); });
-                  linear_gradients(gradients, x, weight, dy, has_bias);
-                });
-}
-
-Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias) {
-  const Shape shape = x.shape().with(-1, weight.shape()[0]);
-  std::vector<Variable> inputs = {x, weight};
-  if (bias.defined()) inputs.push_back(bias);
-  return record(Tensor::empty(shape, x.value().dtype(), x.value().device()),
-                inputs,
-                [x = weight.requires_gradient() ? keep(x) : Kept(),
-                 weight = weight.value(),
-                 has_bias = bias.defined()](Gradients& gradients) {
-                  linear_gradients(gradients, x, weight, gradients.output(), has_bias);
-                });
-}
 
 Variable add(const Variable& a, const Variable& b) {
   require(a.shape() == b.shape(), "shapes {} and {} cannot be added", a.shape(), b.shape());
@@ -142,19 +66,37 @@ Variable activate(Activation activation, const Variable& x) {
 
 Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement) {
   if (rate == 0) return x;
-  require(x.shape().dimensions() == 3, "dropout needs three axes, found shape {}", x.shape());
-  const auto apply = [rate, random, placement](const Tensor& from, const Tensor& to) {
-    on(from.device(), [&](auto backend) {
-      dropout(backend,
-              {.x = from, .y = to, .rate = rate, .random = random, .placement = placement});
-    });
-  };
-  Tensor y = x.value().like();
-  apply(x.value(), y);
-  return record(std::move(y), {x}, [apply](Gradients& gradients) {
+  const Tensor& value = x.value();
+  Tensor y = value.like();
+  run({.x = value, .y = y, .rate = rate, .random = random, .placement = placement});
+  return record(std::move(y), {x}, [rate, random, placement](Gradients& gradients) {
     const Tensor dx = gradients.take_output();
-    apply(dx, dx);
+    run({.x = dx, .y = dx, .rate = rate, .random = random, .placement = placement});
     gradients.give(0, dx);
+  });
+}
+
+Variable add_dropped(const Variable& a,
+                     const Variable& x,
+                     double rate,
+                     const Random& random,
+                     const Placement& placement) {
+  if (rate == 0) return add(a, x);
+  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  Tensor y = a.value().like();
+  on(y.device(), [&](auto backend) {
+    add_dropped(backend,
+                a.value(),
+                {.x = x.value(), .y = y, .rate = rate, .random = random, .placement = placement});
+  });
+  return record(std::move(y), {a, x}, [rate, random, placement](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    if (gradients.wanted(1)) {
+      const Tensor dx = dy.like();
+      run({.x = dy, .y = dx, .rate = rate, .random = random, .placement = placement});
+      gradients.give(1, dx);
+    }
+    if (gradients.wanted(0)) gradients.give(0, dy);
   });
 }
 

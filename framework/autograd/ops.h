@@ -10,16 +10,33 @@
 
 namespace longspan {
 
-// y = activation(x weight^T + bias). x: [..., in]; weight: [out, in]; bias: [out] or undefined.
-// Only `none` and `relu` may be fused: their gradients need nothing but the output.
-Variable linear(const Variable& x,
-                const Variable& weight,
-                const Variable& bias,
-                Activation activation = Activation::none);
+// y = x weight^T + bias. x: [..., in]; weight: [out, in]; bias: [out] or undefined.
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
 
 // linear(x, weight, bias) where only its gradient is wanted, as of the last product of a function
 // that is computed again: the value may not be read, it is not computed.
 Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias);
+
+// linear(dropout(activation(linear(x, in, in_bias))), out, out_bias), biases may be undefined. The
+// products apply the activation and its derivative where they can, and the hidden layer is kept
+// once, for relu, or also as it was before the activation. With `unread` only the gradient is
+// wanted, as above.
+struct FeedForwardWeights {
+  Variable in;
+  Variable in_bias;
+  Variable out;
+  Variable out_bias;
+};
+struct Hidden {
+  Activation activation = Activation::relu;
+  double rate = 0;  // of the dropout; the hidden layer then has three axes
+  Random random = Random(0);
+  Placement placement = {};
+};
+Variable feed_forward(const Variable& x,
+                      const FeedForwardWeights& weights,
+                      const Hidden& hidden,
+                      bool unread = false);
 
 // a + b, of one shape.
 Variable add(const Variable& a, const Variable& b);
@@ -32,6 +49,13 @@ Variable activate(Activation activation, const Variable& x);
 // y = x / (1 - rate) where the mask keeps, else 0. x is seen as [outer, middle, inner]: [batch,
 // time, width] or [1, time, width]. A rate of 0 returns x.
 Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement);
+
+// a + dropout(x, ...), written at once.
+Variable add_dropped(const Variable& a,
+                     const Variable& x,
+                     double rate,
+                     const Random& random,
+                     const Placement& placement);
 
 Variable layer_norm(const Variable& x,
                     const Variable& weight,

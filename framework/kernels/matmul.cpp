@@ -1,5 +1,7 @@
 #include "framework/kernels/matmul.h"
 
+#include "framework/kernels/element.h"
+
 namespace longspan {
 namespace {
 
@@ -43,6 +45,9 @@ void require_dtypes(const Matmul& matmul, std::int64_t n) {
             name_of(dtype));
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
           "matmul: a product that is added to c has neither bias nor activation");
+  if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);
+  require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),
+          "matmul: a derivative needs what came before the activation, and no bias");
 }
 
 }  // namespace

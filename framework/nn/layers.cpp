@@ -14,6 +14,18 @@ Pass of_piece(Pass pass, const RowPiece& piece, std::int64_t time) {
   return pass;
 }
 
+// Where an activation [batch, time, width] lies in that of all ranks.
+Placement placement_of(const Shape& shape, const Pass& pass, const std::optional<Part>& part) {
+  require(shape.dimensions() == 3, "dropout needs three axes, found shape {}", shape);
+  const bool placed = pass.time.total > 0;
+  const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
+  return {.outer_begin = pass.first_stream,
+          .middle_total = placed ? pass.time.total : shape[1],
+          .inner_begin = part ? part->begin : 0,
+          .inner_total = part ? part->total : shape.width(),
+          .middle_ranges = rows};
+}
+
 }  // namespace
 
 Linear::Linear(const Scope& scope, const Options& options)
@@ -39,10 +51,14 @@ void Linear::check_width(const Variable& x) const {
           weight[1]);
 }
 
-Variable Linear::operator()(const Variable& x, Activation activation) const {
+Variable Linear::bias() const {
+  return bias_ && (split_ != Split::rows || region_.whole()) ? bias_->variable : Variable();
+}
+
+Variable Linear::operator()(const Variable& x) const {
   check_width(x);
   require(split_ != Split::rows, "Linear \"{}\": a row split leaves its region", name_);
-  return linear(x, weight_->variable, bias_ ? bias_->variable : Variable(), activation);
+  return linear(x, weight(), bias());
 }
 
 Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
@@ -52,8 +68,7 @@ Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
 Variable Linear::share(const Variable& x, bool unread) const {
   check_width(x);
   require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
-  const Variable bias = bias_ && region_.whole() ? bias_->variable : Variable();
-  return unread ? linear_unread(x, weight_->variable, bias) : linear(x, weight_->variable, bias);
+  return unread ? linear_unread(x, weight(), bias()) : linear(x, weight(), bias());
 }
 
 Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
@@ -73,16 +88,12 @@ Variable Norm::operator()(const Variable& x) const {
 
 Variable drop(const Variable& x, double rate, const Pass& pass, const std::optional<Part>& part) {
   if (!pass.training || rate == 0) return x;
-  const bool placed = pass.time.total > 0;
-  const Ranges rows = !placed ? Ranges() : (part ? pass.time.inside() : pass.time.outside());
-  return dropout(x,
-                 rate,
-                 pass.random,
-                 {.outer_begin = pass.first_stream,
-                  .middle_total = placed ? pass.time.total : x.shape()[1],
-                  .inner_begin = part ? part->begin : 0,
-                  .inner_total = part ? part->total : x.shape().width(),
-                  .middle_ranges = rows});
+  return dropout(x, rate, pass.random, placement_of(x.shape(), pass, part));
+}
+
+Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass) {
+  if (!pass.training || rate == 0) return add(x, change);
+  return add_dropped(x, change, rate, pass.random, placement_of(change.shape(), pass, {}));
 }
 
 FeedForward::FeedForward(const Scope& scope, const Options& options)
@@ -102,20 +113,25 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
             .split = Split::rows,
             .initial = options.initial_out ? options.initial_out : options.initial}) {}
 
-Variable FeedForward::hidden(const Variable& x, const Pass& pass) const {
-  const bool fused = activation_ == Activation::relu;
-  Variable hidden = in_(x, fused ? Activation::relu : Activation::none);
-  if (!fused) hidden = activate(activation_, hidden);
-  return drop(hidden, dropout_, pass.child("hidden"), hidden_);
+Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) const {
+  in_.check_width(x);
+  Hidden hidden = {.activation = activation_};
+  if (pass.training && dropout_ > 0) {
+    const Pass inside = pass.child("hidden");
+    hidden.rate = dropout_;
+    hidden.random = inside.random;
+    hidden.placement = placement_of(x.shape().with(-1, hidden_.total), inside, hidden_);
+  }
+  return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 
 Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
   const Variable inside = region_.enter(x, pass.time);
-  if (chunks_ == 1) return out_(hidden(inside, pass), pass.time);
+  if (chunks_ == 1) return out_.join(share(inside, pass), pass.time);
   const Shape shape = inside.shape();
   const auto piece_of = [layer = *this, pass, time = shape[1]](bool unread) {
     return [=](const Variable& rows, const RowPiece& piece) {
-      return layer.out_.share(layer.hidden(rows, of_piece(pass, piece, time)), unread);
+      return layer.share(rows, of_piece(pass, piece, time), unread);
     };
   };
   const Variable shares = recompute_pieces(piece_of(false), inside, chunks_, piece_of(true));

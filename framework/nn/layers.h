@@ -33,7 +33,7 @@ class Linear {
 
   // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another. Not
   // for a row split.
-  Variable operator()(const Variable& x, Activation activation = Activation::none) const;
+  Variable operator()(const Variable& x) const;
   // A row split, whose output has left the region: x: [batch, time, in (this rank's)].
   Variable operator()(const Variable& x, const TimeDivision& time) const;
   // The same in two steps: this rank's share of the output for each row, and the sum of the shares.
@@ -41,9 +41,13 @@ class Linear {
   Variable share(const Variable& x, bool unread = false) const;
   Variable join(Variable&& shares, const TimeDivision& time) const;
 
- private:
+  // For ops that do more than this product. The bias is undefined where there is none or `join`
+  // adds it.
+  const Variable& weight() const { return weight_->variable; }
+  Variable bias() const;
   void check_width(const Variable& x) const;
 
+ private:
   std::string name_;
   Region region_;
   Split split_;
@@ -69,6 +73,8 @@ Variable drop(const Variable& x,
               double rate,
               const Pass& pass,
               const std::optional<Part>& part = {});
+// x + drop(change, rate, pass), outside of split regions.
+Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass);
 
 // y = W2 drop(activation(W1 x + b1)) + b2, the hidden layer split over tensor ranks.
 class FeedForward {
@@ -88,8 +94,9 @@ class FeedForward {
   Variable operator()(const Variable& x, const Pass& pass) const;
 
  private:
-  // x: rows inside the region, of the positions that pass.time gives.
-  Variable hidden(const Variable& x, const Pass& pass) const;
+  // This rank's share of the output. x: rows inside the region, of the positions that pass.time
+  // gives. `unread`: only the gradient is wanted.
+  Variable share(const Variable& x, const Pass& pass, bool unread = false) const;
 
   Region region_;
   Part hidden_;

@@ -35,16 +35,69 @@ TEST(OpGradient, LinearWithoutBias) {
   expect_gradients(f, {random_tensor({1, 1}, 1), random_tensor({1, 1}, 2)});
 }
 
-TEST(OpGradient, LinearWithRelu) {
-  const auto f = [](const auto& in) { return linear(in[0], in[1], in[2], Activation::relu); };
-  expect_gradients(f, {random_tensor({4, 5}, 1), random_tensor({6, 5}, 2), random_tensor({6}, 3)});
+TEST(OpGradient, LinearRefusesAnotherWidth) {
+  const Variable weight(random_tensor({4, 3}, 2));
+  EXPECT_THROW(linear(weight, Variable(random_tensor({3, 4}, 2)), Variable()), Failure);
 }
 
-TEST(OpGradient, LinearRefusesAnActivationThatNeedsItsInput) {
-  const Variable x(random_tensor({2, 3}, 1));
-  const Variable weight(random_tensor({4, 3}, 2));
-  EXPECT_THROW(linear(x, weight, Variable(), Activation::gelu), Failure);
-  EXPECT_THROW(linear(weight, Variable(random_tensor({3, 4}, 2)), Variable()), Failure);
+// x, both weights and both biases of a feed-forward layer.
+std::vector<Tensor> feed_forward_inputs() {
+  return {random_tensor({2, 3, 5}, 1),
+          random_tensor({7, 5}, 2),
+          random_tensor({7}, 3),
+          random_tensor({4, 7}, 4),
+          random_tensor({4}, 5)};
+}
+
+Hidden some_hidden(Activation activation, double rate) {
+  return {.activation = activation,
+          .rate = rate,
+          .random = Random(5).child("here"),
+          .placement = {.outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 11}};
+}
+
+TEST(OpGradient, FeedForward) {
+  for (const Activation activation :
+       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh})
+    for (const double rate : {0.0, 0.4})
+      for (const bool biased : {true, false}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", static_cast<int>(activation), rate, biased));
+        const Hidden hidden = some_hidden(activation, rate);
+        const Variable none;
+        expect_gradients(
+            [&](const auto& in) {
+              return feed_forward(
+                  in[0], {in[1], biased ? in[2] : none, in[3], biased ? in[4] : none}, hidden);
+            },
+            feed_forward_inputs());
+      }
+}
+
+TEST(OpGradient, FeedForwardIsItsPartsOneAfterAnother) {
+  for (const Activation activation : {Activation::relu, Activation::gelu_tanh})
+    for (const double rate : {0.0, 0.4}) {
+      const Hidden hidden = some_hidden(activation, rate);
+      std::vector<testing::Values> found[3];
+      for (const int way : {0, 1, 2}) {
+        std::vector<Variable> in;
+        for (const Tensor& input : feed_forward_inputs()) in.push_back(Variable::leaf(input));
+        const Variable y =
+            way == 0 ? linear(dropout(activate(activation, linear(in[0], in[1], in[2])),
+                                      rate,
+                                      hidden.random,
+                                      hidden.placement),
+                              in[3],
+                              in[4])
+                     : feed_forward(in[0], {in[1], in[2], in[3], in[4]}, hidden, way == 2);
+        // Nobody reads the value of one whose gradient alone is wanted.
+        if (way < 2) found[way].push_back(testing::values_of(y.value()));
+        backward({y}, {random_tensor(y.shape(), 6)});
+        for (const Variable& input : in) found[way].push_back(testing::values_of(input.gradient()));
+      }
+      EXPECT_EQ(found[1], found[0]);
+      found[1].erase(found[1].begin());
+      EXPECT_EQ(found[2], found[1]);
+    }
 }
 
 TEST(OpGradient, Add) {
@@ -76,6 +129,27 @@ TEST(OpGradient, Dropout) {
   expect_gradients(
       [&](const auto& in) { return dropout(in[0], 0.4, Random(5).child("here"), placement); },
       {random_tensor({2, 3, 5}, 1)});
+}
+
+TEST(OpGradient, AddDropped) {
+  const Placement placement = {
+      .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 9};
+  const Random random = Random(5).child("here");
+  for (const double rate : {0.0, 0.4}) {
+    const auto f = [&](const auto& in) {
+      return add_dropped(in[0], in[1], rate, random, placement);
+    };
+    expect_gradients(f, {random_tensor({2, 3, 5}, 1), random_tensor({2, 3, 5}, 2)});
+    const Variable a(random_tensor({2, 3, 5}, 1)), x(random_tensor({2, 3, 5}, 2));
+    EXPECT_TRUE(testing::same_bits(add_dropped(a, x, rate, random, placement).value(),
+                                   add(a, dropout(x, rate, random, placement)).value()));
+  }
+  EXPECT_THROW(add_dropped(Variable(random_tensor({2, 1, 5}, 1)),
+                           Variable(random_tensor({2, 3, 5}, 2)),
+                           0.4,
+                           random,
+                           placement),
+               Failure);
 }
 
 TEST(OpGradient, DropoutAtRateZeroIsTheInput) {

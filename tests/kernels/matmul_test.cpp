@@ -134,6 +134,76 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
     }
 }
 
+// Widths that an epilogue of a GPU's library may take, and one that it may not.
+constexpr std::int64_t fused_widths[] = {40, 64, 37};
+
+TYPED_TEST(MatmulOf, WritesWhatCameBeforeTheActivationToo) {
+  for (const std::int64_t n : fused_widths)
+    for (const std::int64_t k : {15, 0})
+      for (const bool biased : {true, false})
+        for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+          const Extents e{21, k, n};
+          const Values bias = normal_values<TypeParam>(e.n, 4);
+          auto made = this->template make<TypeParam>(e, false, true);
+          made.matmul.before = poisoned<TypeParam>({e.m, e.n});
+          if (biased) made.matmul.bias = tensor_of<TypeParam>(bias, {e.n});
+          made.matmul.activation = activation;
+          matmul(backend(), made.matmul);
+          Values before = product(made.a, made.b, e, false, true);
+          if (biased)
+            for (std::size_t i = 0; i < before.size(); ++i)
+              before[i] += bias[i % static_cast<std::size_t>(e.n)];
+          Values after;
+          for (const double x : before) after.push_back(activated(activation, x));
+          expect_close(values_of(made.matmul.before), before, tolerance<TypeParam>(), 5);
+          expect_close(values_of(made.matmul.c), after, tolerance<TypeParam>(), 5);
+        }
+}
+
+TYPED_TEST(MatmulOf, IsMultipliedByTheDerivativeAtWhatCameBefore) {
+  for (const std::int64_t n : fused_widths)
+    for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+      const Extents e{21, 15, n};
+      auto made = this->template make<TypeParam>(e, false, false);
+      const Values before = normal_values<TypeParam>(e.m * e.n, 4);
+      made.matmul.before = tensor_of<TypeParam>(before, {e.m, e.n});
+      made.matmul.activation = activation;
+      made.matmul.derivative = true;
+      matmul(backend(), made.matmul);
+      Values expected = product(made.a, made.b, e, false, false);
+      const double step = 1e-5;
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] *=
+            (activated(activation, before[i] + step) - activated(activation, before[i] - step)) /
+            (2 * step);
+      expect_close(values_of(made.matmul.c), expected, std::max(tolerance<TypeParam>(), 1e-9), 5);
+      EXPECT_EQ(values_of(made.matmul.before), before);
+    }
+}
+
+TYPED_TEST(MatmulOf, NanPassesThroughWhatIsKeptAndTheDerivative) {
+  for (const std::int64_t n : fused_widths)
+    for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+      auto made = this->template make<TypeParam>({2, 3, n}, false, false);
+      made.a[1] = nan;
+      made.matmul.a = tensor_of<TypeParam>(made.a, {2, 3});
+      made.matmul.activation = activation;
+      made.matmul.before = poisoned<TypeParam>({2, n});
+      const auto expect_nan_in_the_first_row = [&](const Tensor& tensor) {
+        const Values found = values_of(tensor);
+        for (std::size_t i = 0; i < found.size(); ++i)
+          EXPECT_EQ(std::isnan(found[i]), i < static_cast<std::size_t>(n));
+      };
+      matmul(backend(), made.matmul);
+      expect_nan_in_the_first_row(made.matmul.before);
+      expect_nan_in_the_first_row(made.matmul.c);
+      made.matmul.derivative = true;
+      made.matmul.before = tensor_of<TypeParam>(normal_values<TypeParam>(2 * n, 4), {2, n});
+      matmul(backend(), made.matmul);
+      expect_nan_in_the_first_row(made.matmul.c);
+    }
+}
+
 TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
   auto made = this->template make<TypeParam>({2, 0, 3}, false, false);
   matmul(backend(), made.matmul);

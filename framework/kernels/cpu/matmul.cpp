@@ -46,13 +46,19 @@ void matmul(Cpu cpu, const Matmul& matmul) {
     if (converts) matmul_converted(cpu, matmul, extents);
     return;
   }
+  const bool keeps = matmul.before.defined() && !matmul.derivative;
+  Matmul product = matmul;
+  if (keeps) product.c = matmul.before;
   if (dtype == DType::f64 || extents.k == 0)
-    matmul_plain(matmul, extents);
+    matmul_plain(product, extents);
   else if (!converts)
-    matmul_onednn(cpu, matmul, extents);
+    matmul_onednn(cpu, product, extents);
   else
-    matmul_converted(cpu, matmul, extents);
-  if (matmul.activation != Activation::none) activate(cpu, matmul.activation, matmul.c, matmul.c);
+    matmul_converted(cpu, product, extents);
+  if (matmul.derivative)
+    activate_backward(cpu, matmul.activation, matmul.before, matmul.c, matmul.c);
+  else if (keeps || matmul.activation != Activation::none)
+    activate(cpu, matmul.activation, product.c, matmul.c);
 }
 
 }  // namespace longspan

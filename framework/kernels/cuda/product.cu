@@ -45,6 +45,9 @@ using Case = std::tuple<std::int64_t,
                         DType,
                         bool,
                         bool,
+                        Epilogue,
+                        std::uint32_t,
+                        std::uint32_t,
                         std::uint32_t,
                         std::uint32_t,
                         std::uint32_t>;
@@ -60,9 +63,12 @@ Case case_of(const Product& product, bool tf32) {
           product.c_dtype,
           product.bias != nullptr,
           tf32,
+          product.epilogue,
           alignment_of(product.a),
           alignment_of(product.b),
-          alignment_of(product.c)};
+          alignment_of(product.c),
+          alignment_of(product.bias),
+          alignment_of(product.before)};
 }
 
 template <typename T>
@@ -73,9 +79,22 @@ using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
 struct Chosen {
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> a, b, c;
+  bool found = false;  // the algorithm
   cublasLtMatmulAlgo_t algorithm;
   std::size_t workspace = 0;
 };
+
+cublasLtEpilogue_t epilogue_of(const Product& product) {
+  switch (product.epilogue) {
+    case Epilogue::gelu:
+      return product.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::gelu_derivative:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::none:
+      break;
+  }
+  return product.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+}
 
 // The handle of a device and what was chosen for the products that it has made.
 class Products {
@@ -85,11 +104,23 @@ class Products {
   Products& operator=(const Products&) = delete;
   ~Products() { library_.destroy(handle_); }
 
+  bool has(Cuda cuda, const Product& product) {
+    const std::lock_guard lock(mutex_);
+    return chosen_for(product, cuda.state->tf32()).found;
+  }
+
   void multiply(Cuda cuda, const Product& product) {
     const std::lock_guard lock(mutex_);
     Chosen& chosen = chosen_for(product, cuda.state->tf32());
-    if (product.bias != nullptr)
-      set(chosen.product.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    if (!chosen.found)
+      throw Failure("cuBLASLt has no product of {} [{}, {}] and [{}, {}] into {}",
+                    name_of(product.dtype),
+                    product.m,
+                    product.k,
+                    product.k,
+                    product.n,
+                    name_of(product.c_dtype));
+    set_pointers(chosen.product.get(), product);
     // In the order of the stream, so the next product may have the same block.
     Allocator& allocator = cuda.state->allocator();
     void* const scratch = allocator.allocate(chosen.workspace, MemoryTag::workspace);
@@ -144,12 +175,21 @@ class Products {
     const auto operation = [](bool transposed) { return transposed ? CUBLAS_OP_T : CUBLAS_OP_N; };
     set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(desc, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
-    if (product.bias != nullptr) {
-      set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
+    if (product.bias != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c_dtype));
-      set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
-    }
+    // What is before the activation is of c's dtype unless something else is said.
+    if (product.epilogue != Epilogue::none)
+      set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
+    set_pointers(desc, product);
     return owned;
+  }
+
+  // Before an algorithm is chosen too: that depends on how they are aligned.
+  void set_pointers(cublasLtMatmulDesc_t desc, const Product& product) {
+    if (product.bias != nullptr) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
+    if (product.epilogue != Epilogue::none)
+      set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.before);
   }
 
   // Of a matrix [rows, columns], rows after rows.
@@ -190,25 +230,20 @@ class Products {
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
-    library_.require(library_.choose(handle_,
-                                     chosen.product.get(),
-                                     chosen.a.get(),
-                                     chosen.b.get(),
-                                     chosen.c.get(),
-                                     chosen.c.get(),
-                                     made,
-                                     1,
-                                     &best,
-                                     &found),
-                     "choosing an algorithm");
-    if (found == 0)
-      throw Failure("cuBLASLt has no product of {} [{}, {}] and [{}, {}] into {}",
-                    name_of(product.dtype),
-                    product.m,
-                    product.k,
-                    product.k,
-                    product.n,
-                    name_of(product.c_dtype));
+    const cublasStatus_t status = library_.choose(handle_,
+                                                  chosen.product.get(),
+                                                  chosen.a.get(),
+                                                  chosen.b.get(),
+                                                  chosen.c.get(),
+                                                  chosen.c.get(),
+                                                  made,
+                                                  1,
+                                                  &best,
+                                                  &found);
+    // It also says that it has none by refusing.
+    if (status != CUBLAS_STATUS_NOT_SUPPORTED) library_.require(status, "choosing an algorithm");
+    chosen.found =
+        status == CUBLAS_STATUS_SUCCESS && found > 0 && best.state == CUBLAS_STATUS_SUCCESS;
     chosen.algorithm = best.algo;
     chosen.workspace = best.workspaceSize;
   }
@@ -220,6 +255,19 @@ class Products {
 };
 
 }  // namespace
+
+// The library wants a multiple of 8 elements from row to row of what it keeps. It may have
+// algorithms that use memory no less, or that are slower than a kernel of one's own: others
+// measured so before Hopper (GeForce) and after it (compute capability 12), and a gain on Hopper
+// (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
+// nobody has said, and so this is for Hopper.
+bool fuses(Cuda cuda, const Product& product) {
+  int major = 0;
+  require_success(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
+      "asking what a GPU can");
+  return product.n % 8 == 0 && major == 9 && cuda.state->kept<Products>().has(cuda, product);
+}
 
 void multiply(Cuda cuda, const Product& product) {
   cuda.state->kept<Products>().multiply(cuda, product);

@@ -8,6 +8,14 @@
 
 namespace longspan {
 
+// What is done to a product before it is written. GELU is that with tanh; `before`: [m, n], c's
+// dtype.
+enum class Epilogue : std::uint8_t {
+  none,
+  gelu,             // c = gelu(a b + bias), before = a b + bias
+  gelu_derivative,  // c = (a b) * gelu'(before)
+};
+
 // c = a b + bias, or c += a b; rows after rows, none of the extents 0. a: [m, k], b: [k, n], or
 // transposed; c: [m, n]; a bias [n] is of c's dtype, which is not f64, or nullptr.
 struct Product {
@@ -23,7 +31,13 @@ struct Product {
   const void* b = nullptr;
   const void* bias = nullptr;
   void* c = nullptr;
+  Epilogue epilogue = Epilogue::none;
+  void* before = nullptr;
 };
 void multiply(Cuda, const Product&);
+
+// Whether the library makes a product with this epilogue in one kernel that is worth it; the answer
+// is the same for a product of the same extents, dtypes and alignments.
+bool fuses(Cuda, const Product&);
 
 }  // namespace longspan

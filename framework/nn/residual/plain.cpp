@@ -34,7 +34,7 @@ struct Step {
     const bool pre = placement == NormPlacement::pre;
     const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
     const Variable change = sublayer.run(pre ? sublayer.norm(x) : x, before, context, pass);
-    const Variable sum = add(x, drop(change, dropout, pass.child("residual")));
+    const Variable sum = add_dropped(x, change, dropout, pass.child("residual"));
     return pre ? sum : sublayer.norm(sum);
   }
 };

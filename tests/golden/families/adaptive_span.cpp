@@ -176,8 +176,8 @@ void check_layer(const GoldenFile& file) {
   for (const std::string& name : names) w.push_back(leaf_of(file, "weights/" + name));
   expect_extent(file, "d_inner", w[2].shape()[0]);
   const Variable middle = layer_norm(add(h, attend(h, cache)), w[0], w[1], 1e-5);
-  const Variable hidden = linear(middle, w[2], w[3], Activation::relu);
-  const Variable y = layer_norm(add(middle, linear(hidden, w[4], w[5])), w[6], w[7], 1e-5);
+  const Variable change = feed_forward(middle, {w[2], w[3], w[4], w[5]}, {});
+  const Variable y = layer_norm(add(middle, change), w[6], w[7], 1e-5);
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream_y").clone()});
   expect_gradient(file, "h", gradient_of(h));

@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "framework/kernels/element.h"
+#include "framework/kernels/shared/activation.h"
 
 namespace longspan {
 namespace {
@@ -15,20 +16,30 @@ void multiply_as(const Product& product) {
   const T* const b = static_cast<const T*>(product.b);
   const C* const bias = static_cast<const C*>(product.bias);
   C* const c = static_cast<C*>(product.c);
+  C* const before = static_cast<C*>(product.before);
   for (std::int64_t i = 0; i < product.m; ++i)
     for (std::int64_t j = 0; j < product.n; ++j) {
       A sum = 0;
       for (std::int64_t p = 0; p < product.k; ++p)
         sum += wide(a[product.transpose_a ? p * product.m + i : i * product.k + p]) *
                wide(b[product.transpose_b ? j * product.k + p : p * product.n + j]);
-      C& element = c[i * product.n + j];
+      const std::int64_t at = i * product.n + j;
+      C& element = c[at];
       if (bias != nullptr) sum += static_cast<A>(wide(bias[j]));
       if (product.accumulate) sum += static_cast<A>(wide(element));
+      if (product.epilogue == Epilogue::gelu) {
+        put(before[at], sum);
+        sum = value_of<Activation::gelu_tanh>(sum);
+      }
+      if (product.epilogue == Epilogue::gelu_derivative)
+        sum *= slope_of<Activation::gelu_tanh>(static_cast<A>(wide(before[at])));
       put(element, sum);
     }
 }
 
 }  // namespace
+
+bool fuses(Cuda, const Product& product) { return product.n % 8 == 0; }
 
 void multiply(Cuda cuda, const Product& product) {
   emulated_cuda::queue(cuda.stream, [product] {

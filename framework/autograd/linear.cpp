@@ -1,0 +1,153 @@
+// Products with weights, and the two of a feed-forward layer.
+#include "framework/autograd/kept.h"
+#include "framework/autograd/ops.h"
+#include "framework/kernels/dropout.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/matmul.h"
+
+namespace longspan {
+namespace {
+
+Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
+
+void multiply(const Matmul& product) {
+  on_or_dry(product.a.device(), [&](auto backend) { matmul(backend, product); });
+}
+
+void require_width(const Variable& x, const Variable& weight) {
+  require(x.shape().width() == weight.shape()[1],
+          "input has {} features, weight expects {}",
+          x.shape().width(),
+          weight.shape()[1]);
+}
+
+Tensor product_like(const Variable& x, const Variable& weight) {
+  return Tensor::empty(
+      x.shape().with(-1, weight.shape()[0]), x.value().dtype(), x.value().device());
+}
+
+// Inputs `first` and first + 1 are the weight and the bias; x is the other factor.
+void weight_gradients(Gradients& gradients,
+                      std::size_t first,
+                      const std::function<Tensor()>& x,
+                      const Tensor& dy) {
+  if (gradients.wanted(first)) {
+    const GradientTarget dweight = gradients.target(first);
+    multiply({.a = matrix(dy),
+              .b = matrix(x()),
+              .c = dweight.tensor,
+              .transpose_a = true,
+              .accumulate = dweight.add});
+  }
+  if (gradients.wanted(first + 1)) {
+    const Tensor dbias = gradients.target_to_add(first + 1);
+    on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
+  }
+}
+
+// Of inputs 0 to 2: x, the weight and the bias.
+void linear_gradients(Gradients& gradients, const Kept& x, const Tensor& weight, const Tensor& dy) {
+  weight_gradients(
+      gradients, 1, [&] { return x.get(); }, dy);
+  if (!gradients.wanted(0)) return;
+  const GradientTarget dx = gradients.target(0);
+  multiply({.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
+}
+
+Kept keep_for(const Variable& weight, const Variable& x) {
+  return weight.requires_gradient() ? keep(x) : Kept();
+}
+
+Variable record_linear(Tensor y, const Variable& x, const Variable& weight, const Variable& bias) {
+  return record(std::move(y),
+                {x, weight, bias},
+                [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
+                  linear_gradients(gradients, x, weight, gradients.output());
+                });
+}
+
+void drop_in_place(const Hidden& hidden, const Tensor& x) {
+  if (hidden.rate == 0) return;
+  on(x.device(), [&](auto backend) {
+    dropout(backend,
+            {.x = x,
+             .y = x,
+             .rate = hidden.rate,
+             .random = hidden.random,
+             .placement = hidden.placement});
+  });
+}
+
+}  // namespace
+
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
+  require_width(x, weight);
+  Tensor y = product_like(x, weight);
+  multiply({.a = matrix(x.value()),
+            .b = weight.value(),
+            .c = matrix(y),
+            .transpose_b = true,
+            .bias = bias.value()});
+  return record_linear(std::move(y), x, weight, bias);
+}
+
+Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias) {
+  return record_linear(product_like(x, weight), x, weight, bias);
+}
+
+Variable feed_forward(const Variable& x,
+                      const FeedForwardWeights& weights,
+                      const Hidden& hidden,
+                      bool unread) {
+  const auto& [in, in_bias, out, out_bias] = weights;
+  require_width(x, in);
+  Tensor h = product_like(x, in);
+  // relu's gradient reads its result. Others have this written in every pass, recorded or not: a
+  // function that is computed again must find the same numbers.
+  const Tensor before = hidden.activation == Activation::relu ? Tensor() : h.like();
+  multiply({.a = matrix(x.value()),
+            .b = in.value(),
+            .c = matrix(h),
+            .transpose_b = true,
+            .bias = in_bias.value(),
+            .activation = hidden.activation,
+            .before = before});
+  drop_in_place(hidden, h);
+  const Variable inside(h);
+  require_width(inside, out);
+  Tensor y = product_like(inside, out);
+  if (!unread)
+    multiply({.a = matrix(h),
+              .b = out.value(),
+              .c = matrix(y),
+              .transpose_b = true,
+              .bias = out_bias.value()});
+  return record(
+      std::move(y),
+      {x, in, in_bias, out, out_bias},
+      [x = keep_for(in, x), in = in.value(), out = out.value(), h = std::move(h), before, hidden](
+          Gradients& gradients) {
+        const Tensor& dy = gradients.output();
+        weight_gradients(
+            gradients, 3, [&] { return h; }, dy);
+        // The hidden layer is not read again, unless it is relu's.
+        const Tensor dh = before.defined() ? h : h.like();
+        const Tensor kept = before.defined() ? before : h;
+        const bool at_once = hidden.rate == 0;
+        Matmul product = {.a = matrix(dy), .b = out, .c = matrix(dh)};
+        if (at_once) {
+          product.activation = hidden.activation;
+          product.before = kept;
+          product.derivative = true;
+        }
+        multiply(product);
+        if (!at_once) {
+          drop_in_place(hidden, dh);
+          on(dh.device(),
+             [&](auto backend) { activate_backward(backend, hidden.activation, kept, dh, dh); });
+        }
+        linear_gradients(gradients, x, in, dh);
+      });
+}
+
+}  // namespace longspan
