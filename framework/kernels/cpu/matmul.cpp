@@ -26,9 +26,8 @@ void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extent
         matmul.accumulate
             ? widened(cpu, matmul.c)
             : Tensor::empty(matmul.c.shape(), DType::f32, matmul.c.device(), MemoryTag::workspace);
-  if (cpu.state->dry()) return;
   matmul_onednn(cpu, wide, extents);
-  if (narrow_result) scale(cpu, 1, wide.c, matmul.c);
+  if (narrow_result && !cpu.state->dry()) scale(cpu, 1, wide.c, matmul.c);
 }
 
 }  // namespace
@@ -39,22 +38,23 @@ void matmul(Cpu cpu, const Matmul& matmul) {
   const DType dtype = matmul.a.dtype();
   const bool converts =
       dtype != DType::f64 && dtype != DType::f32 && !(dtype == DType::bf16 && bf16_is_native());
-  if (cpu.state->dry()) {
+  const bool dry = cpu.state->dry();
+  if (dry) {
     const auto [m, k, n] = extents;
     cpu.state->count_flops(2.0 * static_cast<double>(m) * static_cast<double>(k) *
                            static_cast<double>(n));
-    if (converts) matmul_converted(cpu, matmul, extents);
-    return;
   }
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   Matmul product = matmul;
   if (keeps) product.c = matmul.before;
-  if (dtype == DType::f64 || extents.k == 0)
+  const bool is_plain = dtype == DType::f64 || extents.k == 0;
+  if (is_plain && !dry)
     matmul_plain(product, extents);
-  else if (!converts)
+  else if (!is_plain && !converts)
     matmul_onednn(cpu, product, extents);
-  else
+  else if (!is_plain)
     matmul_converted(cpu, product, extents);
+  if (dry) return;
   if (matmul.derivative)
     activate_backward(cpu, matmul.activation, matmul.before, matmul.c, matmul.c);
   else if (keeps || matmul.activation != Activation::none)

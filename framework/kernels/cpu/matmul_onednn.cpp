@@ -49,21 +49,21 @@ dnnl::primitive_attr attributes_of(const Key& key) {
   return attributes;
 }
 
+dnnl::matmul::primitive_desc description_of(const Key& key, const dnnl::engine& engine) {
+  const dnnl::memory::desc a = matrix(key.m, key.k, key.dtype, key.transpose_a);
+  const dnnl::memory::desc b = matrix(key.k, key.n, key.dtype, key.transpose_b);
+  const dnnl::memory::desc c = matrix(key.m, key.n, key.result, false);
+  return {key.bias ? dnnl::matmul::desc(a, b, matrix(1, key.n, key.bias_dtype, false), c)
+                   : dnnl::matmul::desc(a, b, c),
+          attributes_of(key),
+          engine};
+}
+
 struct Product {
   Product(const Key& key, const dnnl::engine& engine)
-      : a(matrix(key.m, key.k, key.dtype, key.transpose_a)),
-        b(matrix(key.k, key.n, key.dtype, key.transpose_b)),
-        c(matrix(key.m, key.n, key.result, false)),
-        bias(key.bias ? matrix(1, key.n, key.bias_dtype, false) : dnnl::memory::desc()) {
-    const dnnl::matmul::primitive_desc description(
-        key.bias ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c),
-        attributes_of(key),
-        engine);
-    scratch = description.scratchpad_desc();
-    primitive = dnnl::matmul(description);
-  }
+      : description(description_of(key, engine)), primitive(description) {}
 
-  dnnl::memory::desc a, b, c, bias, scratch;
+  dnnl::matmul::primitive_desc description;
   dnnl::matmul primitive;
 };
 
@@ -78,6 +78,15 @@ class Products {
     if (!product) product = std::make_shared<const Product>(key, engine_);
     return product;
   }
+  // Without compiling it, which takes far longer.
+  std::int64_t scratch_bytes(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_new] = scratch_.try_emplace(key, 0);
+    if (is_new)
+      found->second =
+          static_cast<std::int64_t>(description_of(key, engine_).scratchpad_desc().get_size());
+    return found->second;
+  }
   const dnnl::engine& engine() const { return engine_; }
 
  private:
@@ -86,7 +95,12 @@ class Products {
   std::mutex mutex_;
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   std::map<Key, std::shared_ptr<const Product>> products_;
+  std::map<Key, std::int64_t> scratch_;  // of products that were not made
 };
+
+Tensor scratch_of(const Matmul& matmul, std::int64_t bytes) {
+  return Tensor::empty({bytes}, DType::u8, matmul.c.device(), MemoryTag::workspace);
+}
 
 // The float32 products that oneDNN's older routine makes faster than its matmul primitive: b as it
 // is and no bias, most of all a weight's gradient x^T dy that is added up (up to a tenth faster at
@@ -118,18 +132,18 @@ void multiply_by_primitive(Products& products, const Matmul& matmul, const Matmu
   const Key key = key_of(matmul, extents);
   const auto product = products.get(key);
   const auto& engine = products.engine();
-  const auto scratch_bytes = static_cast<std::int64_t>(product->scratch.get_size());
-  const Tensor scratch =
-      Tensor::empty({scratch_bytes}, DType::u8, matmul.c.device(), MemoryTag::workspace);
-  const auto memory = [&](const dnnl::memory::desc& description, const Tensor& tensor) {
-    return dnnl::memory(description, engine, tensor.bytes());
+  const auto& description = product->description;
+  const dnnl::memory::desc scratch_layout = description.scratchpad_desc();
+  const Tensor scratch = scratch_of(matmul, static_cast<std::int64_t>(scratch_layout.get_size()));
+  const auto memory = [&](const dnnl::memory::desc& layout, const Tensor& tensor) {
+    return dnnl::memory(layout, engine, tensor.bytes());
   };
   std::unordered_map<int, dnnl::memory> arguments = {
-      {DNNL_ARG_SRC, memory(product->a, matmul.a)},
-      {DNNL_ARG_WEIGHTS, memory(product->b, matmul.b)},
-      {DNNL_ARG_DST, memory(product->c, matmul.c)},
-      {DNNL_ARG_SCRATCHPAD, memory(product->scratch, scratch)}};
-  if (key.bias) arguments.emplace(DNNL_ARG_BIAS, memory(product->bias, matmul.bias));
+      {DNNL_ARG_SRC, memory(description.src_desc(), matmul.a)},
+      {DNNL_ARG_WEIGHTS, memory(description.weights_desc(), matmul.b)},
+      {DNNL_ARG_DST, memory(description.dst_desc(), matmul.c)},
+      {DNNL_ARG_SCRATCHPAD, memory(scratch_layout, scratch)}};
+  if (key.bias) arguments.emplace(DNNL_ARG_BIAS, memory(description.bias_desc(), matmul.bias));
   dnnl::stream stream(engine);
   product->primitive.execute(stream, arguments);
   stream.wait();
@@ -145,10 +159,14 @@ bool bf16_is_native() {
 
 void matmul_onednn(Cpu cpu, const Matmul& matmul, const MatmulExtents& extents) {
   try {
-    if (is_for_sgemm(matmul))
-      multiply_by_sgemm(matmul, extents);
-    else
-      multiply_by_primitive(cpu.state->kept<Products>(), matmul, extents);
+    auto& products = cpu.state->kept<Products>();
+    if (is_for_sgemm(matmul)) {
+      if (!cpu.state->dry()) multiply_by_sgemm(matmul, extents);
+    } else if (cpu.state->dry()) {
+      scratch_of(matmul, products.scratch_bytes(key_of(matmul, extents)));
+    } else {
+      multiply_by_primitive(products, matmul, extents);
+    }
   } catch (const dnnl::error& error) {
     throw Failure("matmul: oneDNN refused a product of [{}, {}] and [{}, {}] in {}: {}",
                   extents.m,
