@@ -10,6 +10,12 @@
 namespace longspan::testing {
 namespace {
 
+HeadMasks with_gaps() { return masks::stride(150) | masks::window(5, 0); }
+HeadMasks by_head() {
+  const Mask local = masks::window(20, 0);
+  return HeadMasks({Mask(), local, local});
+}
+
 // Each takes more than one tile either way, and ends within one.
 const std::vector<AttentionCase>& cases() {
   static const std::vector<AttentionCase> all = {
@@ -30,6 +36,18 @@ const std::vector<AttentionCase>& cases() {
       {.batch = 2, .time = 65, .keys = 65, .relative = true, .slopes = true, .span = 1},
       {.time = 65, .keys = 65, .value_table = true, .span = 1, .dropout = 0.2},
       {.time = 66, .keys = 130, .padded = true, .key_table = true, .slopes = true, .span = 2},
+      // A tile's next one is not its neighbour, by query as by key.
+      {.time = 200, .keys = 200, .key_table = true, .value_table = true, .rules = with_gaps()},
+      {.time = 200, .keys = 200, .relative = true, .rules = with_gaps()},
+      // Heads of several plans, the second of which have tables of their own too.
+      {.batch = 2, .time = 70, .keys = 70, .heads = 3, .relative = true, .rules = by_head()},
+      {.time = 70,
+       .keys = 100,
+       .heads = 3,
+       .key_table = true,
+       .value_table = true,
+       .rules = by_head(),
+       .dropout = 0.2},
   };
   return all;
 }

@@ -121,24 +121,26 @@ class Band {
     add_shifted(sums, products(own, at));
   }
 
-  // The same where keys are rows: sums[j, i]. Blocks exchange the products through shared memory,
-  // of which the second half is no longer there where `exchange` is its.
+  // Where keys are rows warps exchange the products through shared memory, key by key, of which the
+  // band's second half is no longer there where `exchange` is its. They may be read when threads
+  // have met.
   template <typename Own>
-  __device__ __forceinline__ void add_transposed_products(WarpSums<tile>& sums,
-                                                          Own own,
-                                                          const TilePlace& at,
-                                                          float* exchange) const {
-    constexpr int step = tile + 4;  // so that neither way rows meet in a bank
+  __device__ __forceinline__ void exchange_products(Own own,
+                                                    const TilePlace& at,
+                                                    float* exchange) const {
     const WarpSums<band_columns> of_queries = products(own, at);
     __syncthreads();  // all have read the band
-    of_queries.each([&](int i, int c, float product, int) {
-      const int j = c + i % 16 - 15;
-      if (j >= 0 && j < tile) exchange[j * step + i] = product;
+    // From the thread's first element to the others is known: one address is enough for all.
+    const int i = of_queries.row(0), first = of_queries.column(0, 0) + i % 16 - 15;
+    const int place = first * exchange_step + i;
+    unrolled<band_columns / 2>([&](auto e) {
+      constexpr int n = e / 4, s = e % 4, further = 8 * n + s % 2 + s / 2 * 8;
+      if (first + further >= 0 && first + further < tile)
+        exchange[place + further * exchange_step + s / 2 * 8] = of_queries.of[n][s];
     });
-    __syncthreads();
-    sums.change([&](int j, int i, float sum, int) { return sum + exchange[j * step + i]; });
   }
-  static constexpr std::size_t exchange_bytes = tile * (tile + 4) * sizeof(float);
+  static constexpr int exchange_step = tile + 2;  // against conflicts
+  static constexpr std::size_t exchange_bytes = tile * exchange_step * sizeof(float);
   static constexpr bool exchanges_in_band = matrix_bytes<dim> >= exchange_bytes;
   __device__ float* second_half(const TilePlace& at) const {
     const int place = static_cast<int>((first_half_of(at) + 1) & 1);
@@ -150,9 +152,10 @@ class Band {
   __device__ __forceinline__ WarpSums<band_columns> products(Own own, const TilePlace& at) const {
     WarpSums<band_columns> sums;
     const Rows of_band = rows(at);
-    sums.change([&](int, int c, float, int) {
-      const int e = first_row() + c;
-      return biases_[((of_band.first + e / tile) & 1) * tile + e % tile];
+    unrolled<band_columns / 2>([&](auto x) {
+      constexpr int n = x / 4, s = x % 4;
+      const int e = first_row() + 8 * n, half = (of_band.first + e / tile) & 1;
+      sums.of[n][s] = biases_[half * tile + e % tile + sums.column(0, s)];
     });
     add_row_products<dim, In>(sums, own, of_band);
     return sums;

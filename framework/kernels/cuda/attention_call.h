@@ -145,7 +145,11 @@ class Draws {
       block_ = index / 4;
       words_ = dropout.random.block(block_);
     }
-    return words_[index % 4] >> 8 >= dropout.threshold ? dropout.factor : T{0};
+    // Not by an index, for which they would have to be in memory.
+    const auto [first, second, third, fourth] = words_;
+    const std::uint32_t even = index % 4 < 2 ? first : third;
+    const std::uint32_t odd = index % 4 < 2 ? second : fourth;
+    return (index % 2 == 0 ? even : odd) >> 8 >= dropout.threshold ? dropout.factor : T{0};
   }
 
  private:

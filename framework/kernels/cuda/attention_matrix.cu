@@ -29,10 +29,10 @@ struct RunningRows {
 
   // Scores become lifted weights against the new maxima; what was summed before is scaled.
   template <typename In, int dim>
-  __device__ void soften(const AttentionCall<In>& call,
-                         const TilePlace& at,
-                         WarpSums<tile>& scores,
-                         WarpSums<dim>& out) {
+  __device__ __forceinline__ void soften(const AttentionCall<In>& call,
+                                         const TilePlace& at,
+                                         WarpSums<tile>& scores,
+                                         WarpSums<dim>& out) {
     float largest[2] = {maximum[0], maximum[1]};
     if (call.span.z != nullptr) {
       // Beyond the span a key has a part of the sum alone: were it the maximum by its score, what
@@ -108,11 +108,11 @@ struct ForwardMemory {
 
 // Products become scores in units of ln 2.
 template <typename In>
-__device__ void finish_scores(const AttentionCall<In>& call,
-                              const TilePlace& at,
-                              const TileKeys& keys,
-                              float* stage,
-                              WarpSums<tile>& scores) {
+__device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
+                                              const TilePlace& at,
+                                              const TileKeys& keys,
+                                              float* stage,
+                                              WarpSums<tile>& scores) {
   if (is_plain(call, at.full)) {
     const float factor = call.scale * log2_of_e;
     scores.change([=](int, int, float score, int) { return score * factor; });
@@ -124,10 +124,10 @@ __device__ void finish_scores(const AttentionCall<In>& call,
 }
 
 template <typename In>
-__device__ void drop(const AttentionCall<In>& call,
-                     const TilePlace& at,
-                     float* stage,
-                     WarpSums<tile>& powers) {
+__device__ __forceinline__ void drop(const AttentionCall<In>& call,
+                                     const TilePlace& at,
+                                     float* stage,
+                                     WarpSums<tile>& powers) {
   if (!call.dropout.active) return;
   Draws<float> draws;
   change_by_stage(powers, stage, [&](int i, int j, float power) {
@@ -136,10 +136,11 @@ __device__ void drop(const AttentionCall<In>& call,
 }
 
 template <typename In, int dim>
-__global__ void __launch_bounds__(tile_threads, 2) attend_matrices(AttentionCall<In> call,
-                                                                   PlanView plan,
-                                                                   std::int64_t head_begin,
-                                                                   std::int64_t heads) {
+__global__ void __launch_bounds__(tile_threads, 2)
+    attend_matrices(const __grid_constant__ AttentionCall<In> call,
+                    const __grid_constant__ PlanView plan,
+                    std::int64_t head_begin,
+                    std::int64_t heads) {
   const ForwardMemory<In, dim> memory(call);
   const BlockPlace block(call, head_begin, heads, plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;

@@ -42,7 +42,7 @@ struct WarpSums {
   }
   // f(row, column, element, 0 in the first of the thread's two rows and 1 in the other).
   template <typename F>
-  __device__ void each(F f) const {
+  __device__ __forceinline__ void each(F f) const {
     unrolled<columns / 2>([&](auto e) {
       constexpr int n = e / 4, s = e % 4;
       f(row(s), column(n, s), of[n][s], s / 2);
@@ -50,7 +50,7 @@ struct WarpSums {
   }
   // Elements become what f returns.
   template <typename F>
-  __device__ void change(F f) {
+  __device__ __forceinline__ void change(F f) {
     unrolled<columns / 2>([&](auto e) {
       constexpr int n = e / 4, s = e % 4;
       of[n][s] = f(row(s), column(n, s), of[n][s], s / 2);
@@ -64,24 +64,31 @@ inline constexpr int stage_step = stage_columns + 2;
 inline constexpr std::size_t stage_bytes = tile * stage_step * sizeof(float);
 
 // to[i, c] = f(i, column + c, from[i, c]) for the warp's 16 rows: a loop for what is too long to be
-// there for each of a thread's elements. Two neighbouring threads have one row.
+// there for each of a thread's elements. Two neighbouring threads have one row, each fours of it,
+// since four draws of dropout are made at once.
 template <typename F>
 __device__ void change_stage(float* stage, int column, F f) {
   const int row = static_cast<int>(threadIdx.x) / 2;
   float* const of_row = stage + row * stage_step;
   __syncwarp();
-  for (int c = static_cast<int>(threadIdx.x) % 2; c < stage_columns; c += 2)
+#pragma unroll 1
+  for (int e = 0; e < stage_columns / 2; ++e) {
+    const int c = static_cast<int>(threadIdx.x) % 2 * 4 + e / 4 * 8 + e % 4;
     of_row[c] = f(row, column + c, of_row[c]);
+  }
   __syncwarp();
 }
 
 // Elements become what f(row, column, element) makes of them by stage, and join of both.
-template <typename F, typename Join>
-__device__ void join_by_stage(WarpSums<tile>& sums, float* stage, F f, Join join) {
-  unrolled<tile / stage_columns>([&](auto part) {
+template <int columns, typename F, typename Join>
+__device__ __forceinline__ void join_by_stage(WarpSums<columns>& sums,
+                                              float* stage,
+                                              F f,
+                                              Join join) {
+  unrolled<columns / stage_columns>([&](auto part) {
     constexpr int column = part * stage_columns;
     const auto place = [&](auto e) -> float& {
-      return stage[WarpSums<tile>::row(e % 4) * stage_step + WarpSums<tile>::column(e / 4, e % 4)];
+      return stage[sums.row(e % 4) * stage_step + sums.column(e / 4, e % 4)];
     };
     unrolled<stage_columns / 2>([&](auto e) { place(e) = sums.of[column / 8 + e / 4][e % 4]; });
     change_stage(stage, column, f);
@@ -95,8 +102,8 @@ __device__ void join_by_stage(WarpSums<tile>& sums, float* stage, F f, Join join
 }
 
 // Elements become what f(row, column, element) returns.
-template <typename F>
-__device__ void change_by_stage(WarpSums<tile>& sums, float* stage, F f) {
+template <int columns, typename F>
+__device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* stage, F f) {
   join_by_stage(sums, stage, f, [&](auto n, auto s, float changed) { sums.of[n][s] = changed; });
 }
 

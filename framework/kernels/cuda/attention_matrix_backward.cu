@@ -14,7 +14,9 @@ __device__ void add_up_rows(float (&sums)[2]) {
 
 template <typename In, int dim>
 __global__ void __launch_bounds__(tile_threads, 2)
-    differentiate_queries(GradientCall<In> g, Either<In> dquery, float* spans) {
+    differentiate_queries(const __grid_constant__ GradientCall<In> g,
+                          const __grid_constant__ Either<In> dquery,
+                          float* spans) {
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<In, dim> memory(call);
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order);
@@ -27,9 +29,9 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       dspan,
-      [&](const TilePlace& at, int stage, const auto&, WarpSums<tile>& gradients) {
+      [&](const TilePlace& at, const auto& keys, const auto&, auto& gradients) {
         units.apply(gradients, of_query, unused);
-        add_rows<In>(of_query, gradients, RowsOfTile<dim, In>{memory.other(stage, 0)});
+        add_rows<In>(of_query, gradients, keys(0));
         if (call.key_table) add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
       });
   const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
@@ -50,7 +52,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
 // bias.
 template <typename In, int dim>
 __global__ void __launch_bounds__(tile_threads, 2)
-    differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<In> dvalue, float* biases) {
+    differentiate_keys(const __grid_constant__ GradientCall<In> g,
+                       const __grid_constant__ Either<In> dkey,
+                       const __grid_constant__ Either<In> dvalue,
+                       float* biases) {
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<In, dim> memory(call);
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order);
@@ -63,10 +68,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       no_span,
-      [&](const TilePlace&, int stage, const auto& weights, WarpSums<tile>& gradients) {
-        add_rows<In>(of_value, weights, RowsOfTile<dim, In>{memory.other(stage, 1)});
+      [&](const TilePlace&, const auto& queries, const auto& weights, auto& gradients) {
+        add_rows<In>(of_value, weights, queries(1));
         units.apply(gradients, of_key, of_bias);
-        add_rows<In>(of_key, gradients, RowsOfTile<dim, In>{memory.other(stage, 0)});
+        add_rows<In>(of_key, gradients, queries(0));
         if (biases != nullptr)
           gradients.each([&](int, int, float gradient, int r) { of_bias[r] += gradient; });
       });

@@ -2,11 +2,17 @@
 // diagonal share.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include "framework/kernels/cuda/attention_band.h"
 
 namespace longspan::tile_attention {
+
+// A tile's factors [query, row of the band] in shared memory, as elements in pairs: what is summed
+// by diagonal.
+inline constexpr int factor_step = 2 * tile + 8;
+inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
 
 // The shared memory of a block. Two tiles of rows are kept and two stream past: where there is no
 // table of distances these twice, the next ones arriving meanwhile.
@@ -19,23 +25,27 @@ struct BackwardMemory {
   In* rows;
   Band<In, dim> key_band;
   Band<In, dim> value_band;
-  float* exchange;
-
-  static constexpr std::size_t sum_bytes = 6 * tile * sizeof(float);
-  static constexpr std::size_t number_bytes =
-      sizeof(TileKeys) + sum_bytes + stage_bytes + tile * sizeof(float);
 
   LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
     return call.key_table || call.value_table;
   }
+  LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const AttentionCall<In>& call) {
+    return (has_table(call) ? 3 : 6) * tile * sizeof(float);
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t number_bytes(const AttentionCall<In>& call) {
+    return sizeof(TileKeys) + sum_bytes(call) + stage_bytes + tile * sizeof(float);
+  }
   LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const AttentionCall<In>& call) {
-    return number_bytes + (has_table(call) ? 4 : 6) * matrix_bytes<dim>;
+    return number_bytes(call) + (has_table(call) ? 4 : 6) * matrix_bytes<dim>;
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
+    return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * Band<In, dim>::bytes;
   }
   LONGSPAN_HOST_DEVICE static std::size_t bytes(const AttentionCall<In>& call) {
-    const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
-    const bool exchanges = has_table(call) && !Band<In, dim>::exchanges_in_band;
-    return row_bytes(call) + bands * Band<In, dim>::bytes +
-           (exchanges ? Band<In, dim>::exchange_bytes : 0);
+    const std::size_t both = call.key_table && call.value_table ? 2 : 1;
+    const bool apart = has_table(call) && !Band<In, dim>::exchanges_in_band;
+    return row_bytes(call) + band_bytes(call) +
+           (apart ? std::max(both * Band<In, dim>::exchange_bytes, factor_bytes) : 0);
   }
 
   __device__ explicit BackwardMemory(const AttentionCall<In>& call)
@@ -45,10 +55,18 @@ struct BackwardMemory {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
-    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes);
+    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes(call));
     key_bias = stage + tile * stage_step;
-    rows = reinterpret_cast<In*>(at + number_bytes);
-    exchange = reinterpret_cast<float*>(at + bytes(call) - Band<In, dim>::exchange_bytes);
+    rows = reinterpret_cast<In*>(at + number_bytes(call));
+  }
+
+  // Where products of the table of keys (0) or of values (1) are exchanged.
+  __device__ float* exchange(const AttentionCall<In>& call, int which, const TilePlace& at) const {
+    if constexpr (Band<In, dim>::exchanges_in_band)
+      return (which == 0 ? key_band : value_band).second_half(at);
+    auto* const first = shared_memory<unsigned char>() + row_bytes(call) + band_bytes(call);
+    return reinterpret_cast<float*>(
+        first + (which == 1 && call.key_table ? Band<In, dim>::exchange_bytes : 0));
   }
 
   // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
@@ -97,19 +115,20 @@ __device__ void read_sums(const GradientCall<In>& g,
 }
 
 // Products become powers: e to the score less the log-sum-exp of its row, lifted.
-template <bool transposed, typename In>
+template <bool transposed, typename In, int columns>
 __device__ __forceinline__ void raise(const AttentionCall<In>& call,
                                       const TilePlace& at,
                                       const TileKeys& keys,
                                       const float (&sums)[3][tile],
+                                      int first,
                                       float* stage,
-                                      WarpSums<tile>& scores) {
+                                      WarpSums<columns>& scores) {
   if (is_plain(call, at.full)) {
     const float to_units = call.scale * log2_of_e;
     scores.change([=](int, int, float product, int) { return product * to_units; });
   } else if constexpr (transposed) {  // each element of a thread is another row of the tile
-    change_by_stage(scores, stage, [&](int j, int i, float product) {
-      return TileRow<In>(call, at, keys, i).score(j, product) * log2_of_e;
+    change_by_stage(scores, stage, [&](int j, int c, float product) {
+      return TileRow<In>(call, at, keys, first + c).score(j, product) * log2_of_e;
     });
   } else {
     const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
@@ -118,32 +137,32 @@ __device__ __forceinline__ void raise(const AttentionCall<In>& call,
     });
   }
   scores.change([&](int r, int c, float score, int) {
-    return tensor_core::power_of_two(score - sums[0][transposed ? c : r]);
+    return tensor_core::power_of_two(score - sums[0][transposed ? first + c : r]);
   });
 }
 
 // Products become the weights of values but for dropout's factor, and gradients of probabilities
 // those of scores, all of them lifted. Rows are queries and columns keys, or with `transposed` the
-// other way round. Adds to `dspan` what the thread's elements of its two rows give the gradient of
-// their spans, over the ramp.
-template <bool transposed, typename In>
+// other way round and columns are queries from `first`. Adds to `dspan` what the thread's elements
+// of its two rows give the gradient of their spans, over the ramp.
+template <bool transposed, typename In, int columns>
 __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               const TilePlace& at,
                                               const TileKeys& keys,
                                               const float (&sums)[3][tile],
+                                              int first,
                                               float* stage,
-                                              WarpSums<tile>& scores,
-                                              WarpSums<tile>& gradients,
+                                              WarpSums<columns>& scores,
+                                              WarpSums<columns>& gradients,
                                               float (&dspan)[2]) {
   const auto& call = g.call;
-  const auto query_of = [](int row, int column) { return transposed ? column : row; };
+  const auto query_of = [first](int row, int column) { return transposed ? first + column : row; };
   const auto key_of = [](int row, int column) { return transposed ? row : column; };
-  raise<transposed>(call, at, keys, sums, stage, scores);
+  raise<transposed>(call, at, keys, sums, first, stage, scores);
   const float origin = static_cast<float>(origin_of(call, at));
   // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
   const auto finish = [&](auto n, auto s, float keep, bool constant) {
-    const int row = WarpSums<tile>::row(s), column = WarpSums<tile>::column(n, s);
-    const int i = query_of(row, column);
+    const int row = scores.row(s), column = scores.column(n, s), i = query_of(row, column);
     const float power = scores.of[n][s];
     float change = gradients.of[n][s] * keep - sums[1][i], kept = keep != 0 ? power : 0;
     if (call.span.z != nullptr) {
@@ -157,7 +176,7 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
     gradients.of[n][s] = power == 0 || constant ? 0 : power * change;
   };
   if (!call.dropout.active && !call.hash.has_self) {
-    unrolled<tile / 2>([&](auto e) {
+    unrolled<columns / 2>([&](auto e) {
       finish(std::integral_constant<int, e / 4>(), std::integral_constant<int, e % 4>(), 1, false);
     });
     return;
@@ -180,26 +199,29 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
 }
 
 // Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or
-// keys where they are the block's own.
-template <bool by_key, typename In, int dim>
+// keys where they are the block's own, and as many columns as there are sums for.
+template <bool by_key, typename In, int dim, int columns>
 __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    const BackwardMemory<In, dim>& memory,
                                                    int stage,
                                                    const TilePlace& at,
                                                    const float (&sums)[3][tile],
-                                                   WarpSums<tile>& scores,
-                                                   WarpSums<tile>& gradients,
+                                                   int first,
+                                                   WarpSums<columns>& scores,
+                                                   WarpSums<columns>& gradients,
                                                    float (&dspan)[2]) {
   const auto own = [&](int which) {
     return [&memory, which](auto k) { return own_rows_of<dim>(memory.own(which), k); };
   };
-  const auto add_table = [&](const Band<In, dim>& band_of, int which, WarpSums<tile>& to) {
+  const auto others = [&](int which) {
+    return RowsOfTile<dim, In>{memory.other(stage, which) + first * matrix_step<dim>};
+  };
+  const auto add_table = [&](const Band<In, dim>& band_of, int which, WarpSums<columns>& to) {
     if constexpr (by_key) {
-      const In* const queries = memory.other(stage, which);
-      float* const exchange =
-          Band<In, dim>::exchanges_in_band ? band_of.second_half(at) : memory.exchange;
-      band_of.add_transposed_products(
-          to, [&](auto k) { return own_rows_of<dim>(queries, k); }, at, exchange);
+      const float* const exchange = memory.exchange(g.call, which, at) + first;
+      to.change([&](int j, int c, float sum, int) {
+        return sum + exchange[j * band_of.exchange_step + c];
+      });
     } else {
       band_of.add_products(to, own(which), at);
     }
@@ -209,9 +231,26 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
   if (g.call.key_bias != nullptr)
     scores.change(
         [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
-  add_row_products<dim, In>(scores, own(0), RowsOfTile<dim, In>{memory.other(stage, 0)});
-  add_row_products<dim, In>(gradients, own(1), RowsOfTile<dim, In>{memory.other(stage, 1)});
-  differentiate<by_key>(g, at, *memory.keys, sums, memory.stage, scores, gradients, dspan);
+  add_row_products<dim, In>(scores, own(0), others(0));
+  add_row_products<dim, In>(gradients, own(1), others(1));
+  differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
+}
+
+// Where keys are rows: a tile's products with tables, before those of its parts.
+template <typename In, int dim>
+__device__ __forceinline__ void exchange_tables(const AttentionCall<In>& call,
+                                                const BackwardMemory<In, dim>& memory,
+                                                int stage,
+                                                const TilePlace& at) {
+  if (!memory.has_table(call)) return;
+  const auto exchange = [&](const Band<In, dim>& band_of, int which) {
+    const In* const queries = memory.other(stage, which);
+    band_of.exchange_products(
+        [&](auto k) { return own_rows_of<dim>(queries, k); }, at, memory.exchange(call, which, at));
+  };
+  if (call.key_table) exchange(memory.key_band, 0);
+  if (call.value_table) exchange(memory.value_band, 1);
+  __syncthreads();
 }
 
 // Gradients of scores may be of any size: where elements are float16 they are rounded in units, by
@@ -235,8 +274,8 @@ struct RowUnits {
   float to_units[2] = {smallest_units, smallest_units};
 
   // Gradients come to be in units; what is summed over their rows, and of them alone, remains so.
-  template <int dim>
-  __device__ __forceinline__ void apply(WarpSums<tile>& gradients,
+  template <int columns, int dim>
+  __device__ __forceinline__ void apply(WarpSums<columns>& gradients,
                                         WarpSums<dim>& sums,
                                         float (&of_rows)[2]) {
     if constexpr (has_units<In>) {
@@ -273,8 +312,13 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
   if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
 }
 
-// Calls use(place, stage, probabilities, gradients of scores) for the tiles of a block's own
-// queries, or keys.
+// With two sums of a key's features for each of the query's there are registers for this many
+// columns.
+template <bool by_key>
+inline constexpr int columns_at_once = by_key ? tile / 2 : tile;
+
+// Calls use(place, where the others' rows of query or key and of dout or value are, weights,
+// gradients of scores) for the tiles of a block's own queries, or keys.
 template <bool by_key, typename In, int dim, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    const BackwardMemory<In, dim>& memory,
@@ -325,10 +369,18 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     else
       tensor_core::wait_for_copies<0>();
     __syncthreads();
-    WarpSums<tile> scores, gradients;
-    differentiate_tile<by_key>(
-        g, memory, stage, at, memory.sums[by_key ? stage : 0], scores, gradients, dspan);
-    use(at, stage, scores, gradients);
+    constexpr int columns = columns_at_once<by_key>;
+    if constexpr (by_key) exchange_tables(call, memory, stage, at);
+#pragma unroll 1
+    for (int first = 0; first < tile; first += columns) {
+      WarpSums<columns> scores, gradients;
+      differentiate_tile<by_key>(
+          g, memory, stage, at, memory.sums[by_key ? stage : 0], first, scores, gradients, dspan);
+      const auto others = [&](int which) {
+        return RowsOfTile<dim, In>{memory.other(stage, which) + first * matrix_step<dim>};
+      };
+      use(at, others, scores, gradients);
+    }
     __syncthreads();  // the next tile, or the one after it, comes here
     if (!twice) begin_next(0);
   }

@@ -5,13 +5,9 @@
 namespace longspan::tile_attention {
 namespace {
 
-// A tile's factors [query, row of the band] in shared memory, as elements in pairs.
-inline constexpr int factor_step = 2 * tile + 8;
-inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
-
 // to[i, e] = the factor of query i and the key whose distance row e has, zero where there is none.
 template <typename In>
-__device__ void write_factors(std::uint32_t* to, const WarpSums<tile>& factors) {
+__device__ __forceinline__ void write_factors(std::uint32_t* to, const WarpSums<tile>& factors) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int first = tile - 16 - 16 * warp;  // row of those that the warp's queries have
   constexpr int others = (2 * tile - band_columns) / 2;
@@ -54,7 +50,7 @@ struct BandSums {
   }
 
   // Adds the products of a tile's factors with the rows of its queries.
-  __device__ void add(const std::uint32_t* tile_factors, const In* rows) {
+  __device__ __forceinline__ void add(const std::uint32_t* tile_factors, const In* rows) {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     const std::uint32_t ones = tensor_core::pair_of<In>(1, 1);
     const std::uint32_t* const own =
@@ -92,14 +88,18 @@ struct BandSums {
 // bands: [heads of the group, diagonals, 128, dim]; biases: [heads of the group, diagonals, dim],
 // the block's part of the gradient of the position bias.
 template <typename In, int dim>
-__global__ void __launch_bounds__(tile_threads, 2) sum_diagonals_with_matrices(
-    GradientCall<In> g, Diagonals diagonals, bool of_values, float* bands, float* biases) {
+__global__ void __launch_bounds__(tile_threads, 2)
+    sum_diagonals_with_matrices(const __grid_constant__ GradientCall<In> g,
+                                const __grid_constant__ Diagonals diagonals,
+                                bool of_values,
+                                float* bands,
+                                float* biases) {
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<In, dim> memory(call);
-  static_assert(factor_bytes <= Band<In, dim>::exchange_bytes);
+  static_assert(!Band<In, dim>::exchanges_in_band || factor_bytes <= matrix_bytes<dim>);
   auto* const factors = Band<In, dim>::exchanges_in_band
                             ? reinterpret_cast<std::uint32_t*>(memory.other(0, 1))
-                            : reinterpret_cast<std::uint32_t*>(memory.exchange);
+                            : reinterpret_cast<std::uint32_t*>(memory.exchange(call, 0, {}));
   const std::int64_t of_group = blockIdx.x % g.heads, h = g.head_begin + of_group;
   const std::int64_t i = blockIdx.x / g.heads, diagonal = diagonals.first + i;
   const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
@@ -126,7 +126,7 @@ __global__ void __launch_bounds__(tile_threads, 2) sum_diagonals_with_matrices(
       tensor_core::wait_for_copies<0>();
       __syncthreads();
       WarpSums<tile> weights, gradients;
-      differentiate_tile<false>(g, memory, 0, at, memory.sums[0], weights, gradients, no_span);
+      differentiate_tile<false>(g, memory, 0, at, memory.sums[0], 0, weights, gradients, no_span);
       __syncthreads();  // the values are not needed any more
       if (of_values) {
         write_factors<In>(factors, weights);

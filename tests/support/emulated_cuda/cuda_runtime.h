@@ -25,6 +25,7 @@
 #define __shared__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 struct dim3 {
