@@ -196,6 +196,32 @@ void benchmark_activation_backward(benchmark::State& state, DType dtype, Activat
   });
 }
 
+// The products of a feed-forward layer with GELU or its derivative, at once and in two kernels:
+// where a GPU's library is slower at once, `fuses` in kernels/cuda/product.cu should know.
+void benchmark_gelu_product(benchmark::State& state, DType dtype, bool derivative, bool at_once) {
+  const std::int64_t hidden = 4 * width;
+  const Tensor before = filled({rows, hidden}, dtype);
+  Matmul product{.a = filled({rows, width}, dtype),
+                 .b = filled({width, hidden}, dtype),
+                 .c = filled({rows, hidden}, dtype)};
+  const Tensor c = product.c;
+  if (at_once) {
+    product.activation = Activation::gelu_tanh;
+    product.before = before;
+    product.derivative = derivative;
+  } else if (!derivative) {
+    product.c = before;
+  }
+  measure(state, bytes_of(dtype, 2 * rows * hidden), [&](auto backend) {
+    matmul(backend, product);
+    if (at_once) return;
+    if (derivative)
+      activate_backward(backend, Activation::gelu_tanh, before, c, c);
+    else
+      activate(backend, Activation::gelu_tanh, before, c);
+  });
+}
+
 Tensor ids_below(std::int64_t count, std::int64_t limit) {
   const Tensor ids = Tensor::empty({count}, DType::i64, Device::cpu());
   const Random random(2);
@@ -280,6 +306,16 @@ void register_others() {
     named(fmt::format("layer_norm/{}x512", rows), dtype, benchmark_layer_norm);
     named(fmt::format("layer_norm_backward/{}x512", rows), dtype, benchmark_layer_norm_backward);
     named(fmt::format("dropout/{}x512", rows), dtype, benchmark_dropout);
+    for (const bool derivative : {false, true})
+      for (const bool at_once : {false, true})
+        named(fmt::format("product_{}gelu_tanh/{}/{}x512x2048",
+                          derivative ? "d" : "",
+                          at_once ? "at_once" : "in_two",
+                          rows),
+              dtype,
+              benchmark_gelu_product,
+              derivative,
+              at_once);
     named(fmt::format("add_dropped/{}x512", rows), dtype, benchmark_add_dropped);
     named(fmt::format("drop_then_add/{}x512", rows), dtype, benchmark_drop_then_add);
     named(fmt::format("relu/{}x2048", rows), dtype, benchmark_activation, Activation::relu);
