@@ -41,7 +41,7 @@ struct BackwardMemory {
   LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
     return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * Band<In, dim>::bytes;
   }
-  LONGSPAN_HOST_DEVICE static std::size_t bytes(const AttentionCall<In>& call) {
+  static std::size_t bytes(const AttentionCall<In>& call) {
     const std::size_t both = call.key_table && call.value_table ? 2 : 1;
     const bool apart = has_table(call) && !Band<In, dim>::exchanges_in_band;
     return row_bytes(call) + band_bytes(call) +
