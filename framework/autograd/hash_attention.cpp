@@ -11,8 +11,11 @@ namespace longspan {
 namespace {
 
 // Rows (slots times heads) that are gathered and attended at once: what bounds the workspace, and
-// keeps a gathered row in the cache until it is used.
-constexpr std::int64_t rows_at_once = 8192;
+// on a CPU keeps a gathered row in the cache until it is used. A GPU is to have work for all of its
+// multiprocessors in each of the few dozen kernels that this starts.
+std::int64_t rows_at_once(const Device& device) {
+  return device.on_gpu() ? std::int64_t{1} << 18 : 8192;
+}
 
 // What a call is about, and what it keeps for its gradient.
 struct Saved {
@@ -127,7 +130,7 @@ void SortedRow::for_spans(const F& f) const {
   const std::int64_t chunk = saved_.options.chunk;
   const std::int64_t slots = saved_.chunks() * chunk;
   const std::int64_t step =
-      std::max(rows_at_once / saved_.heads() / chunk, std::int64_t{1}) * chunk;
+      std::max(rows_at_once(device()) / saved_.heads() / chunk, std::int64_t{1}) * chunk;
   for (std::int64_t round = 0; round < saved_.rounds(); ++round)
     for (std::int64_t begin = 0; begin < slots; begin += step)
       f(span_of(round, begin, std::min(step, slots - begin)));

@@ -243,11 +243,13 @@ class Training(jobs.TestCase):
 
     def test_mpirun_says_which_rank_was_killed(self):
         """As the system does when memory runs out: no rank lives to say it."""
-        die = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then kill -9 $$; fi; sleep 60'
+        # Not before both run, or mpirun may only say that it could not start them.
+        die = ('touch started-$OMPI_COMM_WORLD_RANK; until [ -e started-0 ] && [ -e started-1 ]; do sleep 0.1; done; sleep 1; '
+               'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then kill -9 $$; fi; sleep 60')
         script = f'. "{SOURCE}/launch/mpirun-environment"; exec mpirun -n 2 bash -c "$1"'
         environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_")}
         result = subprocess.run(["bash", "-c", script, "-", die], env=environment, timeout=jobs.MOST_SECONDS,
-                                capture_output=True, text=True, check=False)
+                                cwd=self.directory, capture_output=True, text=True, check=False)
         self.assertEqual(result.returncode, 137)
         self.assertRegex(result.stderr, r"rank 1 .*signal 9")
 

@@ -8,7 +8,9 @@
 namespace longspan {
 
 inline void require_success(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
+  if (status == cudaSuccess) return;
+  static_cast<void>(cudaGetLastError());  // or the next that asks would hear of this one
+  throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
 }
 
 }  // namespace longspan

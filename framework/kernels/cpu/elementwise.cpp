@@ -7,11 +7,11 @@ namespace longspan {
 void add(Cpu cpu, const Tensor& a, const Tensor& b, const Tensor& out) { add_on(cpu, a, b, out); }
 
 void accumulate(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on<Accumulate>(cpu, "accumulate", factor, x, y);
+  accumulate_on(cpu, factor, x, y);
 }
 
 void scale(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on<Scale>(cpu, "scale", factor, x, y);
+  scale_on(cpu, factor, x, y);
 }
 
 void fill(Cpu cpu, double factor, const Tensor& one, const Tensor& y) {

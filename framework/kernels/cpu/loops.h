@@ -55,6 +55,13 @@ void for_each_element(Cpu, std::int64_t count, F f) {
   });
 }
 
+// out[i] = f(i), rounded, likewise.
+template <typename T, typename F>
+void write_elements(Cpu cpu, std::int64_t count, T* out, F f) {
+  for_each_element(
+      cpu, count, [=](std::int64_t i) __attribute__((always_inline)) { put(out[i], f(i)); });
+}
+
 // f(begin, end) on ranges of rows of `width` elements.
 template <typename F>
 void for_rows(std::int64_t rows, std::int64_t width, const F& f) {

@@ -7,23 +7,26 @@ namespace longspan {
 namespace tile_attention {
 namespace {
 
-// delta[b, h, i] = dout . out.
+// delta[b, h, i] = dout . out, where out and dout are [batch, time, heads, width]: a warp a row.
 template <typename In>
-struct RowProduct {
-  using T = Accumulator<In>;
-  std::int64_t time, heads, width;
-  const In* out;
-  const In* dout;
-  T* delta;
-
-  __device__ void operator()(std::int64_t row) const {
-    const std::int64_t b = row / (heads * time), h = row / time % heads, i = row % time;
-    const std::int64_t first = ((b * time + i) * heads + h) * width;
-    T sum = 0;
-    for (std::int64_t c = 0; c < width; ++c) sum += wide(out[first + c]) * wide(dout[first + c]);
-    delta[row] = sum;
-  }
-};
+__global__ void multiply_rows(std::int64_t rows,
+                              std::int64_t heads,
+                              std::int64_t time,
+                              std::int64_t width,
+                              const In* out,
+                              const In* dout,
+                              Accumulator<In>* delta) {
+  const std::int64_t row =
+      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // as they lie
+  if (row >= rows) return;
+  const int lane = static_cast<int>(threadIdx.x % warp_size);
+  Accumulator<In> sum = 0;
+  for (std::int64_t c = lane; c < width; c += warp_size)
+    sum += wide(out[row * width + c]) * wide(dout[row * width + c]);
+  sum = over_warp(sum, Plus());
+  const std::int64_t h = row % heads, i = row / heads % time, b = row / (heads * time);
+  if (lane == 0) delta[(b * heads + h) * time + i] = sum;
+}
 
 // to[c] = the sum over the rows of what the block's threads have.
 template <typename T>
@@ -191,14 +194,17 @@ class Run {
   void run() {
     const std::int64_t rows = call_.batch * call_.heads * call_.time;
     const Tensor delta = scratch({rows});
-    for_each_element(cuda_,
-                     rows,
-                     RowProduct<In>{call_.time,
-                                    call_.heads,
-                                    call_.value_dim,
-                                    call_.out,
-                                    g_.dout.data<In>(),
-                                    delta.data<T>()});
+    constexpr int threads = 256, rows_a_block = threads / warp_size;
+    launch(cuda_,
+           {.blocks = (rows + rows_a_block - 1) / rows_a_block, .threads = threads},
+           multiply_rows<In>,
+           rows,
+           call_.heads,
+           call_.time,
+           call_.value_dim,
+           call_.out,
+           g_.dout.data<In>(),
+           delta.data<T>());
     BiasProducts biases;
     if constexpr (sizeof(In) == 2)
       if (with_matrices_) biases = multiply_biases(cuda_, g_.dout.device(), call_);

@@ -11,12 +11,10 @@ struct ScaleAndAddRows {
   A factor;
   const T* x;
   const R* table;
-  T* y;
   std::int64_t table_elements;
 
-  __device__ void operator()(std::int64_t i) const {
-    put(y[i],
-        factor * static_cast<A>(wide(x[i])) + static_cast<A>(wide(table[i % table_elements])));
+  __device__ A operator()(std::int64_t i) const {
+    return factor * static_cast<A>(wide(x[i])) + static_cast<A>(wide(table[i % table_elements]));
   }
 };
 
@@ -79,11 +77,11 @@ void add(Cuda cuda, const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void accumulate(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on<Accumulate>(cuda, "accumulate", factor, x, y);
+  accumulate_on(cuda, factor, x, y);
 }
 
 void scale(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  multiply_on<Scale>(cuda, "scale", factor, x, y);
+  scale_on(cuda, factor, x, y);
 }
 
 void fill(Cuda cuda, double factor, const Tensor& one, const Tensor& y) {
@@ -94,13 +92,12 @@ void scale_and_add_rows(
     Cuda cuda, double factor, const Tensor& x, const Tensor& table, const Tensor& y) {
   check_scale_and_add_rows(x, table, y);
   with_both_types(x, table, [&]<typename T, typename R>(TypeTag<T>, TypeTag<R>) {
-    for_each_element(cuda,
-                     x.elements(),
-                     ScaleAndAddRows<T, R>{static_cast<Wider<T, R>>(factor),
-                                           x.data<T>(),
-                                           table.data<R>(),
-                                           y.data<T>(),
-                                           table.elements()});
+    write_elements(
+        cuda,
+        x.elements(),
+        y.data<T>(),
+        ScaleAndAddRows<T, R>{
+            static_cast<Wider<T, R>>(factor), x.data<T>(), table.data<R>(), table.elements()});
   });
 }
 

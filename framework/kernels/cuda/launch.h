@@ -10,6 +10,7 @@
 
 #include "framework/core/cuda/status.h"
 #include "framework/core/device.h"
+#include "framework/kernels/element.h"
 
 namespace longspan {
 
@@ -55,6 +56,33 @@ void for_each_element(Cuda cuda, std::int64_t count, F f) {
   constexpr std::int64_t most_blocks = 4096;
   const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
   launch(cuda, {.blocks = blocks, .threads = threads}, each_element<F>, count, f);
+}
+
+// A thread reads several elements before it writes the first: with one after the other, each read
+// would wait for the write before it, which might have changed what it reads, and a GPU of 2,048
+// threads a multiprocessor would have 4 KB of 16-bit elements on their way where its memory wants
+// over 20.
+template <typename T, typename F>
+__global__ void write_each_element(std::int64_t count, T* out, F f) {
+  constexpr int together = sizeof(T) < 8 ? 16 / static_cast<int>(sizeof(T)) : 4;
+  const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
+  std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  for (; i + (together - 1) * step < count; i += together * step) {
+    decltype(f(i)) values[together];  // the loops over them are unrolled
+    for (int k = 0; k < together; ++k) values[k] = f(i + k * step);
+    for (int k = 0; k < together; ++k) put(out[i + k * step], values[k]);
+  }
+  for (; i < count; i += step) put(out[i], f(i));
+}
+
+// out[i] = f(i), rounded, for every i below count, on the device and in any order: f(i) may read
+// out[i], but no other element of out.
+template <typename T, typename F>
+void write_elements(Cuda cuda, std::int64_t count, T* out, F f) {
+  constexpr int threads = 256;
+  constexpr std::int64_t most_blocks = 1024;  // as many as large GPUs have under way
+  const std::int64_t blocks = std::min((count + threads - 1) / threads, most_blocks);
+  launch(cuda, {.blocks = blocks, .threads = threads}, write_each_element<T, F>, count, out, f);
 }
 
 }  // namespace longspan

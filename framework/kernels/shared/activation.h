@@ -1,4 +1,4 @@
-// Activations on any backend: `for_each_element` is the backend's.
+// Activations on any backend: `write_elements` is the backend's.
 #pragma once
 
 #include "framework/kernels/activation.h"
@@ -41,10 +41,9 @@ template <Activation kind, typename A>
 template <Activation kind, typename T>
 struct Activate {
   const T* x;
-  T* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(y[i], value_of<kind>(wide(x[i])));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
+    return value_of<kind>(wide(x[i]));
   }
 };
 
@@ -52,10 +51,9 @@ template <Activation kind, typename T>
 struct ActivateBackward {
   const T* kept;
   const T* dy;
-  T* dx;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(dx[i], wide(dy[i]) * slope_of<kind>(wide(kept[i])));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
+    return wide(dy[i]) * slope_of<kind>(wide(kept[i]));
   }
 };
 
@@ -79,7 +77,7 @@ void activate_on(Backend backend, Activation activation, const Tensor& x, const 
   require_alike("activate", x, y);
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(activation, [&](auto kind) {
-      for_each_element(backend, x.elements(), Activate<kind(), T>{x.data<T>(), y.data<T>()});
+      write_elements(backend, x.elements(), y.data<T>(), Activate<kind(), T>{x.data<T>()});
     });
   });
 }
@@ -94,9 +92,10 @@ void activate_backward_on(Backend backend,
   require_alike("activate_backward", kept, dx);
   with_floating_type(dy.dtype(), [&]<typename T>(TypeTag<T>) {
     with_activation(activation, [&](auto kind) {
-      for_each_element(backend,
-                       dy.elements(),
-                       ActivateBackward<kind(), T>{kept.data<T>(), dy.data<T>(), dx.data<T>()});
+      write_elements(backend,
+                     dy.elements(),
+                     dx.data<T>(),
+                     ActivateBackward<kind(), T>{kept.data<T>(), dy.data<T>()});
     });
   });
 }

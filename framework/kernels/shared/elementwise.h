@@ -1,4 +1,4 @@
-// Sums, multiples and casts on any backend: `for_each_element` is the backend's.
+// Sums, multiples and casts on any backend: `write_elements` is the backend's.
 #pragma once
 
 #include "framework/kernels/element.h"
@@ -10,10 +10,9 @@ template <typename T>
 struct Add {
   const T* a;
   const T* b;
-  T* out;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(out[i], wide(a[i]) + wide(b[i]));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
+    return wide(a[i]) + wide(b[i]);
   }
 };
 
@@ -22,10 +21,10 @@ struct Accumulate {
   using A = Wider<X, Y>;
   A factor;
   const X* x;
-  Y* y;
+  const Y* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(y[i], static_cast<A>(wide(y[i])) + factor * static_cast<A>(wide(x[i])));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    return static_cast<A>(wide(y[i])) + factor * static_cast<A>(wide(x[i]));
   }
 };
 
@@ -34,10 +33,9 @@ struct Scale {
   using A = Wider<X, Y>;
   A factor;
   const X* x;
-  Y* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(y[i], factor * static_cast<A>(wide(x[i])));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
+    return factor * static_cast<A>(wide(x[i]));
   }
 };
 
@@ -46,10 +44,9 @@ struct Fill {
   using A = Accumulator<X>;
   A factor;
   const X* one;
-  Y* y;
 
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
-    put(y[i], static_cast<Accumulator<Y>>(factor * wide(*one)));
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t) const {
+    return static_cast<Accumulator<Y>>(factor * wide(*one));
   }
 };
 
@@ -58,18 +55,29 @@ void add_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out
   require_alike("add", a, b);
   require_alike("add", a, out);
   with_floating_type(a.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_each_element(backend, a.elements(), Add<T>{a.data<T>(), b.data<T>(), out.data<T>()});
+    write_elements(backend, a.elements(), out.data<T>(), Add<T>{a.data<T>(), b.data<T>()});
   });
 }
 
-// y[i] = F{factor, x, y}(i) for every element.
-template <template <typename, typename> typename F, typename Backend>
-void multiply_on(
-    Backend backend, const char* kernel, double factor, const Tensor& x, const Tensor& y) {
-  require_as_many(kernel, x, y);
+template <typename Backend>
+void accumulate_on(Backend backend, double factor, const Tensor& x, const Tensor& y) {
+  require_as_many("accumulate", x, y);
   with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
-    for_each_element(
-        backend, x.elements(), F<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>(), y.data<Y>()});
+    write_elements(backend,
+                   x.elements(),
+                   y.data<Y>(),
+                   Accumulate<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>(), y.data<Y>()});
+  });
+}
+
+template <typename Backend>
+void scale_on(Backend backend, double factor, const Tensor& x, const Tensor& y) {
+  require_as_many("scale", x, y);
+  with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
+    write_elements(backend,
+                   x.elements(),
+                   y.data<Y>(),
+                   Scale<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>()});
   });
 }
 
@@ -77,9 +85,10 @@ template <typename Backend>
 void fill_on(Backend backend, double factor, const Tensor& one, const Tensor& y) {
   require(one.elements() == 1, "fill: the value has shape {}", one.shape().to_string());
   with_both_types(one, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
-    for_each_element(backend,
-                     y.elements(),
-                     Fill<X, Y>{static_cast<Accumulator<X>>(factor), one.data<X>(), y.data<Y>()});
+    write_elements(backend,
+                   y.elements(),
+                   y.data<Y>(),
+                   Fill<X, Y>{static_cast<Accumulator<X>>(factor), one.data<X>()});
   });
 }
 

@@ -197,6 +197,33 @@ TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
 }
 #endif
 
+template <typename T>
+struct AddOne {
+  const T* x;
+  auto operator()(std::int64_t i) const { return wide(x[i]) + 1; }
+};
+
+template <typename T>
+void expect_each_written_once(std::int64_t count) {
+  std::vector<T> x(static_cast<std::size_t>(count) + 1), wanted = x;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    put(x[i], static_cast<int>(i % 100));
+    put(wanted[i], static_cast<int>(i % 100) + (i + 1 < x.size()));
+  }
+  start(write_each_element<T, AddOne<T>>, 0, count, x.data(), AddOne<T>{x.data()});
+  for (std::size_t i = 0; i < x.size(); ++i)
+    ASSERT_EQ(wide(x[i]), wide(wanted[i])) << i << " of " << count;
+}
+
+// 3 blocks: groups of 8, 4 and 4 elements that are 384 apart, and what is left.
+TEST(WriteElements, EachIsWrittenOnceInAGroupOrAlone) {
+  for (const std::int64_t count : {1, 384, 385, 1536, 3071, 3072, 3073, 7000}) {
+    expect_each_written_once<BFloat16>(count);
+    expect_each_written_once<float>(count);
+    expect_each_written_once<double>(count);
+  }
+}
+
 TEST(EmulatedCuda, WhatNoGpuTakesIsRefused) {
   int out = 0;
   EXPECT_THROW(start(write_beyond, 1 << 20, &out), Failure);
