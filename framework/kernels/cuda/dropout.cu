@@ -57,26 +57,35 @@ struct DropFour {
   T* y;
 
   __device__ void operator()(std::int64_t group) const {
+    const std::int64_t first = 4 * group;
+    const int here = count - first < 4 ? static_cast<int>(count - first) : 4;
+    T from[4], onto[4];  // all are read before the first is written
+    for (int k = 0; k < 4; ++k) {
+      if (k >= here) break;
+      from[k] = x[first + k];
+      if constexpr (adds) onto[k] = base[first + k];
+    }
     auto block = ~std::uint64_t{0};
     std::array<std::uint32_t, 4> words = {};
     std::uint64_t index = 0;
     std::int64_t left = 0;  // of the row
-    for (std::int64_t i = 4 * group; i < 4 * group + 4 && i < count; ++i, ++index, --left) {
+    for (int k = 0; k < 4; ++k, ++index, --left) {
+      if (k >= here) break;
       if (left == 0) {
-        index = place.index(i);
-        left = place.width - i % place.width;
+        index = place.index(first + k);
+        left = place.width - (first + k) % place.width;
       }
       if (index / 4 != block) {
         block = index / 4;
         words = random.block(block);
       }
-      const A value = words[index % 4] >> 8 >= threshold ? wide(x[i]) * factor : A{0};
+      const A value = words[index % 4] >> 8 >= threshold ? wide(from[k]) * factor : A{0};
       if constexpr (adds) {
         T dropped;
         put(dropped, value);
-        put(y[i], wide(base[i]) + wide(dropped));
+        put(y[first + k], wide(onto[k]) + wide(dropped));
       } else {
-        put(y[i], value);
+        put(y[first + k], value);
       }
     }
   }

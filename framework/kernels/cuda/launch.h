@@ -58,13 +58,16 @@ void for_each_element(Cuda cuda, std::int64_t count, F f) {
   launch(cuda, {.blocks = blocks, .threads = threads}, each_element<F>, count, f);
 }
 
-// A thread reads several elements before it writes the first: with one after the other, each read
+// How many elements a thread reads before it writes the first: with one after the other, each read
 // would wait for the write before it, which might have changed what it reads, and a GPU of 2,048
 // threads a multiprocessor would have 4 KB of 16-bit elements on their way where its memory wants
 // over 20.
+template <typename T>
+inline constexpr int elements_together = sizeof(T) < 8 ? 16 / static_cast<int>(sizeof(T)) : 4;
+
 template <typename T, typename F>
 __global__ void write_each_element(std::int64_t count, T* out, F f) {
-  constexpr int together = sizeof(T) < 8 ? 16 / static_cast<int>(sizeof(T)) : 4;
+  constexpr int together = elements_together<T>;
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;
   std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   for (; i + (together - 1) * step < count; i += together * step) {

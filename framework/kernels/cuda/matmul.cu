@@ -1,22 +1,71 @@
+#include <algorithm>
+
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/cuda/product.h"
 #include "framework/kernels/element.h"
 #include "framework/kernels/matmul.h"
+#include "framework/kernels/shared/activation.h"
 
 namespace longspan {
 namespace {
 
-template <typename C, typename B>
-struct AddBias {
+// out = activation(product + bias), and before, where it is wanted, that without the activation:
+// [rows, width], of which a thread has every `step`th row of one column. As in `write_elements` it
+// reads several before it writes the first. out and before may be the product.
+template <Activation kind, typename C, typename B>
+__global__ void add_bias(std::int64_t rows,
+                         std::int64_t width,
+                         std::int64_t step,
+                         const B* bias,
+                         const C* product,
+                         C* before,
+                         C* out) {
   using A = Wider<C, B>;
-  std::int64_t width;
-  const B* bias;
-  C* c;
-
-  __device__ void operator()(std::int64_t i) const {
-    put(c[i], static_cast<A>(wide(c[i])) + static_cast<A>(wide(bias[i % width])));
+  constexpr int together = elements_together<C>;
+  const std::int64_t thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  std::int64_t row = thread / width;
+  const std::int64_t column = thread % width;
+  if (row >= step) return;
+  const A added = static_cast<A>(wide(bias[column]));
+  const auto sum = [&](std::int64_t r) {
+    return static_cast<A>(wide(product[r * width + column])) + added;
+  };
+  const auto write = [&](std::int64_t r, A value) {
+    C rounded;
+    put(rounded, value);
+    if (before != nullptr) before[r * width + column] = rounded;
+    put(out[r * width + column], value_of<kind>(wide(rounded)));
+  };
+  for (; row + (together - 1) * step < rows; row += together * step) {
+    A sums[together];
+    for (int k = 0; k < together; ++k) sums[k] = sum(row + k * step);
+    for (int k = 0; k < together; ++k) write(row + k * step, sums[k]);
   }
-};
+  for (; row < rows; row += step) write(row, sum(row));
+}
+
+// In place of what the product has written to `c`.
+void add_bias(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents, const Tensor& c) {
+  constexpr int threads = 256;
+  constexpr std::int64_t most_threads = 1024 * threads;
+  const auto [m, k, n] = extents;
+  const std::int64_t step = std::clamp<std::int64_t>(most_threads / n, 1, m);
+  const Grid grid = {.blocks = (step * n + threads - 1) / threads, .threads = threads};
+  with_both_types(c, matmul.bias, [&]<typename C, typename B>(TypeTag<C>, TypeTag<B>) {
+    with_activation(matmul.activation, [&](auto kind) {
+      launch(cuda,
+             grid,
+             add_bias<kind(), C, B>,
+             m,
+             n,
+             step,
+             matmul.bias.data<B>(),
+             c.data<C>(),
+             matmul.before.defined() ? matmul.before.data<C>() : nullptr,
+             matmul.c.data<C>());
+    });
+  });
+}
 
 // The product and its bias.
 Product product_of(const Matmul& matmul, const MatmulExtents& extents) {
@@ -72,10 +121,8 @@ void matmul(Cuda cuda, const Matmul& matmul) {
     c.zero();
   }
   if (!has_bias)
-    with_both_types(c, matmul.bias, [&]<typename C, typename B>(TypeTag<C>, TypeTag<B>) {
-      for_each_element(cuda, m * n, AddBias<C, B>{n, matmul.bias.data<B>(), c.data<C>()});
-    });
-  if (matmul.derivative)
+    add_bias(cuda, matmul, extents, c);
+  else if (matmul.derivative)
     activate_backward(cuda, matmul.activation, matmul.before, matmul.c, matmul.c);
   else if (keeps || matmul.activation != Activation::none)
     activate(cuda, matmul.activation, c, matmul.c);

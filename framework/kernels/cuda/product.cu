@@ -112,14 +112,7 @@ class Products {
   void multiply(Cuda cuda, const Product& product) {
     const std::lock_guard lock(mutex_);
     Chosen& chosen = chosen_for(product, cuda.state->tf32());
-    if (!chosen.found)
-      throw Failure("cuBLASLt has no product of {} [{}, {}] and [{}, {}] into {}",
-                    name_of(product.dtype),
-                    product.m,
-                    product.k,
-                    product.k,
-                    product.n,
-                    name_of(product.c_dtype));
+    if (!chosen.found) return multiply_plainly(cuda, product);
     set_pointers(chosen.product.get(), product);
     // In the order of the stream, so the next product may have the same block.
     Allocator& allocator = cuda.state->allocator();
@@ -224,6 +217,10 @@ class Products {
     library_.require(library_.create_preference(&made), "choosing an algorithm");
     const Owned<cublasLtMatmulPreference_t> preference(made, library_.destroy_preference);
     set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
+    // Parts of a sum are not rounded to 16 bits before they are added.
+    set(made,
+        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));

@@ -36,6 +36,10 @@ struct Product {
 };
 void multiply(Cuda, const Product&);
 
+// The same without an epilogue and without the library, which has no algorithm for some odd shapes:
+// a thread an element, slowly.
+void multiply_plainly(Cuda, const Product&);
+
 // Whether the library makes a product with this epilogue in one kernel that is worth it; the answer
 // is the same for a product of the same extents, dtypes and alignments.
 bool fuses(Cuda, const Product&);

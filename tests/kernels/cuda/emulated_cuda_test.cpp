@@ -6,6 +6,7 @@
 
 #include "framework/kernels/cuda/block.h"
 #include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/product.h"
 #include "framework/kernels/cuda/tensor_core.h"
 #include "tests/kernels/kernel_testing.h"
 
@@ -222,6 +223,55 @@ TEST(WriteElements, EachIsWrittenOnceInAGroupOrAlone) {
     expect_each_written_once<float>(count);
     expect_each_written_once<double>(count);
   }
+}
+
+// a [7, 5], b [5, 3], a bias and what c had before, however the factors lie.
+template <typename T, typename C>
+void expect_plain_product() {
+  constexpr std::int64_t m = 7, k = 5, n = 3;
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true})
+      for (const bool accumulate : {false, true}) {
+        std::vector<T> a(m * k), b(k * n);
+        std::vector<C> bias(n), c(m * n);
+        std::vector<double> wanted(m * n);
+        for (std::int64_t i = 0; i < m; ++i)
+          for (std::int64_t l = 0; l < k; ++l)
+            put(a[static_cast<std::size_t>(transpose_a ? l * m + i : i * k + l)], i - 2 * l);
+        for (std::int64_t l = 0; l < k; ++l)
+          for (std::int64_t j = 0; j < n; ++j)
+            put(b[static_cast<std::size_t>(transpose_b ? j * k + l : l * n + j)], l + j);
+        for (std::int64_t j = 0; j < n; ++j) put(bias[static_cast<std::size_t>(j)], 2 * j);
+        for (std::int64_t i = 0; i < m * n; ++i) {
+          put(c[static_cast<std::size_t>(i)], i);
+          double sum = static_cast<double>(i % n * 2 + (accumulate ? i : 0));
+          for (std::int64_t l = 0; l < k; ++l)
+            sum += static_cast<double>((i / n - 2 * l) * (l + i % n));
+          wanted[static_cast<std::size_t>(i)] = sum;
+        }
+        multiply_plainly(backend(),
+                         {.m = m,
+                          .k = k,
+                          .n = n,
+                          .transpose_a = transpose_a,
+                          .transpose_b = transpose_b,
+                          .accumulate = accumulate,
+                          .dtype = DTypeOf<T>::value,
+                          .c_dtype = DTypeOf<C>::value,
+                          .a = a.data(),
+                          .b = b.data(),
+                          .bias = bias.data(),
+                          .c = c.data()});
+        for (std::size_t i = 0; i < c.size(); ++i) EXPECT_EQ(wide(c[i]), wanted[i]) << i;
+      }
+}
+
+TEST(PlainProduct, HasEveryTransposeABiasAndWhatWasThere) {
+  expect_plain_product<double, double>();
+  expect_plain_product<float, float>();
+  expect_plain_product<BFloat16, BFloat16>();
+  expect_plain_product<BFloat16, float>();
+  expect_plain_product<Float16, float>();
 }
 
 TEST(EmulatedCuda, WhatNoGpuTakesIsRefused) {
