@@ -1,11 +1,16 @@
 // Stopping on request.
 #pragma once
 
+#include <signal.h>
+
+#include <cstddef>
+#include <vector>
+
 namespace longspan {
 
 // While one lives, SIGUSR1, SIGUSR2 and SIGTERM ask this process to save and stop instead of ending
-// it. One at a time. Open MPI forwards the first two to every rank; after SIGTERM it kills the
-// ranks within about two seconds.
+// it. One at a time, made and destroyed by the main thread, which the signals interrupt. Open MPI
+// forwards the first two to every rank; after SIGTERM it kills the ranks within about two seconds.
 class StopRequest {
  public:
   StopRequest();
@@ -16,6 +21,13 @@ class StopRequest {
 
   // Whether one of the signals has come to this process.
   bool asked() const;
+
+ private:
+  // Handlers run on a stack of their own: oneDNN's products keep numbers below the stack pointer,
+  // further than the 128 bytes that a signal leaves alone, and with other numbers write beyond
+  // their memory.
+  std::vector<std::byte> stack_;
+  stack_t outer_ = {};
 };
 
 }  // namespace longspan

@@ -1,0 +1,47 @@
+#include "framework/train/stop_request.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace longspan {
+namespace {
+
+TEST(StopRequest, HearsEachOfItsSignals) {
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) {
+    const StopRequest stop;
+    EXPECT_FALSE(stop.asked());
+    raise(signal);
+    EXPECT_TRUE(stop.asked());
+  }
+}
+
+#if defined(__x86_64__)
+// How many bytes below this function's stack a signal changes. Without calls: they would, too.
+[[gnu::noinline, gnu::no_sanitize("address", "undefined")]] int changed_below_the_stack() {
+  constexpr int first = 1024, last = 16384;
+  auto* const top = static_cast<volatile char*>(__builtin_frame_address(0));
+  for (int i = first; i < last; ++i) top[-i] = 42;
+  long result = SYS_getpid;
+  asm volatile("syscall" : "+a"(result) : : "rcx", "r11", "memory");
+  const long process = result;
+  result = SYS_kill;
+  asm volatile("syscall"
+               : "+a"(result)
+               : "D"(process), "S"(long{SIGUSR1})
+               : "rcx", "r11", "memory");
+  int changed = 0;
+  for (int i = first; i < last; ++i) changed += top[-i] != 42;
+  return changed;
+}
+
+TEST(StopRequest, LeavesWhatIsBelowTheStackAlone) {
+  const StopRequest stop;
+  EXPECT_EQ(changed_below_the_stack(), 0);
+  EXPECT_TRUE(stop.asked());
+}
+#endif
+
+}  // namespace
+}  // namespace longspan
