@@ -58,14 +58,6 @@ Kept keep_for(const Variable& weight, const Variable& x) {
   return weight.requires_gradient() ? keep(x) : Kept();
 }
 
-Variable record_linear(Tensor y, const Variable& x, const Variable& weight, const Variable& bias) {
-  return record(std::move(y),
-                {x, weight, bias},
-                [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
-                  linear_gradients(gradients, x, weight, gradients.output());
-                });
-}
-
 void drop_in_place(const Hidden& hidden, const Tensor& x) {
   if (hidden.rate == 0) return;
   on(x.device(), [&](auto backend) {
@@ -88,11 +80,11 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
             .c = matrix(y),
             .transpose_b = true,
             .bias = bias.value()});
-  return record_linear(std::move(y), x, weight, bias);
-}
-
-Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias) {
-  return record_linear(product_like(x, weight), x, weight, bias);
+  return record(std::move(y),
+                {x, weight, bias},
+                [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
+                  linear_gradients(gradients, x, weight, gradients.output());
+                });
 }
 
 Variable feed_forward(const Variable& x,

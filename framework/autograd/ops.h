@@ -13,14 +13,10 @@ namespace longspan {
 // y = x weight^T + bias. x: [..., in]; weight: [out, in]; bias: [out] or undefined.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
 
-// linear(x, weight, bias) where only its gradient is wanted, as of the last product of a function
-// that is computed again: the value may not be read, it is not computed.
-Variable linear_unread(const Variable& x, const Variable& weight, const Variable& bias);
-
 // linear(dropout(activation(linear(x, in, in_bias))), out, out_bias), biases may be undefined. The
 // products apply the activation and its derivative where they can, and the hidden layer is kept
 // once, for relu, or also as it was before the activation. With `unread` only the gradient is
-// wanted, as above.
+// wanted, as of a function that is computed again: the value may not be read, it is not computed.
 struct FeedForwardWeights {
   Variable in;
   Variable in_bias;

@@ -73,7 +73,11 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
     if (wanted != GpuTransport::nccl) return;
     throw ConfigurationError("parallel.transport is nccl, but {}", absence_);
   }
-  for (const Communicator& group : {mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time})
+  std::vector<Communicator> groups = {
+      mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
+  // Parameters that all tensor ranks hold see some of the rows on each of them.
+  if (mesh.shape.sequence) groups.push_back(mesh.world);
+  for (const Communicator& group : groups)
     if (group.size() > 1 && !group.group_->nccl) connect(group);
   if (groups_.empty()) return;
   device_.state().set_waiting([runtime = groups_.front().group_->runtime.get()](

@@ -175,8 +175,11 @@ const Operation* NcclTransport::under_way() const {
   const std::lock_guard lock(mutex_);
   if (!error_.empty()) return flows_.empty() ? nullptr : flows_.front().operation.get();
   for (const Flow& flow : flows_)
-    if (!flow.end || !flow.end->passed())
-      return flow.begin->passed() ? flow.operation.get() : nullptr;
+    if (!flow.end || !flow.end->passed()) {
+      // What waits for another group's turn is not what the GPU waits for.
+      const bool comes = flow.turn <= turns_->taken && flow.begin->passed();
+      return comes ? flow.operation.get() : nullptr;
+    }
   return nullptr;
 }
 

@@ -31,12 +31,18 @@ Device Device::cuda(int index) {
 
 void DeviceState::wait() {
   if (!on_gpu()) return;
-  const std::vector<Tensor> copied = kept<CopiesUnderWay>().take();
+  CopiesUnderWay& copies = kept<CopiesUnderWay>();
+  const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
-  if (waiting_ && std::this_thread::get_id() == waiting_thread_)
-    waiting_(stream);
-  else
-    gpu::wait(stream);
+  try {
+    if (waiting_ && std::this_thread::get_id() == waiting_thread_)
+      waiting_(stream);
+    else
+      gpu::wait(stream);
+  } catch (...) {
+    for (const Tensor& source : copied) copies.keep(source);  // they may not be copied yet
+    throw;
+  }
 }
 
 void DeviceState::set_waiting(Waiting waiting) {

@@ -63,7 +63,7 @@ struct SpanTerm {
                 // dtype
   double ramp = 32;
   std::int64_t first = 1;  // the distance p - k of the nearest key counts as 0
-  double floor = 1e-8;
+  double floor = 1e-8;     // 0, or at least 1e-30
 };
 
 // Hash attention with shared queries and keys (Kitaev et al. 2020).

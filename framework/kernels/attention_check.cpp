@@ -82,10 +82,12 @@ void check_table(const Tensor& table, std::string_view name, std::int64_t width,
 void check_span(const Attention& a) {
   const Shape& q = a.query.shape();
   const Tensor& span = a.span->span;
-  require(a.span->ramp > 0 && a.span->floor >= 0,
-          "attention: the span's ramp is {} and its floor {}, wanted more than 0, and 0 or more",
-          a.span->ramp,
-          a.span->floor);
+  require(
+      a.span->ramp > 0 && (a.span->floor == 0 || a.span->floor >= 1e-30),
+      "attention: the span's ramp is {} and its floor {}, wanted more than 0, and 0 or at least "
+      "1e-30",
+      a.span->ramp,
+      a.span->floor);
   require(span.defined(), "attention: span is not given");
   const Shape wanted = span.shape().dimensions() == 3 ? Shape{q[0], q[1], q[2]} : Shape{q[2]};
   expect(span, "span", wanted, accumulator_of(a.query.dtype()));

@@ -46,6 +46,8 @@ void require_dtypes(const Matmul& matmul, std::int64_t n) {
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
           "matmul: a product that is added to c has neither bias nor activation");
   if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);
+  require(!matmul.accumulate || !matmul.before.defined(),
+          "matmul: what is added to has no activation");
   require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),
           "matmul: a derivative needs what came before the activation, and no bias");
 }

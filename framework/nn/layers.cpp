@@ -65,10 +65,10 @@ Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
   return join(share(x), time);
 }
 
-Variable Linear::share(const Variable& x, bool unread) const {
+Variable Linear::share(const Variable& x) const {
   check_width(x);
   require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
-  return unread ? linear_unread(x, weight(), bias()) : linear(x, weight(), bias());
+  return linear(x, weight(), bias());
 }
 
 Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
@@ -120,7 +120,7 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
     const Pass inside = pass.child("hidden");
     hidden.rate = dropout_;
     hidden.random = inside.random;
-    hidden.placement = placement_of(x.shape().with(-1, hidden_.total), inside, hidden_);
+    hidden.placement = placement_of(x.shape(), inside, hidden_);
   }
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }

@@ -37,8 +37,7 @@ class Linear {
   // A row split, whose output has left the region: x: [batch, time, in (this rank's)].
   Variable operator()(const Variable& x, const TimeDivision& time) const;
   // The same in two steps: this rank's share of the output for each row, and the sum of the shares.
-  // `unread`: only the gradient is wanted.
-  Variable share(const Variable& x, bool unread = false) const;
+  Variable share(const Variable& x) const;
   Variable join(Variable&& shares, const TimeDivision& time) const;
 
   // For ops that do more than this product. The bias is undefined where there is none or `join`

@@ -53,5 +53,9 @@ TEST(NcclTraining, SendsKeysRoundTheRingBesideTheTiles) {
   expect_same_by_nccl(c, {.context = 2});
 }
 
+TEST(NcclTraining, SumsWhatAllRanksShareWhereRowsAreDivided) {
+  expect_same_by_nccl(small_case(), {.tensor = 2, .sequence = true});
+}
+
 }  // namespace
 }  // namespace longspan

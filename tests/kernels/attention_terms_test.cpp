@@ -269,6 +269,9 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   EXPECT_EQ(refused({.time = 3, .keys = 5, .causal = false, .relative = true}),
             "attention: the relative term has keys for the distances from 0 to 4, the mask allows "
             "those from -2 to 4");
+  AttentionGradient tiny = make_attention({.time = 3, .keys = 3, .span = 1}, device);
+  tiny.forward.span->floor = 1e-36;  // what remains of a key beyond the span would be no number
+  EXPECT_THROW(attend(tiny.forward), Failure);
   AttentionCase table{.time = 3, .keys = 3, .heads = 3};
   table.rules = HeadMasks({Mask(), masks::self()});
   EXPECT_EQ(refused(table), "attention: heads 0 to 2 need a mask each, the table has 2");

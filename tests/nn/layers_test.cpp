@@ -60,7 +60,7 @@ TEST(LinearLayer, NamesItselfWhenTheInputHasAnotherWidth) {
   }
 }
 
-TEST(LinearLayer, ARowSplitHasNoActivation) {
+TEST(LinearLayer, ARowSplitIsNotCalledWithoutLeavingItsRegion) {
   Parameters parameters = one_process_parameters();
   const Linear layer(Scope(parameters), {.in = 3, .out = 2, .split = Split::rows});
   allocate_randomly(parameters, 1);

@@ -8,7 +8,8 @@ namespace {
 // The factors of a soft span for the two rows that a thread has elements of.
 struct SoftRows {
   SoftSpan<float> soft;
-  float z[2];  // less the distance of the row from the tile's first key
+  float z[2];
+  float distance[2];  // of the row from the tile's first key
 
   template <typename In>
   __device__ SoftRows(const AttentionCall<In>& call, const TilePlace& at) : soft(call.span.soft) {
@@ -16,10 +17,13 @@ struct SoftRows {
       const int i = WarpSums<tile>::row(2 * r);
       const bool real = at.query + i < call.time;
       z[r] = real ? call.span_of(at.b, at.h, at.query + i) : 0;
-      z[r] -= static_cast<float>(origin_of(call, at) + i);
+      distance[r] = static_cast<float>(origin_of(call, at) + i);
     }
   }
-  __device__ float at(int r, int j) const { return soft.at(z[r] + static_cast<float>(j), 0); }
+  // Rounded as where it is decided which keys count.
+  __device__ float at(int r, int j) const {
+    return soft.at(z[r], distance[r] - static_cast<float>(j));
+  }
 };
 
 // The two rows that a thread has elements of, with three neighbours.

@@ -109,18 +109,18 @@ void matmul(Cuda cuda, const Matmul& matmul) {
   if (m == 0 || n == 0) return;
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
-  bool has_bias = !matmul.bias.defined();
+  bool bias_is_added = !matmul.bias.defined();
   if (k > 0) {
     Product product = with_epilogue(cuda, matmul, product_of(matmul, extents));
     const bool fused = product.epilogue != Epilogue::none;
     if (!fused) product.c = c.bytes();
     multiply(cuda, product);
     if (fused) return;
-    has_bias = has_bias || product.bias != nullptr;
+    bias_is_added = bias_is_added || product.bias != nullptr;
   } else if (!matmul.accumulate) {
     c.zero();
   }
-  if (!has_bias)
+  if (!bias_is_added)
     add_bias(cuda, matmul, extents, c);
   else if (matmul.derivative)
     activate_backward(cuda, matmul.activation, matmul.before, matmul.c, matmul.c);
