@@ -160,8 +160,7 @@ void destroy(Link* link) noexcept {
 }
 
 // It frees memory, which waits for the whole GPU and so for other communicators that are still to
-// be ended, and ranks of this machine that do not end theirs may keep it for ever. The link itself
-// stays: a call on it that this brings back still looks at it.
+// be ended, and ranks of this machine that do not end theirs may keep it for ever.
 void abort(Link* link) noexcept try {
   std::thread([link] {
     if (link->communicator != nullptr) link->library.abort(link->communicator);

@@ -36,7 +36,9 @@ Answer state(Link& link);
 // Waits for the other ranks to do the same; once it is done, `destroy` returns at once.
 Answer finalise(Link& link);
 void destroy(Link* link) noexcept;
-// Ends what is queued, wherever it stands, and returns at once; the other ranks are not asked.
+// Ends what is queued, wherever it stands, and returns at once; the other ranks are not asked. A
+// call on the link by another thread may come back because of it: the link stays until the process
+// ends.
 void abort(Link* link) noexcept;
 
 // Queued on a stream. `count` elements go to or come from each rank. A call between `begin_group`

@@ -7,11 +7,11 @@ namespace longspan {
 void add(Cpu cpu, const Tensor& a, const Tensor& b, const Tensor& out) { add_on(cpu, a, b, out); }
 
 void accumulate(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  accumulate_on(cpu, factor, x, y);
+  multiply_on(cpu, "accumulate", factor, x, y, true);
 }
 
 void scale(Cpu cpu, double factor, const Tensor& x, const Tensor& y) {
-  scale_on(cpu, factor, x, y);
+  multiply_on(cpu, "scale", factor, x, y, false);
 }
 
 void fill(Cpu cpu, double factor, const Tensor& one, const Tensor& y) {

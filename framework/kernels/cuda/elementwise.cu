@@ -77,11 +77,11 @@ void add(Cuda cuda, const Tensor& a, const Tensor& b, const Tensor& out) {
 }
 
 void accumulate(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  accumulate_on(cuda, factor, x, y);
+  multiply_on(cuda, "accumulate", factor, x, y, true);
 }
 
 void scale(Cuda cuda, double factor, const Tensor& x, const Tensor& y) {
-  scale_on(cuda, factor, x, y);
+  multiply_on(cuda, "scale", factor, x, y, false);
 }
 
 void fill(Cuda cuda, double factor, const Tensor& one, const Tensor& y) {

@@ -96,6 +96,19 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
   return product.bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+// The library wants a multiple of 8 elements from row to row of what it keeps. It may have
+// algorithms that use memory no less, or that are slower than a kernel of one's own: others
+// measured so before Hopper (GeForce) and after it (compute capability 12), and a gain on Hopper
+// (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
+// nobody has said, and so they are for Hopper.
+bool is_for_epilogues(Cuda cuda, const Product& product) {
+  int major = 0;
+  require_success(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
+      "asking what a GPU can");
+  return product.n % 8 == 0 && major == 9;
+}
+
 // The handle of a device and what was chosen for the products that it has made.
 class Products {
  public:
@@ -106,12 +119,12 @@ class Products {
 
   bool has(Cuda cuda, const Product& product) {
     const std::lock_guard lock(mutex_);
-    return chosen_for(product, cuda.state->tf32()).found;
+    return chosen_for(cuda, product).found;
   }
 
   void multiply(Cuda cuda, const Product& product) {
     const std::lock_guard lock(mutex_);
-    Chosen& chosen = chosen_for(product, cuda.state->tf32());
+    Chosen& chosen = chosen_for(cuda, product);
     if (!chosen.found) return multiply_plainly(cuda, product);
     set_pointers(chosen.product.get(), product);
     // In the order of the stream, so the next product may have the same block.
@@ -197,7 +210,8 @@ class Products {
     return Owned<cublasLtMatrixLayout_t>(layout, library_.destroy_layout);
   }
 
-  Chosen& chosen_for(const Product& product, bool tf32) {
+  Chosen& chosen_for(Cuda cuda, const Product& product) {
+    const bool tf32 = cuda.state->tf32();
     const Case wanted = case_of(product, tf32);
     if (const auto found = chosen_.find(wanted); found != chosen_.end()) return found->second;
     const auto [m, k, n] = std::tuple(product.m, product.k, product.n);
@@ -208,7 +222,8 @@ class Products {
     chosen.b =
         product.transpose_a ? make_layout(product.dtype, k, m) : make_layout(product.dtype, m, k);
     chosen.c = make_layout(product.c_dtype, m, n);
-    choose(product, chosen);
+    if (product.epilogue == Epilogue::none || is_for_epilogues(cuda, product))
+      choose(product, chosen);
     return chosen_.emplace(wanted, std::move(chosen)).first->second;
   }
 
@@ -253,17 +268,8 @@ class Products {
 
 }  // namespace
 
-// The library wants a multiple of 8 elements from row to row of what it keeps. It may have
-// algorithms that use memory no less, or that are slower than a kernel of one's own: others
-// measured so before Hopper (GeForce) and after it (compute capability 12), and a gain on Hopper
-// (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
-// nobody has said, and so this is for Hopper.
 bool fuses(Cuda cuda, const Product& product) {
-  int major = 0;
-  require_success(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
-      "asking what a GPU can");
-  return product.n % 8 == 0 && major == 9 && cuda.state->kept<Products>().has(cuda, product);
+  return cuda.state->kept<Products>().has(cuda, product);
 }
 
 void multiply(Cuda cuda, const Product& product) {

@@ -17,18 +17,6 @@ struct Add {
 };
 
 template <typename X, typename Y>
-struct Accumulate {
-  using A = Wider<X, Y>;
-  A factor;
-  const X* x;
-  const Y* y;
-
-  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
-    return static_cast<A>(wide(y[i])) + factor * static_cast<A>(wide(x[i]));
-  }
-};
-
-template <typename X, typename Y>
 struct Scale {
   using A = Wider<X, Y>;
   A factor;
@@ -36,6 +24,16 @@ struct Scale {
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A operator()(std::int64_t i) const {
     return factor * static_cast<A>(wide(x[i]));
+  }
+};
+
+template <typename X, typename Y>
+struct Accumulate {
+  Scale<X, Y> scaled;
+  const Y* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE auto operator()(std::int64_t i) const {
+    return static_cast<Wider<X, Y>>(wide(y[i])) + scaled(i);
   }
 };
 
@@ -59,25 +57,21 @@ void add_on(Backend backend, const Tensor& a, const Tensor& b, const Tensor& out
   });
 }
 
+// y = factor * x, or y += factor * x.
 template <typename Backend>
-void accumulate_on(Backend backend, double factor, const Tensor& x, const Tensor& y) {
-  require_as_many("accumulate", x, y);
+void multiply_on(Backend backend,
+                 const char* kernel,
+                 double factor,
+                 const Tensor& x,
+                 const Tensor& y,
+                 bool add) {
+  require_as_many(kernel, x, y);
   with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
-    write_elements(backend,
-                   x.elements(),
-                   y.data<Y>(),
-                   Accumulate<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>(), y.data<Y>()});
-  });
-}
-
-template <typename Backend>
-void scale_on(Backend backend, double factor, const Tensor& x, const Tensor& y) {
-  require_as_many("scale", x, y);
-  with_both_types(x, y, [&]<typename X, typename Y>(TypeTag<X>, TypeTag<Y>) {
-    write_elements(backend,
-                   x.elements(),
-                   y.data<Y>(),
-                   Scale<X, Y>{static_cast<Wider<X, Y>>(factor), x.data<X>()});
+    const Scale<X, Y> scaled{static_cast<Wider<X, Y>>(factor), x.data<X>()};
+    if (add)
+      write_elements(backend, x.elements(), y.data<Y>(), Accumulate<X, Y>{scaled, y.data<Y>()});
+    else
+      write_elements(backend, x.elements(), y.data<Y>(), scaled);
   });
 }
 

@@ -214,8 +214,7 @@ Answer begin_call(Link& link, std::function<bool()> call) {
 
 Answer queue(Link& link, Transfer transfer, CUstream_st* stream) {
   if (std::exchange(blocks, false)) {
-    const std::shared_ptr<std::atomic<bool>> aborted = link.aborted;  // that takes the link with it
-    while (!*aborted) std::this_thread::yield();
+    while (!*link.aborted) std::this_thread::yield();
     return {.under_way = false, .error = "the communicator was aborted"};
   }
   called.push_back(transfer.count);
@@ -365,10 +364,7 @@ Answer finalise(Link& link) {
 }
 
 void destroy(Link* link) noexcept { delete link; }
-void abort(Link* link) noexcept {
-  *link->aborted = true;
-  delete link;
-}
+void abort(Link* link) noexcept { *link->aborted = true; }
 
 Answer begin_group(Link& link) {
   link.group = {};
