@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "framework/core/byte_text.h"
+#include "framework/core/gpu.h"
 #include "framework/train/machine.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
@@ -70,11 +71,23 @@ Machine known_machine(const std::string& name) {
 
 // What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;
 // `assumed`: that share of what was measured, as a sentence.
-Machine machine_of(const Arguments& arguments, int local_ranks, std::string& assumed) {
+Machine machine_of(const Arguments& arguments,
+                   const Settings& settings,
+                   int local_ranks,
+                   std::string& assumed) {
+  const DeviceChoice device = settings.run.device;
+  const bool is_given = arguments.memory || arguments.flops || arguments.bandwidth;
+  const std::vector<int> gpus =
+      is_given || device == DeviceChoice::cpu ? std::vector<int>() : gpu::usable();
   Machine machine;
   if (!arguments.device.empty()) {
     machine = known_machine(arguments.device);
-  } else if (!arguments.memory && !arguments.flops && !arguments.bandwidth) {
+  } else if (!gpus.empty()) {
+    const int count = static_cast<int>(gpus.size());
+    machine.name = "a GPU of this machine";
+    machine.processor = Processor::gpu;
+    machine.memory = memory_of_gpu(gpus.front(), (local_ranks + count - 1) / count);
+  } else if (!is_given) {
     machine.name = "this machine";
     if (std::filesystem::exists(arguments.machine)) {
       const Machine measured = read_machine(arguments.machine);
@@ -89,6 +102,8 @@ Machine machine_of(const Arguments& arguments, int local_ranks, std::string& ass
   } else {
     machine.name = "given";
   }
+  if (device == DeviceChoice::cuda) machine.processor = Processor::gpu;
+  if (settings.precision.tf32 && machine.tf32_flops > 0) machine.flops = machine.tf32_flops;
   if (arguments.memory) machine.memory = *arguments.memory;
   if (arguments.flops) machine.flops = machine.bf16_flops = machine.f16_flops = *arguments.flops;
   if (arguments.bandwidth) machine.bandwidth = *arguments.bandwidth;
@@ -126,15 +141,25 @@ std::string describe(const StepPlan& plan, double model_flops, const Machine& ma
     text += fmt::format("  {:<14}{:>12}\n",
                         name_of(static_cast<MemoryTag>(i)),
                         byte_text(static_cast<double>(plan.memory.by_tag[i].peak)));
+  // On a GPU what is at once decides, elsewhere what is held with it.
+  const auto held = static_cast<double>(plan.memory.reserved);
+  const bool on_gpu = plan.processor == Processor::gpu;
+  const auto line = [&](const char* name, double bytes, bool decides) {
+    const std::string verdict = decides && machine.memory > 0
+                                    ? fmt::format(" of {}: {}",
+                                                  byte_text(machine.memory),
+                                                  bytes <= machine.memory ? "fits" : "does not fit")
+                                    : "";
+    text += fmt::format("  {:<14}{:>12}{}\n", name, byte_text(bytes), verdict);
+  };
+  line("at once", static_cast<double>(plan.memory.total.peak), on_gpu);
+  line("with reserve", held, !on_gpu);
+  if (machine.memory > 0 && plan.bytes() <= machine.memory && held > machine.memory)
+    text +=
+        "  without room for the reserve, blocks go back to the system and are asked for again in "
+        "every step, which takes time\n";
   text += fmt::format(
-      "  {:<14}{:>12}\n", "at once", byte_text(static_cast<double>(plan.memory.total.peak)));
-  text += fmt::format("  {:<14}{:>12}", "with reserve", byte_text(plan.bytes()));
-  if (machine.memory > 0)
-    text += fmt::format(" of {}: {}",
-                        byte_text(machine.memory),
-                        plan.bytes() <= machine.memory ? "fits" : "does not fit");
-  text += fmt::format(
-      "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
+      "FLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
       count_text(model_flops / plan.tokens),
       count_text(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
@@ -189,7 +214,7 @@ std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const Machine& machine,
                          std::int64_t vocabulary) {
-  const std::vector<Saving> all = plan_savings(reconfigure, plan.mesh, vocabulary);
+  const std::vector<Saving> all = plan_savings(reconfigure, plan, vocabulary);
   std::string text;
   std::size_t found = 0;
   for (const Saving& saving : all) {
@@ -217,7 +242,8 @@ bool add_own_layout(std::string& text,
                     int ranks,
                     const Machine& machine,
                     std::int64_t vocabulary) try {
-  const StepPlan plan = plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary);
+  const StepPlan plan =
+      plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary, machine.processor);
   text += describe(plan, model_flops(settings, plan.mesh, vocabulary), machine);
   if (machine.memory > 0 && plan.bytes() > machine.memory)
     text += savings_text(reconfiguration(source), plan, machine, vocabulary);
@@ -249,6 +275,13 @@ std::string assume_threads(const Settings& settings, int local_ranks) {
       "each rank computes with {}: {}\n", count_of(omp_get_max_threads(), "thread"), source);
 }
 
+#ifdef LONGSPAN_WITH_CUDA
+constexpr const char* gpu_assumed = "on GPUs; what NCCL takes for itself is not in it\n";
+#else
+constexpr const char* gpu_assumed =
+    "on GPUs, with the scratch of the CPU's kernels: this program was built without CUDA\n";
+#endif
+
 std::string plan(const Arguments& arguments, const ConfigurationText& source, Session& session) {
   const auto configuration = configure(source);
   const Settings& settings = *configuration;
@@ -256,9 +289,9 @@ std::string plan(const Arguments& arguments, const ConfigurationText& source, Se
   const int job = session.world().size();
   const int ranks = ranks_of(arguments, settings, job);
   const int local_ranks = ranks == job ? session.local_size() : ranks;
-  std::string assumed = assume_threads(settings, local_ranks);
+  const std::string threads = assume_threads(settings, local_ranks);
   std::string speeds;
-  const Machine machine = machine_of(arguments, local_ranks, speeds);
+  const Machine machine = machine_of(arguments, settings, local_ranks, speeds);
   const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
   std::string text = fmt::format(
       "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
@@ -270,7 +303,8 @@ std::string plan(const Arguments& arguments, const ConfigurationText& source, Se
       count_of(ranks, "rank"),
       machine.name,
       machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");
-  text += assumed + speeds;
+  text += machine.processor == Processor::cpu ? threads : gpu_assumed;
+  text += speeds;
   const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
   if (ranks == 1 && planned) return text;
   const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);

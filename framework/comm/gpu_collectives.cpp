@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <fstream>
@@ -23,16 +24,20 @@ std::string machine_name() {
   return std::string(name) + ' ' + start;
 }
 
+// The machine of every rank and, on a line of its own, where its GPU is; empty on the CPU.
+std::vector<std::string> places_of(const Communicator& world, const Device& device) {
+  return world.all_gather(
+      device.on_gpu() ? machine_name() + '\n' + gpu::bus_address(device.state().gpu()) : "");
+}
+
 // Why the ranks have no GPU each, as a clause; empty where they have. The same on all ranks.
 std::string shortage(const Communicator& world, const Device& device) {
-  const std::string own =
-      device.on_gpu() ? machine_name() + '\n' + gpu::bus_address(device.state().gpu()) : "";
   struct Machine {
     int ranks = 0;
     std::set<std::string> gpus;
   };
   std::map<std::string, Machine> machines;
-  const std::vector<std::string> places = world.all_gather(own);
+  const std::vector<std::string> places = places_of(world, device);
   for (std::size_t rank = 0; rank < places.size(); ++rank) {
     if (places[rank].empty()) return fmt::format("rank {} computes on the CPU", rank);
     const std::size_t end = places[rank].rfind('\n');
@@ -60,6 +65,12 @@ std::string absence_of_nccl(const Communicator& world, const Device& device) {
 }
 
 }  // namespace
+
+int ranks_of_gpu(const Communicator& world, const Device& device) {
+  const std::vector<std::string> places = places_of(world, device);
+  return static_cast<int>(
+      std::ranges::count(places, places[static_cast<std::size_t>(world.rank())]));
+}
 
 GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, const Device& device)
     : device_(device), exceptions_(std::uncaught_exceptions()), turns_(std::make_shared<Turns>()) {

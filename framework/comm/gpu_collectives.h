@@ -17,6 +17,9 @@ class Watch;
 // host, as host tensors are carried. automatic: NCCL where it can be used.
 enum class GpuTransport : std::uint8_t { automatic, nccl, mpi };
 
+// How many ranks have the GPU of this one. Collective.
+int ranks_of_gpu(const Communicator& world, const Device& device);
+
 // While it lives, NCCL carries the collectives of tensors on `device` within the groups of a mesh,
 // where it is chosen, and a host that waits for the device notices when one of them fails.
 class GpuCollectives {

@@ -83,4 +83,25 @@ class Allocator {
   MemoryReport report_;
 };
 
+// A block that goes back to its allocator with this.
+class HeldBlock {
+ public:
+  HeldBlock(Allocator& allocator, std::size_t bytes, MemoryTag tag)
+      : allocator_(allocator),
+        bytes_(bytes),
+        tag_(tag),
+        begin_(static_cast<std::byte*>(allocator.allocate(bytes, tag))) {}
+  HeldBlock(const HeldBlock&) = delete;
+  HeldBlock& operator=(const HeldBlock&) = delete;
+  ~HeldBlock() { allocator_.free(begin_, bytes_, tag_); }
+
+  std::byte* begin() const { return begin_; }
+
+ private:
+  Allocator& allocator_;
+  const std::size_t bytes_;
+  const MemoryTag tag_;
+  std::byte* const begin_;
+};
+
 }  // namespace longspan

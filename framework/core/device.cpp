@@ -7,10 +7,12 @@
 
 namespace longspan {
 
-DeviceState::DeviceState(Backing backing, int gpu) : allocator_(backing, gpu) {
-  if (backing != Backing::gpu) return;
-  stream_ = gpu::make_stream(gpu);
-  host_ = std::make_shared<DeviceState>(Backing::pinned, gpu);
+DeviceState::DeviceState(Processor processor, Backing backing, int gpu)
+    : processor_(processor), allocator_(backing, gpu) {
+  if (!on_gpu()) return;
+  if (in_gpu_memory()) stream_ = gpu::make_stream(gpu);
+  host_ = std::make_shared<DeviceState>(
+      Processor::cpu, in_gpu_memory() ? Backing::pinned : backing, gpu);
 }
 
 DeviceState::~DeviceState() {
@@ -19,18 +21,18 @@ DeviceState::~DeviceState() {
 }
 
 Cuda DeviceState::cuda() {
-  gpu::select(gpu());
+  if (in_gpu_memory()) gpu::select(gpu());
   return {this, stream_};
 }
 
 Device Device::cuda(int index) {
   if (std::ranges::count(gpu::usable(), index) == 0)
     throw ConfigurationError("there is no GPU {}: {}", index, gpu::absence());
-  return Device(std::make_shared<DeviceState>(Backing::gpu, index));
+  return Device(std::make_shared<DeviceState>(Processor::gpu, Backing::gpu, index));
 }
 
 void DeviceState::wait() {
-  if (!on_gpu()) return;
+  if (!in_gpu_memory()) return;
   CopiesUnderWay& copies = kept<CopiesUnderWay>();
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;

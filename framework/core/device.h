@@ -29,22 +29,29 @@ struct Cuda {
   CUstream_st* stream;
 };
 
+// What kernels run on.
+enum class Processor : std::uint8_t { cpu, gpu };
+
 // What belongs to one device: its allocator, and what kernels keep there from call to call
 // (primitives created once a shape, scratch), so that nothing is global. What is kept may hold
 // memory of the allocator, but no tensor: that would hold the device.
 class DeviceState {
  public:
   // `gpu`: which one, where memory is a GPU's or pinned for it.
-  explicit DeviceState(Backing backing, int gpu = 0);
+  DeviceState(Processor processor, Backing backing, int gpu = 0);
   DeviceState(const DeviceState&) = delete;
   DeviceState& operator=(const DeviceState&) = delete;
   ~DeviceState();
 
   // True when kernels do nothing but take their scratch.
   bool dry() const { return allocator_.backing() == Backing::address_space; }
-  bool on_gpu() const { return allocator_.backing() == Backing::gpu; }
+  // Whether kernels are CUDA's.
+  bool on_gpu() const { return processor_ == Processor::gpu; }
+  // The same, and not dry.
+  bool in_gpu_memory() const { return allocator_.backing() == Backing::gpu; }
   Allocator& allocator() { return allocator_; }
-  // Of a GPU, which the calling thread's CUDA calls are meant for from here on.
+  // Of a GPU, which the calling thread's CUDA calls are meant for from here on. A dry one has no
+  // stream.
   Cuda cuda();
   CUstream_st* stream() const { return stream_; }
   int gpu() const { return allocator_.gpu(); }
@@ -75,9 +82,10 @@ class DeviceState {
  private:
   friend class Device;
 
+  const Processor processor_;
   Allocator allocator_;
   CUstream_st* stream_ = nullptr;      // of a GPU
-  std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory
+  std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory, or as dry as this
   Waiting waiting_;
   std::thread::id waiting_thread_;
   bool tf32_ = false;
@@ -90,11 +98,16 @@ class DeviceState {
 class Device {
  public:
   // A CPU device with its own allocator and counts.
-  static Device cpu() { return Device(std::make_shared<DeviceState>(Backing::memory)); }
-  // A CPU device on which nothing is computed and no memory is taken: tensors are addresses, of
-  // undefined contents, and kernels are not called. What a step would allocate and send is counted
-  // as if it had been made.
-  static Device dry() { return Device(std::make_shared<DeviceState>(Backing::address_space)); }
+  static Device cpu() {
+    return Device(std::make_shared<DeviceState>(Processor::cpu, Backing::memory));
+  }
+  // A device on which nothing is computed and no memory is taken: tensors are addresses, of
+  // undefined contents, and kernels are not called. What a step would allocate and send on such a
+  // processor is counted as if it had been made; it need not be there. A program without CUDA
+  // counts the scratch of the CPU's kernels for a GPU too.
+  static Device dry(Processor processor = Processor::cpu) {
+    return Device(std::make_shared<DeviceState>(processor, Backing::address_space));
+  }
 
   // A GPU of this machine with an allocator and a stream of its own. What is queued there is done
   // in its order; copies to and from the host wait for it. Throws ConfigurationError where there is
@@ -146,8 +159,9 @@ void on_or_dry(const Device& device, F&& f) {
 // device.
 template <typename F>
 void on_host(const Device& device, F&& f) {
+  if (device.state().dry()) return;
   require(!device.on_gpu(), "memory of a GPU was to be written or read by the host");
-  if (!device.state().dry()) f();
+  f();
 }
 
 }  // namespace longspan

@@ -48,6 +48,9 @@ class Event {
   CUevent_st* event_ = nullptr;
 };
 
+// Of its memory, by whomever it is used.
+std::size_t free_bytes(int gpu);
+
 // nullptr where there is no memory left.
 void* allocate(int gpu, std::size_t bytes) noexcept;
 void free(int gpu, void* block) noexcept;

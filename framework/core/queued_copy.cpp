@@ -17,7 +17,7 @@ std::vector<Tensor> CopiesUnderWay::take() {
 }
 
 Tensor queued_to(const Tensor& tensor, const Device& device, MemoryTag tag) {
-  const bool queues = device.on_gpu() && tensor.device() == device.host();
+  const bool queues = device.state().in_gpu_memory() && tensor.device() == device.host();
   if (!queues) return tensor.to(device, tag);
   const Tensor copy = Tensor::empty(tensor.shape(), tensor.dtype(), device, tag);
   gpu::copy(copy.bytes(), tensor.bytes(), tensor.byte_size(), device.state().cuda().stream);

@@ -75,7 +75,8 @@ void Tensor::copy_from(const Tensor& source) const {
           shape_,
           name_of(dtype_));
   if (elements_ == 0 || data_ == source.data_) return;
-  const bool here = device().on_gpu(), there = source.device().on_gpu();
+  const bool here = device().state().in_gpu_memory();
+  const bool there = source.device().state().in_gpu_memory();
   if (!here && !there) {
     on_host(device(), [&] { std::memmove(data_, source.data_, byte_size()); });
     return;
@@ -89,7 +90,7 @@ void Tensor::copy_from(const Tensor& source) const {
 }
 
 void Tensor::copy_from_host(const void* elements) const {
-  if (!device().on_gpu()) {
+  if (!device().state().in_gpu_memory()) {
     std::memcpy(data_, elements, byte_size());
     return;
   }
@@ -100,7 +101,8 @@ void Tensor::copy_from_host(const void* elements) const {
 
 void Tensor::zero() const {
   if (elements_ == 0) return;
-  if (device().on_gpu()) return gpu::zero(data_, byte_size(), device().state().cuda().stream);
+  if (DeviceState& state = device().state(); state.in_gpu_memory())
+    return gpu::zero(data_, byte_size(), state.cuda().stream);
   on_host(device(), [&] { std::memset(data_, 0, byte_size()); });
 }
 

@@ -37,6 +37,8 @@ struct MatmulExtents {
   std::int64_t m;
   std::int64_t k;
   std::int64_t n;
+
+  double flops() const { return 2.0 * static_cast<double>(m * k) * static_cast<double>(n); }
 };
 // Throws Failure where shapes or dtypes are not as said above.
 MatmulExtents check(const Matmul&);

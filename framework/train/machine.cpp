@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "framework/core/gpu.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/plan.h"
 #include "framework/train/stopwatch.h"
@@ -90,7 +91,7 @@ double attained_flops(DType dtype, double bandwidth) {
     return make_decoder(options, setting);
   };
   constexpr std::int64_t vocabulary = 256;
-  const StepPlan plan = plan_step(settings, {}, vocabulary);
+  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
   const Device device = Device::cpu();
   Trainer trainer(settings.make_model(model_setting(settings, vocabulary, {}, device)),
                   settings.training,
@@ -127,19 +128,20 @@ double link_bandwidth(const Communicator& world, const Device& device) {
 }  // namespace
 
 const std::vector<Machine>& known_machines() {
-  // Datasheets: memory, dense products (float32 as TF32), bandwidth of the memory, and NVLink or
-  // PCIe in one direction. Of the products a step reaches about half.
+  // Datasheets: memory, dense products, bandwidth of the memory, NVLink in one direction. Of the
+  // products a step reaches about half.
   static const std::vector<Machine> known = [] {
     std::vector<Machine> machines = {
-        {"a100-40gb", 40 * gibibyte, 156e12, 312e12, 312e12, 1.555e12, 300e9},
-        {"a100-80gb", 80 * gibibyte, 156e12, 312e12, 312e12, 2.039e12, 300e9},
-        {"h100", 80 * gibibyte, 494e12, 989e12, 989e12, 3.35e12, 450e9},
-        {"h200", 141e9, 494e12, 989e12, 989e12, 4.8e12, 450e9},
+        {"a100-40gb", 40 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
+        {"a100-80gb", 80 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 2.039e12, 300e9},
+        {"h100", 80 * gibibyte, 67e12, 494e12, 989e12, 989e12, 3.35e12, 450e9},
+        {"h200", 141e9, 67e12, 494e12, 989e12, 989e12, 4.8e12, 450e9},
     };
     for (Machine& machine : machines) {
-      machine.flops /= 2;
-      machine.bf16_flops /= 2;
-      machine.f16_flops /= 2;
+      machine.processor = Processor::gpu;
+      for (double* const rate :
+           {&machine.flops, &machine.tf32_flops, &machine.bf16_flops, &machine.f16_flops})
+        *rate /= 2;
     }
     return machines;
   }();
@@ -155,6 +157,10 @@ double memory_of_rank(int local_ranks) {
   if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && taken)
     least = std::min(least, std::max(1.0, static_cast<double>(limit.rlim_cur) - *taken));
   return least == infinity ? 0 : least;
+}
+
+double memory_of_gpu(int gpu, int sharing) {
+  return static_cast<double>(gpu::free_bytes(gpu)) / sharing;
 }
 
 Machine measure_machine(const Communicator& world, int local_ranks) {

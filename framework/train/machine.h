@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
+#include "framework/core/device.h"
 #include "framework/core/dtype.h"
 
 namespace longspan {
@@ -15,12 +16,14 @@ struct Machine {
   std::string name;
   double memory = 0;            // bytes
   double flops = 0;             // a second, attained in a training step in float32
-  double bf16_flops = 0;        // the same in bf16
-  double f16_flops = 0;         // and in f16, which a CPU emulates
+  double tf32_flops = 0;        // the same with precision.tf32
+  double bf16_flops = 0;        // in bf16
+  double f16_flops = 0;         // in f16, which a CPU emulates
   double memory_bandwidth = 0;  // bytes a second, read and written
   double bandwidth = 0;         // bytes a second that a rank sends to others
   int ranks = 1;                // that shared the machine while it was measured
   int threads = 0;              // of each of them; 0: not measured
+  Processor processor = Processor::cpu;
 
   double flops_of(DType dtype) const {
     return dtype == DType::bf16 ? bf16_flops : dtype == DType::f16 ? f16_flops : flops;
@@ -34,6 +37,8 @@ const std::vector<Machine>& known_machines();
 // in the system, or in the control group of this process, and no more than a process may have
 // (ulimit -v). 0: not known.
 double memory_of_rank(int local_ranks);
+// Bytes of its GPU that a rank may still take, where `sharing` ranks have the same.
+double memory_of_gpu(int gpu, int sharing);
 
 // Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
 // on this machine: the step of a small decoder, a sum of long vectors, and where there are several

@@ -17,9 +17,10 @@ std::string memory_advice(const StepPlan& plan,
                           const Reconfigure& reconfigure);
 
 // Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
-// a machine need more memory than it has; the sentence names the keys that would help.
+// a machine or a GPU need more memory than it has; the sentence names the keys that would help.
 void require_fits(const Settings& settings,
                   const ProcessMesh& mesh,
+                  const Device& device,
                   int local_ranks,
                   std::int64_t vocabulary,
                   const Reconfigure& reconfigure);

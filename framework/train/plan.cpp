@@ -82,7 +82,7 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) 
 // none.
 std::optional<StepPlan> plan_shape(const Settings& settings,
                                    const MeshShape& shape,
-                                   double memory,
+                                   const Machine& machine,
                                    std::int64_t vocabulary,
                                    std::string& refused) {
   std::optional<StepPlan> smallest;
@@ -93,13 +93,13 @@ std::optional<StepPlan> plan_shape(const Settings& settings,
     MeshShape mesh = shape;
     mesh.sequence = sequence;
     try {
-      StepPlan plan = plan_step(tried, mesh, vocabulary);
+      StepPlan plan = plan_step(tried, mesh, vocabulary, machine.processor);
       if (!smallest || plan.bytes() < smallest->bytes()) smallest = std::move(plan);
     } catch (const ConfigurationError& error) {
       refused = error.what();
       continue;
     }
-    if (fits(*smallest, memory)) break;
+    if (fits(*smallest, machine.memory)) break;
   }
   return smallest;
 }
@@ -121,14 +121,17 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
 
 }  // namespace
 
-StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
+StepPlan plan_step(const Settings& settings,
+                   const MeshShape& mesh,
+                   std::int64_t vocabulary,
+                   Processor processor) {
   require_divisible(settings, mesh);
   const auto traffic = std::make_shared<Traffic>();
   // The last rank has the larger part where something does not divide; but of the context ranks the
   // last has its time in one piece, which takes fewer copies.
   const int rank = mesh.size() - 1 - (mesh.context - 1) * mesh.tensor;
   const ProcessMesh ranks = dry_mesh(mesh, rank, traffic);
-  const Device device = Device::dry();
+  const Device device = Device::dry(processor), host = device.host();
   const std::int64_t segment = settings.data.segment;
   const StreamRange streams = streams_of_rank(
       settings.data.batch, ranks.data_coordinate(), ranks.data.size(), "data.batch");
@@ -139,12 +142,12 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   // What the loader holds beside the batch in use.
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
-    read_ahead.push_back(dry_batch(streams, segment, device, false));
+    read_ahead.push_back(dry_batch(streams, segment, host, false));
   const std::int64_t longest = trainer.model().longest_memory();
   fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
-    return dry_batch(streams, segments * segment, device, first);
+    return dry_batch(streams, segments * segment, host, first);
   });
-  const Batch batch = dry_batch(streams, segment, device, longest == 0);
+  const Batch batch = dry_batch(streams, segment, host, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
   trainer.step(batch, {.measure = measures});
@@ -157,6 +160,7 @@ StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t
   trainer.step(batch, {.measure = measures});
   const MemoryReport memory = device.allocator().report();
   return {.mesh = mesh,
+          .processor = processor,
           .zero = static_cast<int>(settings.parallel.zero),
           .compute = settings.precision.compute,
           .memory = memory,
@@ -194,7 +198,7 @@ LayoutPlans plan_layouts(const Settings& settings,
     std::vector<std::optional<StepPlan>> plans(shapes.size());
     std::vector<std::string> refused(shapes.size());
     on_all_cores(shapes.size(), [&](std::size_t i) {
-      plans[i] = plan_shape(settings, shapes[i], machine.memory, vocabulary, refused[i]);
+      plans[i] = plan_shape(settings, shapes[i], machine, vocabulary, refused[i]);
     });
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       if (!refused[i].empty()) result.refused = refused[i];
@@ -214,8 +218,9 @@ LayoutPlans plan_layouts(const Settings& settings,
 }
 
 std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
-                                 const MeshShape& mesh,
+                                 const StepPlan& plan,
                                  std::int64_t vocabulary) {
+  const MeshShape& mesh = plan.mesh;
   const std::string recompute = "memory.recompute=layer";
   const std::string reversible = "model.residual=reversible";
   const std::string feed_forward = "memory.feed_forward_chunks=16";
@@ -245,7 +250,7 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
   std::vector<Saving> result;
   for (const std::vector<std::string>& keys : tried) {
     try {
-      result.push_back({keys, plan_step(*reconfigure(keys), mesh, vocabulary)});
+      result.push_back({keys, plan_step(*reconfigure(keys), mesh, vocabulary, plan.processor)});
     } catch (const ConfigurationError&) {
     }
   }

@@ -16,6 +16,7 @@ namespace longspan {
 // One rank's part of a step once the memory of a model is full.
 struct StepPlan {
   MeshShape mesh;
+  Processor processor = Processor::cpu;
   int zero = 0;
   DType compute = DType::f32;
   MemoryReport memory;          // peaks by tag, their sum, and what is held from the system
@@ -25,7 +26,11 @@ struct StepPlan {
   double touched = 0;           // bytes that this rank reads and writes: thrice what it allocates
   Traffic traffic;              // of this rank
 
-  double bytes() const { return static_cast<double>(memory.reserved); }
+  // What must be there. Blocks that are kept for reuse go back to a GPU when it has no others,
+  // which a CPU does not say.
+  double bytes() const {
+    return static_cast<double>(processor == Processor::gpu ? memory.total.peak : memory.reserved);
+  }
 };
 
 // Seconds of a step; nothing overlaps, so it is at most this where the machine's numbers hold. The
@@ -40,7 +45,10 @@ StepTime step_time(const StepPlan& plan, const Machine& machine);
 
 // Throws ConfigurationError for what the model, the data or the mesh cannot have. `vocabulary`: of
 // the tokenizer.
-StepPlan plan_step(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary);
+StepPlan plan_step(const Settings& settings,
+                   const MeshShape& mesh,
+                   std::int64_t vocabulary,
+                   Processor processor);
 
 // Floating-point operations of a step over the global batch as the mathematics needs them, the same
 // on every layout that the model can have and in every memory mode.
@@ -69,10 +77,10 @@ struct Saving {
   std::vector<std::string> keys;
   StepPlan plan;
 };
-// On a layout; those that the model cannot have are left out. Fewest keys first, and those last
-// that make another model.
+// Of a step on its layout; those that the model cannot have are left out. Fewest keys first, and
+// those last that make another model.
 std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
-                                 const MeshShape& mesh,
+                                 const StepPlan& plan,
                                  std::int64_t vocabulary);
 
 // "weights 1.2 GB, gradients ...": the tags that take more than nothing.

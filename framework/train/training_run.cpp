@@ -64,16 +64,15 @@ std::optional<Corpus> open_validation(const Settings& settings,
   return corpus;
 }
 
-// Refuses what the memory cannot hold, before anything of it is allocated. What is planned is what
-// the CPU's kernels take, which says nothing about those of a GPU.
+// Refuses what the memory cannot hold, before anything of it is allocated.
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const TrainingRunText& text,
                                   const Tokenizer& tokenizer,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  if (!device.on_gpu())
-    require_fits(settings, mesh, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
+  require_fits(
+      settings, mesh, device, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
   return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
 }
 

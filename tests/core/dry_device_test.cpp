@@ -21,7 +21,7 @@ TEST(DryDevice, CountsTensorsThatNoMemoryCouldHold) {
 
 TEST(DryDevice, CountsAsTheCpuDoes) {
   const Device dry = Device::dry(), cpu = Device::cpu();
-  for (const Device& device : {dry, cpu}) {
+  for (const Device& device : {dry, Device::dry(Processor::gpu), cpu}) {
     Tensor kept = Tensor::empty({1000, 7}, DType::f32, device, MemoryTag::activations);
     for (const std::int64_t rows : {10, 100000, 3})
       Tensor::zeros({rows, 5}, DType::bf16, device, MemoryTag::workspace);
@@ -44,6 +44,27 @@ TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
   EXPECT_EQ(calls, 1);
   on(Device::cpu(), [&](auto) { ++calls; });
   EXPECT_EQ(calls, 2);
+}
+
+TEST(DryDevice, OfAGpuNeedsNone) {
+  const Device device = Device::dry(Processor::gpu);
+  EXPECT_TRUE(device.on_gpu());
+  const Device host = device.host();
+  EXPECT_FALSE(host.on_gpu());
+  const Tensor there = Tensor::zeros({1000}, DType::f32, host).to(device);
+  const Tensor copy = there.clone();
+  EXPECT_EQ(copy.slice(0, 1).item(), 0);
+  device.wait();
+  on(device, [](auto) { FAIL() << "nothing is computed"; });
+  on_host(copy.device(), [] { FAIL() << "nor written by the host"; });
+  const auto peak = [](const Device& where) { return where.allocator().report().total.peak; };
+  EXPECT_EQ(peak(device), 2 * peak(host));
+  on_or_dry(device, [](auto backend) {
+#ifdef LONGSPAN_WITH_CUDA
+    EXPECT_TRUE((std::is_same_v<decltype(backend), Cuda>));
+#endif
+    EXPECT_TRUE(backend.state->dry());
+  });
 }
 
 TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {

@@ -19,6 +19,14 @@ class Device(jobs.TestCase):
     cpu_program = None
     on_gpu = {"run.device": "cuda", "precision.compute": "float64", "data.batch": 2, "training.steps": 4, "checkpoint.every": 2}
 
+    large = {"data.batch": 8, "data.segment": 128}
+
+    @staticmethod
+    def gpus(**what):
+        """bytes of each, free: what they say, count: as many as a machine has."""
+        names = {"bytes": "LONGSPAN_EMULATED_GPU_BYTES", "free": "LONGSPAN_EMULATED_GPU_FREE", "count": "LONGSPAN_EMULATED_GPUS"}
+        return mock.patch.dict(os.environ, {names[key]: str(value) for key, value in what.items()})
+
     def train_on_cpu(self, directory, settings, code=0):
         with mock.patch.object(jobs.TestCase, "program", self.cpu_program):
             return self.train(directory, settings={**settings, "run.device": "cpu"}, code=code)
@@ -46,18 +54,22 @@ class Device(jobs.TestCase):
         for found, wanted in zip(gpu.metrics(), cpu.metrics()):
             self.assertAlmostEqual(found["loss"], wanted["loss"], delta=1e-9)
 
-    def test_without_memory_says_who_has_it_and_what_would_help(self):
-        with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_GPU_BYTES": str(3 << 20)}):
-            for layout in Layout(1, 1), Layout(2, 1):
-                with self.subTest(layout=str(layout)):
-                    result = self.train(layout=layout, settings={**self.on_gpu, "data.batch": 8, "data.segment": 128}, code=1)
-                    self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan for the CPU's kernels a rank of this run needs ",
-                                             "; with ", " it needs ")
-                    self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
+    def test_without_memory_it_does_not_begin(self):
+        for layout, whose in (Layout(1, 1), "; with "), (Layout(2, 1), " for each of the 2 ranks of a GPU; with "):
+            with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, count=1):
+                result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=2)
+                self.assert_one_sentence(result, "a rank of this run needs ", ", workspace ", ", but only ", " of GPU memory are free" + whose)
+
+    def test_when_the_memory_goes_says_who_has_it_and_what_would_help(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, free=1 << 30):
+                result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=1)
+                self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan a rank of this run needs ", "; with ", " it needs ")
+                self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")
 
     def test_nccl_is_refused_where_ranks_share_a_gpu(self):
         settings = {**self.on_gpu, "parallel.transport": "nccl"}
-        with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_GPUS": "1"}):
+        with self.gpus(count=1):
             self.assert_one_sentence(self.train(layout=Layout(2, 1), settings=settings, code=2), "parallel.transport is nccl")
         self.train_on_cpu("cpu", settings, code=2)
 

@@ -162,7 +162,8 @@ const MemoryCount& count_of_tag(const MemoryReport& report, MemoryTag tag) {
 }
 
 void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
-  const MemoryReport plan = plan_step(settings, mesh.shape, testing::vocabulary).memory;
+  const MemoryReport plan =
+      plan_step(settings, mesh.shape, testing::vocabulary, Processor::cpu).memory;
   const MemoryReport truth = measured(settings, mesh);
   // Sums under way may hold two more of the buckets that ZeRO 2 lets go, here a matrix each.
   const double in_flight = settings.parallel.zero == 2 ? 2.0 * 512 * 128 * 4 : 0;

@@ -29,9 +29,9 @@ Settings settings_of(std::int64_t batch, std::int64_t segment, const ModelOption
 // meetings round the ring it is made of.
 TEST(Plan, TheWorkOfContextRanksAddsUp) {
   const Settings settings = settings_of(2, 4096, {.layers = 2, .width = 32, .heads = 4});
-  const StepPlan alone = plan_step(settings, {}, vocabulary);
+  const StepPlan alone = plan_step(settings, {}, vocabulary, Processor::cpu);
   for (const int context : {2, 4, 16, 64}) {
-    const StepPlan plan = plan_step(settings, {.context = context}, vocabulary);
+    const StepPlan plan = plan_step(settings, {.context = context}, vocabulary, Processor::cpu);
     EXPECT_NEAR(plan.flops * context / alone.flops, 1, 1e-9) << context;
   }
 }
@@ -54,8 +54,9 @@ TEST(Plan, NamesTheKeysThatHelpWhereMemoryIsShort) {
     }
     return result;
   };
-  const StepPlan plan = plan_step(settings, {}, vocabulary);
-  const double less = plan_step(*reconfigure({"training.accumulation=4"}), {}, vocabulary).bytes();
+  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
+  const double less =
+      plan_step(*reconfigure({"training.accumulation=4"}), {}, vocabulary, Processor::cpu).bytes();
   ASSERT_LT(less, plan.bytes());
   const std::string saving = "with training.accumulation=4 it needs " + byte_text(less);
   EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);

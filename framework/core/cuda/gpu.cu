@@ -107,6 +107,13 @@ void Event::hold(CUstream_st* stream) const {
   require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
 }
 
+std::size_t free_bytes(int gpu) {
+  select(gpu);
+  std::size_t free = 0, all = 0;
+  require_success(cudaMemGetInfo(&free, &all), "asking how much memory a GPU has");
+  return free;
+}
+
 void* allocate(int gpu, std::size_t bytes) noexcept {
   void* block = nullptr;
   if (cudaSetDevice(gpu) != cudaSuccess) return nullptr;

@@ -39,11 +39,7 @@ void matmul(Cpu cpu, const Matmul& matmul) {
   const bool converts =
       dtype != DType::f64 && dtype != DType::f32 && !(dtype == DType::bf16 && bf16_is_native());
   const bool dry = cpu.state->dry();
-  if (dry) {
-    const auto [m, k, n] = extents;
-    cpu.state->count_flops(2.0 * static_cast<double>(m) * static_cast<double>(k) *
-                           static_cast<double>(n));
-  }
+  if (dry) cpu.state->count_flops(extents.flops());
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   Matmul product = matmul;
   if (keeps) product.c = matmul.before;

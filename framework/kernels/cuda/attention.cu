@@ -126,6 +126,7 @@ void run_forward(Cuda cuda, const Attention& a) {
 
 void attention(Cuda cuda, const Attention& a) {
   tile_attention::check(a);
+  if (cuda.state->dry()) cuda.state->count_flops(attention_flops(a));
   with_floating_type(a.query.dtype(),
                      [&]<typename In>(TypeTag<In>) { tile_attention::run_forward<In>(cuda, a); });
 }

@@ -23,10 +23,11 @@ struct Grid {
 // Shared memory that a block has without asking.
 inline constexpr std::size_t usual_shared_bytes = 48 * 1024;
 
-// Nothing is started where there are no blocks.
+// Nothing is started where there are no blocks, nor on a dry device: the functions that start
+// kernels take their scratch there as they do elsewhere.
 template <typename... Parameters, typename... Arguments>
 void launch(Cuda cuda, const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  if (grid.blocks == 0) return;
+  if (grid.blocks == 0 || cuda.state->dry()) return;
   require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
   if (grid.shared_bytes > usual_shared_bytes)
     require_success(cudaFuncSetAttribute(kernel,

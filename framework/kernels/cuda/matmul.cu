@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <mutex>
+#include <optional>
 
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/cuda/product.h"
@@ -67,6 +69,20 @@ void add_bias(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents, con
   });
 }
 
+// The one workspace of a device's products, which are made one after another.
+class ProductWorkspace {
+ public:
+  void* of(Allocator& allocator) {
+    const std::lock_guard lock(mutex_);
+    if (!block_) block_.emplace(allocator, product_workspace_bytes, MemoryTag::workspace);
+    return block_->begin();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<HeldBlock> block_;
+};
+
 // The product and its bias.
 Product product_of(const Matmul& matmul, const MatmulExtents& extents) {
   // The library adds a bias of the result's own dtype only: a wider one would be rounded, and that
@@ -107,11 +123,14 @@ void matmul(Cuda cuda, const Matmul& matmul) {
   const MatmulExtents extents = check(matmul);
   const auto [m, k, n] = extents;
   if (m == 0 || n == 0) return;
+  void* const workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator());
+  if (cuda.state->dry()) return cuda.state->count_flops(extents.flops());
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
   bool bias_is_added = !matmul.bias.defined();
   if (k > 0) {
     Product product = with_epilogue(cuda, matmul, product_of(matmul, extents));
+    product.workspace = workspace;
     const bool fused = product.epilogue != Epilogue::none;
     if (!fused) product.c = c.bytes();
     multiply(cuda, product);

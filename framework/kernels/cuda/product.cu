@@ -11,8 +11,6 @@
 namespace longspan {
 namespace {
 
-constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
-
 cudaDataType_t type_of(DType dtype) {
   switch (dtype) {
     case DType::f64:
@@ -81,7 +79,7 @@ struct Chosen {
   Owned<cublasLtMatrixLayout_t> a, b, c;
   bool found = false;  // the algorithm
   cublasLtMatmulAlgo_t algorithm;
-  std::size_t workspace = 0;
+  std::size_t workspace = 0;  // of it, bytes
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& product) {
@@ -127,9 +125,6 @@ class Products {
     Chosen& chosen = chosen_for(cuda, product);
     if (!chosen.found) return multiply_plainly(cuda, product);
     set_pointers(chosen.product.get(), product);
-    // In the order of the stream, so the next product may have the same block.
-    Allocator& allocator = cuda.state->allocator();
-    void* const scratch = allocator.allocate(chosen.workspace, MemoryTag::workspace);
     const double one = 1, sum = product.accumulate ? 1 : 0;
     const float narrow_one = 1, narrow_sum = product.accumulate ? 1 : 0;
     const bool wide = product.dtype == DType::f64;
@@ -147,10 +142,9 @@ class Products {
                         product.c,
                         chosen.c.get(),
                         &chosen.algorithm,
-                        scratch,
+                        product.workspace,
                         chosen.workspace,
                         cuda.stream);
-    allocator.free(scratch, chosen.workspace, MemoryTag::workspace);
     library_.require(status, "a matrix product");
   }
 
@@ -231,7 +225,9 @@ class Products {
     cublasLtMatmulPreference_t made = nullptr;
     library_.require(library_.create_preference(&made), "choosing an algorithm");
     const Owned<cublasLtMatmulPreference_t> preference(made, library_.destroy_preference);
-    set(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, most_workspace);
+    set(made,
+        CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+        static_cast<std::uint64_t>(product_workspace_bytes));
     // Parts of a sum are not rounded to 16 bits before they are added.
     set(made,
         CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,

@@ -1,12 +1,17 @@
 // The matrix product of a library. Its body is cuBLASLt's (product.cu).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "framework/core/device.h"
 #include "framework/core/dtype.h"
 
 namespace longspan {
+
+// Memory that the library may use for a product: as much as its own documentation advises on
+// Hopper.
+inline constexpr std::size_t product_workspace_bytes = std::size_t{32} << 20;
 
 // What is done to a product before it is written. GELU is that with tanh; `before`: [m, n], c's
 // dtype.
@@ -33,6 +38,7 @@ struct Product {
   void* c = nullptr;
   Epilogue epilogue = Epilogue::none;
   void* before = nullptr;
+  void* workspace = nullptr;  // of that many bytes
 };
 void multiply(Cuda, const Product&);
 

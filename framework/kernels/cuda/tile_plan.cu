@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/core/gpu.h"
 #include "framework/kernels/cuda/launch.h"
 #include "framework/kernels/cuda/tile_plan.h"
 
@@ -35,27 +36,20 @@ class Packer {
 // Memory of a device that holds what a packer packed.
 class Packed {
  public:
-  Packed(Cuda cuda, const Packer& packer) : allocator_(cuda.state->allocator()) {
-    bytes_ = packer.bytes().size();
-    block_ = static_cast<std::byte*>(allocator_.allocate(bytes_, MemoryTag::workspace));
-    require_success(
-        cudaMemcpyAsync(block_, packer.bytes().data(), bytes_, cudaMemcpyHostToDevice, cuda.stream),
-        "copying a plan");
+  Packed(Cuda cuda, const Packer& packer)
+      : block_(cuda.state->allocator(), packer.bytes().size(), MemoryTag::workspace) {
+    if (cuda.state->dry()) return;
+    gpu::copy(block_.begin(), packer.bytes().data(), packer.bytes().size(), cuda.stream);
     cuda.state->wait();
   }
-  Packed(const Packed&) = delete;
-  Packed& operator=(const Packed&) = delete;
-  ~Packed() { allocator_.free(block_, bytes_, MemoryTag::workspace); }
 
   template <typename T>
   const T* at(std::size_t place) const {
-    return reinterpret_cast<const T*>(block_ + place);
+    return reinterpret_cast<const T*>(block_.begin() + place);
   }
 
  private:
-  Allocator& allocator_;
-  std::size_t bytes_ = 0;
-  std::byte* block_ = nullptr;
+  HeldBlock block_;
 };
 
 template <typename RunsOf>

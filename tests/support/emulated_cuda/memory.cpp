@@ -75,6 +75,13 @@ class Memory {
     return true;
   }
 
+  std::size_t free_bytes() {
+    const std::lock_guard lock(mutex_);
+    std::size_t used = 0;
+    for (const auto& [block, size] : live_) used += size;
+    return capacity - used;
+  }
+
   bool holds(const void* address) {
     const auto* const byte = static_cast<const std::byte*>(address);
     const std::lock_guard lock(mutex_);
@@ -235,6 +242,13 @@ cudaError_t cudaFree(void* block) {
   count(&Counts::blocks);
   const bool known = block == nullptr || memory().free(static_cast<std::byte*>(block));
   return known ? cudaSuccess : cudaErrorInvalidValue;
+}
+// LONGSPAN_EMULATED_GPU_FREE: what it says instead, as if another process then took the rest.
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* all) {
+  const char* const said = std::getenv("LONGSPAN_EMULATED_GPU_FREE");
+  *free = said == nullptr ? memory().free_bytes() : std::strtoull(said, nullptr, 10);
+  *all = emulated_cuda::capacity;
+  return cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** block, std::size_t bytes) {
   count(&Counts::blocks);
