@@ -123,7 +123,8 @@ Variable layer_norm(const Variable& x,
       {x, weight, bias},
       [x = x.value(), weight = weight.value(), mean, inverse_deviation](Gradients& gradients) {
         const Tensor& dy = gradients.output();
-        const Tensor dx = x.like();
+        const GradientTarget dx =
+            gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = x.like()};
         const auto sums = [&](std::size_t input) {
           return gradients.wanted(input)
                      ? gradients.target_to_add(input)
@@ -138,11 +139,11 @@ Variable layer_norm(const Variable& x,
                                .mean = mean,
                                .inverse_deviation = inverse_deviation,
                                .dy = matrix(dy),
-                               .dx = matrix(dx),
+                               .dx = matrix(dx.tensor),
                                .dweight = dweight,
-                               .dbias = dbias});
+                               .dbias = dbias,
+                               .add = dx.add});
         });
-        if (gradients.wanted(0)) gradients.give(0, dx);
       });
 }
 

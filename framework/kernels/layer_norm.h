@@ -21,8 +21,8 @@ struct LayerNorm {
 void layer_norm(Cpu, const LayerNorm&);
 void layer_norm(Cuda, const LayerNorm&);
 
-// dx is written (dy's dtype); dweight and dbias (accumulator dtype, [width]) are added to.
-// Deterministic for a given number of threads.
+// dx is written, or added to where `add` is true (dy's dtype); dweight and dbias (accumulator
+// dtype, [width]) are added to. Deterministic for a given number of threads.
 struct LayerNormGradient {
   Tensor x;
   Tensor weight;
@@ -32,6 +32,7 @@ struct LayerNormGradient {
   Tensor dx;
   Tensor dweight;
   Tensor dbias;
+  bool add = false;
 };
 void layer_norm_backward(Cpu, const LayerNormGradient&);
 void layer_norm_backward(Cuda, const LayerNormGradient&);

@@ -107,6 +107,13 @@ TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
     for (double& value : expected.dbias) value += 20;
     expect_close(values_of(gradient.dweight), expected.dweight, accurate, 10);
     expect_close(values_of(gradient.dbias), expected.dbias, accurate, 10);
+    auto added = problem.gradient();
+    const Values before = normal_values<TypeParam>(rows * width, 5);
+    added.dx = tensor_of<TypeParam>(before, {rows, width});
+    added.add = true;
+    layer_norm_backward(backend(), added);
+    for (std::size_t i = 0; i < before.size(); ++i) expected.dx[i] += before[i];
+    expect_close(values_of(added.dx), expected.dx, tolerance<TypeParam>(), size);
   }
 }
 

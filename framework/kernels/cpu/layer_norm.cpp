@@ -58,8 +58,8 @@ void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
 }
 
 // With g = weight dy and h = (x - mean) / deviation:
-//   dx = (g - mean(g) - h mean(g h)) / deviation; dweight += dy h; dbias += dy.
-template <typename T, typename A>
+//   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that; dweight += dy h; dbias += dy.
+template <bool add, typename T, typename A>
 void backward_row(const T* x,
                   const T* dy,
                   const A* weight,
@@ -84,11 +84,12 @@ void backward_row(const T* x,
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
     const A normal = (static_cast<A>(x[i]) - mean) * inverse;
-    put(dx[i], (static_cast<A>(dy[i]) * weight[i] - sum - normal * product) * inverse);
+    const A own = (static_cast<A>(dy[i]) * weight[i] - sum - normal * product) * inverse;
+    put(dx[i], add ? static_cast<A>(dx[i]) + own : own);
   }
 }
 
-template <typename T>
+template <bool add, typename T>
 void backward(const LayerNormGradient& norm, std::int64_t rows, std::int64_t width) {
   using A = Accumulator<T>;
   const Widened<A> weights(norm.weight);
@@ -106,15 +107,15 @@ void backward(const LayerNormGradient& norm, std::int64_t rows, std::int64_t wid
       std::fill(dweight, dweight + width, A{0});
       std::fill(dbias, dbias + width, A{0});
       for (std::int64_t r = b * block; r < std::min(rows, (b + 1) * block); ++r)
-        backward_row(x + r * width,
-                     dy + r * width,
-                     weight,
-                     means[r],
-                     inverses[r],
-                     width,
-                     dx + r * width,
-                     dweight,
-                     dbias);
+        backward_row<add>(x + r * width,
+                          dy + r * width,
+                          weight,
+                          means[r],
+                          inverses[r],
+                          width,
+                          dx + r * width,
+                          dweight,
+                          dbias);
     }
   });
   add_rows_in_order(weight_sums, blocks, width, norm.dweight.data<A>());
@@ -133,8 +134,9 @@ void layer_norm(Cpu, const LayerNorm& norm) {
 void layer_norm_backward(Cpu, const LayerNormGradient& norm) {
   check(norm);
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
-  with_floating_type(norm.x.dtype(),
-                     [&](auto tag) { backward<typename decltype(tag)::type>(norm, rows, width); });
+  with_floating_type(norm.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    norm.add ? backward<true, T>(norm, rows, width) : backward<false, T>(norm, rows, width);
+  });
 }
 
 }  // namespace longspan

@@ -2,39 +2,61 @@
 #pragma once
 
 #include "framework/core/tensor.h"
-#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/block.h"
 #include "framework/kernels/element.h"
 
 namespace longspan {
 
-// partial[b, c] = sum over the rows of block b of term(r, c).
-template <typename A, typename F>
+// Two sums over the same rows.
+template <typename A>
+struct Pair {
+  A first = 0;
+  A second = 0;
+
+  __device__ Pair& operator+=(const Pair& other) {
+    first += other.first;
+    second += other.second;
+    return *this;
+  }
+};
+
+// partial[b, c] = sum over the rows of block b of term(r, c), an S.
+template <typename S, typename F>
 __global__ void sum_row_blocks(
-    std::int64_t rows, std::int64_t width, std::int64_t rows_in_block, F term, A* partial) {
+    std::int64_t rows, std::int64_t width, std::int64_t rows_in_block, F term, S* partial) {
   const std::int64_t across = (width + blockDim.x - 1) / blockDim.x;
   const std::int64_t block = blockIdx.x / across;
   const std::int64_t column = blockIdx.x % across * blockDim.x + threadIdx.x;
   if (column >= width) return;
   const std::int64_t first = block * rows_in_block;
   const std::int64_t last = first + rows_in_block < rows ? first + rows_in_block : rows;
-  A sum = 0;
+  S sum = {};
+#pragma unroll 8  // what several rows have is read before it is added
   for (std::int64_t row = first; row < last; ++row) sum += term(row, column);
   partial[block * width + column] = sum;
 }
 
-template <typename A, typename T>
-struct AddRowsInOrder {
-  std::int64_t rows;
-  std::int64_t width;
-  const A* partial;
-  T* out;
-
-  __device__ void operator()(std::int64_t column) const {
-    A sum = 0;
-    for (std::int64_t row = 0; row < rows; ++row) sum += partial[row * width + column];
-    put(out[column], static_cast<A>(wide(out[column])) + sum);
+// write(c, sum over b of partial[b, c]): a warp's width of columns a block, whose warps share the
+// rows.
+template <typename S, typename F>
+__global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const S* partial, F write) {
+  S* const sums = shared_memory<S>();
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  const int lane = static_cast<int>(threadIdx.x) % warp_size;
+  const int warp = static_cast<int>(threadIdx.x) / warp_size;
+  const std::int64_t column = std::int64_t{blockIdx.x} * warp_size + lane;
+  S sum = {};
+  if (column < width) {
+#pragma unroll 8
+    for (std::int64_t block = warp; block < blocks; block += warps)
+      sum += partial[block * width + column];
   }
-};
+  sums[threadIdx.x] = sum;
+  __syncthreads();
+  if (warp > 0 || column >= width) return;
+  for (int other = 1; other < warps; ++other) sum += sums[other * warp_size + lane];
+  write(column, sum);
+}
 
 // A term: what stands in row r and column c of a matrix.
 template <typename T>
@@ -47,26 +69,47 @@ struct MatrixElement {
   }
 };
 
-// out[c] += sum over r of term(r, c), which is an A. The order of the sum depends on the sizes
-// alone.
-template <typename A, typename F, typename T>
-void add_column_sums_of(
-    Cuda cuda, const Device& device, std::int64_t rows, std::int64_t width, F term, T* out) {
+// out[c] += sum.
+template <typename T>
+struct AddToColumn {
+  T* out;
+
+  template <typename A>
+  __device__ void operator()(std::int64_t column, A sum) const {
+    put(out[column], static_cast<A>(wide(out[column])) + sum);
+  }
+};
+
+// write(c, sum over r of term(r, c)), the sum being an A, or a Pair of them (S). The order of the
+// sum depends on the sizes alone.
+template <typename S, typename A, typename F, typename W>
+void sum_columns(
+    Cuda cuda, const Device& device, std::int64_t rows, std::int64_t width, F term, W write) {
   if (rows == 0 || width == 0) return;
-  constexpr int threads = 128;
+  constexpr int threads = 128, adding_threads = 256;
   const std::int64_t rows_in_block = std::max<std::int64_t>(32, (rows + 255) / 256);
   const std::int64_t blocks = (rows + rows_in_block - 1) / rows_in_block;
+  constexpr std::int64_t numbers = sizeof(S) / sizeof(A);
   const Tensor partial =
-      Tensor::empty({blocks, width}, DTypeOf<A>::value, device, MemoryTag::workspace);
+      Tensor::empty({blocks, width, numbers}, DTypeOf<A>::value, device, MemoryTag::workspace);
+  S* const sums = reinterpret_cast<S*>(partial.data<A>());
   launch(cuda,
          {.blocks = blocks * ((width + threads - 1) / threads), .threads = threads},
-         sum_row_blocks<A, F>,
+         sum_row_blocks<S, F>,
          rows,
          width,
          rows_in_block,
          term,
-         partial.data<A>());
-  for_each_element(cuda, width, AddRowsInOrder<A, T>{blocks, width, partial.data<A>(), out});
+         sums);
+  launch(cuda,
+         {.blocks = (width + warp_size - 1) / warp_size,
+          .threads = adding_threads,
+          .shared_bytes = adding_threads * sizeof(S)},
+         add_row_blocks<S, W>,
+         blocks,
+         width,
+         sums,
+         write);
 }
 
 }  // namespace longspan

@@ -44,7 +44,8 @@ __global__ void normalise_rows(std::int64_t width,
             static_cast<A>(wide(bias[i])));
 }
 
-// With g = weight dy and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation.
+// With g = weight dy and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation,
+// or dx += that.
 template <typename T, typename P, typename A>
 __global__ void normalise_rows_backward(std::int64_t width,
                                         const T* x,
@@ -52,6 +53,7 @@ __global__ void normalise_rows_backward(std::int64_t width,
                                         const A* means,
                                         const A* inverses,
                                         const T* dy,
+                                        bool add,
                                         T* dx) {
   A* const scratch = shared_memory<A>();
   x += blockIdx.x * width;
@@ -69,12 +71,15 @@ __global__ void normalise_rows_backward(std::int64_t width,
   const A product = over_block(product_part, scratch, Plus()) / count;
   for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
     const A normal = (wide(x[i]) - mean) * inverse;
-    put(dx[i], (wide(dy[i]) * static_cast<A>(wide(weight[i])) - sum - normal * product) * inverse);
+    const A own =
+        (wide(dy[i]) * static_cast<A>(wide(weight[i])) - sum - normal * product) * inverse;
+    put(dx[i], add ? wide(dx[i]) + own : own);
   }
 }
 
+// What a row adds to dweight and dbias.
 template <typename T>
-struct WeightTerm {
+struct RowGradients {
   using A = Accumulator<T>;
   std::int64_t width;
   const T* x;
@@ -82,8 +87,20 @@ struct WeightTerm {
   const A* inverses;
   const T* dy;
 
-  __device__ A operator()(std::int64_t row, std::int64_t i) const {
-    return wide(dy[row * width + i]) * (wide(x[row * width + i]) - means[row]) * inverses[row];
+  __device__ Pair<A> operator()(std::int64_t row, std::int64_t i) const {
+    const A above = wide(dy[row * width + i]);
+    return {above * (wide(x[row * width + i]) - means[row]) * inverses[row], above};
+  }
+};
+
+template <typename A>
+struct AddRowGradients {
+  A* dweight;
+  A* dbias;
+
+  __device__ void operator()(std::int64_t i, const Pair<A>& sum) const {
+    dweight[i] += sum.first;
+    dbias[i] += sum.second;
   }
 };
 
@@ -130,14 +147,12 @@ void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
     const T *x = norm.x.data<T>(), *dy = norm.dy.data<T>();
     const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
     // Before dx is written: it may be dy.
-    add_column_sums_of<A>(cuda,
-                          norm.x.device(),
-                          rows,
-                          width,
-                          WeightTerm<T>{width, x, means, inverses, dy},
-                          norm.dweight.data<A>());
-    add_column_sums_of<A>(
-        cuda, norm.x.device(), rows, width, MatrixElement<T>{width, dy}, norm.dbias.data<A>());
+    sum_columns<Pair<A>, A>(cuda,
+                            norm.x.device(),
+                            rows,
+                            width,
+                            RowGradients<T>{width, x, means, inverses, dy},
+                            AddRowGradients<A>{norm.dweight.data<A>(), norm.dbias.data<A>()});
     launch(cuda,
            row_grid<A>(rows, width),
            normalise_rows_backward<T, P, A>,
@@ -147,6 +162,7 @@ void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
            means,
            inverses,
            dy,
+           norm.add,
            norm.dx.data<T>());
   });
 }

@@ -85,10 +85,10 @@ void add_column_sums(Cuda cuda, const Tensor& x, const Tensor& out) {
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const MatrixElement<T> term{width, x.data<T>()};
-    if (out.dtype() == DTypeOf<A>::value)
-      add_column_sums_of<A>(cuda, x.device(), rows, width, term, out.data<A>());
-    else
-      add_column_sums_of<A>(cuda, x.device(), rows, width, term, out.data<T>());
+    const auto add_to = [&]<typename O>(O* sums) {
+      sum_columns<A, A>(cuda, x.device(), rows, width, term, AddToColumn<O>{sums});
+    };
+    out.dtype() == DTypeOf<A>::value ? add_to(out.data<A>()) : add_to(out.data<T>());
   });
 }
 
