@@ -148,10 +148,7 @@ void* Allocator::allocate(std::size_t bytes, MemoryTag tag) {
     const auto most = 2 * std::max(report_.total.peak, report_.total.live + signed_size);
     if (report_.reserved + signed_size > most) trim_locked();
     block = from_system(size);
-    if (block == nullptr) {
-      trim_locked();
-      block = from_system(size);
-    }
+    while (block == nullptr && give_back(size)) block = from_system(size);
     if (block == nullptr) refuse(backing_, report_, bytes, tag);
     report_.reserved += signed_size;
   }
@@ -174,6 +171,20 @@ void Allocator::free(void* block, std::size_t bytes, MemoryTag tag) noexcept {
 void Allocator::trim() noexcept {
   const std::lock_guard lock(mutex_);
   trim_locked();
+}
+
+// A cached block to the system: of those of at least that size the smallest, or the largest of all.
+// False where there is none. One at a time, as a GPU is waited for whenever it is given memory
+// back.
+bool Allocator::give_back(std::size_t bytes) noexcept {
+  std::erase_if(cached_, [](const auto& blocks) { return blocks.second.empty(); });
+  if (cached_.empty()) return false;
+  auto place = cached_.lower_bound(bytes);
+  if (place == cached_.end()) --place;
+  to_system(place->second.back());
+  place->second.pop_back();
+  report_.reserved -= static_cast<std::int64_t>(place->first);
+  return true;
 }
 
 void Allocator::trim_locked() noexcept {

@@ -44,7 +44,7 @@ enum class Backing : std::uint8_t { memory, address_space, gpu, pinned };
 // Thread-safe. Blocks are aligned to 64 bytes, blocks of 4 MiB and more to 2 MiB with huge pages
 // asked for. A freed block is kept for the next request of its size class (of its very size, where
 // it is for weights, gradients or the optimizer), as long as no more than twice the peak is held
-// from the system.
+// from the system; where that has no memory left, as many go back as make room.
 class Allocator {
  public:
   explicit Allocator(Backing backing = Backing::memory, int gpu = 0)
@@ -70,6 +70,7 @@ class Allocator {
   void* next_addresses(std::size_t bytes) noexcept;
   void to_system(void* block) const noexcept;
   void trim_locked() noexcept;
+  bool give_back(std::size_t bytes) noexcept;
 
   const Backing backing_;
   const int gpu_;

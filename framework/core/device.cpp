@@ -25,6 +25,13 @@ Cuda DeviceState::cuda() {
   return {this, stream_};
 }
 
+Device Device::dry(Processor processor) {
+#ifndef LONGSPAN_WITH_CUDA
+  processor = Processor::cpu;
+#endif
+  return Device(std::make_shared<DeviceState>(processor, Backing::address_space));
+}
+
 Device Device::cuda(int index) {
   if (std::ranges::count(gpu::usable(), index) == 0)
     throw ConfigurationError("there is no GPU {}: {}", index, gpu::absence());

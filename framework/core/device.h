@@ -43,7 +43,7 @@ class DeviceState {
   DeviceState& operator=(const DeviceState&) = delete;
   ~DeviceState();
 
-  // True when kernels do nothing but take their scratch.
+  // True when nothing is computed.
   bool dry() const { return allocator_.backing() == Backing::address_space; }
   // Whether kernels are CUDA's.
   bool on_gpu() const { return processor_ == Processor::gpu; }
@@ -102,12 +102,11 @@ class Device {
     return Device(std::make_shared<DeviceState>(Processor::cpu, Backing::memory));
   }
   // A device on which nothing is computed and no memory is taken: tensors are addresses, of
-  // undefined contents, and kernels are not called. What a step would allocate and send on such a
-  // processor is counted as if it had been made; it need not be there. A program without CUDA
-  // counts the scratch of the CPU's kernels for a GPU too.
-  static Device dry(Processor processor = Processor::cpu) {
-    return Device(std::make_shared<DeviceState>(processor, Backing::address_space));
-  }
+  // undefined contents. What a step would allocate and send on such a processor is counted as if it
+  // had been made; it need not be there. Of the CPU's kernels those are called that take scratch
+  // which counts; of a GPU's all are, and take their scratch, but start nothing. A program without
+  // CUDA takes a GPU for a CPU.
+  static Device dry(Processor processor = Processor::cpu);
 
   // A GPU of this machine with an allocator and a stream of its own. What is queued there is done
   // in its order; copies to and from the host wait for it. Throws ConfigurationError where there is
@@ -131,22 +130,22 @@ class Device {
   std::shared_ptr<DeviceState> state_;
 };
 
-// Calls f with the backend of the device: every op goes through here. On a dry device f is not
-// called, and a result is that of a default constructor; so f makes no tensors that outlast it, nor
-// scratch that counts.
+// Calls f with the backend of the device: every op goes through here. On a dry CPU f is not called,
+// and a result is that of a default constructor; so f makes no tensors that outlast it, nor scratch
+// that counts.
 template <typename F>
 auto on(const Device& device, F&& f) {
   using Result = std::invoke_result_t<F, Cpu>;
   DeviceState& state = device.state();
-  if (state.dry()) return Result();
 #ifdef LONGSPAN_WITH_CUDA
   if (state.on_gpu()) return f(state.cuda());
 #endif
+  if (state.dry()) return Result();
   return f(Cpu{&state});
 }
 
 // The same for kernels whose scratch or work counts, matrix products and attention: they are called
-// on a dry device too, take their scratch, count their operations and return before they compute.
+// on a dry CPU too, take their scratch, count their operations and return before they compute.
 template <typename F>
 void on_or_dry(const Device& device, F&& f) {
 #ifdef LONGSPAN_WITH_CUDA

@@ -48,8 +48,12 @@ class Event {
   CUevent_st* event_ = nullptr;
 };
 
-// Of its memory, by whomever it is used.
-std::size_t free_bytes(int gpu);
+// Of its memory, by whomever the rest is used.
+struct MemoryBytes {
+  std::size_t free = 0;
+  std::size_t all = 0;
+};
+MemoryBytes memory_bytes(int gpu);
 
 // nullptr where there is no memory left.
 void* allocate(int gpu, std::size_t bytes) noexcept;

@@ -21,7 +21,7 @@ Event::Event(CUstream_st*) { refuse(); }
 Event::~Event() = default;
 bool Event::passed() const { refuse(); }
 void Event::hold(CUstream_st*) const { refuse(); }
-std::size_t free_bytes(int) { refuse(); }
+MemoryBytes memory_bytes(int) { refuse(); }
 void* allocate(int, std::size_t) noexcept { return nullptr; }
 void free(int, void*) noexcept {}
 void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }

@@ -7,16 +7,11 @@
 namespace longspan {
 
 struct Tensor::Storage {
-  Storage(const Device& where, std::size_t size, MemoryTag use)
-      : device(where), bytes(size), tag(use), block(device.allocator().allocate(size, use)) {}
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-  ~Storage() { device.allocator().free(block, bytes, tag); }
+  Storage(const Device& where, std::size_t bytes, MemoryTag tag)
+      : device(where), block(device.allocator(), bytes, tag) {}
 
   Device device;
-  std::size_t bytes;
-  MemoryTag tag;
-  void* block;
+  HeldBlock block;
 };
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, const Device& device, MemoryTag tag) {
@@ -25,7 +20,7 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, const Device& device, Memo
   result.dtype_ = dtype;
   result.elements_ = shape.elements();
   result.storage_ = std::make_shared<Storage>(device, result.byte_size(), tag);
-  result.data_ = static_cast<std::byte*>(result.storage_->block);
+  result.data_ = result.storage_->block.begin();
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/plan.h"
@@ -128,14 +129,14 @@ double link_bandwidth(const Communicator& world, const Device& device) {
 }  // namespace
 
 const std::vector<Machine>& known_machines() {
-  // Datasheets: memory, dense products, bandwidth of the memory, NVLink in one direction. Of the
-  // products a step reaches about half.
+  // The memory that the driver leaves; of the datasheets dense products, the bandwidth of the
+  // memory and NVLink in one direction. Of the products a step reaches about half.
   static const std::vector<Machine> known = [] {
     std::vector<Machine> machines = {
-        {"a100-40gb", 40 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
-        {"a100-80gb", 80 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 2.039e12, 300e9},
-        {"h100", 80 * gibibyte, 67e12, 494e12, 989e12, 989e12, 3.35e12, 450e9},
-        {"h200", 141e9, 67e12, 494e12, 989e12, 989e12, 4.8e12, 450e9},
+        {"a100-40gb", 39 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
+        {"a100-80gb", 79 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 2.039e12, 300e9},
+        {"h100", 78 * gibibyte, 67e12, 494e12, 989e12, 989e12, 3.35e12, 450e9},
+        {"h200", 139 * gibibyte, 67e12, 494e12, 989e12, 989e12, 4.8e12, 450e9},
     };
     for (Machine& machine : machines) {
       machine.processor = Processor::gpu;
@@ -160,7 +161,17 @@ double memory_of_rank(int local_ranks) {
 }
 
 double memory_of_gpu(int gpu, int sharing) {
-  return static_cast<double>(gpu::free_bytes(gpu)) / sharing;
+  const gpu::MemoryBytes bytes = gpu::memory_bytes(gpu);
+  return std::max(static_cast<double>(bytes.free) - 0.01 * static_cast<double>(bytes.all), 1.0) /
+         sharing;
+}
+
+MemoryShare memory_share(const Communicator& world, const Device& device, int local_ranks) {
+  const bool on_gpu = device.on_gpu();
+  const int ranks = on_gpu ? ranks_of_gpu(world, device) : local_ranks;
+  const double bytes = on_gpu ? memory_of_gpu(device.state().gpu(), ranks) : memory_of_rank(ranks);
+  return {world.all_reduce(bytes, Reduction::minimum),
+          static_cast<int>(world.all_reduce(std::int64_t{ranks}, Reduction::maximum))};
 }
 
 Machine measure_machine(const Communicator& world, int local_ranks) {

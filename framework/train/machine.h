@@ -37,8 +37,17 @@ const std::vector<Machine>& known_machines();
 // in the system, or in the control group of this process, and no more than a process may have
 // (ulimit -v). 0: not known.
 double memory_of_rank(int local_ranks);
-// Bytes of its GPU that a rank may still take, where `sharing` ranks have the same.
+// Bytes of a GPU that one of `sharing` ranks may still take, beside what the driver takes for
+// kernels when they are first started.
 double memory_of_gpu(int gpu, int sharing);
+
+// What a rank may still take on its device, of the rank that may take least. Collective, and the
+// same on all.
+struct MemoryShare {
+  double bytes = 0;  // 0: not known
+  int ranks = 1;     // that share a machine or a GPU, at most
+};
+MemoryShare memory_share(const Communicator& world, const Device& device, int local_ranks);
 
 // Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
 // on this machine: the step of a small decoder, a sum of long vectors, and where there are several

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "framework/comm/gpu_collectives.h"
 #include "framework/core/byte_text.h"
+#include "framework/train/machine.h"
 
 namespace longspan {
 
@@ -40,21 +40,18 @@ void require_fits(const Settings& settings,
   const bool on_gpu = device.on_gpu();
   const StepPlan plan =
       plan_step(settings, mesh.shape, vocabulary, on_gpu ? Processor::gpu : Processor::cpu);
-  // Ranks of one machine ask at the same time, before any of them takes what it needs.
-  const int sharing = on_gpu ? ranks_of_gpu(mesh.world, device) : local_ranks;
-  const double there = mesh.world.all_reduce(
-      on_gpu ? memory_of_gpu(device.state().gpu(), sharing) : memory_of_rank(sharing),
-      Reduction::minimum);
-  if (there == 0 || plan.bytes() <= there) return;
-  throw ConfigurationError(
-      "{}, but only {} of {}memory are free{}; {}",
-      needs(plan),
-      byte_text(there),
-      on_gpu ? "GPU " : "",
-      sharing > 1
-          ? fmt::format(" for each of the {} ranks of a {}", sharing, on_gpu ? "GPU" : "machine")
-          : "",
-      memory_advice(plan, there, vocabulary, reconfigure));
+  // All ask at the same time, before any of them takes what it needs.
+  const MemoryShare there = memory_share(mesh.world, device, local_ranks);
+  if (there.bytes == 0 || plan.bytes() <= there.bytes) return;
+  throw ConfigurationError("{}, but only {} of {}memory are free{}; {}",
+                           needs(plan),
+                           byte_text(there.bytes),
+                           on_gpu ? "GPU " : "",
+                           there.ranks > 1 ? fmt::format(" for each of the {} ranks of a {}",
+                                                         there.ranks,
+                                                         on_gpu ? "GPU" : "machine")
+                                           : "",
+                           memory_advice(plan, there.bytes, vocabulary, reconfigure));
 }
 
 std::string advice_after(const OutOfMemory& error,

@@ -26,11 +26,7 @@ struct StepPlan {
   double touched = 0;           // bytes that this rank reads and writes: thrice what it allocates
   Traffic traffic;              // of this rank
 
-  // What must be there. Blocks that are kept for reuse go back to a GPU when it has no others,
-  // which a CPU does not say.
-  double bytes() const {
-    return static_cast<double>(processor == Processor::gpu ? memory.total.peak : memory.reserved);
-  }
+  double bytes() const { return static_cast<double>(memory.reserved); }
 };
 
 // Seconds of a step; nothing overlaps, so it is at most this where the machine's numbers hold. The

@@ -85,6 +85,21 @@ TEST(OpGradient, LayerNorm) {
   expect_gradients(f, {random_tensor({2, 3, 7}, 1), random_tensor({7}, 2), random_tensor({7}, 3)});
 }
 
+// The norm's gradient is added to one that others hold, in either order.
+TEST(OpGradient, LayerNormBesideItsInput) {
+  const auto norm = [](const auto& in) { return layer_norm(in[0], in[1], in[2], 1e-5); };
+  const std::vector<Tensor> inputs = {
+      random_tensor({2, 3, 7}, 1), random_tensor({7}, 2), random_tensor({7}, 3)};
+  expect_gradients([&](const auto& in) { return add(norm(in), in[0]); }, inputs);
+  expect_gradients([&](const auto& in) { return add(in[0], norm(in)); }, inputs);
+  expect_gradients(
+      [&](const auto& in) {
+        const Variable x = add(in[0], in[0]);
+        return add(add(x, norm(std::vector{x, in[1], in[2]})), x);
+      },
+      inputs);
+}
+
 TEST(OpGradient, Embedding) {
   // Id 9 lies beyond the rows of this table and 1 before: another rank owns them.
   const Tensor tokens = ids({2, 3, 2, 9, 1, 6}, {2, 3});

@@ -47,6 +47,9 @@ TEST(DryDevice, CallsNoKernelsButThoseThatTakeScratch) {
 }
 
 TEST(DryDevice, OfAGpuNeedsNone) {
+#ifndef LONGSPAN_WITH_CUDA
+  EXPECT_FALSE(Device::dry(Processor::gpu).on_gpu());
+#else
   const Device device = Device::dry(Processor::gpu);
   EXPECT_TRUE(device.on_gpu());
   const Device host = device.host();
@@ -55,16 +58,15 @@ TEST(DryDevice, OfAGpuNeedsNone) {
   const Tensor copy = there.clone();
   EXPECT_EQ(copy.slice(0, 1).item(), 0);
   device.wait();
-  on(device, [](auto) { FAIL() << "nothing is computed"; });
-  on_host(copy.device(), [] { FAIL() << "nor written by the host"; });
+  on_host(copy.device(), [] { FAIL() << "nothing is written by the host"; });
   const auto peak = [](const Device& where) { return where.allocator().report().total.peak; };
   EXPECT_EQ(peak(device), 2 * peak(host));
-  on_or_dry(device, [](auto backend) {
-#ifdef LONGSPAN_WITH_CUDA
-    EXPECT_TRUE((std::is_same_v<decltype(backend), Cuda>));
+  const auto is_dry_gpu = [](auto backend) {
+    return std::is_same_v<decltype(backend), Cuda> && backend.state->dry();
+  };
+  EXPECT_TRUE(on(device, is_dry_gpu));
+  on_or_dry(device, [&](auto backend) { EXPECT_TRUE(is_dry_gpu(backend)); });
 #endif
-    EXPECT_TRUE(backend.state->dry());
-  });
 }
 
 TEST(DryDevice, AValueThatTheHostReadsIsNotTheLastUsers) {

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <vector>
 
+#include "framework/core/gpu.h"
+#include "framework/core/out_of_memory.h"
 #include "framework/core/tensor.h"
 
 namespace longspan {
@@ -52,6 +55,24 @@ TEST(CudaDeviceDeath, AReadByTheHostIsFoundAtOnce) {
 TEST(CudaDevice, FreshMemoryIsFullOfNan) {
   for (const double value : values_of(Tensor::empty({5}, DType::f64, Device::cuda())))
     EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(CudaDevice, GivesBackNoMoreThanMakesRoom) {
+  const Device gpu = Device::cuda();
+  const std::size_t free = gpu::memory_bytes(0).free;
+  const auto unit = static_cast<std::int64_t>(std::bit_floor(free)) / 32;
+  const auto take = [&](std::int64_t bytes, MemoryTag tag = MemoryTag::workspace) {
+    return Tensor::empty({bytes}, DType::u8, gpu, tag);
+  };
+  const auto reserved = [&] { return gpu.allocator().report().reserved; };
+  const std::int64_t rest = static_cast<std::int64_t>(free) - 17 * unit;
+  const Tensor others = take(rest, MemoryTag::weights), used = take(5 * unit);
+  const std::int64_t before = reserved();
+  { const Tensor large = take(5 * unit), small = take(2 * unit); }
+  EXPECT_EQ(reserved() - before, 7 * unit);
+  const Tensor larger = take(6 * unit);
+  EXPECT_EQ(reserved() - before, 8 * unit) << "the small one is still there";
+  EXPECT_THROW(take(12 * unit), OutOfMemory);
 }
 
 TEST(CudaDevice, CountsItsMemoryApartFromTheHosts) {

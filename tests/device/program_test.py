@@ -62,7 +62,7 @@ class Device(jobs.TestCase):
 
     def test_when_the_memory_goes_says_who_has_it_and_what_would_help(self):
         for layout in Layout(1, 1), Layout(2, 1):
-            with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, free=1 << 30):
+            with self.subTest(layout=str(layout)), self.gpus(bytes=34 << 20, free=1 << 30):
                 result = self.train(layout=layout, settings={**self.on_gpu, **self.large}, code=1)
                 self.assert_one_sentence(result, "asked for ", " beside weights ", "; by the plan a rank of this run needs ", "; with ", " it needs ")
                 self.assertRegex(result.errors, r"longspan: rank [01]: out of GPU memory: [0-9.]+ [kM]?B")

@@ -107,11 +107,11 @@ void Event::hold(CUstream_st* stream) const {
   require_success(cudaStreamWaitEvent(stream, event_, 0), "waiting for another stream");
 }
 
-std::size_t free_bytes(int gpu) {
+MemoryBytes memory_bytes(int gpu) {
   select(gpu);
-  std::size_t free = 0, all = 0;
-  require_success(cudaMemGetInfo(&free, &all), "asking how much memory a GPU has");
-  return free;
+  MemoryBytes bytes;
+  require_success(cudaMemGetInfo(&bytes.free, &bytes.all), "asking how much memory a GPU has");
+  return bytes;
 }
 
 void* allocate(int gpu, std::size_t bytes) noexcept {

@@ -99,7 +99,7 @@ void merge_attention(Cuda cuda, const MergeAttention& m) {
 }
 
 void begin_merge(Cuda cuda, const Tensor& out, const Tensor& log_sum_exp) {
-  require_success(cudaMemsetAsync(out.bytes(), 0, out.byte_size(), cuda.stream), "begin_merge");
+  out.zero();
   with_floating_type(log_sum_exp.dtype(), [&]<typename In>(TypeTag<In>) {
     using T = Accumulator<In>;
     for_each_element(cuda, log_sum_exp.elements(), SetToNothing<T>{log_sum_exp.data<T>()});

@@ -20,10 +20,10 @@ struct Pair {
   }
 };
 
-// partial[b, c] = sum over the rows of block b of term(r, c), an S.
-template <typename S, typename F>
+// write(b * width + c, sum over the rows of block b of term(r, c), an S).
+template <typename S, typename F, typename W>
 __global__ void sum_row_blocks(
-    std::int64_t rows, std::int64_t width, std::int64_t rows_in_block, F term, S* partial) {
+    std::int64_t rows, std::int64_t width, std::int64_t rows_in_block, F term, W write) {
   const std::int64_t across = (width + blockDim.x - 1) / blockDim.x;
   const std::int64_t block = blockIdx.x / across;
   const std::int64_t column = blockIdx.x % across * blockDim.x + threadIdx.x;
@@ -33,7 +33,7 @@ __global__ void sum_row_blocks(
   S sum = {};
 #pragma unroll 8  // what several rows have is read before it is added
   for (std::int64_t row = first; row < last; ++row) sum += term(row, column);
-  partial[block * width + column] = sum;
+  write(block * width + column, sum);
 }
 
 // write(c, sum over b of partial[b, c]): a warp's width of columns a block, whose warps share the
@@ -57,6 +57,13 @@ __global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const S*
   for (int other = 1; other < warps; ++other) sum += sums[other * warp_size + lane];
   write(column, sum);
 }
+
+template <typename S>
+struct Store {
+  S* out;
+
+  __device__ void operator()(std::int64_t i, const S& sum) const { out[i] = sum; }
+};
 
 // A term: what stands in row r and column c of a matrix.
 template <typename T>
@@ -89,18 +96,22 @@ void sum_columns(
   constexpr int threads = 128, adding_threads = 256;
   const std::int64_t rows_in_block = std::max<std::int64_t>(32, (rows + 255) / 256);
   const std::int64_t blocks = (rows + rows_in_block - 1) / rows_in_block;
+  const auto sum_blocks = [&](auto to) {
+    launch(cuda,
+           {.blocks = blocks * ((width + threads - 1) / threads), .threads = threads},
+           sum_row_blocks<S, F, decltype(to)>,
+           rows,
+           width,
+           rows_in_block,
+           term,
+           to);
+  };
+  if (blocks == 1) return sum_blocks(write);
   constexpr std::int64_t numbers = sizeof(S) / sizeof(A);
   const Tensor partial =
       Tensor::empty({blocks, width, numbers}, DTypeOf<A>::value, device, MemoryTag::workspace);
   S* const sums = reinterpret_cast<S*>(partial.data<A>());
-  launch(cuda,
-         {.blocks = blocks * ((width + threads - 1) / threads), .threads = threads},
-         sum_row_blocks<S, F>,
-         rows,
-         width,
-         rows_in_block,
-         term,
-         sums);
+  sum_blocks(Store<S>{sums});
   launch(cuda,
          {.blocks = (width + warp_size - 1) / warp_size,
           .threads = adding_threads,

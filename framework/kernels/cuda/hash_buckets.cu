@@ -163,8 +163,7 @@ void hash_buckets(Cuda cuda, const BucketHash& hash) {
                          buckets});
     });
   else
-    require_success(cudaMemsetAsync(buckets, 0, hash.buckets.byte_size(), cuda.stream),
-                    "hash_buckets");
+    hash.buckets.zero();
   if (!hash.padding.defined() && !hash.length.defined()) return;
   for_each_element(cuda,
                    hash.buckets.elements(),
@@ -181,10 +180,11 @@ void sort_buckets(Cuda cuda, const BucketSort& sort) {
   if (sort.bucket.elements() == 0) return;
   const std::int64_t time = sort.bucket.shape().width(), rows = sort.bucket.elements() / time;
   const auto buckets = static_cast<std::int32_t>(sort.buckets);
-  // As many rows at once as keys and places of 31 bits allow.
-  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1;
+  // As many rows at once as keys of 31 bits allow, and not so many that their scratch is felt
+  // beside what is sorted.
+  constexpr std::int64_t most = (std::int64_t{1} << 31) - 1, most_keys = std::int64_t{1} << 22;
   const std::int64_t group =
-      std::max<std::int64_t>(1, std::min(most / (sort.buckets + 1), most / time));
+      std::max<std::int64_t>(1, std::min(most / (sort.buckets + 1), most_keys / time));
   for (std::int64_t row = 0; row < rows; row += group) {
     const auto part = [&](const Tensor& tensor) {
       return tensor.reshape({rows, time}).slice(row, std::min(row + group, rows));

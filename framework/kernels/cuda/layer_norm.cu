@@ -5,6 +5,21 @@
 namespace longspan {
 namespace {
 
+// out[i] = f(i), rounded, of a row by the threads of a block; as in `write_elements` several f are
+// there before the first is written, and f(i) may read out[i].
+template <typename T, typename F>
+__device__ void write_row(std::int64_t width, T* out, const F& f) {
+  constexpr int together = 8;
+  const std::int64_t step = blockDim.x;
+  for (std::int64_t i = threadIdx.x; i < width; i += together * step) {
+    Accumulator<T> values[together] = {};
+    for (int k = 0; k < together; ++k)
+      if (i + k * step < width) values[k] = f(i + k * step);
+    for (int k = 0; k < together; ++k)
+      if (i + k * step < width) put(out[i + k * step], values[k]);
+  }
+}
+
 // A block a row. Two passes: the squares are of differences from a first mean, which their sum then
 // corrects, so a large mean costs no digits. P is the dtype of the weight and the bias.
 template <typename T, typename P, typename A>
@@ -38,10 +53,10 @@ __global__ void normalise_rows(std::int64_t width,
     means[blockIdx.x] = mean;
     inverses[blockIdx.x] = inverse;
   }
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x)
-    put(y[i],
-        (wide(x[i]) - mean) * inverse * static_cast<A>(wide(weight[i])) +
-            static_cast<A>(wide(bias[i])));
+  write_row(width, y, [=](std::int64_t i) {
+    return (wide(x[i]) - mean) * inverse * static_cast<A>(wide(weight[i])) +
+           static_cast<A>(wide(bias[i]));
+  });
 }
 
 // With g = weight dy and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation,
@@ -69,12 +84,12 @@ __global__ void normalise_rows_backward(std::int64_t width,
   }
   const A sum = over_block(sum_part, scratch, Plus()) / count;
   const A product = over_block(product_part, scratch, Plus()) / count;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
+  write_row(width, dx, [=](std::int64_t i) {
     const A normal = (wide(x[i]) - mean) * inverse;
     const A own =
         (wide(dy[i]) * static_cast<A>(wide(weight[i])) - sum - normal * product) * inverse;
-    put(dx[i], add ? wide(dx[i]) + own : own);
-  }
+    return add ? wide(dx[i]) + own : own;
+  });
 }
 
 // What a row adds to dweight and dbias.

@@ -23,6 +23,13 @@ void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tens
           order.elements());
   const Tensor places = order.like(MemoryTag::workspace);
   for_each_element(cuda, count, Count{places.data<std::int32_t>()});
+  const auto take = [&](std::int64_t bytes) {
+    return Tensor::empty({bytes}, DType::u8, keys.device(), MemoryTag::workspace);
+  };
+  if (cuda.state->dry()) {
+    take(sort_scratch_bytes(count));
+    return;
+  }
   std::size_t bytes = 0;
   const auto sort = [&](void* scratch) {
     require_success(cub::DeviceRadixSort::SortPairs(scratch,
@@ -38,8 +45,7 @@ void sort_stably(Cuda cuda, const Tensor& keys, const Tensor& sorted, const Tens
                     "sorting");
   };
   sort(nullptr);  // says how much scratch it needs
-  const Tensor scratch = Tensor::empty(
-      {static_cast<std::int64_t>(bytes)}, DType::u8, keys.device(), MemoryTag::workspace);
+  const Tensor scratch = take(static_cast<std::int64_t>(bytes));
   sort(scratch.bytes());
 }
 

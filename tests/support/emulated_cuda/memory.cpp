@@ -24,6 +24,8 @@ const std::size_t capacity = [] {
   const char* const bytes = std::getenv("LONGSPAN_EMULATED_GPU_BYTES");
   return bytes == nullptr ? std::size_t{1} << 30 : std::strtoull(bytes, nullptr, 10);
 }();
+// More than memory: what one block has had, only one of the same size has again.
+const std::size_t addresses = 64 * capacity;
 constexpr unsigned char poison = 0xff;
 
 // Only the address sanitizer knows where a block ends.
@@ -45,17 +47,19 @@ class Memory {
   std::byte* allocate(std::size_t bytes) {
     const std::size_t size = (bytes + page - 1) / page * page + page;
     const std::lock_guard lock(mutex_);
+    if (used_ + size > capacity) return nullptr;
     std::byte* block = nullptr;
     if (auto& blocks = free_[size]; !blocks.empty()) {
       block = blocks.back();
       blocks.pop_back();
-    } else if (end_ + size <= capacity) {
+    } else if (end_ + size <= addresses) {
       block = base() + end_;
       end_ += size;
     } else {
       return nullptr;
     }
     live_[block] = size;
+    used_ += size;
     protect(block, size, PROT_READ | PROT_WRITE);
     mark_free(block, size);
     mark_used(block, bytes);
@@ -71,21 +75,20 @@ class Memory {
     madvise(block, found->second, MADV_DONTNEED);
     mark_free(block, found->second);
     free_[found->second].push_back(block);
+    used_ -= found->second;
     live_.erase(found);
     return true;
   }
 
   std::size_t free_bytes() {
     const std::lock_guard lock(mutex_);
-    std::size_t used = 0;
-    for (const auto& [block, size] : live_) used += size;
-    return capacity - used;
+    return capacity - used_;
   }
 
   bool holds(const void* address) {
     const auto* const byte = static_cast<const std::byte*>(address);
     const std::lock_guard lock(mutex_);
-    return byte >= base() && byte < base() + capacity;
+    return byte >= base() && byte < base() + addresses;
   }
 
   void open() {
@@ -101,7 +104,7 @@ class Memory {
   std::byte* base() {
     if (base_ == nullptr) {
       void* const range =
-          mmap(nullptr, capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+          mmap(nullptr, addresses, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (range == MAP_FAILED) std::abort();
       base_ = static_cast<std::byte*>(range);
     }
@@ -114,6 +117,7 @@ class Memory {
   std::mutex mutex_;
   std::byte* base_ = nullptr;
   std::size_t end_ = 0;
+  std::size_t used_ = 0;
   std::map<std::byte*, std::size_t> live_;
   std::map<std::size_t, std::vector<std::byte*>> free_;
   int users_ = 0;

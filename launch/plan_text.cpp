@@ -1,0 +1,132 @@
+#include "launch/plan_text.h"
+
+#include <algorithm>
+
+#include "framework/core/byte_text.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t most_layouts = 12;
+constexpr std::size_t most_savings = 6;
+
+std::string time_text(const StepPlan& plan, const Machine& machine) {
+  if (machine.flops_of(plan.compute) == 0) return "not known";
+  const double seconds = step_time(plan, machine).total();
+  return fmt::format("{:.3g} s", seconds);
+}
+
+std::string rate_text(const StepPlan& plan, const Machine& machine) {
+  if (machine.flops_of(plan.compute) == 0) return "";
+  return with_prefix(plan.tokens / step_time(plan, machine).total());
+}
+
+}  // namespace
+
+std::string count_of(std::int64_t count, std::string_view name) {
+  return fmt::format("{} {}{}", count, name, count == 1 ? "" : "s");
+}
+
+std::string with_prefix(double count) {
+  for (const auto& [unit, name] :
+       {std::pair{1e15, "P"}, {1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}})
+    if (count >= unit) return fmt::format("{:.3g} {}", count / unit, name);
+  return fmt::format("{:.3g}", count);
+}
+
+std::string describe(const StepPlan& plan, double model_flops, const Machine& machine) {
+  const MeshShape& mesh = plan.mesh;
+  std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
+                                 mesh.data,
+                                 mesh.context,
+                                 mesh.tensor,
+                                 mesh.sequence ? " (which share time)" : "",
+                                 plan.zero);
+  for (std::size_t i = 0; i < memory_tags; ++i)
+    text += fmt::format("  {:<14}{:>12}\n",
+                        name_of(static_cast<MemoryTag>(i)),
+                        byte_text(static_cast<double>(plan.memory.by_tag[i].peak)));
+  text += fmt::format(
+      "  {:<14}{:>12}\n", "at once", byte_text(static_cast<double>(plan.memory.total.peak)));
+  text += fmt::format("  {:<14}{:>12}", "with reserve", byte_text(plan.bytes()));
+  if (machine.memory > 0)
+    text += fmt::format(" of {}: {}",
+                        byte_text(machine.memory),
+                        plan.bytes() <= machine.memory ? "fits" : "does not fit");
+  text += fmt::format(
+      "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
+      with_prefix(model_flops / plan.tokens),
+      with_prefix(plan.flops * mesh.size() / plan.tokens));
+  for (const auto& [name, axis] : plan.traffic)
+    text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",
+                        name,
+                        axis.ranks,
+                        byte_text(axis.bytes),
+                        axis.collectives);
+  if (machine.flops_of(plan.compute) == 0) return text;
+  const StepTime time = step_time(plan, machine);
+  text += fmt::format(
+      "a step: {:.3g} s = {:.3g} s of products + {:.3g} s of reading and writing + {:.3g} s of "
+      "sending; {} tokens a second\n",
+      time.total(),
+      time.computing,
+      time.memory,
+      time.sending,
+      with_prefix(plan.tokens / time.total()));
+  if (machine.bandwidth == 0 && mesh.size() > 1)
+    text += "what is sent is not in this time: the bandwidth between ranks is not known\n";
+  return text;
+}
+
+std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
+  std::string text = fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
+                                 "data",
+                                 "context",
+                                 "tensor",
+                                 "sequence",
+                                 "ZeRO",
+                                 "a rank",
+                                 "a step",
+                                 "tokens/s");
+  for (std::size_t i = 0; i < std::min(plans.size(), most_layouts); ++i) {
+    const StepPlan& plan = plans[i];
+    text += fmt::format("  {:>5} {:>7} {:>6} {:>8} {:>4} {:>12} {:>10} {:>10}\n",
+                        plan.mesh.data,
+                        plan.mesh.context,
+                        plan.mesh.tensor,
+                        plan.mesh.sequence ? "yes" : "no",
+                        plan.zero,
+                        byte_text(plan.bytes()),
+                        time_text(plan, machine),
+                        rate_text(plan, machine));
+  }
+  if (plans.size() > most_layouts)
+    text += fmt::format("  and {} more\n", plans.size() - most_layouts);
+  return text;
+}
+
+std::string savings_text(const Reconfigure& reconfigure,
+                         const StepPlan& plan,
+                         const Machine& machine,
+                         std::int64_t vocabulary) {
+  const std::vector<Saving> all = plan_savings(reconfigure, plan, vocabulary);
+  std::string text;
+  std::size_t found = 0;
+  for (const Saving& saving : all) {
+    if (saving.plan.bytes() > machine.memory || found == most_savings) continue;
+    ++found;
+    text += fmt::format("  {:>12}  {:>10}  {}\n",
+                        byte_text(saving.plan.bytes()),
+                        time_text(saving.plan, machine),
+                        fmt::join(saving.keys, " "));
+  }
+  if (found > 0) return "keys that would make it fit\n" + text;
+  const auto least = std::ranges::min_element(
+      all, std::less<>(), [](const Saving& saving) { return saving.plan.bytes(); });
+  if (least == all.end()) return "";
+  return fmt::format("no key makes it fit; the least is {} with {}\n",
+                     byte_text(least->plan.bytes()),
+                     fmt::join(least->keys, " "));
+}
+
+}  // namespace longspan

@@ -1,0 +1,23 @@
+// A plan as a user reads it.
+#pragma once
+
+#include "framework/train/plan.h"
+
+namespace longspan {
+
+// "1 rank", "2 ranks".
+std::string count_of(std::int64_t count, std::string_view name);
+// Three digits and a prefix: "1.5 T".
+std::string with_prefix(double count);
+
+// What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them.
+std::string describe(const StepPlan& plan, double model_flops, const Machine& machine);
+// The first layouts, a line each.
+std::string table(const std::vector<StepPlan>& plans, const Machine& machine);
+// The keys with which a plan that does not fit would, or that none does; in lines.
+std::string savings_text(const Reconfigure& reconfigure,
+                         const StepPlan& plan,
+                         const Machine& machine,
+                         std::int64_t vocabulary);
+
+}  // namespace longspan
