@@ -1,11 +1,12 @@
 // Whole training steps: tokens a second and model FLOP utilisation against the matrix-product peak
 // of the same run (f32 on a CPU, bf16 on a GPU).
-//   benchmark_training_step [--device cuda] [WORKLOAD] [float32|bf16|both] [steps] [data|tensor]
-//                           [TEXT]
-// WORKLOAD: xl and gpt2 for a CPU; gpt2_1024, decoder_1b, xl_large and million_local or million_lsh
-// (with the tokens, as million_lsh:2097152) for a GPU. Under mpirun the ranks are data ranks, or
-// tensor ranks. Trains on random tokens, or on the bytes of a text. "both" compares bf16 with
-// float32: the time of a step and the loss of the last steps.
+//   benchmark_training_step [--device cuda] [WORKLOAD] [float32|bf16|both] [steps]
+//                           [data|each|tensor] [TEXT]
+// WORKLOAD: xl and gpt2 for a CPU; gpt2_1024, decoder_1b, xl_large, million_local or million_lsh
+// (with the tokens, as million_lsh:2097152) and longest_local or longest_lsh (as many tokens as fit
+// by plan) for a GPU. Under mpirun the ranks are data ranks, which share the batch or have one
+// each, or tensor ranks. Trains on random tokens, or on the bytes of a text. "both" compares bf16
+// with float32: the time of a step and the loss of the last steps.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -17,8 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
 #include "framework/data/mapped_file.h"
+#include "framework/train/plan.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
@@ -96,7 +99,39 @@ Workload long_workload(const std::string& kind, std::int64_t tokens) {
           {.feed_forward_chunks = chunks, .loss_chunks = chunks}};
 }
 
-Workload workload(const std::string& name) {
+// The longest sequence, in steps of 65,536 tokens, that fits by plan in what is free.
+Workload longest_workload(const std::string& kind, const Device& device, DType compute) {
+  constexpr std::int64_t step = 65536;
+  const bool on_gpu = device.on_gpu();
+  const double free = on_gpu ? memory_of_gpu(device.state().gpu(), 1) : memory_of_rank(1);
+  const auto needed = [&](std::int64_t steps) {
+    const Workload work = long_workload(kind, steps * step);
+    Settings settings;
+    settings.data.batch = work.batch;
+    settings.data.segment = work.segment;
+    settings.precision.compute = compute;
+    settings.memory = work.memory;
+    settings.make_model = work.make;
+    return plan_step(settings, {}, work.vocabulary, on_gpu ? Processor::gpu : Processor::cpu)
+        .bytes();
+  };
+  std::int64_t fits = 1, too_long = 2;
+  while (needed(too_long) <= free) too_long = 2 * (fits = too_long);
+  while (too_long - fits > 1) {
+    const std::int64_t middle = (fits + too_long) / 2;
+    (needed(middle) <= free ? fits : too_long) = middle;
+  }
+  fmt::print("{} by plan: {} tokens need {:.2f} of {:.2f} GB, {} would need {:.2f} GB\n",
+             kind,
+             fits * step,
+             needed(fits) / 1e9,
+             free / 1e9,
+             (fits + 1) * step,
+             needed(fits + 1) / 1e9);
+  return long_workload(kind, fits * step);
+}
+
+Workload workload(const std::string& name, const Device& device, DType compute) {
   const auto shape = [](std::int64_t layers, std::int64_t width, std::int64_t heads) {
     ModelOptions common;
     common.layers = layers;
@@ -111,6 +146,7 @@ Workload workload(const std::string& name) {
     return long_workload(name.substr(8, colon == std::string::npos ? colon : colon - 8),
                          std::stoll(tokens));
   }
+  if (name.starts_with("longest_")) return longest_workload(name.substr(8), device, compute);
   if (name == "gpt2") return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 4, 64, 50257);
   if (name == "gpt2_1024")
     return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 32, 1024, 50304);
@@ -127,6 +163,7 @@ struct Task {
   DType compute = DType::f32;
   int steps = 8;
   bool tensor = false;               // ranks are tensor ranks
+  bool each = false;                 // or data ranks with a batch each
   const MappedFile* text = nullptr;  // none: random tokens
 };
 
@@ -177,11 +214,13 @@ Batch make_batch(const Workload& work,
   return batch;
 }
 
-Measured run(Session& session, const Workload& work, const Task& task) {
+Measured run(Session& session, Workload work, const Task& task) {
   const int ranks = session.world().size();
+  if (task.each) work.batch *= ranks;
   const ProcessMesh mesh(session.world(),
                          task.tensor ? MeshShape{.tensor = ranks} : MeshShape{.data = ranks});
   const Device& device = task.device;
+  const GpuCollectives collectives(GpuTransport::automatic, mesh, device);
   TrainingOptions training;
   training.warmup = 10;
   Trainer trainer(work.make({.vocabulary = work.vocabulary,
@@ -253,18 +292,20 @@ void compare(Session& session, const Workload& work, Task task) {
 int main(int count, char** words) {
   using namespace longspan;
   Session session;
-  const Device device = bench::device_from(count, words);
+  const Device device = bench::device_from(count, words, session.local_rank());
   const auto word = [&](int i, const char* otherwise) {
     return std::string(count > i ? words[i] : otherwise);
   };
   std::optional<MappedFile> text;
   if (count > 5) text.emplace(words[5]);
-  const Workload work = workload(word(1, "xl"));
-  const std::string compute = word(2, "float32");
+  const std::string compute = word(2, "float32"), ranks = word(4, "data");
+  const DType dtype = compute == "bf16" ? DType::bf16 : DType::f32;
+  const Workload work = workload(word(1, "xl"), device, dtype);
   const Task task = {.device = device,
-                     .compute = compute == "bf16" ? DType::bf16 : DType::f32,
+                     .compute = dtype,
                      .steps = std::stoi(word(3, "8")),
-                     .tensor = word(4, "data") == "tensor",
+                     .tensor = ranks == "tensor",
+                     .each = ranks == "each",
                      .text = text ? &*text : nullptr};
   if (compute == "both")
     compare(session, work, task);

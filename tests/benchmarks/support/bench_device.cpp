@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "framework/core/gpu.h"
 #include "framework/core/random.h"
 #include "framework/kernels/matmul.h"
 
@@ -49,7 +50,7 @@ double gpu_seconds(const Device& device, const std::function<void()>& call) {
 
 }  // namespace
 
-Device device_from(int& count, char** words) {
+Device device_from(int& count, char** words, int local_rank) {
   for (int i = 1; i + 1 < count; ++i) {
     if (std::strcmp(words[i], "--device") != 0) continue;
     const std::string_view name = words[i + 1];
@@ -57,7 +58,10 @@ Device device_from(int& count, char** words) {
       throw ConfigurationError("--device is \"{}\"; allowed: cpu, cuda", name);
     std::copy(words + i + 2, words + count, words + i);
     count -= 2;
-    return name == "cuda" ? Device::cuda() : Device::cpu();
+    if (name == "cpu") return Device::cpu();
+    const std::vector<int> gpus = gpu::usable();
+    if (gpus.empty()) throw ConfigurationError("--device is cuda, but {}", gpu::absence());
+    return Device::cuda(gpus[static_cast<std::size_t>(local_rank) % gpus.size()]);
   }
   return Device::cpu();
 }

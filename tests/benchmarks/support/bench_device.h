@@ -9,8 +9,8 @@
 namespace longspan::bench {
 
 // The device that the words ask for; "--device NAME" is taken from them. The CPU where nothing is
-// said.
-Device device_from(int& count, char** words);
+// said. The ranks of a machine take its GPUs in turn.
+Device device_from(int& count, char** words, int local_rank = 0);
 
 // Uniform numbers in [-0.5, 0.5), the same for the same name.
 Tensor random_tensor(const Shape& shape, DType dtype, const Device& device, const char* name);
