@@ -78,23 +78,25 @@ struct Here {
 };
 Here find_here(const Arguments& arguments, const Settings& settings, const Session& session) {
   const DeviceChoice choice = settings.run.device;
+  const Communicator& world = session.world();
   if (!arguments.device.empty()) return {Processor::gpu};
   if (is_given(arguments)) {
-    const bool takes_gpu = choice == DeviceChoice::cuda ||
-                           (choice == DeviceChoice::automatic && !gpu::usable().empty());
+    bool takes_gpu = choice == DeviceChoice::cuda;
+    if (choice == DeviceChoice::automatic)
+      takes_gpu = world.all_reduce(std::int64_t{!gpu::usable().empty()}, Reduction::minimum) == 1;
     return {takes_gpu ? Processor::gpu : Processor::cpu};
   }
-  const Communicator& world = session.world();
   const Device device = run_device(settings.run, settings.precision, world, session.local_rank());
   if (!device.on_gpu()) return {};
-  if (arguments.machine != usual_table)
+  if (arguments.machine != usual_table && !arguments.calibrate)
     throw ConfigurationError(
         "longspan plan: --machine is about CPUs, and this run would take a GPU; set "
         "run.device=cpu");
   // Other ranks than those of this job have a GPU each.
   return {Processor::gpu,
-          arguments.ranks ? memory_of_gpu(device.state().gpu(), 1)
-                          : memory_share(world, device, session.local_size()).bytes};
+          arguments.ranks && *arguments.ranks != world.size()
+              ? memory_of_gpu(device.state().gpu(), 1)
+              : memory_share(world, device, session.local_size()).bytes};
 }
 
 // What each rank has, a named device or the share of one of `local_ranks` ranks of this machine;

@@ -26,9 +26,6 @@ Cuda DeviceState::cuda() {
 }
 
 Device Device::dry(Processor processor) {
-#ifndef LONGSPAN_WITH_CUDA
-  processor = Processor::cpu;
-#endif
   return Device(std::make_shared<DeviceState>(processor, Backing::address_space));
 }
 

@@ -104,8 +104,8 @@ class Device {
   // A device on which nothing is computed and no memory is taken: tensors are addresses, of
   // undefined contents. What a step would allocate and send on such a processor is counted as if it
   // had been made; it need not be there. Of the CPU's kernels those are called that take scratch
-  // which counts; of a GPU's all are, and take their scratch, but start nothing. A program without
-  // CUDA takes a GPU for a CPU.
+  // which counts; of a GPU's all are, and take their scratch, but start nothing; where the program
+  // has no CUDA, the CPU's stand for them.
   static Device dry(Processor processor = Processor::cpu);
 
   // A GPU of this machine with an allocator and a stream of its own. What is queued there is done

@@ -100,10 +100,13 @@ Workload long_workload(const std::string& kind, std::int64_t tokens) {
 }
 
 // The longest sequence, in steps of 65,536 tokens, that fits by plan in what is free.
-Workload longest_workload(const std::string& kind, const Device& device, DType compute) {
+Workload longest_workload(const std::string& kind,
+                          const Session& session,
+                          const Device& device,
+                          DType compute) {
   constexpr std::int64_t step = 65536;
   const bool on_gpu = device.on_gpu();
-  const double free = on_gpu ? memory_of_gpu(device.state().gpu(), 1) : memory_of_rank(1);
+  const double free = memory_share(session.world(), device, session.local_size()).bytes;
   const auto needed = [&](std::int64_t steps) {
     const Workload work = long_workload(kind, steps * step);
     Settings settings;
@@ -121,17 +124,21 @@ Workload longest_workload(const std::string& kind, const Device& device, DType c
     const std::int64_t middle = (fits + too_long) / 2;
     (needed(middle) <= free ? fits : too_long) = middle;
   }
-  fmt::print("{} by plan: {} tokens need {:.2f} of {:.2f} GB, {} would need {:.2f} GB\n",
-             kind,
-             fits * step,
-             needed(fits) / 1e9,
-             free / 1e9,
-             (fits + 1) * step,
-             needed(fits + 1) / 1e9);
+  if (session.world().rank() == 0)
+    fmt::print("{} by plan: {} tokens need {:.2f} of {:.2f} GB, {} would need {:.2f} GB\n",
+               kind,
+               fits * step,
+               needed(fits) / 1e9,
+               free / 1e9,
+               (fits + 1) * step,
+               needed(fits + 1) / 1e9);
   return long_workload(kind, fits * step);
 }
 
-Workload workload(const std::string& name, const Device& device, DType compute) {
+Workload workload(const std::string& name,
+                  const Session& session,
+                  const Device& device,
+                  DType compute) {
   const auto shape = [](std::int64_t layers, std::int64_t width, std::int64_t heads) {
     ModelOptions common;
     common.layers = layers;
@@ -146,7 +153,8 @@ Workload workload(const std::string& name, const Device& device, DType compute) 
     return long_workload(name.substr(8, colon == std::string::npos ? colon : colon - 8),
                          std::stoll(tokens));
   }
-  if (name.starts_with("longest_")) return longest_workload(name.substr(8), device, compute);
+  if (name.starts_with("longest_"))
+    return longest_workload(name.substr(8), session, device, compute);
   if (name == "gpt2") return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 4, 64, 50257);
   if (name == "gpt2_1024")
     return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 32, 1024, 50304);
@@ -300,7 +308,7 @@ int main(int count, char** words) {
   if (count > 5) text.emplace(words[5]);
   const std::string compute = word(2, "float32"), ranks = word(4, "data");
   const DType dtype = compute == "bf16" ? DType::bf16 : DType::f32;
-  const Workload work = workload(word(1, "xl"), device, dtype);
+  const Workload work = workload(word(1, "xl"), session, device, dtype);
   const Task task = {.device = device,
                      .compute = dtype,
                      .steps = std::stoi(word(3, "8")),

@@ -59,7 +59,7 @@ __global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const S*
 }
 
 template <typename S>
-struct Store {
+struct StorePartial {
   S* out;
 
   __device__ void operator()(std::int64_t i, const S& sum) const { out[i] = sum; }
@@ -111,7 +111,7 @@ void sum_columns(
   const Tensor partial =
       Tensor::empty({blocks, width, numbers}, DTypeOf<A>::value, device, MemoryTag::workspace);
   S* const sums = reinterpret_cast<S*>(partial.data<A>());
-  sum_blocks(Store<S>{sums});
+  sum_blocks(StorePartial<S>{sums});
   launch(cuda,
          {.blocks = (width + warp_size - 1) / warp_size,
           .threads = adding_threads,

@@ -70,13 +70,14 @@ void matmul(Cuda cuda, const Matmul& matmul) {
   const auto [m, k, n] = extents;
   if (m == 0 || n == 0) return;
   void* const workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator());
+  const Tensor bias = bias_of(cuda, matmul);
   if (cuda.state->dry()) return cuda.state->count_flops(extents.flops());
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
-  const Tensor bias = bias_of(cuda, matmul);
   bool adds_bias = bias.defined();
   if (k > 0) {
     Product product = with_epilogue(cuda, matmul, product_of(matmul, extents, bias));
+    if (product.bias != nullptr && !fuses(cuda, product)) product.bias = nullptr;
     product.workspace = workspace;
     const bool fused = product.epilogue != Epilogue::none;
     if (!fused) product.c = c.bytes();

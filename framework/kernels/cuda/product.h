@@ -46,8 +46,8 @@ void multiply(Cuda, const Product&);
 // a thread an element, slowly.
 void multiply_plainly(Cuda, const Product&);
 
-// Whether the library makes a product with this epilogue in one kernel that is worth it; the answer
-// is the same for a product of the same extents, dtypes and alignments.
+// Whether the library makes a product with this bias and epilogue in one kernel that is worth it;
+// the answer is the same for a product of the same extents, dtypes and alignments.
 bool fuses(Cuda, const Product&);
 
 }  // namespace longspan

@@ -39,7 +39,9 @@ void multiply_as(const Product& product) {
 
 }  // namespace
 
-bool fuses(Cuda, const Product& product) { return product.n % 8 == 0; }
+bool fuses(Cuda, const Product& product) {
+  return product.epilogue == Epilogue::none || product.n % 8 == 0;
+}
 
 void multiply(Cuda cuda, const Product& product) {
   emulated_cuda::queue(cuda.stream, [product] {
