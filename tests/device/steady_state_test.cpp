@@ -29,8 +29,8 @@ void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& mak
   for (const std::int64_t layers : {1, 2}) {
     SCOPED_TRACE(layers);
     const auto trainer = trainer_on(Device::cuda(), make(layers), 1);
-    constexpr int until_steady =
-        3;  // a memory is full in the second step, and both of its buffers after
+    // A memory is full in the second step, and both of its buffers have been used after the third.
+    constexpr int until_steady = 3;
     for (int i = 0; i < until_steady; ++i) counts_of_step(*trainer);
     const Counts found = counts_of_step(*trainer);
     EXPECT_EQ(found.blocks, 0);

@@ -77,10 +77,10 @@ void matmul(Cuda cuda, const Matmul& matmul) {
   bool adds_bias = bias.defined();
   if (k > 0) {
     Product product = with_epilogue(cuda, matmul, product_of(matmul, extents, bias));
-    if (product.bias != nullptr && !fuses(cuda, product)) product.bias = nullptr;
-    product.workspace = workspace;
     const bool fused = product.epilogue != Epilogue::none;
+    if (!fused && product.bias != nullptr && !fuses(cuda, product)) product.bias = nullptr;
     if (!fused) product.c = c.bytes();
+    product.workspace = workspace;
     multiply(cuda, product);
     if (fused) return;
     adds_bias = adds_bias && product.bias == nullptr;

@@ -79,7 +79,7 @@ struct Chosen {
   Owned<cublasLtMatrixLayout_t> a, b, c;
   bool found = false;  // the algorithm
   cublasLtMatmulAlgo_t algorithm;
-  std::size_t workspace = 0;  // of it, bytes
+  std::size_t workspace = 0;  // bytes that it uses
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& product) {

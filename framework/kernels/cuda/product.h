@@ -38,7 +38,7 @@ struct Product {
   void* c = nullptr;
   Epilogue epilogue = Epilogue::none;
   void* before = nullptr;
-  void* workspace = nullptr;  // of that many bytes
+  void* workspace = nullptr;  // product_workspace_bytes
 };
 void multiply(Cuda, const Product&);
 

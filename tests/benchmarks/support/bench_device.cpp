@@ -4,9 +4,9 @@
 #include <chrono>
 #include <cstring>
 
-#include "framework/core/gpu.h"
 #include "framework/core/random.h"
 #include "framework/kernels/matmul.h"
+#include "framework/train/run_device.h"
 
 #ifdef LONGSPAN_WITH_CUDA
 #include <cuda_runtime.h>
@@ -58,10 +58,9 @@ Device device_from(int& count, char** words, int local_rank) {
       throw ConfigurationError("--device is \"{}\"; allowed: cpu, cuda", name);
     std::copy(words + i + 2, words + count, words + i);
     count -= 2;
-    if (name == "cpu") return Device::cpu();
-    const std::vector<int> gpus = gpu::usable();
-    if (gpus.empty()) throw ConfigurationError("--device is cuda, but {}", gpu::absence());
-    return Device::cuda(gpus[static_cast<std::size_t>(local_rank) % gpus.size()]);
+    RunOptions run;
+    run.device = name == "cuda" ? DeviceChoice::cuda : DeviceChoice::cpu;
+    return run_device(run, {}, Communicator(), local_rank);
   }
   return Device::cpu();
 }
