@@ -31,16 +31,16 @@ void weight_gradients(Gradients& gradients,
                       std::size_t first,
                       const std::function<Tensor()>& x,
                       const Tensor& dy) {
+  const Tensor dbias = gradients.wanted(first + 1) ? gradients.target_to_add(first + 1) : Tensor();
   if (gradients.wanted(first)) {
     const GradientTarget dweight = gradients.target(first);
     multiply({.a = matrix(dy),
               .b = matrix(x()),
               .c = dweight.tensor,
               .transpose_a = true,
-              .accumulate = dweight.add});
-  }
-  if (gradients.wanted(first + 1)) {
-    const Tensor dbias = gradients.target_to_add(first + 1);
+              .accumulate = dweight.add,
+              .a_sums = dbias});
+  } else if (dbias.defined()) {
     on(dy.device(), [&](auto backend) { add_column_sums(backend, matrix(dy), dbias); });
   }
 }

@@ -45,6 +45,7 @@ class DeviceState {
 
   // True when nothing is computed.
   bool dry() const { return allocator_.backing() == Backing::address_space; }
+  Processor processor() const { return processor_; }
   // Whether kernels are CUDA's.
   bool on_gpu() const { return processor_ == Processor::gpu; }
   // The same, and not dry.
@@ -115,6 +116,7 @@ class Device {
 
   Allocator& allocator() const { return state_->allocator(); }
   DeviceState& state() const { return *state_; }
+  Processor processor() const { return state_->processor(); }
   bool on_gpu() const { return state_->on_gpu(); }
   // A CPU device beside this one, which the host reads and writes, and whose tensors are quickly
   // copied: pinned memory where this is a GPU, else the device itself.

@@ -28,7 +28,8 @@ MatmulExtents extents_of(const Matmul& matmul) {
   return extents;
 }
 
-void require_dtypes(const Matmul& matmul, std::int64_t n) {
+void require_dtypes(const Matmul& matmul, const MatmulExtents& extents) {
+  const auto [m, k, n] = extents;
   const DType dtype = matmul.a.dtype(), wide = accumulator_of(dtype);
   require(is_floating(dtype) && matmul.b.dtype() == dtype &&
               (matmul.c.dtype() == dtype || matmul.c.dtype() == wide),
@@ -50,13 +51,21 @@ void require_dtypes(const Matmul& matmul, std::int64_t n) {
           "matmul: what is added to has no activation");
   require(!matmul.derivative || (matmul.before.defined() && !matmul.bias.defined()),
           "matmul: a derivative needs what came before the activation, and no bias");
+  if (matmul.a_sums.defined())
+    require(matmul.transpose_a && !matmul.bias.defined() && matmul.activation == Activation::none &&
+                matmul.a_sums.elements() == m && matmul.a_sums.dtype() == wide,
+            "matmul: the sums of a are {}, wanted [{}] of {}, beside a product with a transposed "
+            "and neither bias nor activation",
+            described(matmul.a_sums, false),
+            m,
+            name_of(wide));
 }
 
 }  // namespace
 
 MatmulExtents check(const Matmul& matmul) {
   const MatmulExtents extents = extents_of(matmul);
-  require_dtypes(matmul, extents.n);
+  require_dtypes(matmul, extents);
   return extents;
 }
 

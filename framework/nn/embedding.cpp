@@ -25,7 +25,7 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
                  ? tied_table
                  : scope.weight("weight", {options.vocabulary, options.width}, options.initial, 0)),
       chunks_(options.chunks) {
-  if (options.bias) bias_ = scope.weight("bias", {options.vocabulary}, Initial::constant(0), 0);
+  if (options.bias) bias_ = scope.bias(options.vocabulary, 0);
 }
 
 Variable OutputLayer::product(const Variable& x) const {

@@ -37,9 +37,7 @@ Linear::Linear(const Scope& scope, const Options& options)
           {options.out, options.in},
           options.initial.value_or(Initial::xavier(options.in, options.out)),
           options.split == Split::none ? -1 : (options.split == Split::rows ? 1 : 0))) {
-  if (options.bias)
-    bias_ = scope.weight(
-        "bias", {options.out}, Initial::constant(0), options.split == Split::columns ? 0 : -1);
+  if (options.bias) bias_ = scope.bias(options.out, options.split == Split::columns ? 0 : -1);
 }
 
 void Linear::check_width(const Variable& x) const {

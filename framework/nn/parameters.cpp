@@ -14,8 +14,6 @@ std::int64_t padded(std::int64_t elements, std::int64_t multiple) {
   return (elements + multiple - 1) / multiple * multiple;
 }
 
-bool is_matrix(const Parameter& parameter) { return parameter.shape.dimensions() > 1; }
-
 // The ranks that share a bucket out, and which of them this is; without ZeRO it is alone.
 struct Sharers {
   int count = 1;
@@ -103,18 +101,16 @@ std::vector<std::int64_t> Parameter::offset() const {
   return result;
 }
 
-Weight Parameters::add(const std::string& name,
-                       const Shape& global_shape,
-                       int split_axis,
-                       const Initial& initial,
-                       bool decays) {
+std::shared_ptr<Parameter> Parameters::enter(const std::string& name,
+                                             const Shape& global_shape,
+                                             int split_axis,
+                                             const Initial& initial) {
   auto parameter = std::make_shared<Parameter>();
   require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
   parameter->global_shape = global_shape;
   parameter->shape = global_shape;
   parameter->initial = initial;
-  parameter->decays = decays;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
     parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
@@ -124,10 +120,27 @@ Weight Parameters::add(const std::string& name,
   return parameter;
 }
 
+Weight Parameters::add(const std::string& name,
+                       const Shape& global_shape,
+                       int split_axis,
+                       const Initial& initial,
+                       bool decays) {
+  const auto parameter = enter(name, global_shape, split_axis, initial);
+  parameter->decays = decays;
+  parameter->rounded = global_shape.dimensions() > 1;
+  return parameter;
+}
+
+Weight Parameters::add_bias(const std::string& name, std::int64_t elements, int split_axis) {
+  const auto parameter = enter(name, {elements}, split_axis, Initial::constant(0));
+  parameter->rounded = device_.on_gpu();
+  return parameter;
+}
+
 // A new bucket where the next parameter is of another kind or would make it too large. Within a
 // kind those that are treated alike follow one another.
 void Parameters::fill_buckets() {
-  const auto kind = [this](const auto& each) { return 2 * is_matrix(*each) + divided(*each); };
+  const auto kind = [this](const auto& each) { return 2 * each->rounded + divided(*each); };
   const auto place = [&](const auto& each) {
     return 4 * kind(each) + 2 * each->decays + each->split();
   };
@@ -155,8 +168,7 @@ void Parameters::allocate(ParameterBucket& bucket) {
   const Sharers sharers(bucket, sharing_);
   bucket.elements = padded(bucket.elements, alignment * sharers.count);
   const DType wide = accumulator_of(compute_);
-  // Vectors stay wide: they are small, and a rounded gain or bias is felt by every element.
-  const bool narrow = wide != compute_ && is_matrix(*bucket.parameters.front());
+  const bool narrow = wide != compute_ && bucket.parameters.front()->rounded;
   const bool shares_masters = narrow && sharers.count > 1;
   const bool shares_gradients = sharing_.zero > 1 && sharers.count > 1;
   const std::int64_t share = bucket.elements / sharers.count;
@@ -317,6 +329,10 @@ Weight Scope::weight(const std::string& name,
                      int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, global_shape.dimensions() > 1);
+}
+
+Weight Scope::bias(std::int64_t elements, int split_axis) const {
+  return parameters_->add_bias(child("bias").path(), elements, split_axis);
 }
 
 Weight Scope::undecayed(const std::string& name,

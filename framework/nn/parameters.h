@@ -57,6 +57,9 @@ struct Parameter {
   int split_axis = -1;  // the axis divided over tensor ranks; -1: every rank holds all
   Part part;            // of the split axis
   bool decays = false;  // weight decay applies: matrices, not biases, norms or position biases
+  // Read in the dtype of computing: matrices, and on a GPU what its library adds to a product.
+  // Others stay wide: they are small, and a rounded gain is felt by every element.
+  bool rounded = false;
   Initial initial;
 
   Shape shape;  // of this rank's piece
@@ -94,8 +97,8 @@ struct ParameterRun {
   bool answered_for = false;  // see Parameters::answers_for
 };
 
-// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (matrices
-// or vectors, divided or not), so that what is divided lies alike on all ranks. What is shared out
+// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (rounded
+// or not, divided or not), so that what is divided lies alike on all ranks. What is shared out
 // of it is cut into as many equal parts as there are ranks that share: part r is rank r's.
 struct ParameterBucket {
   std::vector<std::shared_ptr<Parameter>> parameters;
@@ -115,12 +118,14 @@ class Parameters {
              const WeightSharing& sharing = {})
       : device_(device), compute_(compute), mesh_(mesh), sharing_(sharing) {}
 
-  // Throws Failure when the name is taken.
+  // A matrix is rounded. Throws Failure when the name is taken.
   Weight add(const std::string& name,
              const Shape& global_shape,
              int split_axis,
              const Initial& initial,
              bool decays);
+  // The bias of a product: zeros at first, does not decay.
+  Weight add_bias(const std::string& name, std::int64_t elements, int split_axis);
 
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
@@ -159,6 +164,10 @@ class Parameters {
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
+  std::shared_ptr<Parameter> enter(const std::string& name,
+                                   const Shape& global_shape,
+                                   int split_axis,
+                                   const Initial& initial);
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
   void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
@@ -189,6 +198,8 @@ class Scope {
                 const Shape& global_shape,
                 const Initial& initial,
                 int split_axis = -1) const;
+  // "bias", which a product adds. Zeros at first, does not decay.
+  Weight bias(std::int64_t elements, int split_axis = -1) const;
   // Never decays, whatever its shape.
   Weight undecayed(const std::string& name,
                    const Shape& global_shape,

@@ -38,8 +38,7 @@ void require_fits(const Settings& settings,
                   std::int64_t vocabulary,
                   const Reconfigure& reconfigure) {
   const bool on_gpu = device.on_gpu();
-  const StepPlan plan =
-      plan_step(settings, mesh.shape, vocabulary, on_gpu ? Processor::gpu : Processor::cpu);
+  const StepPlan plan = plan_step(settings, mesh.shape, vocabulary, device.processor());
   // All ask at the same time, before any of them takes what it needs.
   const MemoryShare there = memory_share(mesh.world, device, local_ranks);
   if (there.bytes == 0 || plan.bytes() <= there.bytes) return;

@@ -233,6 +233,36 @@ TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
   }
 }
 
+TYPED_TEST(MatmulOf, AddsTheSumsOfATransposedFactorBesideTheProduct) {
+  using A = Accumulator<TypeParam>;
+  const auto run = [&]<typename C>(Extents e, bool accumulate, TypeTag<C>) {
+    SCOPED_TRACE(fmt::format("{} {} {} {}", e.m, e.k, e.n, accumulate));
+    auto made = this->template make<C>(e, true, false);
+    const Values before = normal_values<A>(e.m, 5);
+    Values sums = before;
+    Values expected = product(made.a, made.b, e, true, false);
+    for (std::int64_t p = 0; p < e.k; ++p)
+      for (std::int64_t i = 0; i < e.m; ++i)
+        sums[static_cast<std::size_t>(i)] += at(made.a, e.m, e.k, true, i, p);
+    if (accumulate) {
+      const Values there = normal_values<C>(e.m * e.n, 3);
+      made.matmul.c = tensor_of<C>(there, {e.m, e.n});
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += there[i];
+    }
+    made.matmul.accumulate = accumulate;
+    made.matmul.a_sums = tensor_of<A>(before, {e.m});
+    matmul(backend(), made.matmul);
+    expect_close(values_of(made.matmul.c), expected, tolerance<C>(), 9);
+    expect_close(values_of(made.matmul.a_sums), sums, tolerance<A>(), 9);
+  };
+  for (const std::int64_t n : fused_widths)
+    for (const bool accumulate : {false, true}) {
+      run({23, 70, n}, accumulate, TypeTag<A>{});
+      run({23, 70, n}, accumulate, TypeTag<TypeParam>{});
+    }
+  for (const Extents e : {Extents{5, 0, 8}, {5, 3, 0}, {0, 3, 8}}) run(e, false, TypeTag<A>{});
+}
+
 TYPED_TEST(MatmulOf, LeadingAxesAreRows) {
   const Extents e{12, 5, 7};
   auto made = this->template make<TypeParam>(e, false, false);
@@ -270,6 +300,16 @@ TEST(Matmul, WrongShapesAndDTypesAreNamed) {
       message(
           {.a = of({2, 3}), .b = of({3, 5}), .c = of({2, 5}), .accumulate = true, .bias = of({5})}),
       "matmul: a product that is added to c has neither bias nor activation");
+  Matmul summed = {.a = of({3, 2}), .b = of({3, 5}), .c = of({2, 5}), .transpose_a = true};
+  summed.a_sums = of({3});
+  const std::string wanted =
+      "matmul: the sums of a are f32 [3], wanted [2] of f32, beside a product with a transposed "
+      "and neither bias nor activation";
+  EXPECT_EQ(message(summed), wanted);
+  summed.a_sums = of({2});
+  EXPECT_EQ(message(summed), "no failure");
+  summed.activation = Activation::relu;
+  EXPECT_NE(message(summed), "no failure");
 }
 
 TEST(Matmul, Float64DoesNotDependOnTheNumberOfThreads) {

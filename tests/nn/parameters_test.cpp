@@ -130,6 +130,25 @@ TEST(ParametersTest, MatricesDecayButNeitherVectorsNorPositionBiases) {
   EXPECT_FALSE(scope.undecayed("biases", {2, 2}, {})->decays);
 }
 
+// A GPU's library adds a bias in the dtype of the product, which is rounded once an update.
+TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
+  for (const Processor processor : {Processor::cpu, Processor::gpu}) {
+    Parameters parameters(Device::dry(processor), DType::bf16, {});
+    const Scope scope(parameters);
+    const Weight matrix = scope.weight("weight", {4, 2}, {});
+    const Weight bias = scope.bias(4);
+    const Weight gain = scope.weight("gain", {2}, {});
+    parameters.allocate(Random(1));
+    EXPECT_EQ(bias->name, "bias");
+    EXPECT_FALSE(bias->decays);
+    EXPECT_EQ(matrix->compute.dtype(), DType::bf16);
+    EXPECT_EQ(bias->compute.dtype(), processor == Processor::gpu ? DType::bf16 : DType::f32);
+    EXPECT_EQ(gain->compute.dtype(), DType::f32);
+    EXPECT_EQ(bias->master.dtype(), DType::f32);
+    EXPECT_EQ(bias->gradient.dtype(), DType::f32);
+  }
+}
+
 Values initial_of(const std::vector<std::string>& before, std::uint64_t seed) {
   Parameters parameters = one_process_parameters();
   for (const std::string& name : before) parameters.add(name, {2, 2}, -1, Initial::normal(1), true);

@@ -34,11 +34,12 @@ void matmul_converted(Cpu cpu, const Matmul& matmul, const MatmulExtents& extent
 
 void matmul(Cpu cpu, const Matmul& matmul) {
   const MatmulExtents extents = check(matmul);
+  const bool dry = cpu.state->dry();
+  if (matmul.a_sums.defined() && !dry) add_column_sums(cpu, matmul.a, matmul.a_sums);
   if (extents.m == 0 || extents.n == 0) return;
   const DType dtype = matmul.a.dtype();
   const bool converts =
       dtype != DType::f64 && dtype != DType::f32 && !(dtype == DType::bf16 && bf16_is_native());
-  const bool dry = cpu.state->dry();
   if (dry) cpu.state->count_flops(extents.flops());
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   Matmul product = matmul;

@@ -22,20 +22,12 @@ class ProductWorkspace {
   std::optional<HeldBlock> block_;
 };
 
-// The bias as the library adds it: of the result's dtype, to which a wider one is rounded, as all
-// weights that it multiplies are. To add it afterwards would read and write the whole result again,
-// which costs a layer's products several hundredths of their time.
-Tensor bias_of(Cuda cuda, const Matmul& matmul) {
-  const Tensor& bias = matmul.bias;
-  if (!bias.defined() || bias.dtype() == matmul.c.dtype()) return bias;
-  const Tensor rounded =
-      Tensor::empty(bias.shape(), matmul.c.dtype(), matmul.c.device(), MemoryTag::workspace);
-  scale(cuda, 1.0, bias, rounded);
-  return rounded;
-}
+bool is_narrow(DType dtype) { return dtype == DType::bf16 || dtype == DType::f16; }
 
-// The product and its bias; without that in float64, where the library has none.
-Product product_of(const Matmul& matmul, const MatmulExtents& extents, const Tensor& bias) {
+// The product and its bias where the library may add it: of the result's dtype, and not float64.
+Product product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents) {
+  const Tensor& bias = matmul.bias;
+  const bool adds = bias.defined() && bias.dtype() == matmul.c.dtype();
   return {.m = extents.m,
           .k = extents.k,
           .n = extents.n,
@@ -46,16 +38,16 @@ Product product_of(const Matmul& matmul, const MatmulExtents& extents, const Ten
           .c_dtype = matmul.c.dtype(),
           .a = matmul.a.bytes(),
           .b = matmul.b.bytes(),
-          .bias = bias.defined() && bias.dtype() != DType::f64 ? bias.bytes() : nullptr,
-          .c = matmul.c.bytes()};
+          .bias = adds && bias.dtype() != DType::f64 ? bias.bytes() : nullptr,
+          .c = matmul.c.bytes(),
+          .workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator())};
 }
 
 // The same with the activation or its derivative; without an epilogue where the library has none.
 // Its relu is not wanted: it turns NaN into 0, which would hide it. Its GELU is the form with tanh.
 Product with_epilogue(Cuda cuda, const Matmul& matmul, Product product) {
-  const bool narrow = product.dtype == DType::bf16 || product.dtype == DType::f16;
-  if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() || !narrow ||
-      product.c_dtype != product.dtype)
+  if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() ||
+      !is_narrow(product.dtype) || product.c_dtype != product.dtype)
     return product;
   Product fused = product;
   fused.epilogue = matmul.derivative ? Epilogue::gelu_derivative : Epilogue::gelu;
@@ -63,24 +55,31 @@ Product with_epilogue(Cuda cuda, const Matmul& matmul, Product product) {
   return fuses(cuda, fused) ? fused : product;
 }
 
-}  // namespace
+// Makes the product and the sums of a, which it reads anyway, in one kernel, if the library has
+// one.
+bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, Product product) {
+  if (!is_narrow(product.dtype) || product.c_dtype != DType::f32) return false;
+  if (product.m == 0 || product.k == 0 || product.n == 0) return false;
+  const Tensor sums =
+      Tensor::empty({product.m}, DType::f32, matmul.c.device(), MemoryTag::workspace);
+  product.epilogue = Epilogue::sums_of_a;
+  product.a_sums = sums.bytes();
+  if (cuda.state->dry() || !fuses(cuda, product)) return false;
+  multiply(cuda, product);
+  accumulate(cuda, 1.0, sums, matmul.a_sums);
+  return true;
+}
 
-void matmul(Cuda cuda, const Matmul& matmul) {
-  const MatmulExtents extents = check(matmul);
-  const auto [m, k, n] = extents;
-  if (m == 0 || n == 0) return;
-  void* const workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator());
-  const Tensor bias = bias_of(cuda, matmul);
-  if (cuda.state->dry()) return cuda.state->count_flops(extents.flops());
+// Without the sums of a.
+void multiply_alone(Cuda cuda, const Matmul& matmul, Product product) {
   const bool keeps = matmul.before.defined() && !matmul.derivative;
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
-  bool adds_bias = bias.defined();
-  if (k > 0) {
-    Product product = with_epilogue(cuda, matmul, product_of(matmul, extents, bias));
+  bool adds_bias = matmul.bias.defined();
+  if (product.k > 0) {
+    product = with_epilogue(cuda, matmul, product);
     const bool fused = product.epilogue != Epilogue::none;
     if (!fused && product.bias != nullptr && !fuses(cuda, product)) product.bias = nullptr;
     if (!fused) product.c = c.bytes();
-    product.workspace = workspace;
     multiply(cuda, product);
     if (fused) return;
     adds_bias = adds_bias && product.bias == nullptr;
@@ -88,13 +87,26 @@ void matmul(Cuda cuda, const Matmul& matmul) {
     c.zero();
   }
   if (adds_bias) {
-    const Tensor rows = c.reshape({m, 1, n});
-    scale_and_add_rows(cuda, 1.0, rows, bias.reshape({1, n}), rows);
+    const Tensor rows = c.reshape({product.m, 1, product.n});
+    scale_and_add_rows(cuda, 1.0, rows, matmul.bias.reshape({1, product.n}), rows);
   }
   if (matmul.derivative)
     activate_backward(cuda, matmul.activation, matmul.before, matmul.c, matmul.c);
   else if (keeps || matmul.activation != Activation::none)
     activate(cuda, matmul.activation, c, matmul.c);
+}
+
+}  // namespace
+
+void matmul(Cuda cuda, const Matmul& matmul) {
+  const MatmulExtents extents = check(matmul);
+  const Product product = product_of(cuda, matmul, extents);
+  if (matmul.a_sums.defined()) {
+    if (multiplied_with_sums(cuda, matmul, product)) return;
+    add_column_sums(cuda, matmul.a, matmul.a_sums);
+  }
+  if (cuda.state->dry()) return cuda.state->count_flops(extents.flops());
+  if (extents.m > 0 && extents.n > 0) multiply_alone(cuda, matmul, product);
 }
 
 }  // namespace longspan

@@ -32,6 +32,11 @@ std::uint32_t alignment_of(const void* address) {
   return static_cast<std::uint32_t>(value & (~value + 1));
 }
 
+// The one vector beside the matrices: what is added to rows or summed over them.
+const void* vector_of(const Product& product) {
+  return product.epilogue == Epilogue::sums_of_a ? product.a_sums : product.bias;
+}
+
 // What an algorithm is chosen for.
 using Case = std::tuple<std::int64_t,
                         std::int64_t,
@@ -65,7 +70,7 @@ Case case_of(const Product& product, bool tf32) {
           alignment_of(product.a),
           alignment_of(product.b),
           alignment_of(product.c),
-          alignment_of(product.bias),
+          alignment_of(vector_of(product)),
           alignment_of(product.before)};
 }
 
@@ -73,7 +78,7 @@ template <typename T>
 using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
 
 // The library thinks in columns: rows after rows are the transposed matrix, and the transposed
-// product is that of the transposed factors in the other order.
+// product is that of the transposed factors in the other order. So our a is its B.
 struct Chosen {
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> a, b, c;
@@ -88,6 +93,8 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
       return product.bias != nullptr ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
     case Epilogue::gelu_derivative:
       return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::sums_of_a:
+      return CUBLASLT_EPILOGUE_BGRADB;
     case Epilogue::none:
       break;
   }
@@ -176,19 +183,19 @@ class Products {
     set(desc, CUBLASLT_MATMUL_DESC_TRANSA, operation(product.transpose_b));
     set(desc, CUBLASLT_MATMUL_DESC_TRANSB, operation(product.transpose_a));
     set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue_of(product));
-    if (product.bias != nullptr)
+    if (vector_of(product) != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type_of(product.c_dtype));
     // What is before the activation is of c's dtype unless something else is said.
-    if (product.epilogue != Epilogue::none)
-      set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
+    if (product.before != nullptr) set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, product.n);
     set_pointers(desc, product);
     return owned;
   }
 
   // Before an algorithm is chosen too: that depends on how they are aligned.
   void set_pointers(cublasLtMatmulDesc_t desc, const Product& product) {
-    if (product.bias != nullptr) set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, product.bias);
-    if (product.epilogue != Epilogue::none)
+    if (const void* const vector = vector_of(product); vector != nullptr)
+      set(desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, vector);
+    if (product.before != nullptr)
       set(desc, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, product.before);
   }
 

@@ -19,6 +19,7 @@ enum class Epilogue : std::uint8_t {
   none,
   gelu,             // c = gelu(a b + bias), before = a b + bias
   gelu_derivative,  // c = (a b) * gelu'(before)
+  sums_of_a,        // a_sums = the sums of a over k; a transposed
 };
 
 // c = a b + bias, or c += a b; rows after rows, none of the extents 0. a: [m, k], b: [k, n], or
@@ -38,6 +39,7 @@ struct Product {
   void* c = nullptr;
   Epilogue epilogue = Epilogue::none;
   void* before = nullptr;
+  void* a_sums = nullptr;     // [m], of c's dtype
   void* workspace = nullptr;  // product_workspace_bytes
 };
 void multiply(Cuda, const Product&);

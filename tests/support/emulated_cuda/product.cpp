@@ -17,6 +17,12 @@ void multiply_as(const Product& product) {
   const C* const bias = static_cast<const C*>(product.bias);
   C* const c = static_cast<C*>(product.c);
   C* const before = static_cast<C*>(product.before);
+  if (product.epilogue == Epilogue::sums_of_a)
+    for (std::int64_t i = 0; i < product.m; ++i) {
+      A sum = 0;
+      for (std::int64_t p = 0; p < product.k; ++p) sum += wide(a[p * product.m + i]);
+      put(static_cast<C*>(product.a_sums)[i], sum);
+    }
   for (std::int64_t i = 0; i < product.m; ++i)
     for (std::int64_t j = 0; j < product.n; ++j) {
       A sum = 0;
