@@ -5,16 +5,11 @@
 #include "framework/kernels/add_dropped.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
-#include "framework/kernels/layer_norm.h"
 
 namespace longspan {
 namespace {
 
 Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
-
-Tensor statistics_like(const Tensor& x, const Shape& shape) {
-  return Tensor::empty(shape, accumulator_of(x.dtype()), x.device());
-}
 
 void run(const Dropout& call) {
   on(call.x.device(), [&](auto backend) { dropout(backend, call); });
@@ -98,53 +93,6 @@ Variable add_dropped(const Variable& a,
     }
     if (gradients.wanted(0)) gradients.give(0, dy);
   });
-}
-
-Variable layer_norm(const Variable& x,
-                    const Variable& weight,
-                    const Variable& bias,
-                    double epsilon) {
-  const Shape rows = {x.shape().rows()};
-  Tensor y = x.value().like();
-  const Tensor mean = statistics_like(y, rows);
-  const Tensor inverse_deviation = statistics_like(y, rows);
-  on(y.device(), [&](auto backend) {
-    layer_norm(backend,
-               {.x = matrix(x.value()),
-                .weight = weight.value(),
-                .bias = bias.value(),
-                .y = matrix(y),
-                .mean = mean,
-                .inverse_deviation = inverse_deviation,
-                .epsilon = epsilon});
-  });
-  return record(
-      std::move(y),
-      {x, weight, bias},
-      [x = x.value(), weight = weight.value(), mean, inverse_deviation](Gradients& gradients) {
-        const Tensor& dy = gradients.output();
-        const GradientTarget dx =
-            gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = x.like()};
-        const auto sums = [&](std::size_t input) {
-          return gradients.wanted(input)
-                     ? gradients.target_to_add(input)
-                     : Tensor::zeros(weight.shape(), accumulator_of(x.dtype()), x.device());
-        };
-        const Tensor dweight = sums(1);
-        const Tensor dbias = sums(2);
-        on(dy.device(), [&](auto backend) {
-          layer_norm_backward(backend,
-                              {.x = matrix(x),
-                               .weight = weight,
-                               .mean = mean,
-                               .inverse_deviation = inverse_deviation,
-                               .dy = matrix(dy),
-                               .dx = matrix(dx.tensor),
-                               .dweight = dweight,
-                               .dbias = dbias,
-                               .add = dx.add});
-        });
-      });
 }
 
 Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin, double scale) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/autograd/variable.h"
 #include "framework/core/random.h"
@@ -53,10 +54,26 @@ Variable add_dropped(const Variable& a,
                      const Random& random,
                      const Placement& placement);
 
+// In x's dtype or, for f32, in a narrower one.
 Variable layer_norm(const Variable& x,
                     const Variable& weight,
                     const Variable& bias,
-                    double epsilon);
+                    double epsilon,
+                    std::optional<DType> dtype = {});
+
+// The sum of a residual, add_dropped(a, x, ...), and its layer norm.
+struct NormedSum {
+  Variable sum;
+  Variable norm;
+};
+NormedSum layer_norm_of_sum(const Variable& a,
+                            const Variable& x,
+                            double rate,
+                            const Random& random,
+                            const Placement& placement,
+                            const Variable& weight,
+                            const Variable& bias,
+                            double epsilon);
 
 // scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64; table:
 // [rows, width]; result: [batch, time, width].

@@ -6,9 +6,9 @@
 namespace longspan {
 
 // y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias.
-// x, y: [rows, width] (leading axes flattened). weight, bias: [width], of x's dtype or its
-// accumulator's. mean, inverse_deviation: [rows] in the accumulator dtype, written, kept for the
-// backward pass.
+// x, y: [rows, width] (leading axes flattened), of one dtype; y of f32 may be bf16 or f16. weight,
+// bias: [width], of x's dtype or its accumulator's. mean, inverse_deviation: [rows] in the
+// accumulator dtype, written, kept for the backward pass.
 struct LayerNorm {
   Tensor x;
   Tensor weight;
@@ -21,8 +21,9 @@ struct LayerNorm {
 void layer_norm(Cpu, const LayerNorm&);
 void layer_norm(Cuda, const LayerNorm&);
 
-// dx is written, or added to where `add` is true (dy's dtype); dweight and dbias (accumulator
-// dtype, [width]) are added to. Deterministic for a given number of threads.
+// dx, of x's dtype, is written, or added to where `add` is true; it may be dy, which is of y's
+// dtype. dweight and dbias (accumulator dtype, [width]) are added to. Deterministic for a given
+// number of threads.
 struct LayerNormGradient {
   Tensor x;
   Tensor weight;

@@ -80,8 +80,22 @@ Norm::Norm(const Scope& scope, std::int64_t width, double epsilon)
       weight_(scope.weight("weight", {width}, Initial::constant(1))),
       bias_(scope.weight("bias", {width}, Initial::constant(0))) {}
 
-Variable Norm::operator()(const Variable& x) const {
-  return layer_norm(x, weight_->variable, bias_->variable, epsilon_);
+Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
+  return layer_norm(x, weight_->variable, bias_->variable, epsilon_, dtype);
+}
+
+NormedSum Norm::of_sum(const Variable& x,
+                       const Variable& change,
+                       double rate,
+                       const Pass& pass) const {
+  return layer_norm_of_sum(x,
+                           change,
+                           pass.training ? rate : 0,
+                           pass.random,
+                           placement_of(change.shape(), pass, {}),
+                           weight_->variable,
+                           bias_->variable,
+                           epsilon_);
 }
 
 Variable drop(const Variable& x, double rate, const Pass& pass, const std::optional<Part>& part) {

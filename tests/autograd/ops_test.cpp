@@ -100,6 +100,47 @@ TEST(OpGradient, LayerNormBesideItsInput) {
       inputs);
 }
 
+TEST(OpGradient, LayerNormOfASum) {
+  const Placement placement = {
+      .outer_begin = 3, .middle_total = 3, .inner_begin = 4, .inner_total = 11};
+  const Random random = Random(5).child("here");
+  const std::vector<Tensor> inputs = {random_tensor({2, 3, 7}, 1),
+                                      random_tensor({2, 3, 7}, 4),
+                                      random_tensor({7}, 2),
+                                      random_tensor({7}, 3)};
+  for (const double rate : {0.0, 0.4}) {
+    const auto both = [&](const auto& in) {
+      return layer_norm_of_sum(in[0], in[1], rate, random, placement, in[2], in[3], 1e-5);
+    };
+    expect_gradients([&](const auto& in) { return both(in).norm; }, inputs);
+    const Variable gain(inputs[2]), shift(inputs[3]);
+    expect_gradients(
+        [&](const auto& in) {
+          return both(std::vector{in[0], in[1], gain, shift}).sum;
+        },
+        {inputs[0], inputs[1]});
+    expect_gradients(
+        [&](const auto& in) {
+          const auto [sum, norm] = both(in);
+          return add(add(norm, sum), add(sum, in[0]));
+        },
+        inputs);
+    // Twice over, as in a stack.
+    expect_gradients(
+        [&](const auto& in) {
+          const auto [sum, norm] = both(in);
+          return both(std::vector{sum, norm, in[2], in[3]}).norm;
+        },
+        inputs);
+    std::vector<Variable> in;
+    for (const Tensor& input : inputs) in.emplace_back(input);
+    const auto [sum, norm] = both(in);
+    const Variable apart = add_dropped(in[0], in[1], rate, random, placement);
+    EXPECT_TRUE(testing::same_bits(sum.value(), apart.value()));
+    EXPECT_TRUE(testing::same_bits(norm.value(), layer_norm(apart, in[2], in[3], 1e-5).value()));
+  }
+}
+
 TEST(OpGradient, Embedding) {
   // Id 9 lies beyond the rows of this table and 1 before: another rank owns them.
   const Tensor tokens = ids({2, 3, 2, 9, 1, 6}, {2, 3});

@@ -13,7 +13,7 @@
 #include "framework/kernels/cross_entropy.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
-#include "framework/kernels/layer_norm.h"
+#include "framework/kernels/layer_norm_of_sum.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/optimizer.h"
 #include "tests/benchmarks/support/bench_device.h"
@@ -125,13 +125,17 @@ std::int64_t bytes_of(DType dtype, std::int64_t elements) {
   return static_cast<std::int64_t>(size_of(dtype)) * elements;
 }
 
+LayerNorm some_norm(DType dtype) {
+  return {.x = filled({rows, width}, dtype),
+          .weight = filled({width}, DType::f32),
+          .bias = filled({width}, DType::f32),
+          .y = filled({rows, width}, dtype),
+          .mean = filled({rows}, DType::f32),
+          .inverse_deviation = filled({rows}, DType::f32)};
+}
+
 void benchmark_layer_norm(benchmark::State& state, DType dtype) {
-  const LayerNorm norm{.x = filled({rows, width}, dtype),
-                       .weight = filled({width}, DType::f32),
-                       .bias = filled({width}, DType::f32),
-                       .y = filled({rows, width}, dtype),
-                       .mean = filled({rows}, DType::f32),
-                       .inverse_deviation = filled({rows}, DType::f32)};
+  const LayerNorm norm = some_norm(dtype);
   measure(
       state, bytes_of(dtype, 2 * rows * width), [&](auto backend) { layer_norm(backend, norm); });
 }
@@ -182,6 +186,20 @@ void benchmark_drop_then_add(benchmark::State& state, DType dtype) {
   });
 }
 
+// The residual with its norm, likewise.
+void benchmark_layer_norm_of_sum(benchmark::State& state, DType dtype, bool at_once) {
+  Dropout drop = some_dropout(dtype);
+  const Tensor base = filled({1, rows, width}, dtype), sum = filled({rows, width}, dtype);
+  drop.y = sum.reshape(base.shape());
+  LayerNorm norm = some_norm(dtype);
+  norm.x = sum;
+  measure(state, bytes_of(dtype, 4 * rows * width), [&](auto backend) {
+    if (at_once) return layer_norm_of_sum(backend, base, drop, norm);
+    add_dropped(backend, base, drop);
+    layer_norm(backend, norm);
+  });
+}
+
 void benchmark_activation(benchmark::State& state, DType dtype, Activation activation) {
   const Tensor x = filled({rows, 4 * width}, dtype), y = filled({rows, 4 * width}, dtype);
   measure(state, bytes_of(dtype, 8 * rows * width), [&](auto backend) {
@@ -193,6 +211,21 @@ void benchmark_activation_backward(benchmark::State& state, DType dtype, Activat
   const Tensor x = filled({rows, 4 * width}, dtype), dy = filled({rows, 4 * width}, dtype);
   measure(state, bytes_of(dtype, 12 * rows * width), [&](auto backend) {
     activate_backward(backend, activation, x, dy, dy);
+  });
+}
+
+// The gradients of a weight and its bias, in one kernel where there is one, and in two.
+void benchmark_weight_gradient(benchmark::State& state, DType dtype, bool at_once) {
+  Matmul product = {.a = filled({rows, 4 * width}, dtype),
+                    .b = filled({rows, width}, dtype),
+                    .c = filled({4 * width, width}, DType::f32),
+                    .transpose_a = true,
+                    .accumulate = true};
+  const Tensor sums = filled({4 * width}, DType::f32);
+  if (at_once) product.a_sums = sums;
+  measure(state, bytes_of(dtype, 5 * rows * width), [&](auto backend) {
+    if (!at_once) add_column_sums(backend, product.a, sums);
+    matmul(backend, product);
   });
 }
 
@@ -316,6 +349,17 @@ void register_others() {
               benchmark_gelu_product,
               derivative,
               at_once);
+    for (const bool at_once : {false, true}) {
+      named(fmt::format("layer_norm_of_sum/{}/{}x512", at_once ? "at_once" : "in_two", rows),
+            dtype,
+            benchmark_layer_norm_of_sum,
+            at_once);
+      named(fmt::format(
+                "weight_and_bias_gradient/{}/{}x2048x512", at_once ? "at_once" : "in_two", rows),
+            dtype,
+            benchmark_weight_gradient,
+            at_once);
+    }
     named(fmt::format("add_dropped/{}x512", rows), dtype, benchmark_add_dropped);
     named(fmt::format("drop_then_add/{}x512", rows), dtype, benchmark_drop_then_add);
     named(fmt::format("relu/{}x2048", rows), dtype, benchmark_activation, Activation::relu);

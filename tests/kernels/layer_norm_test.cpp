@@ -1,5 +1,8 @@
 #include "framework/kernels/layer_norm.h"
 
+#include "framework/kernels/add_dropped.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/layer_norm_of_sum.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
@@ -117,6 +120,123 @@ TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
   }
 }
 
+// The last row is longer than what a GPU's blocks hold in shared memory, of itself and of its sums.
+constexpr std::array<std::int64_t, 2> sum_shapes[] = {{6, 17}, {10, 8}, {2, 12292}};
+
+TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
+  using A = Accumulator<TypeParam>;
+  for (const auto& [rows, width] : sum_shapes)
+    for (const double rate : {0.3, 0.0}) {
+      if (rate == 0 && width > 100) continue;
+      SCOPED_TRACE(fmt::format("[{}, {}] {}", rows, width, rate));
+      const Shape shape = {2, rows / 2, width};
+      const auto numbers = [&](std::uint64_t seed) {
+        return tensor_of<TypeParam>(normal_values<TypeParam>(rows * width, seed), shape);
+      };
+      const Tensor base = numbers(6);
+      const Problem<TypeParam> apart(rows, width);
+      Problem<TypeParam> at_once(rows, width);
+      at_once.forward.x = poisoned<TypeParam>(shape);
+      Dropout change = {.x = numbers(7),
+                        .y = apart.forward.x.reshape(shape),
+                        .rate = rate,
+                        .random = Random(3).child("change"),
+                        .placement = {.middle_total = 50, .inner_total = width + 3}};
+      add_dropped(backend(), base, change);
+      layer_norm(backend(), apart.forward);
+      change.y = at_once.forward.x;
+      layer_norm_of_sum(backend(), base, change, at_once.forward);
+      EXPECT_TRUE(same_bits(at_once.forward.x, apart.forward.x));
+      constexpr double accurate = std::max(tolerance<A>(), 1e-12);
+      const auto expect_same = [&](const Tensor& found, const Tensor& expected, double bound) {
+        expect_close(values_of(found), values_of(expected), bound, 3);
+      };
+      expect_same(at_once.forward.y, apart.forward.y, tolerance<TypeParam>());
+      expect_same(at_once.forward.mean, apart.forward.mean, accurate);
+      expect_same(at_once.forward.inverse_deviation, apart.forward.inverse_deviation, accurate);
+      for (const bool add : {true, false}) {
+        if (!add && width > 100) continue;
+        auto expected = apart.gradient(), found = at_once.gradient();
+        if (add) {
+          expected.add = found.add = true;
+          expected.dx = numbers(8);
+          found.dx = numbers(8);
+        }
+        layer_norm_backward(backend(), expected);
+        Dropout drop = change;
+        drop.x = found.dx.reshape(shape);
+        drop.y = poisoned<TypeParam>(shape);
+        layer_norm_of_sum_backward(backend(), found, drop);
+        expect_same(found.dx, expected.dx, tolerance<TypeParam>());
+        expect_same(found.dweight, expected.dweight, accurate);
+        expect_same(found.dbias, expected.dbias, accurate);
+        const Tensor dropped = drop.y;
+        drop.y = poisoned<TypeParam>(shape);
+        dropout(backend(), drop);
+        EXPECT_TRUE(same_bits(dropped, drop.y));
+      }
+    }
+}
+
+// Wide rows against the formula, and rows that begin where four elements are not read at once.
+TYPED_TEST(LayerNormOf, RowsMayBeWideAndBeginAnywhere) {
+  for (const auto& [rows, width] : sum_shapes) {
+    SCOPED_TRACE(fmt::format("[{}, {}]", rows, width));
+    Problem<TypeParam> problem(rows, width);
+    auto gradient = problem.gradient();
+    const auto elsewhere = [&](const Tensor& tensor) {
+      const std::int64_t count = tensor.elements();
+      const Tensor large = poisoned<TypeParam>({count + 1});
+      const Tensor there = large.slice(1, count + 1).reshape(tensor.shape());
+      there.copy_from(tensor);
+      return there;
+    };
+    for (Tensor* tensor : {&problem.forward.x, &problem.forward.y, &gradient.dy, &gradient.dx})
+      *tensor = elsewhere(*tensor);
+    layer_norm(backend(), problem.forward);
+    gradient.x = problem.forward.x;
+    layer_norm_backward(backend(), gradient);
+    auto expected = reference(
+        problem.x, problem.weight, problem.bias, problem.dy, static_cast<std::size_t>(rows), 1e-5);
+    for (double& value : expected.dweight) value += 10;
+    for (double& value : expected.dbias) value += 20;
+    constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
+    expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>());
+    expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), 3);
+    expect_close(values_of(gradient.dweight), expected.dweight, accurate, 10);
+    expect_close(values_of(gradient.dbias), expected.dbias, accurate, 10);
+  }
+}
+
+// The streams of a reversible stack are f32 where what reads them is narrower.
+template <typename Y>
+void expect_a_narrower_result() {
+  for (const std::int64_t width : {33, 64}) {
+    const Problem<float> wide(7, width);
+    layer_norm(backend(), wide.forward);
+    LayerNorm norm = wide.forward;
+    norm.y = poisoned<Y>({7, width});
+    layer_norm(backend(), norm);
+    const Tensor expected = poisoned<Y>({7, width});
+    scale(backend(), 1, wide.forward.y, expected);
+    expect_close(values_of(norm.y), values_of(expected), tolerance<Y>());
+    const Tensor dy = tensor_of<Y>(normal_values<Y>(7 * width, 9), {7, width});
+    auto apart = wide.gradient(), at_once = wide.gradient();
+    scale(backend(), 1, dy, apart.dy);
+    at_once.dy = dy;
+    layer_norm_backward(backend(), apart);
+    layer_norm_backward(backend(), at_once);
+    for (const auto member :
+         {&LayerNormGradient::dx, &LayerNormGradient::dweight, &LayerNormGradient::dbias})
+      expect_close(values_of(at_once.*member), values_of(apart.*member), tolerance<float>(), 10);
+  }
+}
+
+TEST(LayerNorm, ANarrowerResultIsTheNormAndThenItsCast) {
+  expect_a_narrower_result<BFloat16>();
+  expect_a_narrower_result<Float16>();
+}
+
 TYPED_TEST(LayerNormOf, TakesParametersInTheAccumulatorDType) {
   using A = Accumulator<TypeParam>;
   Problem<TypeParam> narrow(5, 33), wide(5, 33);
@@ -166,6 +286,18 @@ TEST(LayerNorm, WrongShapesAreNamed) {
   auto gradient = Problem<BFloat16>(3, 20).gradient();
   gradient.dweight = poisoned<BFloat16>({20});
   EXPECT_THROW(layer_norm_backward(backend(), gradient), Failure);
+  LayerNorm wider = Problem<BFloat16>(3, 20).forward;
+  wider.y = poisoned<float>({3, 20});
+  EXPECT_THROW(layer_norm(backend(), wider), Failure);
+  const LayerNorm norm = Problem<float>(3, 20).forward;
+  const Tensor base = poisoned<float>({3, 1, 20});
+  Dropout change = {.x = poisoned<float>({3, 1, 20}),
+                    .y = norm.x.reshape({3, 1, 20}),
+                    .random = Random(1),
+                    .placement = {.middle_total = 1, .inner_total = 20}};
+  EXPECT_NO_THROW(layer_norm_of_sum(backend(), base, change, norm));
+  change.y = base;
+  EXPECT_THROW(layer_norm_of_sum(backend(), base, change, norm), Failure) << "goes elsewhere";
 }
 
 }  // namespace

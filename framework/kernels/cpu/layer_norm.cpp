@@ -2,7 +2,10 @@
 
 #include <cmath>
 
+#include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {
 namespace {
@@ -34,19 +37,20 @@ Row<A> statistics(const T* x, std::int64_t width, A epsilon) {
   return {first + correction, A{1} / std::sqrt(variance + epsilon)};
 }
 
-template <typename T>
-void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
+template <typename T, typename Y>
+void forward(const LayerNorm& norm) {
   using A = Accumulator<T>;
   const Widened<A> weights(norm.weight), biases(norm.bias);
   const A *weight = weights.data(), *bias = biases.data();
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   const T* x = norm.x.data<T>();
-  T* y = norm.y.data<T>();
+  Y* y = norm.y.data<Y>();
   A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
   const A epsilon = static_cast<A>(norm.epsilon);
   for_rows(rows, width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* from = x + r * width;
-      T* to = y + r * width;
+      Y* to = y + r * width;
       const auto [mean, inverse] = statistics(from, width, epsilon);
       means[r] = mean;
       inverses[r] = inverse;
@@ -59,9 +63,9 @@ void forward(const LayerNorm& norm, std::int64_t rows, std::int64_t width) {
 
 // With g = weight dy and h = (x - mean) / deviation:
 //   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that; dweight += dy h; dbias += dy.
-template <bool add, typename T, typename A>
+template <bool add, typename T, typename Y, typename A>
 void backward_row(const T* x,
-                  const T* dy,
+                  const Y* dy,
                   const A* weight,
                   A mean,
                   A inverse,
@@ -89,12 +93,14 @@ void backward_row(const T* x,
   }
 }
 
-template <bool add, typename T>
-void backward(const LayerNormGradient& norm, std::int64_t rows, std::int64_t width) {
+template <bool add, typename T, typename Y>
+void backward(const LayerNormGradient& norm) {
   using A = Accumulator<T>;
   const Widened<A> weights(norm.weight);
   const A* weight = weights.data();
-  const T *x = norm.x.data<T>(), *dy = norm.dy.data<T>();
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  const T* x = norm.x.data<T>();
+  const Y* dy = norm.dy.data<Y>();
   T* dx = norm.dx.data<T>();
   const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
   const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
@@ -126,17 +132,27 @@ void backward(const LayerNormGradient& norm, std::int64_t rows, std::int64_t wid
 
 void layer_norm(Cpu, const LayerNorm& norm) {
   check(norm);
-  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
-  with_floating_type(norm.x.dtype(),
-                     [&](auto tag) { forward<typename decltype(tag)::type>(norm, rows, width); });
+  with_norm_types(
+      norm.x, norm.y, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) { forward<T, Y>(norm); });
 }
 
 void layer_norm_backward(Cpu, const LayerNormGradient& norm) {
   check(norm);
-  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
-  with_floating_type(norm.x.dtype(), [&]<typename T>(TypeTag<T>) {
-    norm.add ? backward<true, T>(norm, rows, width) : backward<false, T>(norm, rows, width);
+  with_norm_types(norm.x, norm.dy, [&]<typename T, typename Y>(TypeTag<T>, TypeTag<Y>) {
+    norm.add ? backward<true, T, Y>(norm) : backward<false, T, Y>(norm);
   });
+}
+
+void layer_norm_of_sum(Cpu cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm) {
+  check(base, change, norm);
+  add_dropped(cpu, base, change);
+  layer_norm(cpu, norm);
+}
+
+void layer_norm_of_sum_backward(Cpu cpu, const LayerNormGradient& norm, const Dropout& change) {
+  check(norm, change);
+  layer_norm_backward(cpu, norm);
+  dropout(cpu, change);
 }
 
 }  // namespace longspan

@@ -55,6 +55,26 @@ struct Greater {
   }
 };
 
+// a and b, each added over a block by all of its threads; `scratch` is shared memory for two
+// elements a warp.
+template <typename T>
+__device__ void add_over_block(T& a, T& b, T* scratch) {
+  a = over_warp(a, Plus());
+  b = over_warp(b, Plus());
+  if (threadIdx.x % warp_size == 0) {
+    scratch[2 * (threadIdx.x / warp_size)] = a;
+    scratch[2 * (threadIdx.x / warp_size) + 1] = b;
+  }
+  __syncthreads();
+  const int warps = static_cast<int>(blockDim.x) / warp_size;
+  a = b = 0;
+  for (int warp = 0; warp < warps; ++warp) {
+    a += scratch[2 * warp];
+    b += scratch[2 * warp + 1];
+  }
+  __syncthreads();  // scratch may be used again
+}
+
 // A block a row, with a thread for 4 of its elements and scratch for a number a warp.
 template <typename A>
 Grid row_grid(std::int64_t rows, std::int64_t width) {

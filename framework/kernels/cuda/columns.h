@@ -7,21 +7,8 @@
 
 namespace longspan {
 
-// Two sums over the same rows.
-template <typename A>
-struct Pair {
-  A first = 0;
-  A second = 0;
-
-  __device__ Pair& operator+=(const Pair& other) {
-    first += other.first;
-    second += other.second;
-    return *this;
-  }
-};
-
-// write(b * width + c, sum over the rows of block b of term(r, c), an S).
-template <typename S, typename F, typename W>
+// write(b * width + c, sum over the rows of block b of term(r, c)).
+template <typename A, typename F, typename W>
 __global__ void sum_row_blocks(
     std::int64_t rows, std::int64_t width, std::int64_t rows_in_block, F term, W write) {
   const std::int64_t across = (width + blockDim.x - 1) / blockDim.x;
@@ -30,7 +17,7 @@ __global__ void sum_row_blocks(
   if (column >= width) return;
   const std::int64_t first = block * rows_in_block;
   const std::int64_t last = first + rows_in_block < rows ? first + rows_in_block : rows;
-  S sum = {};
+  A sum = 0;
 #pragma unroll 8  // what several rows have is read before it is added
   for (std::int64_t row = first; row < last; ++row) sum += term(row, column);
   write(block * width + column, sum);
@@ -38,14 +25,14 @@ __global__ void sum_row_blocks(
 
 // write(c, sum over b of partial[b, c]): a warp's width of columns a block, whose warps share the
 // rows.
-template <typename S, typename F>
-__global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const S* partial, F write) {
-  S* const sums = shared_memory<S>();
+template <typename A, typename F>
+__global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const A* partial, F write) {
+  A* const sums = shared_memory<A>();
   const int warps = static_cast<int>(blockDim.x) / warp_size;
   const int lane = static_cast<int>(threadIdx.x) % warp_size;
   const int warp = static_cast<int>(threadIdx.x) / warp_size;
   const std::int64_t column = std::int64_t{blockIdx.x} * warp_size + lane;
-  S sum = {};
+  A sum = 0;
   if (column < width) {
 #pragma unroll 8
     for (std::int64_t block = warp; block < blocks; block += warps)
@@ -58,11 +45,11 @@ __global__ void add_row_blocks(std::int64_t blocks, std::int64_t width, const S*
   write(column, sum);
 }
 
-template <typename S>
+template <typename A>
 struct StorePartial {
-  S* out;
+  A* out;
 
-  __device__ void operator()(std::int64_t i, const S& sum) const { out[i] = sum; }
+  __device__ void operator()(std::int64_t i, A sum) const { out[i] = sum; }
 };
 
 // A term: what stands in row r and column c of a matrix.
@@ -87,19 +74,33 @@ struct AddToColumn {
   }
 };
 
-// write(c, sum over r of term(r, c)), the sum being an A, or a Pair of them (S). The order of the
-// sum depends on the sizes alone.
-template <typename S, typename A, typename F, typename W>
+// write(c, sum over b of partial[b, c]), in the order of b.
+template <typename A, typename W>
+void add_partials(Cuda cuda, std::int64_t blocks, std::int64_t width, const A* partial, W write) {
+  constexpr int threads = 256;
+  launch(cuda,
+         {.blocks = (width + warp_size - 1) / warp_size,
+          .threads = threads,
+          .shared_bytes = threads * sizeof(A)},
+         add_row_blocks<A, W>,
+         blocks,
+         width,
+         partial,
+         write);
+}
+
+// write(c, sum over r of term(r, c)). The order of the sum depends on the sizes alone.
+template <typename A, typename F, typename W>
 void sum_columns(
     Cuda cuda, const Device& device, std::int64_t rows, std::int64_t width, F term, W write) {
   if (rows == 0 || width == 0) return;
-  constexpr int threads = 128, adding_threads = 256;
+  constexpr int threads = 128;
   const std::int64_t rows_in_block = std::max<std::int64_t>(32, (rows + 255) / 256);
   const std::int64_t blocks = (rows + rows_in_block - 1) / rows_in_block;
   const auto sum_blocks = [&](auto to) {
     launch(cuda,
            {.blocks = blocks * ((width + threads - 1) / threads), .threads = threads},
-           sum_row_blocks<S, F, decltype(to)>,
+           sum_row_blocks<A, F, decltype(to)>,
            rows,
            width,
            rows_in_block,
@@ -107,20 +108,10 @@ void sum_columns(
            to);
   };
   if (blocks == 1) return sum_blocks(write);
-  constexpr std::int64_t numbers = sizeof(S) / sizeof(A);
   const Tensor partial =
-      Tensor::empty({blocks, width, numbers}, DTypeOf<A>::value, device, MemoryTag::workspace);
-  S* const sums = reinterpret_cast<S*>(partial.data<A>());
-  sum_blocks(StorePartial<S>{sums});
-  launch(cuda,
-         {.blocks = (width + warp_size - 1) / warp_size,
-          .threads = adding_threads,
-          .shared_bytes = adding_threads * sizeof(S)},
-         add_row_blocks<S, W>,
-         blocks,
-         width,
-         sums,
-         write);
+      Tensor::empty({blocks, width}, DTypeOf<A>::value, device, MemoryTag::workspace);
+  sum_blocks(StorePartial<A>{partial.data<A>()});
+  add_partials(cuda, blocks, width, partial.data<A>(), write);
 }
 
 }  // namespace longspan

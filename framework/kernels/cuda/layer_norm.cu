@@ -1,184 +1,333 @@
-#include "framework/kernels/cuda/block.h"
 #include "framework/kernels/cuda/columns.h"
+#include "framework/kernels/cuda/dropped.h"
+#include "framework/kernels/cuda/rows.h"
 #include "framework/kernels/layer_norm.h"
+#include "framework/kernels/layer_norm_of_sum.h"
+#include "framework/kernels/shared/layer_norm.h"
 
 namespace longspan {
 namespace {
 
-// out[i] = f(i), rounded, of a row by the threads of a block; as in `write_elements` several f are
-// there before the first is written, and f(i) may read out[i].
-template <typename T, typename F>
-__device__ void write_row(std::int64_t width, T* out, const F& f) {
-  constexpr int together = 8;
-  const std::int64_t step = blockDim.x;
-  for (std::int64_t i = threadIdx.x; i < width; i += together * step) {
-    Accumulator<T> values[together] = {};
-    for (int k = 0; k < together; ++k)
-      if (i + k * step < width) values[k] = f(i + k * step);
-    for (int k = 0; k < together; ++k)
-      if (i + k * step < width) put(out[i + k * step], values[k]);
+// Two numbers a warp: the beginning of the blocks' shared memory.
+constexpr std::size_t scratch_bytes = 2 * 8 * sizeof(double);
+
+// Where the row of a block is read. They are given, or are sums that are made here.
+template <typename T>
+struct GivenRows {
+  const T* x;
+
+  __device__ const T* operator()(std::int64_t row, std::int64_t width, T*) const {
+    return x + row * width;
   }
-}
+};
+
+template <typename T>
+struct SummedRows {
+  Dropped<T> dropped;
+  bool drops;
+  bool holds;  // a row has a place in shared memory
+  const T* base;
+  const T* change;
+  T* sum;
+
+  // A thread reads back only what it has written.
+  __device__ const T* operator()(std::int64_t row, std::int64_t width, T* held) const {
+    T* const own = sum + row * width;
+    each_four(width, [&](std::int64_t first) {
+      const Four<T> onto = read_four(base + row * width, first, width);
+      Four<T> value = read_four(change + row * width, first, width);
+      if (drops) value = dropped(row, first, value);
+      for (int k = 0; k < 4; ++k) put(value.at[k], wide(onto.at[k]) + wide(value.at[k]));
+      write_four(own, first, width, value);
+      if (holds) write_four(held, first, width, value);
+    });
+    return holds ? held : own;
+  }
+};
 
 // A block a row. Two passes: the squares are of differences from a first mean, which their sum then
 // corrects, so a large mean costs no digits. P is the dtype of the weight and the bias.
-template <typename T, typename P, typename A>
+template <typename T, typename Y, typename P, typename A, typename Rows>
 __global__ void normalise_rows(std::int64_t width,
                                A epsilon,
-                               const T* x,
+                               Rows rows,
                                const P* weight,
                                const P* bias,
-                               T* y,
+                               Y* y,
                                A* means,
                                A* inverses) {
   A* const scratch = shared_memory<A>();
-  x += blockIdx.x * width;
+  const T* const x =
+      rows(blockIdx.x, width, reinterpret_cast<T*>(shared_memory<unsigned char>() + scratch_bytes));
   y += blockIdx.x * width;
   const A count = static_cast<A>(width);
   A part = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) part += wide(x[i]);
-  const A first = over_block(part, scratch, Plus()) / count;
-  A square_part = 0, difference_part = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-    const A difference = wide(x[i]) - first;
-    difference_part += difference;
-    square_part += difference * difference;
-  }
-  const A correction = over_block(difference_part, scratch, Plus()) / count;
-  const A squares = over_block(square_part, scratch, Plus());
+  each_four(width, [&](std::int64_t first) {
+    const Four<T> four = read_four(x, first, width);
+    for (int k = 0; k < 4; ++k) part += wide(four.at[k]);
+  });
+  const A first_mean = over_block(part, scratch, Plus()) / count;
+  A squares = 0, differences = 0;
+  each_four(width, [&](std::int64_t first) {
+    const Four<T> four = read_four(x, first, width);
+    for (int k = 0; k < 4; ++k) {
+      const A difference = first + k < width ? wide(four.at[k]) - first_mean : A{0};
+      differences += difference;
+      squares += difference * difference;
+    }
+  });
+  add_over_block(squares, differences, scratch);
+  const A correction = differences / count;
   const A variance = Greater()(squares / count - correction * correction, A{0});
-  const A mean = first + correction;
+  const A mean = first_mean + correction;
   const A inverse = A{1} / std::sqrt(variance + epsilon);
   if (threadIdx.x == 0) {
     means[blockIdx.x] = mean;
     inverses[blockIdx.x] = inverse;
   }
-  write_row(width, y, [=](std::int64_t i) {
-    return (wide(x[i]) - mean) * inverse * static_cast<A>(wide(weight[i])) +
-           static_cast<A>(wide(bias[i]));
+  each_four(width, [&](std::int64_t first) {
+    const Four<T> four = read_four(x, first, width);
+    const Four<P> gain = read_four(weight, first, width), shift = read_four(bias, first, width);
+    Four<Y> normal;
+    for (int k = 0; k < 4; ++k)
+      put(normal.at[k],
+          (wide(four.at[k]) - mean) * inverse * static_cast<A>(wide(gain.at[k])) +
+              static_cast<A>(wide(shift.at[k])));
+    write_four(y, first, width, normal);
   });
 }
 
-// With g = weight dy and h = (x - mean) / deviation: dx = (g - mean(g) - h mean(g h)) / deviation,
-// or dx += that.
-template <typename T, typename P, typename A>
-__global__ void normalise_rows_backward(std::int64_t width,
+// What is done with the fours of a gradient beside writing them.
+struct NothingMore {
+  template <typename T>
+  __device__ void operator()(std::int64_t, std::int64_t, std::int64_t, const Four<T>&) const {}
+};
+
+template <typename T>
+struct DropToo {
+  Dropped<T> dropped;
+  T* out;
+
+  __device__ void operator()(std::int64_t row,
+                             std::int64_t first,
+                             std::int64_t width,
+                             const Four<T>& gradient) const {
+    write_four(out + row * width, first, width, dropped(row, first, gradient));
+  }
+};
+
+// Some rows a block. With g = weight dy and h = (x - mean) / deviation:
+//   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that,
+// and partial[block] = [the sums of dy h; those of dy], each a row. They grow in shared memory
+// where that is large enough.
+template <typename T, typename Y, typename P, typename A, typename More>
+__global__ void normalise_rows_backward(std::int64_t rows,
+                                        std::int64_t width,
+                                        std::int64_t rows_in_block,
                                         const T* x,
                                         const P* weight,
                                         const A* means,
                                         const A* inverses,
-                                        const T* dy,
+                                        const Y* dy,
                                         bool add,
-                                        T* dx) {
+                                        T* dx,
+                                        More more,
+                                        bool holds,
+                                        A* partial) {
   A* const scratch = shared_memory<A>();
-  x += blockIdx.x * width;
-  dy += blockIdx.x * width;
-  dx += blockIdx.x * width;
-  const A mean = means[blockIdx.x], inverse = inverses[blockIdx.x];
+  A* const own = partial + blockIdx.x * 2 * width;
+  A* const dweight =
+      holds ? reinterpret_cast<A*>(shared_memory<unsigned char>() + scratch_bytes) : own;
+  A* const dbias = dweight + width;
   const A count = static_cast<A>(width);
-  A sum_part = 0, product_part = 0;
-  for (std::int64_t i = threadIdx.x; i < width; i += blockDim.x) {
-    const A above = wide(dy[i]) * static_cast<A>(wide(weight[i]));
-    sum_part += above;
-    product_part += above * (wide(x[i]) - mean) * inverse;
+  each_four(width, [&](std::int64_t first) {
+    write_four(dweight, first, width, Four<A>{});
+    write_four(dbias, first, width, Four<A>{});
+  });
+  const std::int64_t begin = blockIdx.x * rows_in_block;
+  const std::int64_t end = begin + rows_in_block < rows ? begin + rows_in_block : rows;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t at = row * width;
+    const A mean = means[row], inverse = inverses[row];
+    A sum = 0, product = 0;
+    each_four(width, [&](std::int64_t first) {
+      const Four<T> value = read_four(x + at, first, width);
+      const Four<Y> above = read_four(dy + at, first, width);
+      const Four<P> gain = read_four(weight, first, width);
+      Four<A> normal_sums = read_four(dweight, first, width);
+      Four<A> sums = read_four(dbias, first, width);
+      for (int k = 0; k < 4; ++k) {
+        const A gradient = static_cast<A>(wide(above.at[k]));
+        const A normal = (wide(value.at[k]) - mean) * inverse;
+        const A weighted = gradient * static_cast<A>(wide(gain.at[k]));
+        sum += weighted;
+        product += weighted * normal;
+        normal_sums.at[k] += gradient * normal;
+        sums.at[k] += gradient;
+      }
+      write_four(dweight, first, width, normal_sums);
+      write_four(dbias, first, width, sums);
+    });
+    add_over_block(sum, product, scratch);
+    sum /= count;
+    product /= count;
+    each_four(width, [&](std::int64_t first) {
+      const Four<T> value = read_four(x + at, first, width);
+      const Four<Y> above = read_four(dy + at, first, width);
+      const Four<P> gain = read_four(weight, first, width);
+      Four<T> gradient = {};
+      if (add) gradient = read_four(dx + at, first, width);
+      for (int k = 0; k < 4; ++k) {
+        const A weighted = static_cast<A>(wide(above.at[k])) * static_cast<A>(wide(gain.at[k]));
+        const A normal = (wide(value.at[k]) - mean) * inverse;
+        const A here = (weighted - sum - normal * product) * inverse;
+        put(gradient.at[k], add ? wide(gradient.at[k]) + here : here);
+      }
+      write_four(dx + at, first, width, gradient);
+      more(row, first, width, gradient);
+    });
   }
-  const A sum = over_block(sum_part, scratch, Plus()) / count;
-  const A product = over_block(product_part, scratch, Plus()) / count;
-  write_row(width, dx, [=](std::int64_t i) {
-    const A normal = (wide(x[i]) - mean) * inverse;
-    const A own =
-        (wide(dy[i]) * static_cast<A>(wide(weight[i])) - sum - normal * product) * inverse;
-    return add ? wide(dx[i]) + own : own;
+  if (!holds) return;
+  each_four(width, [&](std::int64_t first) {
+    write_four(own, first, width, read_four(dweight, first, width));
+    write_four(own + width, first, width, read_four(dbias, first, width));
   });
 }
 
-// What a row adds to dweight and dbias.
-template <typename T>
-struct RowGradients {
-  using A = Accumulator<T>;
-  std::int64_t width;
-  const T* x;
-  const A* means;
-  const A* inverses;
-  const T* dy;
-
-  __device__ Pair<A> operator()(std::int64_t row, std::int64_t i) const {
-    const A above = wide(dy[row * width + i]);
-    return {above * (wide(x[row * width + i]) - means[row]) * inverses[row], above};
-  }
-};
-
+// dweight and dbias, one after the other, += the sums of all blocks.
 template <typename A>
-struct AddRowGradients {
+struct AddToBoth {
+  std::int64_t width;
   A* dweight;
   A* dbias;
 
-  __device__ void operator()(std::int64_t i, const Pair<A>& sum) const {
-    dweight[i] += sum.first;
-    dbias[i] += sum.second;
+  __device__ void operator()(std::int64_t i, A sum) const {
+    (i < width ? dweight[i] : dbias[i - width]) += sum;
   }
 };
 
-// Calls f with the types of the rows and of the weights, which are of the rows' or of its
-// accumulator.
+// Calls f with the types of x, y and the weight, which is of x's or of its accumulator.
 template <typename F>
-void with_row_types(const Tensor& x, const Tensor& weight, const F& f) {
-  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+void with_all_types(const Tensor& x, const Tensor& y, const Tensor& weight, const F& f) {
+  with_norm_types(x, y, [&]<typename T, typename Y>(TypeTag<T> tag, TypeTag<Y> result) {
     if (weight.dtype() == x.dtype())
-      f(TypeTag<T>(), TypeTag<T>());
+      f(tag, result, tag);
     else
-      f(TypeTag<T>(), TypeTag<Accumulator<T>>());
+      f(tag, result, TypeTag<Accumulator<T>>());
   });
+}
+
+// rows_of(tag of x's type, whether shared memory holds a row): where rows are read.
+template <typename RowsOf>
+void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_of) {
+  constexpr std::size_t most_held_bytes = 24 << 10;
+  require(norm.bias.dtype() == norm.weight.dtype(),
+          "layer_norm: the weight and bias differ in dtype");
+  const std::int64_t width = norm.x.shape().width();
+  with_all_types(norm.x,
+                 norm.y,
+                 norm.weight,
+                 [&]<typename T, typename Y, typename P>(TypeTag<T> tag, TypeTag<Y>, TypeTag<P>) {
+                   using A = Accumulator<T>;
+                   const std::size_t row_bytes = static_cast<std::size_t>(width) * sizeof(T);
+                   const bool holds = sums && row_bytes <= most_held_bytes;
+                   const auto rows = rows_of(tag, holds);
+                   Grid grid = row_grid<A>(norm.x.shape().rows(), width);
+                   grid.shared_bytes = scratch_bytes + (holds ? row_bytes : 0);
+                   launch(cuda,
+                          grid,
+                          normalise_rows<T, Y, P, A, std::remove_const_t<decltype(rows)>>,
+                          width,
+                          static_cast<A>(norm.epsilon),
+                          rows,
+                          norm.weight.data<P>(),
+                          norm.bias.data<P>(),
+                          norm.y.data<Y>(),
+                          norm.mean.data<A>(),
+                          norm.inverse_deviation.data<A>());
+                 });
+}
+
+// more_of(tag of x's type): what is done with the gradient beside writing it.
+template <typename MoreOf>
+void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& more_of) {
+  // Enough to fill a GPU several times, few enough that their sums are small beside the rows.
+  constexpr std::int64_t most_blocks = 512, least_rows = 4;
+  constexpr std::size_t most_held_bytes = 64 << 10;
+  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
+  if (rows == 0) return;
+  const std::int64_t in_block = std::max((rows + most_blocks - 1) / most_blocks, least_rows);
+  const std::int64_t blocks = (rows + in_block - 1) / in_block;
+  with_all_types(
+      norm.x,
+      norm.dy,
+      norm.weight,
+      [&]<typename T, typename Y, typename P>(TypeTag<T> tag, TypeTag<Y>, TypeTag<P>) {
+        using A = Accumulator<T>;
+        const Tensor partial = Tensor::empty(
+            {blocks, 2 * width}, DTypeOf<A>::value, norm.x.device(), MemoryTag::workspace);
+        const auto more = more_of(tag);
+        const std::size_t sums_bytes = 2 * static_cast<std::size_t>(width) * sizeof(A);
+        const bool holds = sums_bytes <= most_held_bytes;
+        Grid grid = row_grid<A>(blocks, width);
+        grid.shared_bytes = scratch_bytes + (holds ? sums_bytes : 0);
+        launch(cuda,
+               grid,
+               normalise_rows_backward<T, Y, P, A, std::remove_const_t<decltype(more)>>,
+               rows,
+               width,
+               in_block,
+               norm.x.data<T>(),
+               norm.weight.data<P>(),
+               norm.mean.data<A>(),
+               norm.inverse_deviation.data<A>(),
+               norm.dy.data<Y>(),
+               norm.add,
+               norm.dx.data<T>(),
+               more,
+               holds,
+               partial.data<A>());
+        add_partials(cuda,
+                     blocks,
+                     2 * width,
+                     partial.data<A>(),
+                     AddToBoth<A>{width, norm.dweight.data<A>(), norm.dbias.data<A>()});
+      });
 }
 
 }  // namespace
 
 void layer_norm(Cuda cuda, const LayerNorm& norm) {
   check(norm);
-  require(norm.bias.dtype() == norm.weight.dtype(),
-          "layer_norm: the weight and bias differ in dtype");
-  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
-  with_row_types(norm.x, norm.weight, [&]<typename T, typename P>(TypeTag<T>, TypeTag<P>) {
-    using A = Accumulator<T>;
-    launch(cuda,
-           row_grid<A>(rows, width),
-           normalise_rows<T, P, A>,
-           width,
-           static_cast<A>(norm.epsilon),
-           norm.x.data<T>(),
-           norm.weight.data<P>(),
-           norm.bias.data<P>(),
-           norm.y.data<T>(),
-           norm.mean.data<A>(),
-           norm.inverse_deviation.data<A>());
+  normalise(cuda, norm, false, [&]<typename T>(TypeTag<T>, bool) {
+    return GivenRows<T>{norm.x.data<T>()};
+  });
+}
+
+void layer_norm_of_sum(Cuda cuda,
+                       const Tensor& base,
+                       const Dropout& change,
+                       const LayerNorm& norm) {
+  check(base, change, norm);
+  normalise(cuda, norm, true, [&]<typename T>(TypeTag<T>, bool holds) {
+    return SummedRows<T>{Dropped<T>(change),
+                         change.rate > 0,
+                         holds,
+                         base.data<T>(),
+                         change.x.data<T>(),
+                         norm.x.data<T>()};
   });
 }
 
 void layer_norm_backward(Cuda cuda, const LayerNormGradient& norm) {
   check(norm);
-  const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
-  with_row_types(norm.x, norm.weight, [&]<typename T, typename P>(TypeTag<T>, TypeTag<P>) {
-    using A = Accumulator<T>;
-    const T *x = norm.x.data<T>(), *dy = norm.dy.data<T>();
-    const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
-    // Before dx is written: it may be dy.
-    sum_columns<Pair<A>, A>(cuda,
-                            norm.x.device(),
-                            rows,
-                            width,
-                            RowGradients<T>{width, x, means, inverses, dy},
-                            AddRowGradients<A>{norm.dweight.data<A>(), norm.dbias.data<A>()});
-    launch(cuda,
-           row_grid<A>(rows, width),
-           normalise_rows_backward<T, P, A>,
-           width,
-           x,
-           norm.weight.data<P>(),
-           means,
-           inverses,
-           dy,
-           norm.add,
-           norm.dx.data<T>());
+  normalise_backward(cuda, norm, [](auto) { return NothingMore(); });
+}
+
+void layer_norm_of_sum_backward(Cuda cuda, const LayerNormGradient& norm, const Dropout& change) {
+  check(norm, change);
+  normalise_backward(cuda, norm, [&]<typename T>(TypeTag<T>) {
+    return DropToo<T>{Dropped<T>(change), change.y.data<T>()};
   });
 }
 

@@ -86,7 +86,7 @@ void add_column_sums(Cuda cuda, const Tensor& x, const Tensor& out) {
     using A = Accumulator<T>;
     const MatrixElement<T> term{width, x.data<T>()};
     const auto add_to = [&]<typename O>(O* sums) {
-      sum_columns<A, A>(cuda, x.device(), rows, width, term, AddToColumn<O>{sums});
+      sum_columns<A>(cuda, x.device(), rows, width, term, AddToColumn<O>{sums});
     };
     out.dtype() == DTypeOf<A>::value ? add_to(out.data<A>()) : add_to(out.data<T>());
   });

@@ -5,37 +5,58 @@
 namespace longspan {
 namespace {
 
+// What goes from sublayer to sublayer, and its norm as the next one reads it, where that is there
+// already: it is made with the sum, which is then not read again.
+struct Stream {
+  Variable value;
+  Variable norm = {};
+};
+
 // How each sublayer is run.
 struct Step {
   NormPlacement placement;
   double dropout;
   bool attention_again;
 
-  Variable operator()(const Sublayer& sublayer,
-                      const Variable& x,
-                      const Variable& memory,
-                      const SegmentContext& context,
-                      const Pass& pass) const {
-    if (!attention_again || !sublayer.reads_memory) return run(sublayer, x, memory, context, pass);
-    return recompute(
+  bool runs_again(const Sublayer& sublayer) const {
+    return attention_again && sublayer.reads_memory;
+  }
+
+  // `next`: the sublayer that reads the result, or nullptr.
+  Stream operator()(const Sublayer& sublayer,
+                    const Sublayer* next,
+                    Stream x,
+                    const Variable& memory,
+                    const SegmentContext& context,
+                    const Pass& pass) const {
+    const bool prepares = next != nullptr && placement == NormPlacement::pre && !runs_again(*next);
+    if (!runs_again(sublayer))
+      return run(sublayer, prepares ? next : nullptr, std::move(x), memory, context, pass);
+    return {recompute(
         [step = *this, sublayer, context, again = recomputed(pass)](
             const std::vector<Variable>& in) {
-          return step.run(sublayer, in[0], in[1], context, again);
+          return step.run(sublayer, nullptr, {in[0]}, in[1], context, again).value;
         },
-        {x, memory});
+        {x.value, memory})};
   }
 
  private:
-  Variable run(const Sublayer& sublayer,
-               const Variable& x,
-               const Variable& memory,
-               const SegmentContext& context,
-               const Pass& pass) const {
+  Stream run(const Sublayer& sublayer,
+             const Sublayer* next,
+             Stream x,
+             const Variable& memory,
+             const SegmentContext& context,
+             const Pass& pass) const {
     const bool pre = placement == NormPlacement::pre;
     const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
-    const Variable change = sublayer.run(pre ? sublayer.norm(x) : x, before, context, pass);
-    const Variable sum = add_dropped(x, change, dropout, pass.child("residual"));
-    return pre ? sum : sublayer.norm(sum);
+    if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value) : x.value;
+    const Variable change = sublayer.run(x.norm, before, context, pass);
+    x.norm = {};  // before more memory is taken
+    const Pass residual = pass.child("residual");
+    if (!pre) return {sublayer.norm.of_sum(x.value, change, dropout, residual).norm};
+    if (next == nullptr) return {add_dropped(x.value, change, dropout, residual)};
+    NormedSum both = next->norm.of_sum(x.value, change, dropout, residual);
+    return {std::move(both.sum), std::move(both.norm)};
   }
 };
 
@@ -48,16 +69,24 @@ Variable run_layers(const Step& step,
                     const SegmentContext& context,
                     const Pass& pass,
                     const LayerInputs& inputs) {
-  Variable stream = x;
+  const auto next_of = [&](std::size_t i, std::size_t j) -> const Sublayer* {
+    if (j + 1 < layers[i].sublayers.size()) return &layers[i].sublayers[j + 1];
+    return i + 1 < layers.size() ? &layers[i + 1].sublayers.front() : nullptr;
+  };
+  Stream stream = {x};
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (inputs) inputs(first + i, stream.value());
+    if (inputs) inputs(first + i, stream.value.value());
     const Pass layer_pass = pass.child(first + i);
     const auto& sublayers = layers[i].sublayers;
     for (std::size_t j = 0; j < sublayers.size(); ++j)
-      stream = step(
-          sublayers[j], stream, memory_of(sublayers[j], memories, i), context, layer_pass.child(j));
+      stream = step(sublayers[j],
+                    next_of(i, j),
+                    std::move(stream),
+                    memory_of(sublayers[j], memories, i),
+                    context,
+                    layer_pass.child(j));
   }
-  return stream;
+  return stream.value;
 }
 
 }  // namespace

@@ -1,0 +1,122 @@
+// Layer normalisation, alone and of the sum of a residual.
+#include "framework/autograd/ops.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/layer_norm_of_sum.h"
+
+namespace longspan {
+namespace {
+
+Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
+
+// The call, with results that are still to be written.
+LayerNorm norm_of(const Tensor& x,
+                  const Variable& weight,
+                  const Variable& bias,
+                  double epsilon,
+                  const Tensor& y) {
+  const auto statistics = [&] {
+    return Tensor::empty({x.shape().rows()}, accumulator_of(x.dtype()), x.device());
+  };
+  return {.x = matrix(x),
+          .weight = weight.value(),
+          .bias = bias.value(),
+          .y = matrix(y),
+          .mean = statistics(),
+          .inverse_deviation = statistics(),
+          .epsilon = epsilon};
+}
+
+// What of it the backward pass needs.
+struct KeptNorm {
+  explicit KeptNorm(const LayerNorm& norm)
+      : x(norm.x),
+        weight(norm.weight),
+        mean(norm.mean),
+        inverse_deviation(norm.inverse_deviation) {}
+
+  // The call; the weight and the bias are inputs `first` and first + 1.
+  LayerNormGradient gradient(
+      Gradients& gradients, std::size_t first, const Tensor& dy, const Tensor& dx, bool add) const {
+    const auto sums = [&](std::size_t input) {
+      return gradients.wanted(input)
+                 ? gradients.target_to_add(input)
+                 : Tensor::zeros(weight.shape(), accumulator_of(x.dtype()), x.device());
+    };
+    return {.x = x,
+            .weight = weight,
+            .mean = mean,
+            .inverse_deviation = inverse_deviation,
+            .dy = matrix(dy),
+            .dx = matrix(dx),
+            .dweight = sums(first),
+            .dbias = sums(first + 1),
+            .add = add};
+  }
+
+  Tensor x;
+  Tensor weight;
+  Tensor mean;
+  Tensor inverse_deviation;
+};
+
+}  // namespace
+
+Variable layer_norm(const Variable& x,
+                    const Variable& weight,
+                    const Variable& bias,
+                    double epsilon,
+                    std::optional<DType> dtype) {
+  const Tensor& value = x.value();
+  Tensor y = Tensor::empty(value.shape(), dtype.value_or(value.dtype()), value.device());
+  const LayerNorm norm = norm_of(value, weight, bias, epsilon, y);
+  on(y.device(), [&](auto backend) { layer_norm(backend, norm); });
+  return record(std::move(y), {x, weight, bias}, [kept = KeptNorm(norm)](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    const GradientTarget dx =
+        gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = kept.x.like()};
+    const LayerNormGradient call = kept.gradient(gradients, 1, dy, dx.tensor, dx.add);
+    on(dy.device(), [&](auto backend) { layer_norm_backward(backend, call); });
+  });
+}
+
+NormedSum layer_norm_of_sum(const Variable& a,
+                            const Variable& x,
+                            double rate,
+                            const Random& random,
+                            const Placement& placement,
+                            const Variable& weight,
+                            const Variable& bias,
+                            double epsilon) {
+  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  const Tensor sum = a.value().like(), y = sum.like();
+  const LayerNorm norm = norm_of(sum, weight, bias, epsilon, y);
+  Dropout change = {
+      .x = x.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
+  on(sum.device(), [&](auto backend) { layer_norm_of_sum(backend, a.value(), change, norm); });
+  change.x = change.y = Tensor();
+  std::vector<Variable> outputs =
+      record({sum, y}, {a, x, weight, bias}, [kept = KeptNorm(norm), change](Gradients& gradients) {
+        const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
+        const Tensor dsum = has_sum ? gradients.take_output(0) : gradients.output(1).like();
+        const bool drops = change.rate > 0 && gradients.wanted(1);
+        const Tensor dx = drops ? dsum.like() : dsum;
+        Dropout drop = change;
+        drop.x = dsum;
+        drop.y = dx;
+        LayerNormGradient call;
+        if (has_norm) call = kept.gradient(gradients, 2, gradients.output(1), dsum, has_sum);
+        on(dsum.device(), [&](auto backend) {
+          if (has_norm && drops)
+            layer_norm_of_sum_backward(backend, call, drop);
+          else if (has_norm)
+            layer_norm_backward(backend, call);
+          else if (drops)
+            dropout(backend, drop);
+        });
+        if (gradients.wanted(0)) gradients.give(0, dsum);
+        if (gradients.wanted(1)) gradients.give(1, dx);
+      });
+  return {std::move(outputs[0]), std::move(outputs[1])};
+}
+
+}  // namespace longspan

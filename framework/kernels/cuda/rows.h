@@ -1,0 +1,49 @@
+// Rows whose elements the threads of a block share out: four neighbours a thread, read and written
+// at once where they are aligned.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/element.h"
+
+namespace longspan {
+
+template <typename T>
+struct alignas(sizeof(T) < 4 ? 4 * sizeof(T) : 16) Four {
+  T at[4];
+};
+
+// Of a row that begins at `row`: whether its fours may be read and written at once.
+template <typename T>
+__device__ bool is_aligned(const T* row, std::int64_t width) {
+  return width % 4 == 0 && reinterpret_cast<std::uintptr_t>(row) % alignof(Four<T>) == 0;
+}
+
+// The elements from `first` on; zeros after the row's end.
+template <typename T>
+__device__ Four<T> read_four(const T* row, std::int64_t first, std::int64_t width) {
+  if (is_aligned(row, width)) return *reinterpret_cast<const Four<T>*>(row + first);
+  Four<T> four = {};
+  for (int k = 0; k < 4; ++k)
+    if (first + k < width) four.at[k] = row[first + k];
+  return four;
+}
+
+template <typename T>
+__device__ void write_four(T* row, std::int64_t first, std::int64_t width, const Four<T>& four) {
+  if (is_aligned(row, width)) {
+    *reinterpret_cast<Four<T>*>(row + first) = four;
+    return;
+  }
+  for (int k = 0; k < 4; ++k)
+    if (first + k < width) row[first + k] = four.at[k];
+}
+
+// f(first) for the fours of this thread: the same ones in every call.
+template <typename F>
+__device__ void each_four(std::int64_t width, const F& f) {
+  for (std::int64_t first = 4 * threadIdx.x; first < width; first += 4 * blockDim.x) f(first);
+}
+
+}  // namespace longspan

@@ -1,0 +1,23 @@
+// Layer normalisation of a residual with dropout, in one pass over memory.
+#pragma once
+
+#include "framework/kernels/dropout.h"
+#include "framework/kernels/layer_norm.h"
+
+namespace longspan {
+
+// norm.x = base + what `change` would write to it, with the bits of `add_dropped`, and its norm.
+// change.y is norm.x. base: its elements and dtype.
+void layer_norm_of_sum(Cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm);
+void layer_norm_of_sum(Cuda, const Tensor& base, const Dropout& change, const LayerNorm& norm);
+
+// `layer_norm_backward`, whose dx is the gradient of base, and then `dropout` of that: change.x is
+// norm.dx, change.y the gradient of what was dropped.
+void layer_norm_of_sum_backward(Cpu, const LayerNormGradient& norm, const Dropout& change);
+void layer_norm_of_sum_backward(Cuda, const LayerNormGradient& norm, const Dropout& change);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const Tensor& base, const Dropout& change, const LayerNorm& norm);
+void check(const LayerNormGradient& norm, const Dropout& change);
+
+}  // namespace longspan
