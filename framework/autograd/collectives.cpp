@@ -40,7 +40,7 @@ RowLosses reduce_rows(const Tensor& logits,
         {.logits = logits,
          .targets = targets,
          .vocabulary_begin = options.vocabulary_begin,
-         .valid_width = logits.shape()[1],
+         .valid_width = options.classes.value_or(logits.shape()[1]),
          .maximum = local_maximum.reshape({rows}),
          .sum = statistics.slice(0, 1).reshape({rows}),
          .target = statistics.slice(1, 2).reshape({rows}),
@@ -110,15 +110,16 @@ Variable cross_entropy(Variable&& logits,
                 {input},
                 [values, ids, options, log_sum_exp = rows.log_sum_exp](Gradients& gradients) {
                   on(values.device(), [&](auto backend) {
-                    cross_entropy_backward(backend,
-                                           {.logits = values,
-                                            .targets = ids,
-                                            .vocabulary_begin = options.vocabulary_begin,
-                                            .valid_width = values.shape()[1],
-                                            .log_sum_exp = log_sum_exp,
-                                            .scale = gradients.output(),
-                                            .on_target = on_target_of(options),
-                                            .off_target = off_target_of(options)});
+                    cross_entropy_backward(
+                        backend,
+                        {.logits = values,
+                         .targets = ids,
+                         .vocabulary_begin = options.vocabulary_begin,
+                         .valid_width = options.classes.value_or(values.shape()[1]),
+                         .log_sum_exp = log_sum_exp,
+                         .scale = gradients.output(),
+                         .on_target = on_target_of(options),
+                         .off_target = off_target_of(options)});
                   });
                   gradients.give(0, values);
                 });

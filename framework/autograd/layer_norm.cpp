@@ -1,12 +1,10 @@
 // Layer normalisation, alone and of the sum of a residual.
+#include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
-#include "framework/kernels/elementwise.h"
 #include "framework/kernels/layer_norm_of_sum.h"
 
 namespace longspan {
 namespace {
-
-Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
 
 // The call, with results that are still to be written.
 LayerNorm norm_of(const Tensor& x,
@@ -80,7 +78,7 @@ Variable layer_norm(const Variable& x,
 }
 
 NormedSum layer_norm_of_sum(const Variable& a,
-                            const Variable& x,
+                            Variable&& x,
                             double rate,
                             const Random& random,
                             const Placement& placement,
@@ -88,23 +86,28 @@ NormedSum layer_norm_of_sum(const Variable& a,
                             const Variable& bias,
                             double epsilon) {
   require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
-  const Tensor sum = a.value().like(), y = sum.like();
+  const Variable added = std::move(x);
+  const Tensor sum = a.value().like();
+  // The variable itself is the one holder of its value.
+  const Tensor y = added.value().held_by(1) ? added.value() : sum.like();
   const LayerNorm norm = norm_of(sum, weight, bias, epsilon, y);
   Dropout change = {
-      .x = x.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
+      .x = added.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
   on(sum.device(), [&](auto backend) { layer_norm_of_sum(backend, a.value(), change, norm); });
   change.x = change.y = Tensor();
-  std::vector<Variable> outputs =
-      record({sum, y}, {a, x, weight, bias}, [kept = KeptNorm(norm), change](Gradients& gradients) {
+  std::vector<Variable> outputs = record(
+      {sum, y}, {a, added, weight, bias}, [kept = KeptNorm(norm), change](Gradients& gradients) {
         const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
-        const Tensor dsum = has_sum ? gradients.take_output(0) : gradients.output(1).like();
+        // Written over: the norm's gradient by the change's or, where it comes alone, the sum's.
+        const Tensor dnorm = has_norm ? gradients.take_output(1) : Tensor();
+        const Tensor dsum = has_sum ? gradients.take_output(0) : dnorm;
         const bool drops = change.rate > 0 && gradients.wanted(1);
-        const Tensor dx = drops ? dsum.like() : dsum;
+        const Tensor dx = !drops ? dsum : (has_sum && has_norm ? dnorm : dsum.like());
         Dropout drop = change;
         drop.x = dsum;
         drop.y = dx;
         LayerNormGradient call;
-        if (has_norm) call = kept.gradient(gradients, 2, gradients.output(1), dsum, has_sum);
+        if (has_norm) call = kept.gradient(gradients, 2, dnorm, dsum, has_sum);
         on(dsum.device(), [&](auto backend) {
           if (has_norm && drops)
             layer_norm_of_sum_backward(backend, call, drop);

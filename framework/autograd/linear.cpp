@@ -1,5 +1,6 @@
 // Products with weights, and the two of a feed-forward layer.
 #include "framework/autograd/kept.h"
+#include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
@@ -7,8 +8,6 @@
 
 namespace longspan {
 namespace {
-
-Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
 
 void multiply(const Matmul& product) {
   on_or_dry(product.a.device(), [&](auto backend) { matmul(backend, product); });

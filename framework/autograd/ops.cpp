@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "framework/autograd/matrix.h"
 #include "framework/kernels/add_dropped.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
 
 namespace longspan {
 namespace {
-
-Tensor matrix(const Tensor& x) { return x.reshape({x.shape().rows(), x.shape().width()}); }
 
 void run(const Dropout& call) {
   on(call.x.device(), [&](auto backend) { dropout(backend, call); });
@@ -95,22 +94,27 @@ Variable add_dropped(const Variable& a,
   });
 }
 
-Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin, double scale) {
+Variable embedding(const Variable& table,
+                   const Tensor& ids,
+                   std::int64_t begin,
+                   double scale,
+                   std::optional<std::int64_t> rows) {
+  const std::int64_t count = rows.value_or(table.shape()[0]);
   const std::int64_t width = table.shape()[1];
   Tensor out = Tensor::empty(
       {ids.shape()[0], ids.shape()[1], width}, table.value().dtype(), table.value().device());
   const Tensor flat_ids = ids.reshape({ids.elements()});
   on(out.device(), [&](auto backend) {
     embedding_gather(backend,
-                     {.table = table.value(),
+                     {.table = table.value().slice(0, count),
                       .ids = flat_ids,
                       .begin = begin,
                       .scale = scale,
                       .out = matrix(out)});
   });
-  return record(std::move(out), {table}, [flat_ids, begin, scale](Gradients& gradients) {
+  return record(std::move(out), {table}, [flat_ids, begin, scale, count](Gradients& gradients) {
     const Tensor& dout = gradients.output();
-    const Tensor dtable = gradients.target_to_add(0);
+    const Tensor dtable = gradients.target_to_add(0).slice(0, count);
     on(dout.device(), [&](auto backend) {
       embedding_scatter(backend,
                         {.dout = matrix(dout),
@@ -118,6 +122,24 @@ Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin,
                          .begin = begin,
                          .scale = scale,
                          .dtable = dtable});
+    });
+  });
+}
+
+Variable first_features(const Variable& x, std::int64_t count) {
+  const std::int64_t width = x.shape().width(), rows = x.shape().rows();
+  if (count == width) return x;
+  require(count < width, "x has {} features, {} are wanted", width, count);
+  Tensor y = Tensor::empty(x.shape().with(-1, count), x.value().dtype(), x.value().device());
+  const Shape wide = {rows, width, 1}, narrow = {rows, count, 1};
+  on(y.device(), [&](auto backend) {
+    copy_rows(backend, x.value().reshape(wide), 0, y.reshape(narrow), 0, count, false);
+  });
+  return record(std::move(y), {x}, [wide, narrow, count](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    const Tensor dx = gradients.target_to_add(0);
+    on(dy.device(), [&](auto backend) {
+      copy_rows(backend, dy.reshape(narrow), 0, dx.reshape(wide), 0, count, true);
     });
   });
 }

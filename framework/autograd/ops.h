@@ -61,13 +61,14 @@ Variable layer_norm(const Variable& x,
                     double epsilon,
                     std::optional<DType> dtype = {});
 
-// The sum of a residual, add_dropped(a, x, ...), and its layer norm.
+// The sum of a residual, add_dropped(a, x, ...), and its layer norm. a, x: [batch, time, width].
+// Writes the norm over x where nobody else holds it.
 struct NormedSum {
   Variable sum;
   Variable norm;
 };
 NormedSum layer_norm_of_sum(const Variable& a,
-                            const Variable& x,
+                            Variable&& x,
                             double rate,
                             const Random& random,
                             const Placement& placement,
@@ -76,8 +77,15 @@ NormedSum layer_norm_of_sum(const Variable& a,
                             double epsilon);
 
 // scale * table[ids - begin], zero rows for ids of other ranks. ids: [batch, time] i64; table:
-// [rows, width]; result: [batch, time, width].
-Variable embedding(const Variable& table, const Tensor& ids, std::int64_t begin, double scale);
+// [rows, width], or more rows, which are not read; result: [batch, time, width].
+Variable embedding(const Variable& table,
+                   const Tensor& ids,
+                   std::int64_t begin,
+                   double scale,
+                   std::optional<std::int64_t> rows = {});
+
+// x[..., : count].
+Variable first_features(const Variable& x, std::int64_t count);
 
 // factor * x + table[t, :] for each batch row. x: [batch, time, width]; table: [time, width] at
 // least.

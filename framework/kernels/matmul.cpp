@@ -39,11 +39,11 @@ void require_dtypes(const Matmul& matmul, const MatmulExtents& extents) {
           name_of(matmul.c.dtype()));
   if (matmul.bias.defined())
     require(matmul.bias.elements() == n &&
-                (matmul.bias.dtype() == dtype || matmul.bias.dtype() == wide),
+                (matmul.bias.dtype() == matmul.c.dtype() || matmul.bias.dtype() == wide),
             "matmul: the bias is {}, wanted [{}] of {} or its accumulator",
             described(matmul.bias, false),
             n,
-            name_of(dtype));
+            name_of(matmul.c.dtype()));
   require(!matmul.accumulate || (!matmul.bias.defined() && matmul.activation == Activation::none),
           "matmul: a product that is added to c has neither bias nor activation");
   if (matmul.before.defined()) require_alike("matmul", matmul.before, matmul.c);

@@ -11,10 +11,10 @@ namespace longspan {
 // c = a b, with a: [m, k] (or [k, m] transposed), b: [k, n] (or [n, k] transposed), c: [m, n].
 // Leading axes of a, b and c beyond the last are flattened into rows.
 // a and b have the same dtype; c has that dtype or its accumulator's (bf16 in, f32 out). Sums are
-// kept in f32 (f64 for f64). A bias [n], of a's dtype or its accumulator's (on a GPU c's dtype
-// costs no pass of its own), and an activation are applied to the product before it is written;
-// what came before the activation is written to `before`, where that is given: [m, n], c's dtype.
-// With `accumulate` the product is added to c (then there is neither bias nor activation).
+// kept in f32 (f64 for f64). A bias [n], of c's dtype or a's accumulator (which costs a GPU a pass
+// of its own where it is another), and an activation are applied to the product before it is
+// written; what came before the activation is written to `before`, where that is given: [m, n], c's
+// dtype. With `accumulate` the product is added to c (then there is neither bias nor activation).
 // With `derivative`, c = (a b) * activation'(before) instead, `before` as `kept` in activation.h:
 // the gradient of what came before, where a b is that of what came after. Without bias.
 // With a transposed, a's sums over k are added to `a_sums`, [m] of the accumulator dtype, where

@@ -9,23 +9,23 @@ TokenEmbedding::TokenEmbedding(const Scope& scope,
                                std::int64_t width,
                                const Initial& initial)
     : region_(scope.parameters().mesh().tensor),
-      table_(scope.weight("weight", {vocabulary, width}, initial, 0)) {}
+      table_(scope.classes(vocabulary, width, initial)) {}
 
 Variable TokenEmbedding::operator()(const Tensor& tokens,
                                     double scale,
                                     const TimeDivision& time) const {
-  return region_.leave(embedding(table_->variable, tokens, table_->part.begin, scale), time);
+  const Part& rows = table_->part;
+  return region_.leave(embedding(table_->variable, tokens, rows.begin, scale, rows.count), time);
 }
 
 OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table)
     : tensor_(scope.parameters().mesh().tensor),
       region_(tensor_),
       part_(scope.part(options.vocabulary)),
-      table_(tied_table
-                 ? tied_table
-                 : scope.weight("weight", {options.vocabulary, options.width}, options.initial, 0)),
+      table_(tied_table ? tied_table
+                        : scope.classes(options.vocabulary, options.width, options.initial)),
       chunks_(options.chunks) {
-  if (options.bias) bias_ = scope.bias(options.vocabulary, 0);
+  if (options.bias) bias_ = scope.class_bias(options.vocabulary);
 }
 
 Variable OutputLayer::product(const Variable& x) const {
@@ -34,11 +34,14 @@ Variable OutputLayer::product(const Variable& x) const {
 
 Variable OutputLayer::losses_inside(const Variable& x, const Tensor& targets) const {
   return cross_entropy(
-      product(x), targets, {.vocabulary = part_.total, .vocabulary_begin = part_.begin}, tensor_);
+      product(x),
+      targets,
+      {.vocabulary = part_.total, .vocabulary_begin = part_.begin, .classes = part_.count},
+      tensor_);
 }
 
 Variable OutputLayer::logits(const Variable& x, const TimeDivision& time) const {
-  return product(region_.enter(x, time));
+  return first_features(product(region_.enter(x, time)), part_.count);
 }
 
 Variable OutputLayer::losses(const Variable& x,

@@ -48,7 +48,7 @@ class OutputLayer {
   const Part& part() const { return part_; }
 
  private:
-  // x has entered the region.
+  // x has entered the region. With a column for each row of the padding.
   Variable product(const Variable& x) const;
   Variable losses_inside(const Variable& x, const Tensor& targets) const;
 

@@ -84,15 +84,12 @@ Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
   return layer_norm(x, weight_->variable, bias_->variable, epsilon_, dtype);
 }
 
-NormedSum Norm::of_sum(const Variable& x,
-                       const Variable& change,
-                       double rate,
-                       const Pass& pass) const {
+NormedSum Norm::of_sum(const Variable& x, Variable&& change, double rate, const Pass& pass) const {
   return layer_norm_of_sum(x,
-                           change,
+                           std::move(change),
                            pass.training ? rate : 0,
                            pass.random,
-                           placement_of(change.shape(), pass, {}),
+                           placement_of(x.shape(), pass, {}),
                            weight_->variable,
                            bias_->variable,
                            epsilon_);

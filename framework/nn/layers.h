@@ -60,8 +60,8 @@ class Norm {
   Norm(const Scope& scope, std::int64_t width, double epsilon = 1e-5);
   // In x's dtype or, for f32, in a narrower one.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
-  // add_dropped(x, change, rate, pass) and the norm of it.
-  NormedSum of_sum(const Variable& x, const Variable& change, double rate, const Pass& pass) const;
+  // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
+  NormedSum of_sum(const Variable& x, Variable&& change, double rate, const Pass& pass) const;
 
  private:
   double epsilon_;

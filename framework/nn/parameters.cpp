@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "framework/kernels/elementwise.h"
 
@@ -101,48 +102,41 @@ std::vector<std::int64_t> Parameter::offset() const {
   return result;
 }
 
-std::shared_ptr<Parameter> Parameters::enter(const std::string& name,
-                                             const Shape& global_shape,
-                                             int split_axis,
-                                             const Initial& initial) {
+Weight Parameters::add(const std::string& name,
+                       const Shape& global_shape,
+                       int split_axis,
+                       const Initial& initial,
+                       bool decays,
+                       const InProducts& in_products) {
   auto parameter = std::make_shared<Parameter>();
   require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
   parameter->global_shape = global_shape;
   parameter->shape = global_shape;
   parameter->initial = initial;
+  parameter->decays = decays;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
     parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
     parameter->shape = global_shape.with(split_axis, parameter->part.count);
   }
+  const bool on_gpu = device_.on_gpu();
+  parameter->rounded = global_shape.dimensions() > 1 || (in_products.bias && on_gpu);
+  constexpr std::int64_t together = 8;  // 16 bytes of the narrowest dtype
+  if (in_products.classes && on_gpu)
+    parameter->padding = padded(parameter->shape[0], together) - parameter->shape[0];
   parameters_.push_back(parameter);
-  return parameter;
-}
-
-Weight Parameters::add(const std::string& name,
-                       const Shape& global_shape,
-                       int split_axis,
-                       const Initial& initial,
-                       bool decays) {
-  const auto parameter = enter(name, global_shape, split_axis, initial);
-  parameter->decays = decays;
-  parameter->rounded = global_shape.dimensions() > 1;
-  return parameter;
-}
-
-Weight Parameters::add_bias(const std::string& name, std::int64_t elements, int split_axis) {
-  const auto parameter = enter(name, {elements}, split_axis, Initial::constant(0));
-  parameter->rounded = device_.on_gpu();
   return parameter;
 }
 
 // A new bucket where the next parameter is of another kind or would make it too large. Within a
 // kind those that are treated alike follow one another.
 void Parameters::fill_buckets() {
-  const auto kind = [this](const auto& each) { return 2 * each->rounded + divided(*each); };
+  const auto kind = [this](const auto& each) {
+    return std::tuple(each->rounded, each->shape.dimensions() > 1, divided(*each));
+  };
   const auto place = [&](const auto& each) {
-    return 4 * kind(each) + 2 * each->decays + each->split();
+    return std::tuple(kind(each), each->decays, each->split());
   };
   std::vector<std::shared_ptr<Parameter>> order = parameters_;
   std::ranges::stable_sort(order, std::greater<>(), place);
@@ -153,7 +147,7 @@ void Parameters::fill_buckets() {
   if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(parameters_, mesh_) / 16);
   for (const auto& parameter : order) {
     const std::int64_t size =
-        padded(std::max<std::int64_t>(parameter->shape.elements(), 1), alignment);
+        padded(std::max<std::int64_t>(parameter->padded_shape().elements(), 1), alignment);
     const bool fits = !buckets_.empty() && buckets_.back().elements + size <= limit &&
                       kind(buckets_.back().parameters.front()) == kind(parameter);
     ParameterBucket& bucket = fits ? buckets_.back() : buckets_.emplace_back();
@@ -191,13 +185,17 @@ void Parameters::allocate(ParameterBucket& bucket) {
     Parameter& parameter = *bucket.parameters[i];
     const std::int64_t place = bucket.places[i];
     const std::int64_t size = parameter.shape.elements();
-    const auto whole = [&](const Tensor& block) {
-      return block.slice(place, place + size).reshape(parameter.shape);
+    const auto whole = [&](const Tensor& block, const Shape& shape) {
+      return block.slice(place, place + shape.elements()).reshape(shape);
     };
-    parameter.compute = whole(bucket.compute);
-    if (!shares_masters) parameter.master = whole(master);
-    if (!shares_gradients) parameter.gradient = whole(bucket.gradient);
-    parameter.variable = Variable::leaf(parameter.compute, wide, parameter.gradient);
+    parameter.compute = whole(bucket.compute, parameter.shape);
+    if (!shares_masters) parameter.master = whole(master, parameter.shape);
+    if (!shares_gradients) parameter.gradient = whole(bucket.gradient, parameter.shape);
+    const Shape with_padding = parameter.padded_shape();
+    parameter.variable =
+        Variable::leaf(whole(bucket.compute, with_padding),
+                       wide,
+                       shares_gradients ? Tensor() : whole(bucket.gradient, with_padding));
     // Where the parameter and this rank's part overlap, counted from the part's beginning.
     const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
     const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
@@ -332,7 +330,22 @@ Weight Scope::weight(const std::string& name,
 }
 
 Weight Scope::bias(std::int64_t elements, int split_axis) const {
-  return parameters_->add_bias(child("bias").path(), elements, split_axis);
+  return parameters_->add(
+      child("bias").path(), {elements}, split_axis, Initial::constant(0), false, {.bias = true});
+}
+
+Weight Scope::classes(std::int64_t count, std::int64_t width, const Initial& initial) const {
+  return parameters_->add(
+      child("weight").path(), {count, width}, 0, initial, true, {.classes = true});
+}
+
+Weight Scope::class_bias(std::int64_t count) const {
+  return parameters_->add(child("bias").path(),
+                          {count},
+                          0,
+                          Initial::constant(0),
+                          false,
+                          {.bias = true, .classes = true});
 }
 
 Weight Scope::undecayed(const std::string& name,

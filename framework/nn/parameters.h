@@ -63,11 +63,14 @@ struct Parameter {
   Initial initial;
 
   Shape shape;  // of this rank's piece
+  // Rows of zeros behind the piece, which `variable` has too; nothing else knows them. They make
+  // the rows of a GPU's logits whole multiples of 16 bytes, as its library's fast products want.
+  std::int64_t padding = 0;
   // Set by Parameters::allocate.
   Tensor master;      // f32, or f64 when computing in f64; undefined where masters are shared out
   Tensor gradient;    // in master's dtype; undefined where gradients are shared out
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
-  Variable variable;  // the leaf over `compute`
+  Variable variable;  // the leaf over `compute` and the padding
   // What this rank updates: elements [own_begin, own_end) of its piece, all of them where nothing
   // is shared out. They lie from `own_place` on in buffers of `own_elements` that hold every
   // parameter's. The tensors are views of [own_end - own_begin].
@@ -79,8 +82,16 @@ struct Parameter {
   Tensor own_compute;   // undefined where `compute` is the master
 
   bool split() const { return split_axis >= 0; }
+  // Of the variable.
+  Shape padded_shape() const { return padding == 0 ? shape : shape.with(0, shape[0] + padding); }
   // The corner of this rank's piece in the whole tensor.
   std::vector<std::int64_t> offset() const;
+};
+
+// What a GPU's products make of a parameter, beside what its shape says.
+struct InProducts {
+  bool bias = false;     // is added to one: it is rounded
+  bool classes = false;  // its rows are classes of an output layer: they are padded
 };
 
 // What a layer keeps of its parameter.
@@ -98,8 +109,9 @@ struct ParameterRun {
 };
 
 // Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (rounded
-// or not, divided or not), so that what is divided lies alike on all ranks. What is shared out
-// of it is cut into as many equal parts as there are ranks that share: part r is rank r's.
+// or not, matrices or vectors, divided or not), so that what is divided lies alike on all ranks.
+// What is shared out of it is cut into as many equal parts as there are ranks that share: part r is
+// rank r's.
 struct ParameterBucket {
   std::vector<std::shared_ptr<Parameter>> parameters;
   std::vector<std::int64_t> places;  // where each begins in the block, in elements
@@ -118,14 +130,13 @@ class Parameters {
              const WeightSharing& sharing = {})
       : device_(device), compute_(compute), mesh_(mesh), sharing_(sharing) {}
 
-  // A matrix is rounded. Throws Failure when the name is taken.
+  // Throws Failure when the name is taken.
   Weight add(const std::string& name,
              const Shape& global_shape,
              int split_axis,
              const Initial& initial,
-             bool decays);
-  // The bias of a product: zeros at first, does not decay.
-  Weight add_bias(const std::string& name, std::int64_t elements, int split_axis);
+             bool decays,
+             const InProducts& in_products = {});
 
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
@@ -164,10 +175,6 @@ class Parameters {
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
-  std::shared_ptr<Parameter> enter(const std::string& name,
-                                   const Shape& global_shape,
-                                   int split_axis,
-                                   const Initial& initial);
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
   void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
@@ -200,6 +207,10 @@ class Scope {
                 int split_axis = -1) const;
   // "bias", which a product adds. Zeros at first, does not decay.
   Weight bias(std::int64_t elements, int split_axis = -1) const;
+  // "weight" [count, width], which decays, and "bias" of an output layer of so many classes, split
+  // over them.
+  Weight classes(std::int64_t count, std::int64_t width, const Initial& initial) const;
+  Weight class_bias(std::int64_t count) const;
   // Never decays, whatever its shape.
   Weight undecayed(const std::string& name,
                    const Shape& global_shape,

@@ -55,7 +55,7 @@ Tensor GradientReduction::gradient_of(Flow& flow, std::size_t parameter) {
   if (!flow.gradient.defined())
     flow.gradient =
         Tensor::zeros({bucket.elements}, own.dtype(), own.device(), MemoryTag::gradients);
-  const Shape& shape = bucket.parameters[parameter]->shape;
+  const Shape shape = bucket.parameters[parameter]->padded_shape();
   const std::int64_t place = bucket.places[parameter];
   return flow.gradient.slice(place, place + shape.elements()).reshape(shape);
 }

@@ -110,7 +110,8 @@ TEST(OpGradient, LayerNormOfASum) {
                                       random_tensor({7}, 3)};
   for (const double rate : {0.0, 0.4}) {
     const auto both = [&](const auto& in) {
-      return layer_norm_of_sum(in[0], in[1], rate, random, placement, in[2], in[3], 1e-5);
+      Variable x = in[1];
+      return layer_norm_of_sum(in[0], std::move(x), rate, random, placement, in[2], in[3], 1e-5);
     };
     expect_gradients([&](const auto& in) { return both(in).norm; }, inputs);
     const Variable gain(inputs[2]), shift(inputs[3]);
@@ -138,6 +139,21 @@ TEST(OpGradient, LayerNormOfASum) {
     const Variable apart = add_dropped(in[0], in[1], rate, random, placement);
     EXPECT_TRUE(testing::same_bits(sum.value(), apart.value()));
     EXPECT_TRUE(testing::same_bits(norm.value(), layer_norm(apart, in[2], in[3], 1e-5).value()));
+    // A change that nobody else holds makes room for the norm.
+    Variable own(inputs[1].clone());
+    const std::byte* const place = own.value().bytes();
+    const NormedSum over =
+        layer_norm_of_sum(in[0], std::move(own), rate, random, placement, in[2], in[3], 1e-5);
+    EXPECT_EQ(over.norm.value().bytes(), place);
+    EXPECT_TRUE(testing::same_bits(over.norm.value(), norm.value()));
+    expect_gradients(
+        [&](const auto& x) {
+          Variable twice = add(x[1], x[1]);
+          return layer_norm_of_sum(
+                     x[0], std::move(twice), rate, random, placement, x[2], x[3], 1e-5)
+              .norm;
+        },
+        inputs);
   }
 }
 
@@ -146,6 +162,24 @@ TEST(OpGradient, Embedding) {
   const Tensor tokens = ids({2, 3, 2, 9, 1, 6}, {2, 3});
   const auto f = [&](const auto& in) { return embedding(in[0], tokens, 2, 1.5); };
   expect_gradients(f, {random_tensor({5, 4}, 1)});
+}
+
+TEST(OpGradient, EmbeddingOfTheFirstRows) {
+  const Tensor tokens = ids({2, 3, 2, 5, 1, 6}, {2, 3});
+  const auto f = [&](const auto& in) { return embedding(in[0], tokens, 2, 1.5, 3); };
+  expect_gradients(f, {random_tensor({5, 4}, 1)});
+  const Tensor found = f(std::vector{Variable(random_tensor({5, 4}, 1))}).value();
+  EXPECT_EQ(found.span<double>()[3 * 4], 0) << "of a row behind them";
+}
+
+TEST(OpGradient, FirstFeatures) {
+  const auto f = [](const auto& in) { return first_features(in[0], 3); };
+  expect_gradients(f, {random_tensor({2, 3, 5}, 1)});
+  expect_gradients([&](const auto& in) { return add(f(in), first_features(add(in[0], in[0]), 3)); },
+                   {random_tensor({2, 3, 5}, 1)});
+  const Variable x(random_tensor({2, 3, 5}, 1));
+  EXPECT_TRUE(first_features(x, 5).same_as(x));
+  EXPECT_THROW(first_features(x, 6), Failure);
 }
 
 TEST(OpGradient, ScaleAndAddPositions) {
@@ -330,6 +364,18 @@ TEST(OpGradient, CrossEntropy) {
             return losses(in[0], targets, {.vocabulary = 5, .smoothing = smoothing, .kind = kind});
           },
           {random_tensor({2, 3, 5}, 1)});
+}
+
+// As behind the vocabulary of a GPU's output layer.
+TEST(OpGradient, CrossEntropyOfTheFirstColumns) {
+  const Tensor targets = ids({0, 4, 2, 3, -1, 1}, {6});
+  const CrossEntropyOptions options = {.vocabulary = 5, .classes = 5, .smoothing = 0.1};
+  const Tensor logits = random_tensor({6, 8}, 1);
+  const auto f = [&](const auto& in) { return losses(in[0], targets, options); };
+  expect_gradients(f, {logits});
+  const Variable first = first_features(Variable(logits), 5);
+  EXPECT_TRUE(testing::same_bits(f(std::vector{Variable(logits)}).value(),
+                                 losses(first, targets, options).value()));
 }
 
 TEST(OpGradient, CrossEntropyLeavesLogitsThatOthersHold) {

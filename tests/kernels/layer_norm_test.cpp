@@ -154,6 +154,11 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
       expect_same(at_once.forward.y, apart.forward.y, tolerance<TypeParam>());
       expect_same(at_once.forward.mean, apart.forward.mean, accurate);
       expect_same(at_once.forward.inverse_deviation, apart.forward.inverse_deviation, accurate);
+      LayerNorm in_place = at_once.forward;
+      Dropout taken = change;
+      in_place.y = taken.x = numbers(7);
+      layer_norm_of_sum(backend(), base, taken, in_place);
+      EXPECT_TRUE(same_bits(in_place.y, at_once.forward.y)) << "over the change";
       for (const bool add : {true, false}) {
         if (!add && width > 100) continue;
         auto expected = apart.gradient(), found = at_once.gradient();
@@ -174,6 +179,15 @@ TYPED_TEST(LayerNormOf, OfASumIsTheNormOfADroppedAndAddedChange) {
         drop.y = poisoned<TypeParam>(shape);
         dropout(backend(), drop);
         EXPECT_TRUE(same_bits(dropped, drop.y));
+        // Over what is read: the norm's gradient by the dropped one, or by that of the sum.
+        auto over = at_once.gradient();
+        over.add = add;
+        over.dx = add ? numbers(8) : over.dy;
+        drop.x = over.dx.reshape(shape);
+        drop.y = add ? over.dy.reshape(shape) : poisoned<TypeParam>(shape);
+        layer_norm_of_sum_backward(backend(), over, drop);
+        EXPECT_TRUE(same_bits(over.dx, found.dx));
+        EXPECT_TRUE(same_bits(drop.y, dropped));
       }
     }
 }

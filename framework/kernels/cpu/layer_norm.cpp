@@ -4,6 +4,7 @@
 
 #include "framework/kernels/add_dropped.h"
 #include "framework/kernels/cpu/loops.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/kernels/layer_norm_of_sum.h"
 #include "framework/kernels/shared/layer_norm.h"
 
@@ -145,7 +146,10 @@ void layer_norm_backward(Cpu, const LayerNormGradient& norm) {
 
 void layer_norm_of_sum(Cpu cpu, const Tensor& base, const Dropout& change, const LayerNorm& norm) {
   check(base, change, norm);
-  add_dropped(cpu, base, change);
+  if (change.rate > 0)
+    add_dropped(cpu, base, change);
+  else
+    add(cpu, base, change.x, change.y);
   layer_norm(cpu, norm);
 }
 

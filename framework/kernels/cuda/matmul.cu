@@ -46,7 +46,8 @@ Product product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents
 // The same with the activation or its derivative; without an epilogue where the library has none.
 // Its relu is not wanted: it turns NaN into 0, which would hide it. Its GELU is the form with tanh.
 Product with_epilogue(Cuda cuda, const Matmul& matmul, Product product) {
-  if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() ||
+  const bool leaves_bias = matmul.bias.defined() && product.bias == nullptr;
+  if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() || leaves_bias ||
       !is_narrow(product.dtype) || product.c_dtype != product.dtype)
     return product;
   Product fused = product;

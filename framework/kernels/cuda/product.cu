@@ -105,7 +105,9 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
 // algorithms that use memory no less, or that are slower than a kernel of one's own: others
 // measured so before Hopper (GeForce) and after it (compute capability 12), and a gain on Hopper
 // (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
-// nobody has said, and so they are for Hopper.
+// nobody has said, and so they are for Hopper. Of sums beside a product others have seen a gain and
+// a loss (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels has both
+// ways of each.
 bool is_for_epilogues(Cuda cuda, const Product& product) {
   int major = 0;
   require_success(

@@ -13,8 +13,7 @@ namespace longspan {
 // Hopper.
 inline constexpr std::size_t product_workspace_bytes = std::size_t{32} << 20;
 
-// What is done to a product before it is written. GELU is that with tanh; `before`: [m, n], c's
-// dtype.
+// What is made beside a product. GELU is that with tanh; `before`: [m, n], c's dtype.
 enum class Epilogue : std::uint8_t {
   none,
   gelu,             // c = gelu(a b + bias), before = a b + bias

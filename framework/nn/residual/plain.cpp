@@ -50,12 +50,12 @@ struct Step {
     const bool pre = placement == NormPlacement::pre;
     const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
     if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value) : x.value;
-    const Variable change = sublayer.run(x.norm, before, context, pass);
+    Variable change = sublayer.run(x.norm, before, context, pass);
     x.norm = {};  // before more memory is taken
     const Pass residual = pass.child("residual");
-    if (!pre) return {sublayer.norm.of_sum(x.value, change, dropout, residual).norm};
+    if (!pre) return {sublayer.norm.of_sum(x.value, std::move(change), dropout, residual).norm};
     if (next == nullptr) return {add_dropped(x.value, change, dropout, residual)};
-    NormedSum both = next->norm.of_sum(x.value, change, dropout, residual);
+    NormedSum both = next->norm.of_sum(x.value, std::move(change), dropout, residual);
     return {std::move(both.sum), std::move(both.norm)};
   }
 };
