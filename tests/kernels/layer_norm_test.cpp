@@ -293,6 +293,30 @@ TEST(LayerNorm, NanStaysInItsRow) {
   for (std::size_t i = 0; i < y.size(); ++i) EXPECT_EQ(std::isnan(y[i]), i / 20 == 1) << i;
 }
 
+TEST(LayerNorm, NanOfASumStaysInItsRowAndGoesBack) {
+  constexpr std::int64_t rows = 3, width = 20;
+  const Shape shape = {1, rows, width};
+  Problem<float> problem(rows, width);
+  problem.x[25] = nan;
+  Dropout change = {.x = tensor_of<float>(normal_values<float>(rows * width, 7), shape),
+                    .y = problem.forward.x.reshape(shape),
+                    .rate = 0.3,
+                    .random = Random(1),
+                    .placement = {.middle_total = rows, .inner_total = width}};
+  layer_norm_of_sum(backend(), tensor_of<float>(problem.x, shape), change, problem.forward);
+  const LayerNormGradient gradient = problem.gradient();
+  change.x = gradient.dx.reshape(shape);
+  change.y = poisoned<float>(shape);
+  change.rate = 0;
+  layer_norm_of_sum_backward(backend(), gradient, change);
+  for (const Tensor& found : {problem.forward.y, gradient.dx, change.y}) {
+    const Values values = values_of(found);
+    for (std::size_t i = 0; i < values.size(); ++i) EXPECT_EQ(std::isnan(values[i]), i / 20 == 1);
+  }
+  for (const double value : values_of(gradient.dweight)) EXPECT_TRUE(std::isnan(value));
+  for (const double value : values_of(gradient.dbias)) EXPECT_FALSE(std::isnan(value));
+}
+
 TEST(LayerNorm, WrongShapesAreNamed) {
   Problem<float> problem(3, 20);
   problem.forward.weight = poisoned<float>({19});

@@ -1,8 +1,7 @@
 #include <limits>
 
 #include "framework/kernels/cross_entropy.h"
-#include "framework/kernels/cuda/block.h"
-#include "framework/kernels/cuda/launch.h"
+#include "framework/kernels/cuda/rows.h"
 #include "framework/kernels/shared/cross_entropy.h"
 #include "framework/kernels/vector_math.h"
 
@@ -22,7 +21,14 @@ struct Columns {
   }
 };
 
-// A block a row.
+// exp(x - maximum), where a maximum of -inf stands for no number yet.
+template <typename A>
+__device__ A relative(A x, A maximum) {
+  return exponential(maximum == -std::numeric_limits<A>::infinity() ? x : x - maximum);
+}
+
+// A block a row, which may be longer than what its multiprocessor keeps: it is read once, the sum
+// being that of exp(x - the largest so far).
 template <typename T, typename A>
 __global__ void row_statistics(Columns columns,
                                const T* logits,
@@ -33,19 +39,27 @@ __global__ void row_statistics(Columns columns,
                                A* totals) {
   A* const scratch = shared_memory<A>();
   const T* const row = logits + blockIdx.x * columns.width;
-  A part = -std::numeric_limits<A>::infinity();
-  for (std::int64_t v = threadIdx.x; v < columns.valid; v += blockDim.x)
-    part = wide(row[v]) > part ? wide(row[v]) : part;
-  const A maximum = over_block(part, scratch, Greater());
+  const A least = -std::numeric_limits<A>::infinity();
+  A largest = least, sum = 0, total = 0;
+  each_read_four(
+      row, columns.valid, columns.width, [&](std::int64_t first, const Four<T>& logits_here) {
+        A values[4];
+        A highest = largest;
+        for (int k = 0; k < 4; ++k) {
+          const bool counts = first + k < columns.valid;
+          values[k] = counts ? wide(logits_here.at[k]) : least;
+          if (counts) total += values[k];
+          highest = Greater()(values[k], highest);
+        }
+        // Nothing has been added where the largest is -inf, unless it was NaN, which stays.
+        if (highest > largest) sum *= relative(largest, highest);
+        largest = highest;
+        for (int k = 0; k < 4; ++k) sum += relative(values[k], largest);
+      });
+  const A maximum = over_block(largest, scratch, Greater());
   // A row of -inf has the sum 0; a NaN anywhere makes the sum NaN.
-  const A shift = maximum == -std::numeric_limits<A>::infinity() ? A{0} : maximum;
-  A sum_part = 0, total_part = 0;
-  for (std::int64_t v = threadIdx.x; v < columns.valid; v += blockDim.x) {
-    sum_part += exponential(wide(row[v]) - shift);
-    total_part += wide(row[v]);
-  }
-  const A sum = over_block(sum_part, scratch, Plus());
-  const A total = over_block(total_part, scratch, Plus());
+  if (largest != maximum) sum *= relative(largest, maximum);
+  add_over_block(sum, total, scratch);
   if (threadIdx.x > 0) return;
   const std::int64_t target = columns.of(targets[blockIdx.x]);
   maxima[blockIdx.x] = maximum;
@@ -66,13 +80,19 @@ __global__ void row_gradients(Columns columns,
   const bool counts = targets[blockIdx.x] >= 0;
   const std::int64_t target = columns.of(targets[blockIdx.x]);
   const A log_sum_exp = log_sum_exps[blockIdx.x], scale = scales[blockIdx.x];
-  for (std::int64_t v = threadIdx.x; v < columns.width; v += blockDim.x) {
-    A gradient = 0;
-    if (counts && v < columns.valid)
-      gradient = scale * (exponential(wide(row[v]) - log_sum_exp) -
-                          (v == target ? on_target + off_target : off_target));
-    put(row[v], gradient);
-  }
+  each_read_four(
+      row, columns.width, columns.width, [&](std::int64_t first, const Four<T>& logits_here) {
+        Four<T> gradients;
+        for (int k = 0; k < 4; ++k) {
+          const std::int64_t v = first + k;
+          A gradient = 0;
+          if (counts && v < columns.valid)
+            gradient = scale * (exponential(wide(logits_here.at[k]) - log_sum_exp) -
+                                (v == target ? on_target + off_target : off_target));
+          put(gradients.at[k], gradient);
+        }
+        write_four(row, first, columns.width, gradients);
+      });
 }
 
 }  // namespace
@@ -87,8 +107,10 @@ void cross_entropy_statistics(Cuda cuda, const CrossEntropyStatistics& entropy) 
   const Shape& shape = entropy.logits.shape();
   with_floating_type(entropy.logits.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
+    Grid grid = row_grid<A>(shape.rows(), shape.width());
+    grid.shared_bytes *= 2;  // two numbers a warp
     launch(cuda,
-           row_grid<A>(shape.rows(), shape.width()),
+           grid,
            row_statistics<T, A>,
            Columns{shape.width(), entropy.valid_width, entropy.vocabulary_begin},
            entropy.logits.data<T>(),

@@ -251,7 +251,7 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
 // more_of(tag of x's type): what is done with the gradient beside writing it.
 template <typename MoreOf>
 void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& more_of) {
-  // As many as large GPUs have under way; of 16 rows each on, their sums are small beside the rows.
+  // As many as large GPUs have under way, with few sums beside many rows.
   constexpr std::int64_t most_blocks = 1024, least_rows = 4;
   constexpr std::size_t most_held_bytes = 64 << 10;
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();

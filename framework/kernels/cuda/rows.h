@@ -40,6 +40,21 @@ __device__ void write_four(T* row, std::int64_t first, std::int64_t width, const
     if (first + k < width) row[first + k] = four.at[k];
 }
 
+// f(first, four) for the fours of this thread that begin before `end`. As a row may be long and f
+// may write to it, several are read before the first is handed on.
+template <typename T, typename F>
+__device__ void each_read_four(const T* row, std::int64_t end, std::int64_t width, const F& f) {
+  constexpr int together = 4;
+  const std::int64_t step = 4 * blockDim.x;
+  for (std::int64_t i = 4 * threadIdx.x; i < end; i += together * step) {
+    Four<T> fours[together] = {};
+    for (int q = 0; q < together; ++q)
+      if (i + q * step < end) fours[q] = read_four(row, i + q * step, width);
+    for (int q = 0; q < together; ++q)
+      if (i + q * step < end) f(i + q * step, fours[q]);
+  }
+}
+
 // f(first) for the fours of this thread: the same ones in every call.
 template <typename F>
 __device__ void each_four(std::int64_t width, const F& f) {
