@@ -51,7 +51,7 @@ enum class Smoothing : std::uint8_t { wrong_classes, all_classes };
 struct CrossEntropyOptions {
   std::int64_t vocabulary = 0;               // the whole vocabulary
   std::int64_t vocabulary_begin = 0;         // the first id of this rank's logits
-  std::optional<std::int64_t> classes = {};  // of them; columns after these do not count
+  std::optional<std::int64_t> classes = {};  // of this rank's; columns after them do not count
   double smoothing = 0;
   Smoothing kind = Smoothing::all_classes;
 };

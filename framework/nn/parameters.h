@@ -63,8 +63,9 @@ struct Parameter {
   Initial initial;
 
   Shape shape;  // of this rank's piece
-  // Rows of zeros behind the piece, which `variable` has too; nothing else knows them. They make
-  // the rows of a GPU's logits whole multiples of 16 bytes, as its library's fast products want.
+  // Rows of zeros behind the piece, which `variable` and its gradient have too and no other tensor
+  // here. They make the rows of a GPU's logits whole multiples of 16 bytes, as its library's fast
+  // products want.
   std::int64_t padding = 0;
   // Set by Parameters::allocate.
   Tensor master;      // f32, or f64 when computing in f64; undefined where masters are shared out

@@ -20,6 +20,22 @@ void expect_same_weights(const Trainer& found, const Trainer& wanted) {
   }
 }
 
+// What lies behind the classes of the output layer stays zero, or logits' gradients would leak.
+void expect_empty_padding(const Trainer& trainer) {
+  int padded = 0;
+  for (const auto& parameter : trainer.model().parameters().all()) {
+    if (parameter->padding == 0) continue;
+    ++padded;
+    const std::int64_t begin = parameter->shape[0], end = begin + parameter->padding;
+    for (const Tensor& whole : {parameter->variable.value(), parameter->variable.gradient()}) {
+      const Tensor behind = whole.slice(begin, end);
+      EXPECT_EQ(values_of(behind), Values(static_cast<std::size_t>(behind.elements()), 0.0))
+          << parameter->name;
+    }
+  }
+  EXPECT_GT(padded, 0);
+}
+
 void expect_same_steps(const MakeModel& make, int steps) {
   const auto gpu = trainer_on(Device::cuda(), make), cpu = trainer_on(Device::cpu(), make);
   for (int i = 0; i < steps; ++i) {
@@ -28,6 +44,7 @@ void expect_same_steps(const MakeModel& make, int steps) {
     EXPECT_NEAR(found.gradient_norm, wanted.gradient_norm, 1e-9);
   }
   expect_same_weights(*gpu, *cpu);
+  expect_empty_padding(*gpu);
 }
 
 TEST(CudaTraining, OfTransformerXlEqualsTheCpus) { expect_same_steps(transformer_xl(), 3); }

@@ -92,9 +92,11 @@ void expect_weight_gradient(const GoldenFile& file,
                             const Parameters& parameters,
                             const std::vector<std::string>& names) {
   testing::Values found;
-  for (const std::string& name : names)
-    for (const double value : testing::values_of(gradient_of(parameters.named(name).variable)))
-      found.push_back(value);
+  for (const std::string& name : names) {
+    const Parameter& parameter = parameters.named(name);
+    const Tensor gradient = gradient_of(parameter.variable).slice(0, parameter.shape[0]);
+    for (const double value : testing::values_of(gradient)) found.push_back(value);
+  }
   expect_gradient(file, weight, testing::tensor_of<double>(found, {std::ssize(found)}));
 }
 

@@ -79,8 +79,8 @@ void expect_same_on_all_layouts(const Build& build, const Shape& input) {
       SCOPED_TRACE(parameter->name);
       const Parameter& undivided = whole.named(parameter->name);
       EXPECT_TRUE(testing::same_bits(parameter->master, piece_of(undivided.master, *parameter)));
-      expect_close(values_of(parameter->variable.gradient()),
-                   values_of(piece_of(undivided.variable.gradient(), *parameter)),
+      expect_close(values_of(parameter->gradient),
+                   values_of(piece_of(undivided.gradient, *parameter)),
                    1e-12);
     }
   });

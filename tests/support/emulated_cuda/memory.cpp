@@ -120,7 +120,8 @@ class Memory {
   std::size_t used_ = 0;
   std::map<std::byte*, std::size_t> live_;
   std::map<std::size_t, std::vector<std::byte*>> free_;
-  int users_ = 0;
+  // Who may touch it: kernels and copies while they run and, where a test asks for it, the host.
+  int users_ = std::getenv("LONGSPAN_EMULATED_GPU_VISIBLE") == nullptr ? 0 : 1;
 };
 
 // Never destroyed: a device that is may still free its blocks.
