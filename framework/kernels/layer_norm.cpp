@@ -22,30 +22,20 @@ void require_vector(const char* kernel,
           name_of(dtype));
 }
 
-void require_like(const char* kernel, const char* name, const Tensor& y, const Tensor& x) {
-  require(y.elements() == x.elements() && y.dtype() == x.dtype(),
-          "{}: {} is {} {}, x is {} {}, wanted the same number of elements and dtype",
-          kernel,
-          name,
-          name_of(y.dtype()),
-          y.shape().to_string(),
-          name_of(x.dtype()),
-          x.shape().to_string());
-}
-
-// The result and its gradient, which may be narrower.
-void require_rows(const char* kernel, const char* name, const Tensor& y, const Tensor& x) {
+// `narrows`: of f32, 16 bits will do too.
+void require_like(
+    const char* kernel, const char* name, const Tensor& y, const Tensor& x, bool narrows = false) {
   const bool narrower =
-      x.dtype() == DType::f32 && is_floating(y.dtype()) && y.dtype() != DType::f64;
+      narrows && x.dtype() == DType::f32 && (y.dtype() == DType::bf16 || y.dtype() == DType::f16);
   require(y.elements() == x.elements() && (y.dtype() == x.dtype() || narrower),
-          "{}: {} is {} {}, x is {} {}, wanted the same number of elements and dtype, or 16 bits "
-          "for f32",
+          "{}: {} is {} {}, x is {} {}, wanted the same number of elements and dtype{}",
           kernel,
           name,
           name_of(y.dtype()),
           y.shape().to_string(),
           name_of(x.dtype()),
-          x.shape().to_string());
+          x.shape().to_string(),
+          narrows ? ", or 16 bits for f32" : "");
 }
 
 }  // namespace
@@ -54,7 +44,7 @@ void check(const LayerNorm& norm) {
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
   require(width > 0, "layer_norm: x has shape {}", norm.x.shape().to_string());
-  require_rows("layer_norm", "y", norm.y, norm.x);
+  require_like("layer_norm", "y", norm.y, norm.x, true);
   require_vector("layer_norm", "weight", norm.weight, width, dtype, wide);
   require_vector("layer_norm", "bias", norm.bias, width, dtype, wide);
   require_vector("layer_norm", "mean", norm.mean, rows, wide, wide);
@@ -65,7 +55,7 @@ void check(const LayerNormGradient& norm) {
   const std::int64_t rows = norm.x.shape().rows(), width = norm.x.shape().width();
   const DType dtype = norm.x.dtype(), wide = accumulator_of(dtype);
   require(width > 0, "layer_norm_backward: x has shape {}", norm.x.shape().to_string());
-  require_rows("layer_norm_backward", "dy", norm.dy, norm.x);
+  require_like("layer_norm_backward", "dy", norm.dy, norm.x, true);
   require_like("layer_norm_backward", "dx", norm.dx, norm.x);
   require_vector("layer_norm_backward", "weight", norm.weight, width, dtype, wide);
   require_vector("layer_norm_backward", "mean", norm.mean, rows, wide, wide);
