@@ -90,18 +90,25 @@ void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_
   expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
 }
 
-TEST(AttentionWidths, EqualDenseInNarrowDtypes) {
+// In parts, which the emulated device's tests share out.
+class AttentionWidthsOf : public ::testing::TestWithParam<std::uint64_t> {};
+constexpr std::uint64_t parts = 4;
+INSTANTIATE_TEST_SUITE_P(Part, AttentionWidthsOf, ::testing::Range(std::uint64_t{0}, parts));
+
+TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
   const std::int64_t widths[] = {32, 64, 96, 128};
-  std::uint64_t seed = 0;
-  for (const AttentionCase& c : cases())
+  std::uint64_t seed = 0, index = 0;
+  for (const AttentionCase& c : cases()) {
+    const bool is_mine = index++ % parts == GetParam();
     for (const std::int64_t width : widths)
       for (const DType dtype : {DType::bf16, DType::f16}) {
         ++seed;
         // One width of each case and one dtype of each width, in turns.
         const std::uint64_t turn = (seed - 1) / 8 % 4 * 2 + (seed - 1) / 32 % 2;
-        if (emulated && (seed - 1) % 8 != turn) continue;
+        if (!is_mine || (emulated && (seed - 1) % 8 != turn)) continue;
         expect_dense(c, width, dtype, seed);
       }
+  }
 }
 
 // Rows that no key is left for, of a tile in which others have some; and sums of parts.
