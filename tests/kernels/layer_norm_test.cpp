@@ -215,12 +215,13 @@ TYPED_TEST(LayerNormOf, RowsMayBeWideAndBeginAnywhere) {
     for (double& value : expected.dweight) value += 10;
     for (double& value : expected.dbias) value += 20;
     constexpr double accurate = std::max(tolerance<Accumulator<TypeParam>>(), 1e-12);
-    // Added one after the other, as a CPU without vectors does, 12,292 numbers of f32 lose a digit.
-    const double size = width > 1000 ? 20 : 3;
-    expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>(), size);
-    expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), size);
-    expect_close(values_of(gradient.dweight), expected.dweight, accurate, 3 * size);
-    expect_close(values_of(gradient.dbias), expected.dbias, accurate, 3 * size);
+    // Added one after the other, as a CPU without vectors does, 12,292 numbers of f32 lose a
+    // little.
+    const double times = std::is_same_v<TypeParam, float> && width > 1000 ? 5 : 1;
+    expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>(), times);
+    expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), 3 * times);
+    expect_close(values_of(gradient.dweight), expected.dweight, accurate, 10 * times);
+    expect_close(values_of(gradient.dbias), expected.dbias, accurate, 10 * times);
   }
 }
 

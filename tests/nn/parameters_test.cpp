@@ -151,25 +151,24 @@ TEST(ParametersTest, OnAGpuTheBiasesOfProductsAreReadRounded) {
 
 // So that the rows of logits are whole multiples of 16 bytes.
 TEST(ParametersTest, OnAGpuTheClassesOfAnOutputLayerArePadded) {
-  for (const Processor processor : {Processor::cpu, Processor::gpu})
-    for (const int zero : {0, 2}) {
-      Parameters parameters(Device::dry(processor), DType::bf16, {}, {.zero = zero});
-      const Weight table = Scope(parameters).classes(13, 3, {});
-      const Weight bias = Scope(parameters).class_bias(13);
-      const Weight whole = Scope(parameters).child("other").classes(16, 3, {});
-      const Weight matrix = Scope(parameters).child("other").weight("matrix", {13, 3}, {});
-      parameters.allocate(Random(1));
-      const std::int64_t rows = processor == Processor::gpu ? 16 : 13;
-      EXPECT_EQ(table->variable.shape(), (Shape{rows, 3}));
-      EXPECT_EQ(table->variable.value().bytes(), table->compute.bytes());
-      EXPECT_EQ(bias->variable.shape(), (Shape{rows}));
-      EXPECT_EQ(whole->variable.shape(), (Shape{16, 3}));
-      EXPECT_EQ(matrix->variable.shape(), (Shape{13, 3}));
-      EXPECT_EQ(table->compute.shape(), (Shape{13, 3}));
-      EXPECT_EQ(table->own_master.elements(), 39);
-      EXPECT_TRUE(table->decays);
-      EXPECT_EQ(parameters.global_elements(), 13 * 3 + 13 + 16 * 3 + 13 * 3);
-    }
+  for (const Processor processor : {Processor::cpu, Processor::gpu}) {
+    Parameters parameters(Device::dry(processor), DType::bf16, {});
+    const Weight table = Scope(parameters).classes(13, 3, {});
+    const Weight bias = Scope(parameters).class_bias(13);
+    const Weight whole = Scope(parameters).child("other").classes(16, 3, {});
+    const Weight matrix = Scope(parameters).child("other").weight("matrix", {13, 3}, {});
+    parameters.allocate(Random(1));
+    const std::int64_t rows = processor == Processor::gpu ? 16 : 13;
+    EXPECT_EQ(table->variable.shape(), (Shape{rows, 3}));
+    EXPECT_EQ(table->variable.value().bytes(), table->compute.bytes());
+    EXPECT_EQ(bias->variable.shape(), (Shape{rows}));
+    EXPECT_EQ(whole->variable.shape(), (Shape{16, 3}));
+    EXPECT_EQ(matrix->variable.shape(), (Shape{13, 3}));
+    EXPECT_EQ(table->compute.shape(), (Shape{13, 3}));
+    EXPECT_EQ(table->own_master.elements(), 39);
+    EXPECT_TRUE(table->decays);
+    EXPECT_EQ(parameters.global_elements(), 13 * 3 + 13 + 16 * 3 + 13 * 3);
+  }
 }
 
 Values initial_of(const std::vector<std::string>& before, std::uint64_t seed) {
