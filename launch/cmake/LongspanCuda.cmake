@@ -11,12 +11,13 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     if(NOT CMAKE_CUDA_COMPILER)
       set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
     endif()
-    # Kernels ask for nothing that 8.0 does not have: their front half is compiled once for both.
+    # Kernels ask for nothing that 8.0 does not have, but those of a folder hopper/ for what 9.0 alone
+    # has: the front half of the others is compiled once for both.
     set(cuda_architectures "${CMAKE_CUDA_ARCHITECTURES}")
     if(NOT CMAKE_CUDA_ARCHITECTURES)
       set(CMAKE_CUDA_ARCHITECTURES OFF)
       set(cuda_architectures "80 and 90")
-      string(APPEND CMAKE_CUDA_FLAGS " --generate-code=arch=compute_80,code=[compute_80,sm_80,sm_90]")
+      set(LONGSPAN_CUDA_OPTIONS --generate-code=arch=compute_80,code=[compute_80,sm_80,sm_90])
     endif()
     include(CheckLanguage)
     check_language(CUDA)

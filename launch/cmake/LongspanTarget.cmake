@@ -1,7 +1,8 @@
 # longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface
 # library where it has none. Its headers are included as "FOLDER/header.h"; a link of the folder in a tree of its own is
 # the only include directory it exports, so a target sees the folders it depends on and no others. With the CUDA toolkit
-# FOLDER/cuda/*.cu are a library beside it, which is linked where it is.
+# FOLDER/cuda/*.cu are a library beside it, which is linked where it is, and FOLDER/cuda/hopper/*.cu one that is compiled
+# for what only compute capability 9.0 has.
 function(longspan_library NAME FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cpp)
@@ -43,16 +44,28 @@ function(longspan_library NAME FOLDER)
     target_link_libraries(${target} ${scope} ${dependency})
   endforeach()
   if(LONGSPAN_WITH_CUDA AND cuda_sources)
-    add_library(${target}_cuda STATIC ${cuda_sources})
-    add_library(longspan::${NAME}_cuda ALIAS ${target}_cuda)
-    set_target_properties(${target}_cuda PROPERTIES EXPORT_NAME ${NAME}_cuda)
-    target_compile_options(${target}_cuda PRIVATE -Xcompiler=-Wall,-Wextra)
-    target_link_libraries(${target}_cuda PRIVATE ${target} CUDA::cudart_static)
+    longspan_cuda_library(${NAME} cuda "${cuda_sources}" "${LONGSPAN_CUDA_OPTIONS}")
     target_link_libraries(${target} PRIVATE ${target}_cuda)
-    set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target}_cuda)
+    file(GLOB hopper_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/cuda/hopper/*.cu)
+    if(hopper_sources)
+      longspan_cuda_library(${NAME} hopper "${hopper_sources}" --generate-code=arch=compute_90a,code=sm_90a)
+      set_target_properties(${target}_hopper PROPERTIES CUDA_ARCHITECTURES OFF)
+      target_link_libraries(${target}_cuda PRIVATE ${target}_hopper)
+    endif()
   endif()
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
   set_property(GLOBAL APPEND PROPERTY LONGSPAN_FOLDERS ${FOLDER})
+endfunction()
+
+# The part KIND (cuda or hopper) of the library NAME.
+function(longspan_cuda_library NAME KIND SOURCES OPTIONS)
+  set(target longspan_${NAME}_${KIND})
+  add_library(${target} STATIC ${SOURCES})
+  add_library(longspan::${NAME}_${KIND} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${NAME}_${KIND})
+  target_compile_options(${target} PRIVATE -Xcompiler=-Wall,-Wextra ${OPTIONS})
+  target_link_libraries(${target} PRIVATE longspan_${NAME} CUDA::cudart_static)
+  set_property(GLOBAL APPEND PROPERTY LONGSPAN_LIBRARIES ${target})
 endfunction()
 
 include(GNUInstallDirs)

@@ -83,8 +83,8 @@ class Band {
       if (m == kept) continue;
       const std::int64_t nearest = call.half_distance(m);
       const int place = static_cast<int>(m & 1);
-      begin_copy_rows<dim>(
-          rows_ + place * tile * matrix_step<dim>, table.lowest, [&](int e) -> const In* {
+      begin_copy_rows(
+          PaddedTile<In, dim>{rows_}.from(place * tile), table.lowest, [&](int e) -> const In* {
             const std::int64_t distance = nearest - e;
             const bool beyond = distance < table.low || distance > table.high;
             return beyond && !table.clipped ? nullptr : table.row(at.h, distance);

@@ -20,6 +20,34 @@ inline constexpr int matrix_step = dim + 8;
 template <int dim>
 inline constexpr std::size_t matrix_bytes = tile* matrix_step<dim> * 2;
 
+// A tile of 64 rows in shared memory. How it lies there says what multiplies it: this one warps, by
+// products of 16 rows (attention_warp_group.h has the other).
+template <typename Element, int width>
+struct PaddedTile {
+  using In = Element;
+  static constexpr int dim = width;
+  static constexpr std::size_t bytes = matrix_bytes<dim>;
+  static constexpr std::size_t alignment = 16;
+
+  In* rows;
+
+  __device__ In* at(int row, int c) const { return rows + row * matrix_step<dim> + c; }
+  __device__ PaddedTile from(int row) const { return {at(row, 0)}; }
+  // Where 16 rows begin.
+  __device__ const In* operator()(int group) const { return at(16 * group, 0); }
+  // Tables of distances are read by warps.
+  template <typename Table>
+  LONGSPAN_HOST_DEVICE static bool takes(const Table& table) {
+    return static_cast<bool>(table);
+  }
+  // Warps read what has arrived, and products are there when they have been asked for.
+  __device__ static void show_copies() {}
+  template <typename... Sums>
+  __device__ static void begin(Sums&...) {}
+  template <typename... Sums>
+  __device__ static void finish(Sums&...) {}
+};
+
 // f(0), f(1), ... with constants, so that what they index stays in registers.
 template <int count, typename F>
 __device__ __forceinline__ void unrolled(F f) {
@@ -114,15 +142,20 @@ __device__ float keep_of(
   return draws.factor(call.dropout, call.dropout.index.of(at.b, at.h, at.query + i, at.key + j));
 }
 
+// Where tiles of this kind may begin.
+template <typename Tile>
+LONGSPAN_HOST_DEVICE constexpr std::size_t aligned_bytes(std::size_t bytes) {
+  return (bytes + Tile::alignment - 1) / Tile::alignment * Tile::alignment;
+}
+
 // Begins to copy 64 rows: address(row) says from where, null for zeros.
-template <int dim, typename In, typename Address>
-__device__ void begin_copy_rows(In* to, const In* somewhere, Address address) {
-  constexpr int pieces = dim / 8;
+template <typename Tile, typename Address>
+__device__ void begin_copy_rows(Tile to, const typename Tile::In* somewhere, Address address) {
+  constexpr int pieces = Tile::dim / 8;
   for (int e = static_cast<int>(threadIdx.x); e < tile * pieces; e += tile_threads) {
     const int row = e / pieces, c = e % pieces * 8;
-    const In* const from = address(row);
-    tensor_core::begin_copy(
-        to + row * matrix_step<dim> + c, from != nullptr ? from + c : somewhere, from != nullptr);
+    const auto* const from = address(row);
+    tensor_core::begin_copy(to.at(row, c), from != nullptr ? from + c : somewhere, from != nullptr);
   }
 }
 
@@ -137,47 +170,48 @@ __device__ inline void begin_copy_numbers(float* to, const float* from) {
 }
 
 // The rows of 64 queries of the query or of what is shaped like it, from row `first`.
-template <int dim, typename In>
-__device__ void begin_copy_queries(In* to,
+template <typename Tile, typename In>
+__device__ void begin_copy_queries(Tile to,
                                    const In* from,
                                    const AttentionCall<In>& call,
                                    std::int64_t b,
                                    std::int64_t h,
                                    std::int64_t first) {
-  const In* const begin = from + call.place(b, call.time, first, h, dim, 0);
-  begin_copy_rows<dim>(to, from, [&](int i) -> const In* {
-    return first + i < call.time ? begin + i * call.heads * dim : nullptr;
+  const In* const begin = from + call.place(b, call.time, first, h, Tile::dim, 0);
+  begin_copy_rows(to, from, [&](int i) -> const In* {
+    return first + i < call.time ? begin + i * call.heads * Tile::dim : nullptr;
   });
 }
 
 // Of 64 keys the rows of the key or the value.
-template <int dim, typename In>
-__device__ void begin_copy_keys(In* to,
+template <typename Tile, typename In>
+__device__ void begin_copy_keys(Tile to,
                                 const In* from,
                                 const AttentionCall<In>& call,
                                 std::int64_t b,
                                 std::int64_t h,
                                 std::int64_t first) {
-  const In* const begin = from + call.place(b, call.keys, first, h, dim, 0);
-  begin_copy_rows<dim>(to, from, [&](int j) -> const In* {
-    return call.is_key(b, h, first + j) ? begin + j * call.heads * dim : nullptr;
+  const In* const begin = from + call.place(b, call.keys, first, h, Tile::dim, 0);
+  begin_copy_rows(to, from, [&](int j) -> const In* {
+    return call.is_key(b, h, first + j) ? begin + j * call.heads * Tile::dim : nullptr;
   });
 }
 
-// Features 16 k .. 16 k + 15 of the warp's rows of a tile.
-template <int dim, typename In>
-__device__ Pairs own_rows_of(const In* rows, int k) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane % 16;
-  return tensor_core::read_matrices(rows + row * matrix_step<dim> + k * 16 + lane / 16 * 8);
+// Waits until all groups of this thread's copies but the last `groups` have arrived where tiles of
+// this kind are multiplied. Threads must meet before they read what others copied.
+template <typename Tile, int groups>
+__device__ void wait_for_rows() {
+  tensor_core::wait_for_copies<groups>();
+  Tile::show_copies();
 }
 
-// Where 16 rows of a tile of them begin: what the products below read.
-template <int dim, typename In>
-struct RowsOfTile {
-  const In* rows;
-  __device__ const In* operator()(int group) const { return rows + group * 16 * matrix_step<dim>; }
-};
+// Features 16 k .. 16 k + 15 of the warp's rows of a tile.
+template <typename Tile>
+__device__ Pairs own_rows_of(Tile rows, int k) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int row = static_cast<int>(threadIdx.x) / 32 * 16 + lane % 16;
+  return tensor_core::read_matrices(rows.at(row, k * 16 + lane / 16 * 8));
+}
 
 // sums[i, j] += own row i . row j of the others; own(k) gives features of the warp's rows,
 // others(n) where rows 16 n .. 16 n + 15 are.
@@ -195,6 +229,17 @@ __device__ __forceinline__ void add_row_products(WarpSums<columns>& sums, Own ow
   });
 }
 
+// Columns 16 k .. 16 k + 15 of the warp's factors, rounded.
+template <typename In, int columns>
+__device__ __forceinline__ Pairs pairs_of(const WarpSums<columns>& factors, auto k) {
+  const auto& first = factors.of[2 * k];
+  const auto& second = factors.of[2 * k + 1];
+  return {{tensor_core::pair_of<In>(first[0], first[1]),
+           tensor_core::pair_of<In>(first[2], first[3]),
+           tensor_core::pair_of<In>(second[0], second[1]),
+           tensor_core::pair_of<In>(second[2], second[3])}};
+}
+
 // sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c.
 template <typename In, int dim, int columns, typename Others>
 __device__ __forceinline__ void add_rows(WarpSums<dim>& sums,
@@ -203,18 +248,33 @@ __device__ __forceinline__ void add_rows(WarpSums<dim>& sums,
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int place = lane % 16 * matrix_step<dim> + lane / 16 * 8;
   unrolled<columns / 16>([&](auto k) {
-    const auto& first = factors.of[2 * k];
-    const auto& second = factors.of[2 * k + 1];
-    const Pairs left = {{tensor_core::pair_of<In>(first[0], first[1]),
-                         tensor_core::pair_of<In>(first[2], first[3]),
-                         tensor_core::pair_of<In>(second[0], second[1]),
-                         tensor_core::pair_of<In>(second[2], second[3])}};
+    const Pairs left = pairs_of<In>(factors, k);
     unrolled<dim / 16>([&](auto n) {
       const Pairs right = tensor_core::read_transposed(others(k) + place + n * 16);
       tensor_core::multiply_add<In>(sums.of[2 * n], left, right.of[0], right.of[1]);
       tensor_core::multiply_add<In>(sums.of[2 * n + 1], left, right.of[2], right.of[3]);
     });
   });
+}
+
+// Adds products of the warp's rows, in a tile or as features in registers, and a tile of others, or
+// of factors and others. For all of what is summed Tile::begin(sums...) comes before and
+// Tile::finish(sums...) after, and nothing else is done to it between.
+template <typename In, int dim, int columns, typename Own>
+__device__ __forceinline__ void multiply_rows(WarpSums<columns>& sums,
+                                              Own own,
+                                              PaddedTile<In, dim> others) {
+  if constexpr (std::is_same_v<Own, PaddedTile<In, dim>>)
+    add_row_products<dim, In>(
+        sums, [&](auto k) { return own_rows_of(own, k); }, others);
+  else
+    add_row_products<dim, In>(sums, own, others);
+}
+template <typename In, int dim, int columns>
+__device__ __forceinline__ void sum_rows(WarpSums<dim>& sums,
+                                         const WarpSums<columns>& factors,
+                                         PaddedTile<In, dim> others) {
+  add_rows<In>(sums, factors, others);
 }
 
 // The tiles of a list of runs, one after the other.
@@ -291,6 +351,14 @@ struct BiasProducts {
 template <typename In>
 BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
 
+// Whether they are multiplied by groups of four warps: on compute capability 9.0, where
+// LONGSPAN_WARP_GROUPS is 1, for heads of 64 or 128 features and no table of distances.
+bool warp_groups_are_wanted(Cuda cuda);
+template <typename In>
+bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
+  return call.dim % 64 == 0 && !call.key_table && !call.value_table && warp_groups_are_wanted(cuda);
+}
+
 // For calls that take matrix units.
 template <typename In>
 void attend_with_matrices(Cuda cuda,
@@ -305,6 +373,21 @@ void differentiate_with_matrices(Cuda cuda,
                                  const Either<In>& dkey,
                                  const Either<In>& dvalue,
                                  const BackwardParts<float>& parts);
+
+// For calls that take warp groups too.
+template <typename In>
+void attend_with_warp_groups(Cuda cuda,
+                             const AttentionCall<In>& call,
+                             const PlanView& plan,
+                             std::int64_t head_begin,
+                             std::int64_t heads);
+template <typename In>
+void differentiate_with_warp_groups(Cuda cuda,
+                                    const GradientCall<In>& g,
+                                    const Either<In>& dquery,
+                                    const Either<In>& dkey,
+                                    const Either<In>& dvalue,
+                                    const BackwardParts<float>& parts);
 
 // Bands as in attention_tables.cu, and for each [heads of the group, diagonals, dim] of what the
 // position bias gets, or null.

@@ -16,82 +16,93 @@ inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
 
 // The shared memory of a block. Two tiles of rows are kept and two stream past: where there is no
 // table of distances these twice, the next ones arriving meanwhile.
-template <typename In, int dim>
+template <typename Tile>
 struct BackwardMemory {
+  using In = typename Tile::In;
+  using BandOf = Band<In, Tile::dim>;
   TileKeys* keys;
   float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta, span
   float* stage;
   float* key_bias;
-  In* rows;
-  Band<In, dim> key_band;
-  Band<In, dim> value_band;
+  unsigned char* rows;
+  BandOf key_band;
+  BandOf value_band;
 
   LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
-    return call.key_table || call.value_table;
+    return Tile::takes(call.key_table) || Tile::takes(call.value_table);
   }
   LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const AttentionCall<In>& call) {
     return (has_table(call) ? 3 : 6) * tile * sizeof(float);
   }
   LONGSPAN_HOST_DEVICE static std::size_t number_bytes(const AttentionCall<In>& call) {
-    return sizeof(TileKeys) + sum_bytes(call) + stage_bytes + tile * sizeof(float);
+    return aligned_bytes<Tile>(sizeof(TileKeys) + sum_bytes(call) + stage_bytes +
+                               tile * sizeof(float));
   }
   LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const AttentionCall<In>& call) {
-    return number_bytes(call) + (has_table(call) ? 4 : 6) * matrix_bytes<dim>;
+    return number_bytes(call) + (has_table(call) ? 4 : 6) * Tile::bytes;
   }
   LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
-    return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * Band<In, dim>::bytes;
+    return ((Tile::takes(call.key_table) ? 1U : 0U) + (Tile::takes(call.value_table) ? 1U : 0U)) *
+           BandOf::bytes;
   }
   static std::size_t bytes(const AttentionCall<In>& call) {
     const std::size_t both = call.key_table && call.value_table ? 2 : 1;
-    const bool apart = has_table(call) && !Band<In, dim>::exchanges_in_band;
+    const bool apart = has_table(call) && !BandOf::exchanges_in_band;
     return row_bytes(call) + band_bytes(call) +
-           (apart ? std::max(both * Band<In, dim>::exchange_bytes, factor_bytes) : 0);
+           (apart ? std::max(both * BandOf::exchange_bytes, factor_bytes) : 0);
   }
 
   __device__ explicit BackwardMemory(const AttentionCall<In>& call)
       : key_band(shared_memory<unsigned char>() + row_bytes(call)),
         value_band(shared_memory<unsigned char>() + row_bytes(call) +
-                   (call.key_table ? Band<In, dim>::bytes : 0)) {
+                   (Tile::takes(call.key_table) ? BandOf::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
     stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes(call));
     key_bias = stage + tile * stage_step;
-    rows = reinterpret_cast<In*>(at + number_bytes(call));
+    rows = at + number_bytes(call);
   }
 
   // Where products of the table of keys (0) or of values (1) are exchanged.
   __device__ float* exchange(const AttentionCall<In>& call, int which, const TilePlace& at) const {
-    if constexpr (Band<In, dim>::exchanges_in_band)
+    if constexpr (BandOf::exchanges_in_band)
       return (which == 0 ? key_band : value_band).second_half(at);
     auto* const first = shared_memory<unsigned char>() + row_bytes(call) + band_bytes(call);
-    return reinterpret_cast<float*>(
-        first + (which == 1 && call.key_table ? Band<In, dim>::exchange_bytes : 0));
+    return reinterpret_cast<float*>(first +
+                                    (which == 1 && call.key_table ? BandOf::exchange_bytes : 0));
   }
 
   // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
-  __device__ In* own(int which) const { return rows + which * tile * matrix_step<dim>; }
-  __device__ In* other(int half, int which) const { return own(2 + 2 * half + which); }
+  __device__ Tile own(int which) const {
+    return {reinterpret_cast<In*>(rows + which * Tile::bytes)};
+  }
+  __device__ Tile other(int half, int which) const { return own(2 + 2 * half + which); }
 };
 
-// Begins to copy the rows of queries to a pair of tiles.
-template <int dim, typename In>
-__device__ void begin_copy_query_pair(
-    In* to, const GradientCall<In>& g, std::int64_t b, std::int64_t h, std::int64_t first) {
-  begin_copy_queries<dim>(to, g.call.query, g.call, b, h, first);
-  begin_copy_queries<dim>(to + tile * matrix_step<dim>, g.dout, g.call, b, h, first);
+// Begins to copy the rows of queries, and of what the gradient of their outputs is, to a tile each.
+template <typename Tile, typename In>
+__device__ void begin_copy_query_pair(Tile query,
+                                      Tile dout,
+                                      const GradientCall<In>& g,
+                                      std::int64_t b,
+                                      std::int64_t h,
+                                      std::int64_t first) {
+  begin_copy_queries(query, g.call.query, g.call, b, h, first);
+  begin_copy_queries(dout, g.dout, g.call, b, h, first);
 }
 
 // Those of keys.
-template <int dim, typename In>
-__device__ void begin_copy_key_pair(In* to,
+template <typename Tile, typename In>
+__device__ void begin_copy_key_pair(Tile key,
+                                    Tile value,
                                     float* bias,
                                     const AttentionCall<In>& call,
                                     std::int64_t b,
                                     std::int64_t h,
                                     std::int64_t first) {
-  begin_copy_keys<dim>(to, call.key, call, b, h, first);
-  begin_copy_keys<dim>(to + tile * matrix_step<dim>, call.value, call, b, h, first);
+  begin_copy_keys(key, call.key, call, b, h, first);
+  begin_copy_keys(value, call.value, call, b, h, first);
   if (call.key_bias != nullptr)
     begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
 }
@@ -200,9 +211,9 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
 
 // Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or
 // keys where they are the block's own, and as many columns as there are sums for.
-template <bool by_key, typename In, int dim, int columns>
+template <bool by_key, typename Tile, typename In, int columns>
 __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
-                                                   const BackwardMemory<In, dim>& memory,
+                                                   const BackwardMemory<Tile>& memory,
                                                    int stage,
                                                    const TilePlace& at,
                                                    const float (&sums)[3][tile],
@@ -210,46 +221,43 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    WarpSums<columns>& scores,
                                                    WarpSums<columns>& gradients,
                                                    float (&dspan)[2]) {
-  const auto own = [&](int which) {
-    return [&memory, which](auto k) { return own_rows_of<dim>(memory.own(which), k); };
-  };
-  const auto others = [&](int which) {
-    return RowsOfTile<dim, In>{memory.other(stage, which) + first * matrix_step<dim>};
-  };
-  const auto add_table = [&](const Band<In, dim>& band_of, int which, WarpSums<columns>& to) {
+  const auto add_table = [&](const auto& band_of, int which, WarpSums<columns>& to) {
     if constexpr (by_key) {
       const float* const exchange = memory.exchange(g.call, which, at) + first;
       to.change([&](int j, int c, float sum, int) {
         return sum + exchange[j * band_of.exchange_step + c];
       });
     } else {
-      band_of.add_products(to, own(which), at);
+      band_of.add_products(
+          to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
     }
   };
-  if (g.call.key_table) add_table(memory.key_band, 0, scores);
-  if (g.call.value_table) add_table(memory.value_band, 1, gradients);
+  if (Tile::takes(g.call.key_table)) add_table(memory.key_band, 0, scores);
+  if (Tile::takes(g.call.value_table)) add_table(memory.value_band, 1, gradients);
   if (g.call.key_bias != nullptr)
     scores.change(
         [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
-  add_row_products<dim, In>(scores, own(0), others(0));
-  add_row_products<dim, In>(gradients, own(1), others(1));
+  Tile::begin(scores, gradients);
+  multiply_rows(scores, memory.own(0), memory.other(stage, 0).from(first));
+  multiply_rows(gradients, memory.own(1), memory.other(stage, 1).from(first));
+  Tile::finish(scores, gradients);
   differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
 }
 
 // Where keys are rows: a tile's products with tables, before those of its parts.
-template <typename In, int dim>
+template <typename Tile, typename In>
 __device__ __forceinline__ void exchange_tables(const AttentionCall<In>& call,
-                                                const BackwardMemory<In, dim>& memory,
+                                                const BackwardMemory<Tile>& memory,
                                                 int stage,
                                                 const TilePlace& at) {
   if (!memory.has_table(call)) return;
-  const auto exchange = [&](const Band<In, dim>& band_of, int which) {
-    const In* const queries = memory.other(stage, which);
+  const auto exchange = [&](const auto& band_of, int which) {
+    const Tile queries = memory.other(stage, which);
     band_of.exchange_products(
-        [&](auto k) { return own_rows_of<dim>(queries, k); }, at, memory.exchange(call, which, at));
+        [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(call, which, at));
   };
-  if (call.key_table) exchange(memory.key_band, 0);
-  if (call.value_table) exchange(memory.value_band, 1);
+  if (Tile::takes(call.key_table)) exchange(memory.key_band, 0);
+  if (Tile::takes(call.value_table)) exchange(memory.value_band, 1);
   __syncthreads();
 }
 
@@ -302,14 +310,15 @@ struct RowUnits {
 };
 
 // Begins to copy the halves of a tile's bands.
-template <typename In, int dim>
+template <typename Tile, typename In>
 __device__ void begin_copy_bands(const AttentionCall<In>& call,
-                                 const BackwardMemory<In, dim>& memory,
+                                 const BackwardMemory<Tile>& memory,
                                  const TilePlace& at,
                                  std::int64_t kept) {
-  if (call.key_table)
+  if (Tile::takes(call.key_table))
     memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
-  if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
+  if (Tile::takes(call.value_table))
+    memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
 }
 
 // With two sums of a key's features for each of the query's there are registers for this many
@@ -319,9 +328,9 @@ inline constexpr int columns_at_once = by_key ? tile / 2 : tile;
 
 // Calls use(place, where the others' rows of query or key and of dout or value are, weights,
 // gradients of scores) for the tiles of a block's own queries, or keys.
-template <bool by_key, typename In, int dim, typename Use>
+template <bool by_key, typename Tile, typename In, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
-                                                   const BackwardMemory<In, dim>& memory,
+                                                   const BackwardMemory<Tile>& memory,
                                                    const BlockPlace& block,
                                                    float (&dspan)[2],
                                                    Use use) {
@@ -338,10 +347,11 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     if (cursor.any()) {
       const TilePlace at = place();
       if constexpr (by_key) {
-        begin_copy_query_pair<dim>(memory.other(stage, 0), g, b, h, at.query);
+        begin_copy_query_pair(memory.other(stage, 0), memory.other(stage, 1), g, b, h, at.query);
         read_sums(g, b, h, at.query, memory.sums[stage]);
       } else {
-        begin_copy_key_pair<dim>(memory.other(stage, 0), memory.key_bias, call, b, h, at.key);
+        begin_copy_key_pair(
+            memory.other(stage, 0), memory.other(stage, 1), memory.key_bias, call, b, h, at.key);
       }
       begin_copy_bands(call, memory, at, kept);
       kept = first_half_of(at) + (by_key ? 0 : 1);
@@ -349,9 +359,9 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     tensor_core::end_copy_group();
   };
   if constexpr (by_key) {
-    begin_copy_key_pair<dim>(memory.own(0), memory.key_bias, call, b, h, own);
+    begin_copy_key_pair(memory.own(0), memory.own(1), memory.key_bias, call, b, h, own);
   } else {
-    begin_copy_query_pair<dim>(memory.own(0), g, b, h, own);
+    begin_copy_query_pair(memory.own(0), memory.own(1), g, b, h, own);
     read_sums(g, b, h, own, memory.sums[0]);
   }
   begin_next(0);
@@ -365,9 +375,9 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       read_bits(call, g.plan.mask, at, *memory.keys);
     }
     if (twice)
-      tensor_core::wait_for_copies<1>();
+      wait_for_rows<Tile, 1>();
     else
-      tensor_core::wait_for_copies<0>();
+      wait_for_rows<Tile, 0>();
     __syncthreads();
     constexpr int columns = columns_at_once<by_key>;
     if constexpr (by_key) exchange_tables(call, memory, stage, at);
@@ -376,9 +386,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       WarpSums<columns> scores, gradients;
       differentiate_tile<by_key>(
           g, memory, stage, at, memory.sums[by_key ? stage : 0], first, scores, gradients, dspan);
-      const auto others = [&](int which) {
-        return RowsOfTile<dim, In>{memory.other(stage, which) + first * matrix_step<dim>};
-      };
+      const auto others = [&](int which) { return memory.other(stage, which).from(first); };
       use(at, others, scores, gradients);
     }
     __syncthreads();  // the next tile, or the one after it, comes here

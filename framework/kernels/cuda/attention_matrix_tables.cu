@@ -95,10 +95,11 @@ __global__ void __launch_bounds__(tile_threads, 2)
                                 float* bands,
                                 float* biases) {
   const AttentionCall<In>& call = g.call;
-  const BackwardMemory<In, dim> memory(call);
+  using Tile = PaddedTile<In, dim>;
+  const BackwardMemory<Tile> memory(call);
   static_assert(!Band<In, dim>::exchanges_in_band || factor_bytes <= matrix_bytes<dim>);
   auto* const factors = Band<In, dim>::exchanges_in_band
-                            ? reinterpret_cast<std::uint32_t*>(memory.other(0, 1))
+                            ? reinterpret_cast<std::uint32_t*>(memory.other(0, 1).rows)
                             : reinterpret_cast<std::uint32_t*>(memory.exchange(call, 0, {}));
   const std::int64_t of_group = blockIdx.x % g.heads, h = g.head_begin + of_group;
   const std::int64_t i = blockIdx.x / g.heads, diagonal = diagonals.first + i;
@@ -114,8 +115,9 @@ __global__ void __launch_bounds__(tile_threads, 2)
       const TileKind kind = kind_of(g.plan.by_query, q, q - diagonal);
       if (kind == TileKind::none) continue;
       const TilePlace at{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full};
-      begin_copy_query_pair<dim>(memory.own(0), g, b, h, at.query);
-      begin_copy_key_pair<dim>(memory.other(0, 0), memory.key_bias, call, b, h, at.key);
+      begin_copy_query_pair(memory.own(0), memory.own(1), g, b, h, at.query);
+      begin_copy_key_pair(
+          memory.other(0, 0), memory.other(0, 1), memory.key_bias, call, b, h, at.key);
       tensor_core::end_copy_group();
       read_sums(g, b, h, at.query, memory.sums[0]);
       if (!is_plain(call, at.full)) {
@@ -135,7 +137,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         write_factors<In>(factors, gradients);
       }
       __syncthreads();
-      sums.add(factors, memory.own(of_values ? 1 : 0));
+      sums.add(factors, memory.own(of_values ? 1 : 0).rows);
       __syncthreads();  // the next tile comes here
     }
   tensor_core::wait_for_copies<0>();
@@ -177,7 +179,7 @@ void sum_diagonals(Cuda cuda,
     launch(cuda,
            {.blocks = g.heads * diagonals.count,
             .threads = tile_threads,
-            .shared_bytes = BackwardMemory<In, dim>::bytes(g.call)},
+            .shared_bytes = BackwardMemory<PaddedTile<In, dim>>::bytes(g.call)},
            sum_diagonals_with_matrices<In, dim>,
            g,
            diagonals,

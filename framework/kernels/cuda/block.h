@@ -8,8 +8,9 @@
 #include "framework/kernels/cuda/launch.h"
 
 // The block's shared memory, as much as its launch asked for. The only way in which kernels use
-// shared memory. Copies and loads of the matrix units need 16 bytes of alignment.
-extern __shared__ __align__(128) unsigned char longspan_shared_bytes[];
+// shared memory. Copies and loads of warps need 16 bytes of alignment, what groups of warps
+// multiply 1,024.
+extern __shared__ __align__(1024) unsigned char longspan_shared_bytes[];
 
 namespace longspan {
 
@@ -75,12 +76,16 @@ __device__ void add_over_block(T& a, T& b, T* scratch) {
   __syncthreads();  // scratch may be used again
 }
 
-// A block a row, with a thread for 4 of its elements and scratch for a number a warp.
+// Two numbers a warp.
+template <typename A>
+inline constexpr std::size_t row_scratch_bytes = 2 * 256 / warp_size * sizeof(A);
+
+// A block a row, with a thread for 4 of its elements and that much scratch.
 template <typename A>
 Grid row_grid(std::int64_t rows, std::int64_t width) {
   int threads = warp_size;
   while (threads < 256 && threads * 4 < width) threads *= 2;
-  return {.blocks = rows, .threads = threads, .shared_bytes = 256 / warp_size * sizeof(A)};
+  return {.blocks = rows, .threads = threads, .shared_bytes = row_scratch_bytes<A>};
 }
 
 }  // namespace longspan

@@ -107,10 +107,8 @@ void cross_entropy_statistics(Cuda cuda, const CrossEntropyStatistics& entropy) 
   const Shape& shape = entropy.logits.shape();
   with_floating_type(entropy.logits.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
-    Grid grid = row_grid<A>(shape.rows(), shape.width());
-    grid.shared_bytes *= 2;  // two numbers a warp
     launch(cuda,
-           grid,
+           row_grid<A>(shape.rows(), shape.width()),
            row_statistics<T, A>,
            Columns{shape.width(), entropy.valid_width, entropy.vocabulary_begin},
            entropy.logits.data<T>(),

@@ -43,6 +43,15 @@ void launch(Cuda cuda, const Grid& grid, void (*kernel)(Parameters...), Argument
                   "starting a kernel");
 }
 
+// Compute capability 9: what some library calls and instructions are for alone.
+inline bool is_hopper(Cuda cuda) {
+  int major = 0;
+  require_success(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
+      "asking what a GPU can");
+  return major == 9;
+}
+
 template <typename F>
 __global__ void each_element(std::int64_t count, F f) {
   const std::int64_t step = std::int64_t{gridDim.x} * blockDim.x;

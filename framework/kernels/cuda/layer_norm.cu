@@ -8,9 +8,6 @@
 namespace longspan {
 namespace {
 
-// Two numbers a warp: the beginning of the blocks' shared memory.
-constexpr std::size_t scratch_bytes = 2 * 8 * sizeof(double);
-
 // Where the row of a block is read. They are given, or are sums that are made here.
 template <typename T>
 struct GivenRows {
@@ -58,7 +55,9 @@ __global__ void normalise_rows(std::int64_t width,
                                A* inverses) {
   A* const scratch = shared_memory<A>();
   const T* const x =
-      rows(blockIdx.x, width, reinterpret_cast<T*>(shared_memory<unsigned char>() + scratch_bytes));
+      rows(blockIdx.x,
+           width,
+           reinterpret_cast<T*>(shared_memory<unsigned char>() + row_scratch_bytes<A>));
   y += blockIdx.x * width;
   const A count = static_cast<A>(width);
   A part = 0;
@@ -137,7 +136,7 @@ __global__ void normalise_rows_backward(std::int64_t rows,
   A* const scratch = shared_memory<A>();
   A* const own = partial + blockIdx.x * 2 * width;
   A* const dweight =
-      holds ? reinterpret_cast<A*>(shared_memory<unsigned char>() + scratch_bytes) : own;
+      holds ? reinterpret_cast<A*>(shared_memory<unsigned char>() + row_scratch_bytes<A>) : own;
   A* const dbias = dweight + width;
   const A count = static_cast<A>(width);
   each_four(width, [&](std::int64_t first) {
@@ -233,7 +232,7 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
                    const bool holds = sums && row_bytes <= most_held_bytes;
                    const auto rows = rows_of(tag, holds);
                    Grid grid = row_grid<A>(norm.x.shape().rows(), width);
-                   grid.shared_bytes = scratch_bytes + (holds ? row_bytes : 0);
+                   grid.shared_bytes += holds ? row_bytes : 0;
                    launch(cuda,
                           grid,
                           normalise_rows<T, Y, P, A, std::remove_const_t<decltype(rows)>>,
@@ -270,7 +269,7 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
         const std::size_t sums_bytes = 2 * static_cast<std::size_t>(width) * sizeof(A);
         const bool holds = sums_bytes <= most_held_bytes;
         Grid grid = row_grid<A>(blocks, width);
-        grid.shared_bytes = scratch_bytes + (holds ? sums_bytes : 0);
+        grid.shared_bytes += holds ? sums_bytes : 0;
         launch(cuda,
                grid,
                normalise_rows_backward<T, Y, P, A, std::remove_const_t<decltype(more)>>,

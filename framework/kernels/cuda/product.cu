@@ -109,11 +109,7 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
 // a loss (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels has both
 // ways of each.
 bool is_for_epilogues(Cuda cuda, const Product& product) {
-  int major = 0;
-  require_success(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
-      "asking what a GPU can");
-  return product.n % 8 == 0 && major == 9;
+  return product.n % 8 == 0 && is_hopper(cuda);
 }
 
 // The handle of a device and what was chosen for the products that it has made.

@@ -20,6 +20,7 @@ struct Pairs {
 
 #ifdef __CUDACC__
 
+// Of what lies in shared memory, as instructions want it.
 __device__ inline unsigned shared_address(const void* pointer) {
   return static_cast<unsigned>(__cvta_generic_to_shared(pointer));
 }
@@ -101,6 +102,7 @@ __device__ inline float power_of_two(float x) {
 
 #else
 
+unsigned shared_address(const void* pointer);
 void begin_copy(void* to, const void* from, bool real);
 void end_copy_group();
 void wait_for_copies_but(int groups);

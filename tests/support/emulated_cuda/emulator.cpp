@@ -23,7 +23,7 @@ extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=0"; }
 #endif
 
 // The dynamic shared memory of the block that runs.
-alignas(128) unsigned char longspan_shared_bytes[emulated_cuda::most_shared_bytes];
+alignas(1024) unsigned char longspan_shared_bytes[emulated_cuda::most_shared_bytes];
 
 namespace emulated_cuda {
 namespace {

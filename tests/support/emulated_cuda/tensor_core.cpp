@@ -2,11 +2,14 @@
 #include "framework/kernels/cuda/tensor_core.h"
 
 #include <array>
-#include <bit>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <deque>
 #include <vector>
+
+#include "framework/kernels/cuda/block.h"
+#include "tests/support/emulated_cuda/lanes.h"
 
 namespace longspan::tensor_core {
 namespace {
@@ -20,27 +23,15 @@ struct Copy {
 struct Copies {
   std::vector<Copy> begun;
   std::deque<std::vector<Copy>> groups;
+  std::atomic<bool> unshown = false;
 };
 std::vector<Copies>& copies() {
   static std::vector<Copies> of_threads(1024);
   return of_threads;
 }
 
-// What f makes of the values that the lanes of the warp give: of(lane) in f is that of a lane.
-template <typename T, typename F>
-auto over_lanes(const T& value, const F& f) {
-  static_assert(sizeof(T) <= 16);
-  const auto place = std::source_location::current();
-  std::memcpy(emulated_cuda::slot(emulated_cuda::lane()), &value, sizeof(T));
-  emulated_cuda::meet_in_warp(place);
-  const auto result = f([](unsigned lane) {
-    T of_lane;
-    std::memcpy(&of_lane, emulated_cuda::slot(lane), sizeof(T));
-    return of_lane;
-  });
-  emulated_cuda::meet_in_warp(place);
-  return result;
-}
+using emulated_cuda::element_of;
+using emulated_cuda::over_lanes;
 
 Pairs read(const void* row, bool transposed) {
   emulated_cuda::expect_shared_piece(row, std::source_location::current());
@@ -61,12 +52,6 @@ Pairs read(const void* row, bool transposed) {
     }
     return pairs;
   });
-}
-
-template <typename In>
-float element_of(std::uint32_t pair, unsigned half) {
-  const auto bits = static_cast<std::uint16_t>(pair >> (16 * half));
-  return static_cast<float>(std::bit_cast<In>(bits));
 }
 
 }  // namespace
@@ -92,8 +77,13 @@ void wait_for_copies_but(int groups) {
         std::memcpy(copy.to, copy.from, 16);
       else
         std::memset(copy.to, 0, 16);
+    mine.unshown = mine.unshown || !mine.groups.front().empty();
     mine.groups.pop_front();
   }
+}
+unsigned shared_address(const void* pointer) {
+  emulated_cuda::expect_shared_piece(pointer, std::source_location::current());
+  return static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - longspan_shared_bytes);
 }
 
 Pairs read_matrices(const void* row) { return read(row, false); }
@@ -142,3 +132,8 @@ template std::uint32_t pair_of<Float16>(float, float);
 float power_of_two(float x) { return std::exp2(x); }
 
 }  // namespace longspan::tensor_core
+
+bool emulated_cuda::has_unshown_copies(unsigned thread) {
+  return longspan::tensor_core::copies()[thread].unshown;
+}
+void emulated_cuda::show_copies() { longspan::tensor_core::copies()[threadIdx.x].unshown = false; }

@@ -1,0 +1,139 @@
+// The backward pass on matrix units. As on the other path a block by query tile writes the gradient
+// of the query, one by key tile those of the key and the value, where the tile of scores is held
+// transposed, so that what comes out of one product goes into the next without leaving registers.
+#pragma once
+
+#include "framework/kernels/cuda/attention_matrix_gradient.h"
+
+namespace longspan::tile_attention {
+
+// The sums over the threads of a row of what each has of its two rows.
+__device__ inline void add_up_rows(float (&sums)[2]) {
+  for (float& sum : sums)
+    for (int lanes = 1; lanes <= 2; lanes *= 2) sum += __shfl_xor_sync(all_lanes, sum, lanes);
+}
+
+template <typename Tile>
+__global__ void __launch_bounds__(tile_threads, 2)
+    differentiate_queries(const __grid_constant__ GradientCall<typename Tile::In> g,
+                          const __grid_constant__ Either<typename Tile::In> dquery,
+                          float* spans) {
+  using In = typename Tile::In;
+  constexpr int dim = Tile::dim;
+  const AttentionCall<In>& call = g.call;
+  const BackwardMemory<Tile> memory(call);
+  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order);
+  const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
+  WarpSums<dim> of_query;
+  RowUnits<In> units;
+  float dspan[2] = {0, 0}, unused[2] = {0, 0};
+  for_tiles_of_block<false>(
+      g,
+      memory,
+      block,
+      dspan,
+      [&](const TilePlace& at, const auto& keys, const auto&, auto& gradients) {
+        units.apply(gradients, of_query, unused);
+        Tile::begin(of_query);
+        sum_rows(of_query, gradients, keys(0));
+        Tile::finish(of_query);
+        if (Tile::takes(call.key_table))
+          add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
+      });
+  const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
+  of_query.each([&](int i, int c, float sum, int r) {
+    if (query + i < call.time)
+      dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
+  });
+  if (spans == nullptr) return;
+  add_up_rows(dspan);
+  for (int r = 0; r < 2; ++r) {
+    const std::int64_t i = query + WarpSums<dim>::row(2 * r);
+    if (threadIdx.x % 4 == 0 && i < call.time)
+      spans[(b * call.heads + h) * call.time + i] = dspan[r] * call.span.soft.step * unlifted<In>;
+  }
+}
+
+// `biases` [batch, heads, key tiles, dim] gets the block's part of the gradient of the content
+// bias.
+template <typename Tile>
+__global__ void __launch_bounds__(tile_threads, 2)
+    differentiate_keys(const __grid_constant__ GradientCall<typename Tile::In> g,
+                       const __grid_constant__ Either<typename Tile::In> dkey,
+                       const __grid_constant__ Either<typename Tile::In> dvalue,
+                       float* biases) {
+  using In = typename Tile::In;
+  constexpr int dim = Tile::dim;
+  const AttentionCall<In>& call = g.call;
+  const BackwardMemory<Tile> memory(call);
+  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order);
+  const std::int64_t b = block.b, h = block.h, key = block.tile_index * tile;
+  WarpSums<dim> of_key, of_value;
+  RowUnits<In> units;
+  float of_bias[2] = {0, 0}, no_span[2] = {0, 0};
+  for_tiles_of_block<true>(
+      g,
+      memory,
+      block,
+      no_span,
+      [&](const TilePlace&, const auto& queries, const auto& weights, auto& gradients) {
+        units.apply(gradients, of_key, of_bias);
+        Tile::begin(of_value, of_key);
+        sum_rows(of_value, weights, queries(1));
+        sum_rows(of_key, gradients, queries(0));
+        Tile::finish(of_value, of_key);
+        if (biases != nullptr)
+          gradients.each([&](int, int, float gradient, int r) { of_bias[r] += gradient; });
+      });
+  const float from_units[2] = {units.from_units(0), units.from_units(1)};
+  if (biases != nullptr) {
+    add_up_rows(of_bias);
+    of_key.change([&](int, int c, float sum, int r) {
+      return sum + of_bias[r] * call.content_bias.at(h * dim + c);
+    });
+    for (int r = 0; r < 2; ++r)
+      if (threadIdx.x % 4 == 0)
+        memory.stage[WarpSums<dim>::row(2 * r)] = of_bias[r] * from_units[r];
+    __syncthreads();
+    const auto c = static_cast<int>(threadIdx.x);
+    float sum = 0;
+    for (int j = 0; c < dim && j < tile; ++j)
+      sum += memory.stage[j] * wide(*memory.own(0).at(j, c));
+    if (c < dim)
+      biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
+  }
+  of_key.each([&](int j, int c, float sum, int r) {
+    if (key + j < call.keys)
+      dkey.write(
+          call.place(b, call.keys, key + j, h, dim, c), call.scale * from_units[r] * sum, g.add);
+  });
+  const float of_weights = call.dropout.factor * unlifted<In>;
+  of_value.each([&](int j, int c, float sum, int) {
+    if (key + j < call.keys)
+      dvalue.write(call.place(b, call.keys, key + j, h, dim, c), of_weights * sum, g.add);
+  });
+}
+
+template <typename Tile, typename In>
+void launch_backward(Cuda cuda,
+                     const GradientCall<In>& g,
+                     const Either<In>& dquery,
+                     const Either<In>& dkey,
+                     const Either<In>& dvalue,
+                     const BackwardParts<float>& parts) {
+  const auto grid = [&](std::int64_t tiles) {
+    return Grid{.blocks = tiles * g.call.batch * g.heads,
+                .threads = tile_threads,
+                .shared_bytes = BackwardMemory<Tile>::bytes(g.call)};
+  };
+  launch(cuda, grid(g.call.query_tiles()), differentiate_queries<Tile>, g, dquery, parts.span);
+  launch(cuda,
+         grid(g.call.key_tiles()),
+         differentiate_keys<Tile>,
+         g,
+         dkey,
+         dvalue,
+         parts.content_bias);
+}
+
+}  // namespace longspan::tile_attention
