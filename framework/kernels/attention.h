@@ -132,6 +132,10 @@ struct Attention {
 void attention(Cpu, const Attention&);
 void attention(Cuda, const Attention&);
 
+// Whether groups of warps make its products, which the environment asks for
+// (LONGSPAN_WARP_GROUPS=1) and Hopper alone can.
+bool attends_by_warp_groups(Cuda, const Attention&);
+
 // The gradients of `forward`, whose out and log_sum_exp are read. These may be merged from several
 // calls over disjoint parts of the keys (merge_attention; ring attention, unions, rounds of
 // hashes): the call then gives the part's share of the gradient of the merged output, and the

@@ -30,7 +30,7 @@ if(NOT LONGSPAN_CUDA STREQUAL OFF)
     string(APPEND CMAKE_CUDA_FLAGS " --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1")
     set(LONGSPAN_WITH_CUDA TRUE)
     message(STATUS "CUDA toolkit ${CUDAToolkit_VERSION} found: kernels are compiled for "
-                   "${cuda_architectures}")
+                   "${cuda_architectures}, those for Hopper alone for 90a")
     # NCCL is opened when it is needed: its header is all that is wanted here.
     find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
     mark_as_advanced(NCCL_INCLUDE_DIR)

@@ -55,11 +55,6 @@ const std::vector<AttentionCase>& cases() {
   return all;
 }
 
-bool warp_groups_are_asked_for() {
-  const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
-  return value != nullptr && std::string_view(value) == "1";
-}
-
 #ifdef LONGSPAN_EMULATED_CUDA
 bool takes_matrix_units(const AttentionGradient& g) {
   return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
@@ -82,17 +77,19 @@ TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
   EXPECT_FALSE(takes(40, 40, DType::bf16));
   EXPECT_FALSE(takes(160, 160, DType::bf16));
 }
+#endif
 
+#ifdef LONGSPAN_CUDA_KERNELS
 TEST(AttentionWidths, WarpGroupsTakeHeadsOf64And128WithoutTablesWhereTheyAreAskedFor) {
+  const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
+  const bool asked_for = value != nullptr && std::string_view(value) == "1";
   const auto takes = [](AttentionCase c, std::int64_t dim) {
     c.dim = c.value_dim = dim;
     c.dtype = DType::bf16;
-    const AttentionGradient g = make_attention(c, Device::cpu());
-    return tile_attention::takes_warp_groups(backend(),
-                                             tile_attention::AttentionCall<BFloat16>(g.forward));
+    return attends_by_warp_groups(backend(), make_attention(c, Device::cpu()).forward);
   };
   for (const std::int64_t dim : {32, 64, 96, 128}) {
-    EXPECT_EQ(takes({.time = 3, .keys = 3}, dim), warp_groups_are_asked_for() && dim % 64 == 0);
+    EXPECT_EQ(takes({.time = 3, .keys = 3}, dim), asked_for && dim % 64 == 0);
     EXPECT_FALSE(takes({.time = 3, .keys = 3, .relative = true}, dim));
     EXPECT_FALSE(takes({.time = 3, .keys = 3, .value_table = true}, dim));
   }
@@ -118,9 +115,9 @@ class AttentionWidthsOf : public ::testing::TestWithParam<std::uint64_t> {};
 constexpr std::uint64_t parts = 4;
 INSTANTIATE_TEST_SUITE_P(Part, AttentionWidthsOf, ::testing::Range(std::uint64_t{0}, parts));
 
-// What groups of warps take, in each dtype of each width in turns where it is emulated.
-TEST(AttentionWidths, WarpGroupsEqualDense) {
-  if (!warp_groups_are_asked_for()) GTEST_SKIP() << "LONGSPAN_WARP_GROUPS is not 1";
+// What has kernels of its own, for calls with terms and without, and what groups of warps take: in
+// each dtype of each width in turns where it is emulated.
+TEST(AttentionWidths, HeadsOf64And128WithoutTablesEqualDense) {
   std::uint64_t seed = 0;
   for (const AttentionCase& c : cases()) {
     if (c.relative || c.key_table || c.value_table) continue;

@@ -124,6 +124,16 @@ void run_forward(Cuda cuda, const Attention& a) {
 }  // namespace
 }  // namespace tile_attention
 
+bool attends_by_warp_groups(Cuda cuda, const Attention& a) {
+  bool result = false;
+  with_floating_type(a.query.dtype(), [&]<typename In>(TypeTag<In>) {
+    const tile_attention::AttentionCall<In> call(a);
+    result =
+        tile_attention::takes_matrix_units(call) && tile_attention::takes_warp_groups(cuda, call);
+  });
+  return result;
+}
+
 void attention(Cuda cuda, const Attention& a) {
   tile_attention::check(a);
   if (cuda.state->dry()) cuda.state->count_flops(attention_flops(a));

@@ -234,7 +234,7 @@ struct AttentionCall {
     return (b * heads + h) * key_tiles() * tile + first;
   }
   // Whether a pair's score is more than its product.
-  __device__ bool has_terms() const {
+  LONGSPAN_HOST_DEVICE bool has_terms() const {
     return slopes != nullptr || span.z != nullptr || hash.has_self || hash.rounds > 0;
   }
   // Whether the pairs of a full tile need to be looked at one by one.
@@ -272,6 +272,37 @@ struct AttentionCall {
   HashView<T> hash;
   DropoutView<T> dropout;
 };
+
+// What a kernel is compiled to know of its calls: what they do not have costs it no registers.
+enum class Terms : std::uint8_t {
+  any,
+  no_tables,  // of distances
+  none        // masks alone, no dropout
+};
+
+template <typename In>
+Terms terms_of(const AttentionCall<In>& call) {
+  if (call.key_table || call.value_table) return Terms::any;
+  return call.has_terms() || call.dropout.active ? Terms::no_tables : Terms::none;
+}
+
+// A call as the compiler is to know it: a copy, of which it keeps in registers what is asked for.
+template <Terms terms, typename In>
+__device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
+  if constexpr (terms == Terms::any) {
+    return (call);
+  } else {
+    AttentionCall<In> copy = call;
+    copy.key_table.lowest = copy.value_table.lowest = nullptr;
+    copy.key_bias = copy.distance_bias = nullptr;
+    if constexpr (terms == Terms::none) {
+      copy.slopes = copy.span.z = nullptr;
+      copy.hash.has_self = copy.dropout.active = false;
+      copy.hash.rounds = 0;
+    }
+    return copy;
+  }
+}
 
 // Heads that follow one another and have one plan: what a kernel is started for.
 struct HeadGroup {

@@ -19,6 +19,17 @@ struct GradientCall {
   bool with_matrices;
 };
 
+template <Terms terms, typename In>
+__device__ __forceinline__ decltype(auto) known(const GradientCall<In>& g) {
+  if constexpr (terms == Terms::any) {
+    return (g);
+  } else {
+    GradientCall<In> copy = g;
+    copy.call = known<terms>(g.call);
+    return copy;
+  }
+}
+
 // Where blocks put what is summed up over them after: null where it is not needed.
 template <typename T>
 struct BackwardParts {

@@ -23,7 +23,7 @@ void attend_with_matrices(Cuda cuda,
   if (takes_warp_groups(cuda, call))
     return attend_with_warp_groups(cuda, call, plan, head_begin, heads);
   with_matrix_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_forward<PaddedTile<In, dim>>(cuda, call, plan, head_begin, heads);
+    launch_forward<PaddedTile<In, dim>, Terms::any>(cuda, call, plan, head_begin, heads);
   });
 }
 

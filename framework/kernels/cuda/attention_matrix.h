@@ -21,7 +21,7 @@ template <int dim>
 inline constexpr std::size_t matrix_bytes = tile* matrix_step<dim> * 2;
 
 // A tile of 64 rows in shared memory. How it lies there says what multiplies it: this one warps, by
-// products of 16 rows (attention_warp_group.h has the other).
+// products of 16 rows (hopper/swizzled_tile.h has the other).
 template <typename Element, int width>
 struct PaddedTile {
   using In = Element;
@@ -35,11 +35,6 @@ struct PaddedTile {
   __device__ PaddedTile from(int row) const { return {at(row, 0)}; }
   // Where 16 rows begin.
   __device__ const In* operator()(int group) const { return at(16 * group, 0); }
-  // Tables of distances are read by warps.
-  template <typename Table>
-  LONGSPAN_HOST_DEVICE static bool takes(const Table& table) {
-    return static_cast<bool>(table);
-  }
   // Warps read what has arrived, and products are there when they have been asked for.
   __device__ static void show_copies() {}
   template <typename... Sums>
@@ -343,6 +338,15 @@ void with_matrix_width(const AttentionCall<In>& call, const F& f) {
   }
 }
 
+// Calls f<terms>() with what a kernel is to know of a call that has at most `most`: whether it has
+// none, for the widths that models have most.
+template <typename Tile, Terms most, typename In, typename F>
+void with_terms(const AttentionCall<In>& call, const F& f) {
+  if constexpr (Tile::dim % 64 == 0)
+    if (terms_of(call) == Terms::none) return f.template operator()<Terms::none>();
+  f.template operator()<most>();
+}
+
 // The products of the biases of a relative term, which the call then knows.
 struct BiasProducts {
   Tensor of_keys;
@@ -356,7 +360,7 @@ BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>&
 bool warp_groups_are_wanted(Cuda cuda);
 template <typename In>
 bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
-  return call.dim % 64 == 0 && !call.key_table && !call.value_table && warp_groups_are_wanted(cuda);
+  return call.dim % 64 == 0 && terms_of(call) != Terms::any && warp_groups_are_wanted(cuda);
 }
 
 // For calls that take matrix units.

@@ -13,7 +13,7 @@ void differentiate_with_matrices(Cuda cuda,
   if (takes_warp_groups(cuda, g.call))
     return differentiate_with_warp_groups(cuda, g, dquery, dkey, dvalue, parts);
   with_matrix_width(g.call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_backward<PaddedTile<In, dim>>(cuda, g, dquery, dkey, dvalue, parts);
+    launch_backward<PaddedTile<In, dim>, Terms::any>(cuda, g, dquery, dkey, dvalue, parts);
   });
 }
 

@@ -13,13 +13,14 @@ __device__ inline void add_up_rows(float (&sums)[2]) {
     for (int lanes = 1; lanes <= 2; lanes *= 2) sum += __shfl_xor_sync(all_lanes, sum, lanes);
 }
 
-template <typename Tile>
+template <typename Tile, Terms terms>
 __global__ void __launch_bounds__(tile_threads, 2)
-    differentiate_queries(const __grid_constant__ GradientCall<typename Tile::In> g,
+    differentiate_queries(const __grid_constant__ GradientCall<typename Tile::In> given,
                           const __grid_constant__ Either<typename Tile::In> dquery,
                           float* spans) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
+  const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(call);
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order);
@@ -37,8 +38,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         Tile::begin(of_query);
         sum_rows(of_query, gradients, keys(0));
         Tile::finish(of_query);
-        if (Tile::takes(call.key_table))
-          add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
+        if (call.key_table) add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
       });
   const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
   of_query.each([&](int i, int c, float sum, int r) {
@@ -56,14 +56,15 @@ __global__ void __launch_bounds__(tile_threads, 2)
 
 // `biases` [batch, heads, key tiles, dim] gets the block's part of the gradient of the content
 // bias.
-template <typename Tile>
+template <typename Tile, Terms terms>
 __global__ void __launch_bounds__(tile_threads, 2)
-    differentiate_keys(const __grid_constant__ GradientCall<typename Tile::In> g,
+    differentiate_keys(const __grid_constant__ GradientCall<typename Tile::In> given,
                        const __grid_constant__ Either<typename Tile::In> dkey,
                        const __grid_constant__ Either<typename Tile::In> dvalue,
                        float* biases) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
+  const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(call);
   const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order);
@@ -114,7 +115,8 @@ __global__ void __launch_bounds__(tile_threads, 2)
   });
 }
 
-template <typename Tile, typename In>
+// For calls that have at most those terms.
+template <typename Tile, Terms most, typename In>
 void launch_backward(Cuda cuda,
                      const GradientCall<In>& g,
                      const Either<In>& dquery,
@@ -126,14 +128,21 @@ void launch_backward(Cuda cuda,
                 .threads = tile_threads,
                 .shared_bytes = BackwardMemory<Tile>::bytes(g.call)};
   };
-  launch(cuda, grid(g.call.query_tiles()), differentiate_queries<Tile>, g, dquery, parts.span);
-  launch(cuda,
-         grid(g.call.key_tiles()),
-         differentiate_keys<Tile>,
-         g,
-         dkey,
-         dvalue,
-         parts.content_bias);
+  with_terms<Tile, most>(g.call, [&]<Terms terms>() {
+    launch(cuda,
+           grid(g.call.query_tiles()),
+           differentiate_queries<Tile, terms>,
+           g,
+           dquery,
+           parts.span);
+    launch(cuda,
+           grid(g.call.key_tiles()),
+           differentiate_keys<Tile, terms>,
+           g,
+           dkey,
+           dvalue,
+           parts.content_bias);
+  });
 }
 
 }  // namespace longspan::tile_attention

@@ -96,15 +96,14 @@ struct ForwardMemory {
       aligned_bytes<Tile>(sizeof(TileKeys) + stage_bytes + tile * sizeof(float));
   static constexpr std::size_t row_bytes = number_bytes + 3 * Tile::bytes;
   static std::size_t bytes(const AttentionCall<In>& call) {
-    const std::size_t bands =
-        (Tile::takes(call.key_table) ? 1U : 0U) + (Tile::takes(call.value_table) ? 1U : 0U);
+    const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
     return row_bytes + bands * BandOf::bytes;
   }
 
   __device__ explicit ForwardMemory(const AttentionCall<In>& call)
       : key_band(shared_memory<unsigned char>() + row_bytes),
         value_band(shared_memory<unsigned char>() + row_bytes +
-                   (Tile::takes(call.key_table) ? BandOf::bytes : 0)) {
+                   (call.key_table ? BandOf::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     stage = reinterpret_cast<float*>(at + sizeof(TileKeys));
@@ -144,14 +143,19 @@ __device__ __forceinline__ void drop(const AttentionCall<In>& call,
   });
 }
 
-template <typename Tile>
-__global__ void __launch_bounds__(tile_threads, 2)
-    attend_matrices(const __grid_constant__ AttentionCall<typename Tile::In> call,
+// Blocks of a multiprocessor, by the registers of their threads.
+template <typename Tile, Terms terms>
+inline constexpr int forward_blocks = terms == Terms::none&& Tile::dim == 64 ? 3 : 2;
+
+template <typename Tile, Terms terms>
+__global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms>)
+    attend_matrices(const __grid_constant__ AttentionCall<typename Tile::In> given,
                     const __grid_constant__ PlanView plan,
                     std::int64_t head_begin,
                     std::int64_t heads) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
+  const AttentionCall<In>& call = known<terms>(given);
   const ForwardMemory<Tile> memory(call);
   const BlockPlace block(call, head_begin, heads, plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
       begin_copy_keys(memory.key, call.key, call, b, h, at.key);
       if (call.key_bias != nullptr)
         begin_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_place(b, h, at.key));
-      if (Tile::takes(call.key_table)) {
+      if (call.key_table) {
         memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
         kept = first_half_of(at) + 1;
       }
@@ -185,7 +189,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
     wait_for_rows<Tile, 0>();
     __syncthreads();  // the keys are here, and the last values are not needed any more
     begin_copy_keys(memory.value, call.value, call, b, h, at.key);
-    if (Tile::takes(call.value_table)) {
+    if (call.value_table) {
       memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept_values);
       kept_values = first_half_of(at) + 1;
     }
@@ -196,7 +200,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
       read_bits(call, plan.mask, at, *memory.keys);
     }
     WarpSums<tile> scores;
-    if (Tile::takes(call.key_table)) memory.key_band.add_products(scores, own_features, at);
+    if (call.key_table) memory.key_band.add_products(scores, own_features, at);
     if (call.key_bias != nullptr)
       scores.change([&](int, int j, float sum, int) { return sum + memory.key_bias[j]; });
     Tile::begin(scores);
@@ -211,8 +215,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
     Tile::begin(out);
     sum_rows(out, scores, memory.value);
     Tile::finish(out);
-    if (Tile::takes(call.value_table))
-      add_rows<In>(out, unshifted(scores), memory.value_band.rows(at));
+    if (call.value_table) add_rows<In>(out, unshifted(scores), memory.value_band.rows(at));
   }
   tensor_core::wait_for_copies<0>();
   float inverse[2];
@@ -232,21 +235,24 @@ __global__ void __launch_bounds__(tile_threads, 2)
   });
 }
 
-template <typename Tile>
+// For calls that have at most those terms.
+template <typename Tile, Terms most>
 void launch_forward(Cuda cuda,
                     const AttentionCall<typename Tile::In>& call,
                     const PlanView& plan,
                     std::int64_t head_begin,
                     std::int64_t heads) {
-  launch(cuda,
-         {.blocks = call.query_tiles() * call.batch * heads,
-          .threads = tile_threads,
-          .shared_bytes = ForwardMemory<Tile>::bytes(call)},
-         attend_matrices<Tile>,
-         call,
-         plan,
-         head_begin,
-         heads);
+  with_terms<Tile, most>(call, [&]<Terms terms>() {
+    launch(cuda,
+           {.blocks = call.query_tiles() * call.batch * heads,
+            .threads = tile_threads,
+            .shared_bytes = ForwardMemory<Tile>::bytes(call)},
+           attend_matrices<Tile, terms>,
+           call,
+           plan,
+           head_begin,
+           heads);
+  });
 }
 
 }  // namespace longspan::tile_attention

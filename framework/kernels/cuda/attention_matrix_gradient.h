@@ -29,7 +29,7 @@ struct BackwardMemory {
   BandOf value_band;
 
   LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
-    return Tile::takes(call.key_table) || Tile::takes(call.value_table);
+    return call.key_table || call.value_table;
   }
   LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const AttentionCall<In>& call) {
     return (has_table(call) ? 3 : 6) * tile * sizeof(float);
@@ -42,8 +42,7 @@ struct BackwardMemory {
     return number_bytes(call) + (has_table(call) ? 4 : 6) * Tile::bytes;
   }
   LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
-    return ((Tile::takes(call.key_table) ? 1U : 0U) + (Tile::takes(call.value_table) ? 1U : 0U)) *
-           BandOf::bytes;
+    return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * BandOf::bytes;
   }
   static std::size_t bytes(const AttentionCall<In>& call) {
     const std::size_t both = call.key_table && call.value_table ? 2 : 1;
@@ -55,7 +54,7 @@ struct BackwardMemory {
   __device__ explicit BackwardMemory(const AttentionCall<In>& call)
       : key_band(shared_memory<unsigned char>() + row_bytes(call)),
         value_band(shared_memory<unsigned char>() + row_bytes(call) +
-                   (Tile::takes(call.key_table) ? BandOf::bytes : 0)) {
+                   (call.key_table ? BandOf::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
@@ -232,8 +231,8 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
           to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
     }
   };
-  if (Tile::takes(g.call.key_table)) add_table(memory.key_band, 0, scores);
-  if (Tile::takes(g.call.value_table)) add_table(memory.value_band, 1, gradients);
+  if (g.call.key_table) add_table(memory.key_band, 0, scores);
+  if (g.call.value_table) add_table(memory.value_band, 1, gradients);
   if (g.call.key_bias != nullptr)
     scores.change(
         [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
@@ -256,8 +255,8 @@ __device__ __forceinline__ void exchange_tables(const AttentionCall<In>& call,
     band_of.exchange_products(
         [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(call, which, at));
   };
-  if (Tile::takes(call.key_table)) exchange(memory.key_band, 0);
-  if (Tile::takes(call.value_table)) exchange(memory.value_band, 1);
+  if (call.key_table) exchange(memory.key_band, 0);
+  if (call.value_table) exchange(memory.value_band, 1);
   __syncthreads();
 }
 
@@ -315,10 +314,9 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
                                  const BackwardMemory<Tile>& memory,
                                  const TilePlace& at,
                                  std::int64_t kept) {
-  if (Tile::takes(call.key_table))
+  if (call.key_table)
     memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
-  if (Tile::takes(call.value_table))
-    memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
+  if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
 }
 
 // With two sums of a key's features for each of the query's there are registers for this many

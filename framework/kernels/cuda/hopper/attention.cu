@@ -23,7 +23,7 @@ void attend_with_warp_groups(Cuda cuda,
                              std::int64_t head_begin,
                              std::int64_t heads) {
   with_group_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_forward<SwizzledTile<In, dim>>(cuda, call, plan, head_begin, heads);
+    launch_forward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, call, plan, head_begin, heads);
   });
 }
 
@@ -35,7 +35,7 @@ void differentiate_with_warp_groups(Cuda cuda,
                                     const Either<In>& dvalue,
                                     const BackwardParts<float>& parts) {
   with_group_width(g.call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_backward<SwizzledTile<In, dim>>(cuda, g, dquery, dkey, dvalue, parts);
+    launch_backward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, g, dquery, dkey, dvalue, parts);
   });
 }
 

@@ -1,5 +1,5 @@
-// Tiles of rows as groups of warps multiply them: half as much is read from shared memory as where
-// each warp reads for its 16 rows alone, and products go on beside other work.
+// Tiles of rows as groups of warps multiply them: a product reads the other rows once for the 64 of
+// its own, not once for the 16 of each warp.
 #pragma once
 
 #include "framework/kernels/cuda/attention_matrix.h"
@@ -16,6 +16,7 @@ struct SwizzledTile {
   static constexpr int panel = tile * 64;  // elements
   static constexpr std::size_t bytes = tile * dim * sizeof(In);
   static constexpr std::size_t alignment = 1024;
+  static_assert(bytes % alignment == 0);
 
   In* rows;
 
@@ -29,10 +30,6 @@ struct SwizzledTile {
   }
   __device__ warp_group::Factor group(int k, int n) const {
     return warp_group::Factor(rows + n * panel + k * 16 * 64);
-  }
-  template <typename Table>
-  LONGSPAN_HOST_DEVICE static constexpr bool takes(const Table&) {
-    return false;
   }
   __device__ static void show_copies() { warp_group::show_copies(); }
   template <typename... Sums>
@@ -51,13 +48,21 @@ template <typename In, int dim, int columns, typename Own>
 __device__ __forceinline__ void multiply_rows(WarpSums<columns>& sums,
                                               Own own,
                                               SwizzledTile<In, dim> others) {
-  warp_group::begin();
-  unrolled<dim / 16>([&](auto k) {
-    if constexpr (std::is_same_v<Own, SwizzledTile<In, dim>>)
-      warp_group::multiply<In>(sums.of, own.features(k), others.features(k));
-    else
-      warp_group::multiply<In, warp_group::Second::rows, 0>(sums.of, own(k), others.features(k));
-  });
+  if constexpr (std::is_same_v<Own, SwizzledTile<In, dim>>) {
+    warp_group::begin();
+    unrolled<dim / 16>(
+        [&](auto k) { warp_group::multiply<In>(sums.of, own.features(k), others.features(k)); });
+  } else {
+    Pairs left[dim / 16];
+    unrolled<dim / 16>([&](auto k) {
+      left[k] = own(k);
+      warp_group::hold(left[k]);
+    });
+    warp_group::begin();
+    unrolled<dim / 16>([&](auto k) {
+      warp_group::multiply<In, warp_group::Second::rows, 0>(sums.of, left[k], others.features(k));
+    });
+  }
 }
 
 template <typename In, int dim, int columns>
