@@ -51,6 +51,10 @@ const std::vector<AttentionCase>& cases() {
        .value_table = true,
        .rules = by_head(),
        .dropout = 0.2},
+      // Terms without a table, and masks of sorted sequences without a term.
+      {.time = 66, .keys = 70, .slopes = true, .span = 2},
+      {.time = 70, .keys = 100, .sorted = true, .hash = 2},
+      {.time = 70, .keys = 130, .padded = true, .sorted = true, .buckets = true},
   };
   return all;
 }

@@ -342,6 +342,7 @@ void with_matrix_width(const AttentionCall<In>& call, const F& f) {
 // none, for the widths that models have most.
 template <typename Tile, Terms most, typename In, typename F>
 void with_terms(const AttentionCall<In>& call, const F& f) {
+  require(terms_of(call) >= most, "attention: a call has terms that its kernel does not know");
   if constexpr (Tile::dim % 64 == 0)
     if (terms_of(call) == Terms::none) return f.template operator()<Terms::none>();
   f.template operator()<most>();
