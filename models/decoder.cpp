@@ -47,7 +47,7 @@ class Decoder : public Model {
     return {.losses = output_.losses(run(segment, pass), segment.targets, pass.time)};
   }
   SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
-    return {.logits = output_.logits(run(segment, pass), pass.time)};
+    return {.logits = output_.logits(run(segment, pass), pass.time, segment.only_last)};
   }
 
   std::int64_t longest_memory() const override { return 0; }

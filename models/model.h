@@ -28,8 +28,9 @@ struct SegmentMemory {
 // What is read in one pass: rows are streams. Tokens and targets are whole on every rank, and in
 // memory that the host reads.
 struct Segment {
-  Tensor tokens;   // [streams, time] i64
-  Tensor targets;  // the same, negative: no loss; undefined when only logits are wanted
+  Tensor tokens;           // [streams, time] i64
+  Tensor targets;          // the same, negative: no loss; undefined when only logits are wanted
+  bool only_last = false;  // of the logits: those of the last position, without gradient
   SegmentMemory memory;
   // The longest memory to keep afterwards; evaluation may use a longer one than training.
   std::int64_t longest_memory = 0;
@@ -38,7 +39,8 @@ struct Segment {
 struct SegmentResult {
   // [streams * time], accumulator dtype, of this context rank's positions; from `losses`.
   Variable losses = {};
-  // [streams, time, this rank's part of the vocabulary] of the same positions; from `logits`.
+  // [streams, time, this rank's part of the vocabulary] of the same positions, or of the last one
+  // (time 1); from `logits`.
   Variable logits = {};
   SegmentMemory memory = {};  // for the next segment
 };

@@ -48,7 +48,7 @@ class TransformerXl : public Model {
   SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
     SegmentResult result;
     const Variable hidden = run(segment, pass, result.memory);
-    result.logits = output_.logits(hidden, pass.time);
+    result.logits = output_.logits(hidden, pass.time, segment.only_last);
     return result;
   }
 

@@ -1,8 +1,22 @@
 #include "framework/nn/embedding.h"
 
 #include "framework/autograd/recompute.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
+namespace {
+
+// Of x [batch, time, width]: [batch, 1, width], a constant.
+Variable last_row(const Variable& x) {
+  const Tensor& rows = x.value();
+  const Tensor row =
+      Tensor::empty(rows.shape().with(1, 1), rows.dtype(), rows.device(), MemoryTag::activations);
+  on(rows.device(),
+     [&](auto backend) { copy_rows(backend, rows, rows.shape()[1] - 1, row, 0, 1, false); });
+  return Variable(row);
+}
+
+}  // namespace
 
 TokenEmbedding::TokenEmbedding(const Scope& scope,
                                std::int64_t vocabulary,
@@ -40,8 +54,9 @@ Variable OutputLayer::losses_inside(const Variable& x, const Tensor& targets) co
       tensor_);
 }
 
-Variable OutputLayer::logits(const Variable& x, const TimeDivision& time) const {
-  return first_features(product(region_.enter(x, time)), part_.count);
+Variable OutputLayer::logits(const Variable& x, const TimeDivision& time, bool only_last) const {
+  const Variable inside = region_.enter(x, time);
+  return first_features(product(only_last ? last_row(inside) : inside), part_.count);
 }
 
 Variable OutputLayer::losses(const Variable& x,

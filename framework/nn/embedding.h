@@ -40,8 +40,9 @@ class OutputLayer {
   OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table = nullptr);
 
   // x: [batch, time, width] of the positions that `time` gives this rank. Result: [batch, time,
-  // part().count] of those of all tensor ranks.
-  Variable logits(const Variable& x, const TimeDivision& time = {}) const;
+  // part().count] of those of all tensor ranks. With `only_last` of their last row alone, without a
+  // gradient for x: [batch, 1, part().count].
+  Variable logits(const Variable& x, const TimeDivision& time = {}, bool only_last = false) const;
   // The loss of each token, [batch * time]; 0 where the target is negative. targets: [batch, time]
   // of the positions of all tensor ranks.
   Variable losses(const Variable& x, const Tensor& targets, const TimeDivision& time = {}) const;

@@ -18,18 +18,14 @@ double uniform_at(const Random& random, std::uint64_t index) {
   return static_cast<double>(high << 26 | low) * 0x1p-53;
 }
 
-// The logits of the last position of each stream over the whole vocabulary: [streams, vocabulary].
-std::vector<double> last_logits(const Tensor& logits,
-                                const Part& part,
-                                const Communicator& tensor) {
-  const Device &device = logits.device(), host = device.host();
+// Logits [streams, 1, this rank's part] over the whole vocabulary: [streams, vocabulary].
+std::vector<double> whole_logits(const Tensor& logits,
+                                 const Part& part,
+                                 const Communicator& tensor) {
+  const Device host = logits.device().host();
   const std::int64_t streams = logits.shape()[0];
-  const Tensor last = Tensor::empty({streams, 1, part.count}, logits.dtype(), device);
-  const Tensor wide = Tensor::empty({streams, 1, part.count}, DType::f64, device);
-  on(device, [&](auto backend) {
-    copy_rows(backend, logits, logits.shape()[1] - 1, last, 0, 1, false);
-    scale(backend, 1, last, wide);
-  });
+  const Tensor wide = Tensor::empty(logits.shape(), DType::f64, logits.device());
+  on(logits.device(), [&](auto backend) { scale(backend, 1, logits, wide); });
   // Parts differ by one column at most: each rank sends as many as the largest has.
   const int ranks = tensor.size();
   const std::int64_t most = (part.total + ranks - 1) / ranks;
@@ -107,9 +103,10 @@ class Reader {
         tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
     segment.memory = std::move(remembered_);
     segment.longest_memory = memory_;
+    segment.only_last = true;
     SegmentResult result = model_.logits(segment, Pass{});
     remembered_ = std::move(result.memory);
-    return last_logits(
+    return whole_logits(
         result.logits.value(), model_.vocabulary(), model_.parameters().mesh().tensor);
   }
 

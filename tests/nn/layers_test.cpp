@@ -181,6 +181,19 @@ TEST(OutputLayerLosses, Gradient) {
   }
 }
 
+TEST(OutputLayer, LastLogitsAreThoseOfTheLastRows) {
+  Parameters parameters = one_process_parameters();
+  const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3});
+  allocate_randomly(parameters, 1);
+  const Variable x(random_tensor({2, 4, 3}, 1));
+  const Tensor all = layer.logits(x).value(), last = layer.logits(x, {}, true).value();
+  EXPECT_EQ(last.shape(), Shape({2, 1, 5}));
+  for (std::int64_t stream = 0; stream < 2; ++stream) {
+    const Tensor rows = all.slice(stream, stream + 1).reshape({4, 5});
+    EXPECT_EQ(values_of(last.slice(stream, stream + 1)), values_of(rows.slice(3, 4)));
+  }
+}
+
 TEST(OutputLayerLosses, ATiedTableGetsTheGradientOfBothUses) {
   Parameters parameters = one_process_parameters();
   const TokenEmbedding words(Scope(parameters).child("embedding"), 5, 3, Initial::normal(1));
