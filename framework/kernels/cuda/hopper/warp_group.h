@@ -69,54 +69,35 @@ __device__ inline void wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" 
   ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, " \
   "%30, %31}, "
 
+// The product (32 or 64 columns) of In's dtype, with the rest of its text, sums and factors.
+#define LONGSPAN_MULTIPLY(product, rest, ...)         \
+  if constexpr (std::is_same_v<In, BFloat16>)         \
+    asm volatile(product("bf16") rest : __VA_ARGS__); \
+  else                                                \
+    asm volatile(product("f16") rest : __VA_ARGS__)
+
 // sums[first ..] += a b for a 64 x 16, of which each thread gives what its warp's 16 rows have of
 // it, and b 16 x 64. A thread's sums are those of tensor_core::multiply_add for 8 columns each.
 template <typename In, Second second, int first, int count>
 __device__ __forceinline__ void multiply(float (&sums)[count][4], const Pairs& a, Factor b) {
   constexpr int transposed = second == Second::transposed ? 1 : 0;
-  if constexpr (std::is_same_v<In, BFloat16>)
-    asm volatile(LONGSPAN_PRODUCT_64("bf16") "{%32, %33, %34, %35}, %36, 1, 1, 1, %37;"
-                 : LONGSPAN_SUMS_OF_8(first)
-                 : "r"(a.of[0]),
-                   "r"(a.of[1]),
-                   "r"(a.of[2]),
-                   "r"(a.of[3]),
-                   "l"(b.descriptor),
-                   "n"(transposed));
-  else
-    asm volatile(LONGSPAN_PRODUCT_64("f16") "{%32, %33, %34, %35}, %36, 1, 1, 1, %37;"
-                 : LONGSPAN_SUMS_OF_8(first)
-                 : "r"(a.of[0]),
-                   "r"(a.of[1]),
-                   "r"(a.of[2]),
-                   "r"(a.of[3]),
-                   "l"(b.descriptor),
-                   "n"(transposed));
+  LONGSPAN_MULTIPLY(
+      LONGSPAN_PRODUCT_64, "{%32, %33, %34, %35}, %36, 1, 1, 1, %37;", LONGSPAN_SUMS_OF_8(first)
+      : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "l"(b.descriptor), "n"(transposed));
 }
 // The same with the rows of both in shared memory: of b as many as there are columns, 32 or 64.
 template <typename In>
 __device__ __forceinline__ void multiply(float (&sums)[4][4], Factor a, Factor b) {
-  if constexpr (std::is_same_v<In, BFloat16>)
-    asm volatile(LONGSPAN_PRODUCT_32("bf16") "%16, %17, 1, 1, 1, 0, 0;"
-                 : LONGSPAN_SUMS_OF_4(0)
-                 : "l"(a.descriptor), "l"(b.descriptor));
-  else
-    asm volatile(LONGSPAN_PRODUCT_32("f16") "%16, %17, 1, 1, 1, 0, 0;"
-                 : LONGSPAN_SUMS_OF_4(0)
-                 : "l"(a.descriptor), "l"(b.descriptor));
+  LONGSPAN_MULTIPLY(LONGSPAN_PRODUCT_32, "%16, %17, 1, 1, 1, 0, 0;", LONGSPAN_SUMS_OF_4(0)
+                    : "l"(a.descriptor), "l"(b.descriptor));
 }
 template <typename In>
 __device__ __forceinline__ void multiply(float (&sums)[8][4], Factor a, Factor b) {
-  if constexpr (std::is_same_v<In, BFloat16>)
-    asm volatile(LONGSPAN_PRODUCT_64("bf16") "%32, %33, 1, 1, 1, 0, 0;"
-                 : LONGSPAN_SUMS_OF_8(0)
-                 : "l"(a.descriptor), "l"(b.descriptor));
-  else
-    asm volatile(LONGSPAN_PRODUCT_64("f16") "%32, %33, 1, 1, 1, 0, 0;"
-                 : LONGSPAN_SUMS_OF_8(0)
-                 : "l"(a.descriptor), "l"(b.descriptor));
+  LONGSPAN_MULTIPLY(LONGSPAN_PRODUCT_64, "%32, %33, 1, 1, 1, 0, 0;", LONGSPAN_SUMS_OF_8(0)
+                    : "l"(a.descriptor), "l"(b.descriptor));
 }
 
+#undef LONGSPAN_MULTIPLY
 #undef LONGSPAN_PRODUCT_64
 #undef LONGSPAN_PRODUCT_32
 #undef LONGSPAN_PRODUCT
