@@ -160,10 +160,19 @@ class DenseAttention {
     const bool by_token = a_.span->span.shape().dimensions() == 3;
     return static_cast<std::size_t>(by_token ? (b * time_ + i) * heads_ + h : h);
   }
-  double soft(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
-    if (!a_.span) return 1;
+  // R + z - x.
+  double inside(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const double x = static_cast<double>(distance_of(i, j) - a_.span->first);
-    return std::clamp((a_.span->ramp + span_[span_index(b, h, i)] - x) / a_.span->ramp, 0.0, 1.0);
+    return a_.span->ramp + span_[span_index(b, h, i)] - x;
+  }
+  double soft(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    return a_.span ? std::clamp(inside(b, h, i, j) / a_.span->ramp, 0.0, 1.0) : 1;
+  }
+  // Whether the gradient of z has a part there: both ends count, as where clamp is differentiated.
+  bool is_on_ramp(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    if (!a_.span) return false;
+    const double by = inside(b, h, i, j);
+    return by >= 0 && by <= a_.span->ramp;
   }
   double value_row(std::int64_t i, std::int64_t j, std::size_t c) const {
     return value_table_.empty() ? 0 : value_table_[table_row(value_table_, value_dim_, i, j) + c];
@@ -211,7 +220,7 @@ class DenseAttention {
       const auto key = static_cast<std::int64_t>(j);
       const double m = soft(b, h, i, key);
       const double power = std::exp(scores[j] - log_sum_exp);
-      if (a_.span && m > 0 && m < 1)
+      if (is_on_ramp(b, h, i, key))
         r_.dspan[span_index(b, h, i)] += power * (dprobability[j] - delta) / a_.span->ramp;
       if (!same_token(b, h, i, key))
         score_gradient(b, h, i, key, scale_ * power * (m * dprobability[j] - (m + floor) * delta));

@@ -7,7 +7,7 @@
 
 #include "tests/kernels/attention_dense.h"
 #ifdef LONGSPAN_EMULATED_CUDA
-#include "framework/kernels/cuda/attention_matrix.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 #endif
 
 namespace longspan::testing {

@@ -326,8 +326,8 @@ class Backward {
       auto change = hn::Sub(dpower, delta);
       if constexpr (!std::is_same_v<Span, int>) {
         const auto soft = span.factors(j);
-        const auto ramp = hn::And(hn::Gt(soft, hn::Zero(tag)), hn::Lt(soft, hn::Set(tag, T{1})));
-        dspan = hn::Add(dspan, hn::IfThenElseZero(hn::And(seen, ramp), hn::Mul(power, change)));
+        const auto counts = hn::And(seen, span.are_on_ramp(j));
+        dspan = hn::Add(dspan, hn::IfThenElseZero(counts, hn::Mul(power, change)));
         kept = hn::Mul(kept, soft);
         const auto floor = hn::Set(tag, span.floor);
         change = hn::NegMulAdd(floor, delta, hn::Mul(soft, change));

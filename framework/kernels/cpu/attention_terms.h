@@ -135,10 +135,11 @@ class ScoreTerms {
   std::vector<T> logarithms_;            // of the number of rounds, before scaling
 };
 
-// The soft span of a row of a tile: the factor of column j is clamp(base + j step, 0, 1).
+// The soft span of a row of a tile: column j is j further inside it than the first.
 template <typename T>
 struct SpanRow {
-  T base = 1;
+  T inside = 1;  // of the first
+  T ramp = 1;
   T step = 0;
   T floor = 0;
 
@@ -148,8 +149,9 @@ struct SpanRow {
     const bool by_token = span.span.shape().dimensions() == 3;
     const T z = span.span.template data<T>()[by_token ? (b * p.time + query) * p.heads + h : h];
     const SoftSpan<T> soft(span);
+    inside = soft.inside(z, distance);
+    ramp = soft.ramp;
     step = soft.step;
-    base = soft.ramp_at(z, distance);
     floor = soft.floor;
   }
   // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
@@ -164,11 +166,20 @@ struct SpanRow {
                  score + j);
     }
   }
+  Vector<T> insides(std::int64_t j) const {
+    const Tag<T> tag;
+    return hn::Add(hn::Iota(tag, static_cast<T>(j)), hn::Set(tag, inside));
+  }
   Vector<T> factors(std::int64_t j) const {
     const Tag<T> tag;
-    const auto ramp =
-        hn::MulAdd(hn::Iota(tag, static_cast<T>(j)), hn::Set(tag, step), hn::Set(tag, base));
-    return hn::Min(hn::Max(ramp, hn::Zero(tag)), hn::Set(tag, T{1}));
+    const auto factor = hn::Mul(insides(j), hn::Set(tag, step));
+    return hn::Min(hn::Max(factor, hn::Zero(tag)), hn::Set(tag, T{1}));
+  }
+  // Where factors depend on z, as SoftSpan says.
+  auto are_on_ramp(std::int64_t j) const {
+    const Tag<T> tag;
+    const auto by = insides(j);
+    return hn::And(hn::Ge(by, hn::Zero(tag)), hn::Le(by, hn::Set(tag, ramp)));
   }
 };
 

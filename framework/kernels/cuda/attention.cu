@@ -1,7 +1,7 @@
 // The forward pass, here for any dtype and width (attention_matrix.cu has that of matrix units): a
 // block has one tile of queries of one batch row and head and 64 features of the output, and walks
 // over the key tiles that the plan lists with the running maximum and sum of each row.
-#include "framework/kernels/cuda/attention_matrix.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -46,13 +46,12 @@ struct RunningRow {
 };
 
 template <typename In>
-__global__ void attend(AttentionCall<In> call,
-                       PlanView plan,
-                       std::int64_t head_begin,
-                       std::int64_t heads) {
+__global__ void attend(GroupCall<In> group) {
   using T = Accumulator<In>;
+  const AttentionCall<In>& call = group.call;
+  const PlanView& plan = group.plan;
   const TileMemory<T> memory;
-  const BlockPlace block(call, head_begin, heads, plan.by_query.order, slices_of(call.value_dim));
+  const BlockPlace block(group, plan.by_query, slices_of(call.value_dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const int row = static_cast<int>(threadIdx.x) / 2;
@@ -103,10 +102,11 @@ void run_forward(Cuda cuda, const Attention& a) {
   if constexpr (sizeof(In) == 2)
     if (with_matrices) biases = multiply_biases(cuda, a.query.device(), call);
   for (const HeadGroup& group : head_groups(a)) {
-    const PlanView plan = plan_view(cuda, group.plan, false);
+    const GroupCall<In> of_group = {
+        call, plan_view(cuda, group.plan, false), group.begin, group.count};
     if constexpr (sizeof(In) == 2)
       if (with_matrices) {
-        attend_with_matrices(cuda, call, plan, group.begin, group.count);
+        attend_with_matrices(cuda, of_group);
         continue;
       }
     launch(cuda,
@@ -114,10 +114,7 @@ void run_forward(Cuda cuda, const Attention& a) {
             .threads = tile_threads,
             .shared_bytes = TileMemory<Accumulator<In>>::bytes(false)},
            attend<In>,
-           call,
-           plan,
-           group.begin,
-           group.count);
+           of_group);
   }
 }
 

@@ -1,7 +1,7 @@
 // The backward pass for any dtype and width (attention_matrix_backward.cu has that of matrix
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
-#include "framework/kernels/cuda/attention_matrix.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -48,7 +48,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
-  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order, slices_of(call.dim));
+  const BlockPlace block(g, g.plan.by_query, slices_of(call.dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t query = query_tile * tile;
@@ -98,7 +98,7 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
   const int widest = call.dim > call.value_dim ? call.dim : call.value_dim;
-  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order, slices_of(widest));
+  const BlockPlace block(g, g.plan.by_key, slices_of(widest));
   const std::int64_t b = block.b, h = block.h, key_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t key = key_tile * tile;
@@ -235,37 +235,35 @@ class Run {
   }
 
   void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
-    const GradientCall<In> call = {call_,
-                                   plan_view(cuda_, group.plan, true),
-                                   group.begin,
-                                   group.count,
-                                   g_.dout.data<In>(),
-                                   delta.data<T>(),
-                                   g_.add,
-                                   with_matrices_};
+    const GradientCall<In> call = {
+        {call_, plan_view(cuda_, group.plan, true), group.begin, group.count},
+        g_.dout.data<In>(),
+        delta.data<T>(),
+        g_.add,
+        with_matrices_};
     const std::int64_t pairs = call_.batch * group.count;
     const auto grid = [&](std::int64_t tiles, int width) {
       return Grid{.blocks = tiles * pairs * slices_of(width),
                   .threads = tile_threads,
                   .shared_bytes = TileMemory<T>::bytes(true)};
     };
-    const Either<In> dquery(g_.dquery), dkey(g_.dkey), dvalue(g_.dvalue);
+    const Gradients<In> to = {
+        Either<In>(g_.dquery), Either<In>(g_.dkey), Either<In>(g_.dvalue), parts};
     if (with_matrices_) {
-      if constexpr (sizeof(In) == 2)
-        differentiate_with_matrices(cuda_, call, dquery, dkey, dvalue, parts);
+      if constexpr (sizeof(In) == 2) differentiate_with_matrices(cuda_, call, to);
     } else {
       launch(cuda_,
              grid(call_.query_tiles(), call_.dim),
              differentiate_queries<In>,
              call,
-             dquery,
-             parts);
+             to.dquery,
+             to.parts);
       launch(cuda_,
              grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
              differentiate_keys<In>,
              call,
-             dkey,
-             dvalue);
+             to.dkey,
+             to.dvalue);
     }
     const bool relative = g_.forward.relative.has_value();
     if (call_.key_table)

@@ -1,7 +1,7 @@
 // The biases of the relative term on matrix units. (q + u) . k is q . k and a number a key, (q + v)
 // . r is q . r and a number a row of the table: so the products are of the inputs as they are, and
 // a number is added.
-#include "framework/kernels/cuda/attention_matrix.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 
 namespace longspan::tile_attention {
 namespace {

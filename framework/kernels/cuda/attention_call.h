@@ -202,6 +202,10 @@ struct AttentionCall {
       std::int64_t b, std::int64_t rows, std::int64_t i, std::int64_t h, int width, int c) const {
     return ((b * rows + i) * heads + h) * width + c;
   }
+  // Whether `is_key` asks for no more than where keys end.
+  __device__ bool all_are_keys() const {
+    return padding == nullptr && length == nullptr && sorted.key_position == nullptr;
+  }
   // Keys that the mask does not hide but padding and what it stands for.
   __device__ bool is_key(std::int64_t b, std::int64_t h, std::int64_t j) const {
     if (j >= keys || (padding != nullptr && padding[b * keys + j] != 0)) return false;
@@ -304,7 +308,7 @@ __device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
   }
 }
 
-// Heads that follow one another and have one plan: what a kernel is started for.
+// Heads that follow one another and have one plan.
 struct HeadGroup {
   std::int64_t begin;
   std::int64_t count;

@@ -5,30 +5,16 @@
 
 namespace longspan::tile_attention {
 
-// What the kernels of the backward pass read besides the call.
+// What the kernels of the backward pass read.
 template <typename In>
-struct GradientCall {
+struct GradientCall : GroupCall<In> {
   using T = Accumulator<In>;
-  AttentionCall<In> call;
-  PlanView plan;
-  std::int64_t head_begin;
-  std::int64_t heads;
   const In* dout;
   const T* delta;  // [batch, heads, time]: dout . out
   bool add;
   bool with_matrices;
+  bool ahead = false;  // with matrix units: the next rows arrive while these are multiplied
 };
-
-template <Terms terms, typename In>
-__device__ __forceinline__ decltype(auto) known(const GradientCall<In>& g) {
-  if constexpr (terms == Terms::any) {
-    return (g);
-  } else {
-    GradientCall<In> copy = g;
-    copy.call = known<terms>(g.call);
-    return copy;
-  }
-}
 
 // Where blocks put what is summed up over them after: null where it is not needed.
 template <typename T>
@@ -36,6 +22,15 @@ struct BackwardParts {
   T* content_bias;   // [batch, heads, query tiles, dim]; with matrix units key tiles
   T* position_bias;  // the same; with matrix units diagonals have the parts
   T* span;           // [batch, heads, time]
+};
+
+// What they write.
+template <typename In>
+struct Gradients {
+  Either<In> dquery;
+  Either<In> dkey;
+  Either<In> dvalue;
+  BackwardParts<Accumulator<In>> parts;
 };
 
 // memory.first becomes the probabilities that weigh the values, memory.second the gradients of the
@@ -62,7 +57,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
     T change = dscores[j] * keep - delta;
     if (g.call.span.z != nullptr) {
       const T soft = row.soft(j);
-      if (power != 0 && soft > 0 && soft < 1) dspan += power * change;
+      if (power != 0 && row.is_on_ramp(j)) dspan += power * change;
       kept *= soft;
       change = soft * change - g.call.span.soft.floor * delta;
     }

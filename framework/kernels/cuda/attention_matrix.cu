@@ -15,21 +15,14 @@ bool warp_groups_are_wanted(Cuda cuda) {
 }
 
 template <typename In>
-void attend_with_matrices(Cuda cuda,
-                          const AttentionCall<In>& call,
-                          const PlanView& plan,
-                          std::int64_t head_begin,
-                          std::int64_t heads) {
-  if (takes_warp_groups(cuda, call))
-    return attend_with_warp_groups(cuda, call, plan, head_begin, heads);
-  with_matrix_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_forward<PaddedTile<In, dim>, Terms::any>(cuda, call, plan, head_begin, heads);
+void attend_with_matrices(Cuda cuda, const GroupCall<In>& group) {
+  if (takes_warp_groups(cuda, group.call)) return attend_with_warp_groups(cuda, group);
+  with_matrix_width(group.call, [&]<int dim>(std::integral_constant<int, dim>) {
+    launch_forward<PaddedTile<In, dim>, Terms::any>(cuda, group);
   });
 }
 
-template void attend_with_matrices(
-    Cuda, const AttentionCall<BFloat16>&, const PlanView&, std::int64_t, std::int64_t);
-template void attend_with_matrices(
-    Cuda, const AttentionCall<Float16>&, const PlanView&, std::int64_t, std::int64_t);
+template void attend_with_matrices(Cuda, const GroupCall<BFloat16>&);
+template void attend_with_matrices(Cuda, const GroupCall<Float16>&);
 
 }  // namespace longspan::tile_attention

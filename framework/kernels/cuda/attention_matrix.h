@@ -145,12 +145,35 @@ LONGSPAN_HOST_DEVICE constexpr std::size_t aligned_bytes(std::size_t bytes) {
 
 // Begins to copy 64 rows: address(row) says from where, null for zeros.
 template <typename Tile, typename Address>
-__device__ void begin_copy_rows(Tile to, const typename Tile::In* somewhere, Address address) {
-  constexpr int pieces = Tile::dim / 8;
-  for (int e = static_cast<int>(threadIdx.x); e < tile * pieces; e += tile_threads) {
-    const int row = e / pieces, c = e % pieces * 8;
+__device__ __forceinline__ void begin_copy_rows(Tile to,
+                                                const typename Tile::In* somewhere,
+                                                Address address) {
+  constexpr unsigned pieces = Tile::dim / 8;
+  for (unsigned e = threadIdx.x; e < tile * pieces; e += tile_threads) {
+    const auto row = static_cast<int>(e / pieces), c = static_cast<int>(e % pieces) * 8;
     const auto* const from = address(row);
     tensor_core::begin_copy(to.at(row, c), from != nullptr ? from + c : somewhere, from != nullptr);
+  }
+}
+
+// The same where all of them are there, `step` elements from one to the next: nothing is asked and
+// multiplied again for each piece.
+template <typename Tile>
+__device__ __forceinline__ void begin_copy_all_rows(Tile to,
+                                                    const typename Tile::In* begin,
+                                                    std::int64_t step) {
+  constexpr unsigned pieces = Tile::dim / 8;
+  if constexpr (tile_threads % pieces == 0) {
+    constexpr int together = tile_threads / pieces;
+    const auto first = static_cast<int>(threadIdx.x / pieces);
+    const auto c = static_cast<int>(threadIdx.x % pieces) * 8;
+    const typename Tile::In* from = begin + first * step + c;
+    unrolled<tile / together>([&](auto part) {
+      tensor_core::begin_copy(to.at(first + part * together, c), from, true);
+      from += together * step;
+    });
+  } else {
+    begin_copy_rows(to, begin, [&](int row) { return begin + row * step; });
   }
 }
 
@@ -173,6 +196,7 @@ __device__ void begin_copy_queries(Tile to,
                                    std::int64_t h,
                                    std::int64_t first) {
   const In* const begin = from + call.place(b, call.time, first, h, Tile::dim, 0);
+  if (first + tile <= call.time) return begin_copy_all_rows(to, begin, call.heads * Tile::dim);
   begin_copy_rows(to, from, [&](int i) -> const In* {
     return first + i < call.time ? begin + i * call.heads * Tile::dim : nullptr;
   });
@@ -187,6 +211,8 @@ __device__ void begin_copy_keys(Tile to,
                                 std::int64_t h,
                                 std::int64_t first) {
   const In* const begin = from + call.place(b, call.keys, first, h, Tile::dim, 0);
+  if (first + tile <= call.keys && call.all_are_keys())
+    return begin_copy_all_rows(to, begin, call.heads * Tile::dim);
   begin_copy_rows(to, from, [&](int j) -> const In* {
     return call.is_key(b, h, first + j) ? begin + j * call.heads * Tile::dim : nullptr;
   });
@@ -308,100 +334,5 @@ template <typename In>
 inline constexpr int lift = std::is_same_v<In, Float16> ? 14 : 0;
 template <typename In>
 inline constexpr float unlifted = 1 / static_cast<float>(1 << lift<In>);
-
-// Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features. The
-// backward pass has a gradient that must be aligned too.
-template <typename In>
-bool takes_matrix_units(const AttentionCall<In>& call, const In* dout = nullptr) {
-  const auto aligned = [](const In* from) {
-    return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
-  };
-  return sizeof(In) == 2 && call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 &&
-         call.dim <= 128 && aligned(dout) && aligned(call.query) && aligned(call.key) &&
-         aligned(call.value) && aligned(call.key_table.lowest) && aligned(call.value_table.lowest);
-}
-
-// Calls f(integral constant) with the head width of a call that takes them.
-template <typename In, typename F>
-void with_matrix_width(const AttentionCall<In>& call, const F& f) {
-  if constexpr (sizeof(In) == 2) {
-    switch (call.dim) {
-      case 32:
-        return f(std::integral_constant<int, 32>());
-      case 64:
-        return f(std::integral_constant<int, 64>());
-      case 96:
-        return f(std::integral_constant<int, 96>());
-      default:
-        return f(std::integral_constant<int, 128>());
-    }
-  }
-}
-
-// Calls f<terms>() with what a kernel is to know of a call that has at most `most`: whether it has
-// none, for the widths that models have most.
-template <typename Tile, Terms most, typename In, typename F>
-void with_terms(const AttentionCall<In>& call, const F& f) {
-  require(terms_of(call) >= most, "attention: a call has terms that its kernel does not know");
-  if constexpr (Tile::dim % 64 == 0)
-    if (terms_of(call) == Terms::none) return f.template operator()<Terms::none>();
-  f.template operator()<most>();
-}
-
-// The products of the biases of a relative term, which the call then knows.
-struct BiasProducts {
-  Tensor of_keys;
-  Tensor of_distances;
-};
-template <typename In>
-BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
-
-// Whether they are multiplied by groups of four warps: on compute capability 9.0, where
-// LONGSPAN_WARP_GROUPS is 1, for heads of 64 or 128 features and no table of distances.
-bool warp_groups_are_wanted(Cuda cuda);
-template <typename In>
-bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
-  return call.dim % 64 == 0 && terms_of(call) != Terms::any && warp_groups_are_wanted(cuda);
-}
-
-// For calls that take matrix units.
-template <typename In>
-void attend_with_matrices(Cuda cuda,
-                          const AttentionCall<In>& call,
-                          const PlanView& plan,
-                          std::int64_t head_begin,
-                          std::int64_t heads);
-template <typename In>
-void differentiate_with_matrices(Cuda cuda,
-                                 const GradientCall<In>& g,
-                                 const Either<In>& dquery,
-                                 const Either<In>& dkey,
-                                 const Either<In>& dvalue,
-                                 const BackwardParts<float>& parts);
-
-// For calls that take warp groups too.
-template <typename In>
-void attend_with_warp_groups(Cuda cuda,
-                             const AttentionCall<In>& call,
-                             const PlanView& plan,
-                             std::int64_t head_begin,
-                             std::int64_t heads);
-template <typename In>
-void differentiate_with_warp_groups(Cuda cuda,
-                                    const GradientCall<In>& g,
-                                    const Either<In>& dquery,
-                                    const Either<In>& dkey,
-                                    const Either<In>& dvalue,
-                                    const BackwardParts<float>& parts);
-
-// Bands as in attention_tables.cu, and for each [heads of the group, diagonals, dim] of what the
-// position bias gets, or null.
-template <typename In>
-void sum_diagonals(Cuda cuda,
-                   const GradientCall<In>& g,
-                   const Diagonals& diagonals,
-                   bool of_values,
-                   float* bands,
-                   float* biases);
 
 }  // namespace longspan::tile_attention

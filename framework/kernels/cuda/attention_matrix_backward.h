@@ -3,6 +3,7 @@
 // transposed, so that what comes out of one product goes into the next without leaving registers.
 #pragma once
 
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
 
 namespace longspan::tile_attention {
@@ -22,8 +23,8 @@ __global__ void __launch_bounds__(tile_threads, 2)
   constexpr int dim = Tile::dim;
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
-  const BackwardMemory<Tile> memory(call);
-  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_query.order);
+  const BackwardMemory<Tile> memory(g);
+  const BlockPlace block(g, g.plan.by_query);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   WarpSums<dim> of_query;
   RowUnits<In> units;
@@ -66,8 +67,8 @@ __global__ void __launch_bounds__(tile_threads, 2)
   constexpr int dim = Tile::dim;
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
-  const BackwardMemory<Tile> memory(call);
-  const BlockPlace block(call, g.head_begin, g.heads, g.plan.by_key.order);
+  const BackwardMemory<Tile> memory(g);
+  const BlockPlace block(g, g.plan.by_key);
   const std::int64_t b = block.b, h = block.h, key = block.tile_index * tile;
   WarpSums<dim> of_key, of_value;
   RowUnits<In> units;
@@ -115,33 +116,44 @@ __global__ void __launch_bounds__(tile_threads, 2)
   });
 }
 
+// Whether rows are copied ahead: where no table of distances needs the memory, and a multiprocessor
+// has enough for two blocks (compute capability 8.0 has not, for wide heads).
+template <typename Tile, typename In>
+bool copies_ahead(Cuda cuda, GradientCall<In> g) {
+  constexpr std::size_t of_system = 1024;  // that each block has beside its own
+  if (BackwardMemory<Tile>::has_table(g.call)) return false;
+  if (cuda.state->dry()) return true;
+  int there = 0;
+  require_success(cudaDeviceGetAttribute(
+                      &there, cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu()),
+                  "asking what a GPU has");
+  g.ahead = true;
+  return 2 * (BackwardMemory<Tile>::bytes(g) + of_system) <= static_cast<std::size_t>(there);
+}
+
 // For calls that have at most those terms.
 template <typename Tile, Terms most, typename In>
-void launch_backward(Cuda cuda,
-                     const GradientCall<In>& g,
-                     const Either<In>& dquery,
-                     const Either<In>& dkey,
-                     const Either<In>& dvalue,
-                     const BackwardParts<float>& parts) {
+void launch_backward(Cuda cuda, GradientCall<In> g, const Gradients<In>& to) {
+  g.ahead = copies_ahead<Tile>(cuda, g);
   const auto grid = [&](std::int64_t tiles) {
     return Grid{.blocks = tiles * g.call.batch * g.heads,
                 .threads = tile_threads,
-                .shared_bytes = BackwardMemory<Tile>::bytes(g.call)};
+                .shared_bytes = BackwardMemory<Tile>::bytes(g)};
   };
   with_terms<Tile, most>(g.call, [&]<Terms terms>() {
     launch(cuda,
            grid(g.call.query_tiles()),
            differentiate_queries<Tile, terms>,
            g,
-           dquery,
-           parts.span);
+           to.dquery,
+           to.parts.span);
     launch(cuda,
            grid(g.call.key_tiles()),
            differentiate_keys<Tile, terms>,
            g,
-           dkey,
-           dvalue,
-           parts.content_bias);
+           to.dkey,
+           to.dvalue,
+           to.parts.content_bias);
   });
 }
 

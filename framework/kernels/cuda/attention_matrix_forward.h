@@ -3,6 +3,7 @@
 #pragma once
 
 #include "framework/kernels/cuda/attention_band.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 
 namespace longspan::tile_attention {
 
@@ -149,15 +150,14 @@ inline constexpr int forward_blocks = terms == Terms::none&& Tile::dim == 64 ? 3
 
 template <typename Tile, Terms terms>
 __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms>)
-    attend_matrices(const __grid_constant__ AttentionCall<typename Tile::In> given,
-                    const __grid_constant__ PlanView plan,
-                    std::int64_t head_begin,
-                    std::int64_t heads) {
+    attend_matrices(const __grid_constant__ GroupCall<typename Tile::In> given) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
-  const AttentionCall<In>& call = known<terms>(given);
+  const GroupCall<In>& group = known<terms>(given);
+  const AttentionCall<In>& call = group.call;
+  const PlanView& plan = group.plan;
   const ForwardMemory<Tile> memory(call);
-  const BlockPlace block(call, head_begin, heads, plan.by_query.order);
+  const BlockPlace block(group, plan.by_query);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   TileCursor cursor(plan.by_query, block.tile_index);
   std::int64_t kept = no_half, kept_values = no_half;  // of bands
@@ -237,21 +237,15 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms>)
 
 // For calls that have at most those terms.
 template <typename Tile, Terms most>
-void launch_forward(Cuda cuda,
-                    const AttentionCall<typename Tile::In>& call,
-                    const PlanView& plan,
-                    std::int64_t head_begin,
-                    std::int64_t heads) {
+void launch_forward(Cuda cuda, const GroupCall<typename Tile::In>& group) {
+  const auto& call = group.call;
   with_terms<Tile, most>(call, [&]<Terms terms>() {
     launch(cuda,
-           {.blocks = call.query_tiles() * call.batch * heads,
+           {.blocks = call.query_tiles() * call.batch * group.heads,
             .threads = tile_threads,
             .shared_bytes = ForwardMemory<Tile>::bytes(call)},
            attend_matrices<Tile, terms>,
-           call,
-           plan,
-           head_begin,
-           heads);
+           group);
   });
 }
 

@@ -14,8 +14,8 @@ namespace longspan::tile_attention {
 inline constexpr int factor_step = 2 * tile + 8;
 inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
 
-// The shared memory of a block. Two tiles of rows are kept and two stream past: where there is no
-// table of distances these twice, the next ones arriving meanwhile.
+// The shared memory of a block. Two tiles of rows are kept and two stream past; these twice where
+// the next ones arrive ahead.
 template <typename Tile>
 struct BackwardMemory {
   using In = typename Tile::In;
@@ -31,45 +31,46 @@ struct BackwardMemory {
   LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
     return call.key_table || call.value_table;
   }
-  LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const AttentionCall<In>& call) {
-    return (has_table(call) ? 3 : 6) * tile * sizeof(float);
+  LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const GradientCall<In>& g) {
+    return (g.ahead ? 6 : 3) * tile * sizeof(float);
   }
-  LONGSPAN_HOST_DEVICE static std::size_t number_bytes(const AttentionCall<In>& call) {
-    return aligned_bytes<Tile>(sizeof(TileKeys) + sum_bytes(call) + stage_bytes +
+  LONGSPAN_HOST_DEVICE static std::size_t number_bytes(const GradientCall<In>& g) {
+    return aligned_bytes<Tile>(sizeof(TileKeys) + sum_bytes(g) + stage_bytes +
                                tile * sizeof(float));
   }
-  LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const AttentionCall<In>& call) {
-    return number_bytes(call) + (has_table(call) ? 4 : 6) * Tile::bytes;
+  LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const GradientCall<In>& g) {
+    return number_bytes(g) + (g.ahead ? 6 : 4) * Tile::bytes;
   }
   LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
     return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * BandOf::bytes;
   }
-  static std::size_t bytes(const AttentionCall<In>& call) {
+  static std::size_t bytes(const GradientCall<In>& g) {
+    const AttentionCall<In>& call = g.call;
     const std::size_t both = call.key_table && call.value_table ? 2 : 1;
     const bool apart = has_table(call) && !BandOf::exchanges_in_band;
-    return row_bytes(call) + band_bytes(call) +
+    return row_bytes(g) + band_bytes(call) +
            (apart ? std::max(both * BandOf::exchange_bytes, factor_bytes) : 0);
   }
 
-  __device__ explicit BackwardMemory(const AttentionCall<In>& call)
-      : key_band(shared_memory<unsigned char>() + row_bytes(call)),
-        value_band(shared_memory<unsigned char>() + row_bytes(call) +
-                   (call.key_table ? BandOf::bytes : 0)) {
+  __device__ explicit BackwardMemory(const GradientCall<In>& g)
+      : key_band(shared_memory<unsigned char>() + row_bytes(g)),
+        value_band(shared_memory<unsigned char>() + row_bytes(g) +
+                   (g.call.key_table ? BandOf::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
-    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes(call));
+    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes(g));
     key_bias = stage + tile * stage_step;
-    rows = at + number_bytes(call);
+    rows = at + number_bytes(g);
   }
 
   // Where products of the table of keys (0) or of values (1) are exchanged.
-  __device__ float* exchange(const AttentionCall<In>& call, int which, const TilePlace& at) const {
+  __device__ float* exchange(const GradientCall<In>& g, int which, const TilePlace& at) const {
     if constexpr (BandOf::exchanges_in_band)
       return (which == 0 ? key_band : value_band).second_half(at);
-    auto* const first = shared_memory<unsigned char>() + row_bytes(call) + band_bytes(call);
+    auto* const first = shared_memory<unsigned char>() + row_bytes(g) + band_bytes(g.call);
     return reinterpret_cast<float*>(first +
-                                    (which == 1 && call.key_table ? BandOf::exchange_bytes : 0));
+                                    (which == 1 && g.call.key_table ? BandOf::exchange_bytes : 0));
   }
 
   // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
@@ -178,7 +179,8 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
     if (call.span.z != nullptr) {
       const float distance = origin + static_cast<float>(i - key_of(row, column));
       const float soft = call.span.soft.at(sums[2][i], distance);
-      if (power != 0 && soft > 0 && soft < 1) dspan[s / 2] += power * change;
+      if (power != 0 && call.span.soft.is_on_ramp(sums[2][i], distance))
+        dspan[s / 2] += power * change;
       kept *= soft;
       change = soft * gradients.of[n][s] * keep - (soft + call.span.soft.floor) * sums[1][i];
     }
@@ -222,7 +224,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    float (&dspan)[2]) {
   const auto add_table = [&](const auto& band_of, int which, WarpSums<columns>& to) {
     if constexpr (by_key) {
-      const float* const exchange = memory.exchange(g.call, which, at) + first;
+      const float* const exchange = memory.exchange(g, which, at) + first;
       to.change([&](int j, int c, float sum, int) {
         return sum + exchange[j * band_of.exchange_step + c];
       });
@@ -245,15 +247,16 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
 
 // Where keys are rows: a tile's products with tables, before those of its parts.
 template <typename Tile, typename In>
-__device__ __forceinline__ void exchange_tables(const AttentionCall<In>& call,
+__device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
                                                 const BackwardMemory<Tile>& memory,
                                                 int stage,
                                                 const TilePlace& at) {
+  const AttentionCall<In>& call = g.call;
   if (!memory.has_table(call)) return;
   const auto exchange = [&](const auto& band_of, int which) {
     const Tile queries = memory.other(stage, which);
     band_of.exchange_products(
-        [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(call, which, at));
+        [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(g, which, at));
   };
   if (call.key_table) exchange(memory.key_band, 0);
   if (call.value_table) exchange(memory.value_band, 1);
@@ -334,7 +337,6 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    Use use) {
   const AttentionCall<In>& call = g.call;
   const std::int64_t b = block.b, h = block.h, own = block.tile_index * tile;
-  const bool twice = !memory.has_table(call);
   TileCursor cursor(by_key ? g.plan.by_key : g.plan.by_query, block.tile_index);
   std::int64_t kept = no_half;
   const auto place = [&] {
@@ -363,22 +365,22 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     read_sums(g, b, h, own, memory.sums[0]);
   }
   begin_next(0);
-  for (int stage = 0; cursor.any(); stage = twice ? 1 - stage : 0) {
+  for (int stage = 0; cursor.any(); stage = g.ahead ? 1 - stage : 0) {
     const TilePlace at = place();
     cursor.next();
-    if (twice) begin_next(1 - stage);
+    if (g.ahead) begin_next(1 - stage);
     if (!is_plain(call, at.full)) {
       read_keys(call, at, *memory.keys);
       __syncthreads();
       read_bits(call, g.plan.mask, at, *memory.keys);
     }
-    if (twice)
+    if (g.ahead)
       wait_for_rows<Tile, 1>();
     else
       wait_for_rows<Tile, 0>();
     __syncthreads();
     constexpr int columns = columns_at_once<by_key>;
-    if constexpr (by_key) exchange_tables(call, memory, stage, at);
+    if constexpr (by_key) exchange_tables(g, memory, stage, at);
 #pragma unroll 1
     for (int first = 0; first < tile; first += columns) {
       WarpSums<columns> scores, gradients;
@@ -388,7 +390,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       use(at, others, scores, gradients);
     }
     __syncthreads();  // the next tile, or the one after it, comes here
-    if (!twice) begin_next(0);
+    if (!g.ahead) begin_next(0);
   }
   tensor_core::wait_for_copies<0>();
 }

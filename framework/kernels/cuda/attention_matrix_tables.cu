@@ -1,5 +1,6 @@
 // Gradients of tables of distances on matrix units: a block walks down a diagonal, whose distances
 // stay the same, and keeps the sums of its 127 rows in registers.
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
 
 namespace longspan::tile_attention {
@@ -96,11 +97,11 @@ __global__ void __launch_bounds__(tile_threads, 2)
                                 float* biases) {
   const AttentionCall<In>& call = g.call;
   using Tile = PaddedTile<In, dim>;
-  const BackwardMemory<Tile> memory(call);
+  const BackwardMemory<Tile> memory(g);
   static_assert(!Band<In, dim>::exchanges_in_band || factor_bytes <= matrix_bytes<dim>);
   auto* const factors = Band<In, dim>::exchanges_in_band
                             ? reinterpret_cast<std::uint32_t*>(memory.other(0, 1).rows)
-                            : reinterpret_cast<std::uint32_t*>(memory.exchange(call, 0, {}));
+                            : reinterpret_cast<std::uint32_t*>(memory.exchange(g, 0, {}));
   const std::int64_t of_group = blockIdx.x % g.heads, h = g.head_begin + of_group;
   const std::int64_t i = blockIdx.x / g.heads, diagonal = diagonals.first + i;
   const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
@@ -179,7 +180,7 @@ void sum_diagonals(Cuda cuda,
     launch(cuda,
            {.blocks = g.heads * diagonals.count,
             .threads = tile_threads,
-            .shared_bytes = BackwardMemory<PaddedTile<In, dim>>::bytes(g.call)},
+            .shared_bytes = BackwardMemory<PaddedTile<In, dim>>::bytes(g)},
            sum_diagonals_with_matrices<In, dim>,
            g,
            diagonals,

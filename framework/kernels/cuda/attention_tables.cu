@@ -1,7 +1,7 @@
 // Gradients of tables whose rows belong to a distance. The tiles of a diagonal (query tile - key
 // tile) have the same 127 distances: a block walks down one of them and sums a band of rows, and
 // the bands are added up after.
-#include "framework/kernels/cuda/attention_matrix.h"
+#include "framework/kernels/cuda/attention_matrix_calls.h"
 
 namespace longspan::tile_attention {
 namespace {

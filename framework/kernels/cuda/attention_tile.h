@@ -291,6 +291,7 @@ struct TileRow {
   }
   __device__ T distance(int j) const { return static_cast<T>(origin_of(call, at) + i - j); }
   __device__ T soft(int j) const { return call.span.soft.at(z, distance(j)); }
+  __device__ bool is_on_ramp(int j) const { return call.span.soft.is_on_ramp(z, distance(j)); }
   __device__ bool is_self(int j) const {
     return call.hash.has_self && keys.position[j] == position;
   }
@@ -361,6 +362,39 @@ __device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
 // Blocks of 64 features.
 inline LONGSPAN_HOST_DEVICE int slices_of(int width) { return (width + tile - 1) / tile; }
 
+// A call for heads that have one plan: what a kernel is started for.
+template <typename In>
+struct GroupCall {
+  AttentionCall<In> call;
+  PlanView plan;
+  std::int64_t head_begin;
+  std::int64_t heads;
+
+  LONGSPAN_HOST_DEVICE std::int64_t pairs() const { return call.batch * heads; }
+  // Pairs of a batch row and a head whose tiles are taken one after another, the largest first:
+  // what streams past all tiles of a pair is to stay in the cache from one to the next.
+  LONGSPAN_HOST_DEVICE std::int64_t pairs_together() const {
+    constexpr std::int64_t cache = std::int64_t{32} << 20;  // bytes, of 40 MB and more
+    const std::int64_t longest = call.time > call.keys ? call.time : call.keys;
+    const std::int64_t bytes =
+        longest * (call.dim + call.value_dim) * static_cast<std::int64_t>(sizeof(In));
+    const std::int64_t fitting = cache / (bytes > 0 ? bytes : 1);
+    return fitting < 1 ? 1 : fitting < pairs() ? fitting : pairs();
+  }
+};
+
+// A group's call, or what has one, as the compiler is to know it.
+template <Terms terms, typename Group>
+__device__ __forceinline__ decltype(auto) known(const Group& group) {
+  if constexpr (terms == Terms::any) {
+    return (group);
+  } else {
+    Group copy = group;
+    copy.call = known<terms>(group.call);
+    return copy;
+  }
+}
+
 // What makes a block of a number: one tile of one batch row and head, and the first of the features
 // where others have the rest.
 struct BlockPlace {
@@ -368,18 +402,20 @@ struct BlockPlace {
   int first;
 
   template <typename In>
-  __device__ BlockPlace(const AttentionCall<In>& call,
-                        std::int64_t head_begin,
-                        std::int64_t heads,
-                        const std::int64_t* order,
-                        int slices = 1) {
+  __device__ BlockPlace(const GroupCall<In>& group, const TileLists& lists, int slices = 1) {
     std::int64_t item = blockIdx.x;
     first = static_cast<int>(item % slices) * tile;
     item /= slices;
-    h = head_begin + item % heads;
-    item /= heads;
-    b = item % call.batch;
-    tile_index = order[item / call.batch];
+    const std::int64_t tiles = gridDim.x / slices / group.pairs();
+    const std::int64_t together = group.pairs_together();
+    const std::int64_t pair_begin = item / (together * tiles) * together;
+    item -= pair_begin * tiles;
+    const std::int64_t left = group.pairs() - pair_begin;
+    const std::int64_t here = left < together ? left : together;
+    const std::int64_t pair = pair_begin + item % here;
+    h = group.head_begin + pair % group.heads;
+    b = pair / group.heads;
+    tile_index = lists.order[item / here];
   }
 };
 

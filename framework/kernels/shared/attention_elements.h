@@ -66,22 +66,27 @@ struct RoundRule {
 // The factor of the soft span z at a distance: clamp((ramp + z - x) / ramp, 0, 1).
 template <typename T>
 struct SoftSpan {
+  T ramp;
   T step;  // 1 / ramp
   T first;
   T floor;
 
   explicit SoftSpan(const SpanTerm& span)
-      : step(static_cast<T>(1 / span.ramp)),
+      : ramp(static_cast<T>(span.ramp)),
+        step(static_cast<T>(1 / span.ramp)),
         first(static_cast<T>(span.first)),
         floor(static_cast<T>(span.floor)) {}
 
-  // Before it is cut.
-  LONGSPAN_HOST_DEVICE T ramp_at(T z, T distance) const {
-    return T{1} + (z - distance + first) * step;
-  }
+  // How far a key is from the end of the ramp, where the factor is 0.
+  LONGSPAN_HOST_DEVICE T inside(T z, T distance) const { return ramp + (z - distance + first); }
   LONGSPAN_HOST_DEVICE T at(T z, T distance) const {
-    const T ramp = ramp_at(z, distance);
-    return ramp < T{0} ? T{0} : ramp > T{1} ? T{1} : ramp;
+    const T factor = inside(z, distance) * step;
+    return factor < T{0} ? T{0} : factor > T{1} ? T{1} : factor;
+  }
+  // Where the factor depends on z: on the ramp and, as in the authors' code, at both of its ends.
+  LONGSPAN_HOST_DEVICE bool is_on_ramp(T z, T distance) const {
+    const T by = inside(z, distance);
+    return by >= T{0} && by <= ramp;
   }
 };
 

@@ -42,6 +42,8 @@ enum cudaError_t {
   cudaErrorInvalidConfiguration,
   cudaErrorInvalidValue,
   cudaErrorInvalidDevice,
+  cudaErrorInsufficientDriver,
+  cudaErrorNoDevice,
   cudaErrorMemoryAllocation,
   cudaErrorNotReady,
 };
@@ -54,7 +56,12 @@ cudaError_t cudaGetLastError();
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor, cudaDevAttrMaxSharedMemoryPerBlockOptin };
+cudaError_t cudaGetDevice(int* device);
+enum cudaDeviceAttr {
+  cudaDevAttrComputeCapabilityMajor,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin,
+  cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+};
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 // As many devices as ranks of a job, of which each sees its own.
 cudaError_t cudaDeviceGetPCIBusId(char* text, int length, int device);
@@ -67,7 +74,8 @@ cudaError_t cudaFreeHost(void* block);
 // event of another stream, or for what a library does there. That goes on only when the host asks
 // about a stream or an event, or waits.
 inline constexpr unsigned cudaStreamNonBlocking = 1;
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* last, int* first);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);

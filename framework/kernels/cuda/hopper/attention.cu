@@ -17,43 +17,26 @@ void with_group_width(const AttentionCall<In>& call, const F& f) {
 }  // namespace
 
 template <typename In>
-void attend_with_warp_groups(Cuda cuda,
-                             const AttentionCall<In>& call,
-                             const PlanView& plan,
-                             std::int64_t head_begin,
-                             std::int64_t heads) {
-  with_group_width(call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_forward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, call, plan, head_begin, heads);
+void attend_with_warp_groups(Cuda cuda, const GroupCall<In>& group) {
+  with_group_width(group.call, [&]<int dim>(std::integral_constant<int, dim>) {
+    launch_forward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, group);
   });
 }
 
 template <typename In>
-void differentiate_with_warp_groups(Cuda cuda,
-                                    const GradientCall<In>& g,
-                                    const Either<In>& dquery,
-                                    const Either<In>& dkey,
-                                    const Either<In>& dvalue,
-                                    const BackwardParts<float>& parts) {
+void differentiate_with_warp_groups(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to) {
   with_group_width(g.call, [&]<int dim>(std::integral_constant<int, dim>) {
-    launch_backward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, g, dquery, dkey, dvalue, parts);
+    launch_backward<SwizzledTile<In, dim>, Terms::no_tables>(cuda, g, to);
   });
 }
 
-template void attend_with_warp_groups(
-    Cuda, const AttentionCall<BFloat16>&, const PlanView&, std::int64_t, std::int64_t);
-template void attend_with_warp_groups(
-    Cuda, const AttentionCall<Float16>&, const PlanView&, std::int64_t, std::int64_t);
+template void attend_with_warp_groups(Cuda, const GroupCall<BFloat16>&);
+template void attend_with_warp_groups(Cuda, const GroupCall<Float16>&);
 template void differentiate_with_warp_groups(Cuda,
                                              const GradientCall<BFloat16>&,
-                                             const Either<BFloat16>&,
-                                             const Either<BFloat16>&,
-                                             const Either<BFloat16>&,
-                                             const BackwardParts<float>&);
+                                             const Gradients<BFloat16>&);
 template void differentiate_with_warp_groups(Cuda,
                                              const GradientCall<Float16>&,
-                                             const Either<Float16>&,
-                                             const Either<Float16>&,
-                                             const Either<Float16>&,
-                                             const BackwardParts<float>&);
+                                             const Gradients<Float16>&);
 
 }  // namespace longspan::tile_attention

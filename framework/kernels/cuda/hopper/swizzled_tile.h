@@ -21,7 +21,7 @@ struct SwizzledTile {
   In* rows;
 
   __device__ In* at(int row, int c) const {
-    return rows + c / 64 * panel + row * 64 + ((c / 8 ^ row) % 8 * 8 + c % 8);
+    return rows + c / 64 * panel + row * 64 + ((c / 8 ^ row) & 7) * 8 + c % 8;
   }
   __device__ SwizzledTile from(int row) const { return {rows + row * 64}; }  // multiples of 8
   // Features 16 k and on, and rows 16 k and on of features 64 n and on.

@@ -1,0 +1,88 @@
+// Which attention is for matrix units, and what starts its kernels.
+#pragma once
+
+#include <type_traits>
+
+#include "framework/kernels/cuda/attention_gradient.h"
+#include "framework/kernels/cuda/launch.h"
+
+namespace longspan::tile_attention {
+
+// Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features. The
+// backward pass has a gradient that must be aligned too.
+template <typename In>
+bool takes_matrix_units(const AttentionCall<In>& call, const In* dout = nullptr) {
+  const auto aligned = [](const In* from) {
+    return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+  };
+  return sizeof(In) == 2 && call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 &&
+         call.dim <= 128 && aligned(dout) && aligned(call.query) && aligned(call.key) &&
+         aligned(call.value) && aligned(call.key_table.lowest) && aligned(call.value_table.lowest);
+}
+
+// Calls f(integral constant) with the head width of a call that takes them.
+template <typename In, typename F>
+void with_matrix_width(const AttentionCall<In>& call, const F& f) {
+  if constexpr (sizeof(In) == 2) {
+    switch (call.dim) {
+      case 32:
+        return f(std::integral_constant<int, 32>());
+      case 64:
+        return f(std::integral_constant<int, 64>());
+      case 96:
+        return f(std::integral_constant<int, 96>());
+      default:
+        return f(std::integral_constant<int, 128>());
+    }
+  }
+}
+
+// Calls f<terms>() with what a kernel is to know of a call that has at most `most`: whether it has
+// none, for the widths that models have most.
+template <typename Tile, Terms most, typename In, typename F>
+void with_terms(const AttentionCall<In>& call, const F& f) {
+  require(terms_of(call) >= most, "attention: a call has terms that its kernel does not know");
+  if constexpr (Tile::dim % 64 == 0)
+    if (terms_of(call) == Terms::none) return f.template operator()<Terms::none>();
+  f.template operator()<most>();
+}
+
+// The products of the biases of a relative term, which the call then knows.
+struct BiasProducts {
+  Tensor of_keys;
+  Tensor of_distances;
+};
+template <typename In>
+BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>& call);
+
+// Whether they are multiplied by groups of four warps: on compute capability 9.0, where
+// LONGSPAN_WARP_GROUPS is 1, for heads of 64 or 128 features and no table of distances.
+bool warp_groups_are_wanted(Cuda cuda);
+template <typename In>
+bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
+  return call.dim % 64 == 0 && terms_of(call) != Terms::any && warp_groups_are_wanted(cuda);
+}
+
+// For calls that take matrix units.
+template <typename In>
+void attend_with_matrices(Cuda cuda, const GroupCall<In>& group);
+template <typename In>
+void differentiate_with_matrices(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to);
+
+// For calls that take warp groups too.
+template <typename In>
+void attend_with_warp_groups(Cuda cuda, const GroupCall<In>& group);
+template <typename In>
+void differentiate_with_warp_groups(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to);
+
+// Bands as in attention_tables.cu, and for each [heads of the group, diagonals, dim] of what the
+// position bias gets, or null.
+template <typename In>
+void sum_diagonals(Cuda cuda,
+                   const GradientCall<In>& g,
+                   const Diagonals& diagonals,
+                   bool of_values,
+                   float* bands,
+                   float* biases);
+
+}  // namespace longspan::tile_attention
