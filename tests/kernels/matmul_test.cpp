@@ -134,6 +134,19 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
     }
 }
 
+TYPED_TEST(MatmulOf, ABiasIsAddedToOneRowOrOneColumn) {
+  for (const Extents e : {Extents{1, 8, 24}, {24, 8, 1}, {1, 3, 1}}) {
+    const Values bias = normal_values<TypeParam>(e.n, 4);
+    auto made = this->template make<TypeParam>(e, false, false);
+    made.matmul.bias = tensor_of<TypeParam>(bias, {e.n});
+    matmul(backend(), made.matmul);
+    Values expected = product(made.a, made.b, e, false, false);
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      expected[i] += bias[i % static_cast<std::size_t>(e.n)];
+    expect_close(values_of(made.matmul.c), expected, tolerance<TypeParam>(), 5);
+  }
+}
+
 // Widths that an epilogue of a GPU's library may take, and one that it may not.
 constexpr std::int64_t fused_widths[] = {40, 64, 37};
 

@@ -1,7 +1,6 @@
 #include <dlfcn.h>
 
 #include "framework/core/cuda_library.h"
-#include "framework/core/error.h"
 #include "framework/kernels/cuda/cublaslt.h"
 
 namespace longspan {
@@ -14,6 +13,7 @@ CublasLt::CublasLt() {
   find(destroy, "cublasLtDestroy");
   find(matmul, "cublasLtMatmul");
   find(choose, "cublasLtMatmulAlgoGetHeuristic");
+  find(ask_algorithm, "cublasLtMatmulAlgoConfigGetAttribute");
   find(create_product, "cublasLtMatmulDescCreate");
   find(destroy_product, "cublasLtMatmulDescDestroy");
   find(set_product, "cublasLtMatmulDescSetAttribute");
@@ -29,11 +29,6 @@ template <typename F>
 void CublasLt::find(F& function, const char* name) {
   function = reinterpret_cast<F>(dlsym(library_, name));
   if (function == nullptr) throw Failure("cuBLASLt has no {}", name);
-}
-
-void CublasLt::require(cublasStatus_t status, const char* what) const {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw Failure("cuBLASLt: {}: {}", what, status_text_(status));
 }
 
 }  // namespace longspan

@@ -4,6 +4,8 @@
 
 #include <cublasLt.h>
 
+#include "framework/core/error.h"
+
 namespace longspan {
 
 class CublasLt {
@@ -12,12 +14,16 @@ class CublasLt {
   CublasLt();
 
   // Throws Failure unless the call succeeded.
-  void require(cublasStatus_t status, const char* what) const;
+  void require(cublasStatus_t status, const char* what) const {
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Failure("cuBLASLt: {}: {}", what, status_text_(status));
+  }
 
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtDestroy) destroy;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulAlgoGetHeuristic) choose;
+  decltype(&cublasLtMatmulAlgoConfigGetAttribute) ask_algorithm;
   decltype(&cublasLtMatmulDescCreate) create_product;
   decltype(&cublasLtMatmulDescDestroy) destroy_product;
   decltype(&cublasLtMatmulDescSetAttribute) set_product;

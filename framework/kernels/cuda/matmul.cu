@@ -43,17 +43,16 @@ Product product_of(Cuda cuda, const Matmul& matmul, const MatmulExtents& extents
           .workspace = cuda.state->kept<ProductWorkspace>().of(cuda.state->allocator())};
 }
 
-// The same with the activation or its derivative; without an epilogue where the library has none.
+// Makes the product with the activation or its derivative in one kernel, if the library has one.
 // Its relu is not wanted: it turns NaN into 0, which would hide it. Its GELU is the form with tanh.
-Product with_epilogue(Cuda cuda, const Matmul& matmul, Product product) {
+bool multiplied_with_activation(Cuda cuda, const Matmul& matmul, Product product) {
   const bool leaves_bias = matmul.bias.defined() && product.bias == nullptr;
   if (matmul.activation != Activation::gelu_tanh || !matmul.before.defined() || leaves_bias ||
       !is_narrow(product.dtype) || product.c_dtype != product.dtype)
-    return product;
-  Product fused = product;
-  fused.epilogue = matmul.derivative ? Epilogue::gelu_derivative : Epilogue::gelu;
-  fused.before = matmul.before.bytes();
-  return fuses(cuda, fused) ? fused : product;
+    return false;
+  product.epilogue = matmul.derivative ? Epilogue::gelu_derivative : Epilogue::gelu;
+  product.before = matmul.before.bytes();
+  return multiply(cuda, product);
 }
 
 // Makes the product and the sums of a, which it reads anyway, in one kernel, if the library has
@@ -65,8 +64,7 @@ bool multiplied_with_sums(Cuda cuda, const Matmul& matmul, Product product) {
       Tensor::empty({product.m}, DType::f32, matmul.c.device(), MemoryTag::workspace);
   product.epilogue = Epilogue::sums_of_a;
   product.a_sums = sums.bytes();
-  if (cuda.state->dry() || !fuses(cuda, product)) return false;
-  multiply(cuda, product);
+  if (cuda.state->dry() || !multiply(cuda, product)) return false;
   accumulate(cuda, 1.0, sums, matmul.a_sums);
   return true;
 }
@@ -77,13 +75,14 @@ void multiply_alone(Cuda cuda, const Matmul& matmul, Product product) {
   const Tensor& c = keeps ? matmul.before : matmul.c;  // of what comes before the activation
   bool adds_bias = matmul.bias.defined();
   if (product.k > 0) {
-    product = with_epilogue(cuda, matmul, product);
-    const bool fused = product.epilogue != Epilogue::none;
-    if (!fused && product.bias != nullptr && !fuses(cuda, product)) product.bias = nullptr;
-    if (!fused) product.c = c.bytes();
-    multiply(cuda, product);
-    if (fused) return;
-    adds_bias = adds_bias && product.bias == nullptr;
+    if (multiplied_with_activation(cuda, matmul, product)) return;
+    product.c = c.bytes();
+    if (product.bias != nullptr && multiply(cuda, product)) {
+      adds_bias = false;
+    } else {
+      product.bias = nullptr;
+      if (!multiply(cuda, product)) multiply_plainly(cuda, product);
+    }
   } else if (!matmul.accumulate) {
     c.zero();
   }

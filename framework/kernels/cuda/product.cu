@@ -1,8 +1,9 @@
-#include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "framework/kernels/cuda/cublaslt.h"
 #include "framework/kernels/cuda/launch.h"
@@ -77,14 +78,17 @@ Case case_of(const Product& product, bool tf32) {
 template <typename T>
 using Owned = std::shared_ptr<std::remove_pointer_t<T>>;
 
+// The compiler does not take vectors of what the library calls one: its type has no name.
+struct Algorithm {
+  cublasLtMatmulAlgo_t words;
+};
+
 // The library thinks in columns: rows after rows are the transposed matrix, and the transposed
 // product is that of the transposed factors in the other order. So our a is its B.
 struct Chosen {
   Owned<cublasLtMatmulDesc_t> product;
   Owned<cublasLtMatrixLayout_t> a, b, c;
-  bool found = false;  // the algorithm
-  cublasLtMatmulAlgo_t algorithm;
-  std::size_t workspace = 0;  // bytes that it uses
+  std::vector<Algorithm> algorithms;  // best first; what was refused is gone
 };
 
 cublasLtEpilogue_t epilogue_of(const Product& product) {
@@ -107,9 +111,18 @@ cublasLtEpilogue_t epilogue_of(const Product& product) {
 // (github.com/karpathy/llm.c/pull/338, 591 and 653; sgl-project/sglang/pull/34350). Elsewhere
 // nobody has said, and so they are for Hopper. Of sums beside a product others have seen a gain and
 // a loss (github.com/NVIDIA/CUDALibrarySamples/issues/90, on Ampere). benchmark_kernels has both
-// ways of each.
-bool is_for_epilogues(Cuda cuda, const Product& product) {
-  return product.n % 8 == 0 && is_hopper(cuda);
+// ways of each. Before CUDA 12.8 Update 1 a bias beside one row or column might be wrong (its
+// release notes, 5104822).
+bool may_be_fused(Cuda cuda, const Product& product) {
+  if (vector_of(product) != nullptr && (product.m == 1 || product.n == 1)) return false;
+  return product.epilogue == Epilogue::none || (product.n % 8 == 0 && is_hopper(cuda));
+}
+
+// An answer to a product that another algorithm may take: that the library proposes one does not
+// mean that it starts it.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+         status == CUBLAS_STATUS_ARCH_MISMATCH;
 }
 
 // The handle of a device and what was chosen for the products that it has made.
@@ -120,37 +133,38 @@ class Products {
   Products& operator=(const Products&) = delete;
   ~Products() { library_.destroy(handle_); }
 
-  bool has(Cuda cuda, const Product& product) {
-    const std::lock_guard lock(mutex_);
-    return chosen_for(cuda, product).found;
-  }
-
-  void multiply(Cuda cuda, const Product& product) {
+  bool multiply(Cuda cuda, const Product& product) {
     const std::lock_guard lock(mutex_);
     Chosen& chosen = chosen_for(cuda, product);
-    if (!chosen.found) return multiply_plainly(cuda, product);
     set_pointers(chosen.product.get(), product);
     const double one = 1, sum = product.accumulate ? 1 : 0;
     const float narrow_one = 1, narrow_sum = product.accumulate ? 1 : 0;
     const bool wide = product.dtype == DType::f64;
-    const cublasStatus_t status =
-        library_.matmul(handle_,
-                        chosen.product.get(),
-                        wide ? static_cast<const void*>(&one) : &narrow_one,
-                        product.b,
-                        chosen.a.get(),
-                        product.a,
-                        chosen.b.get(),
-                        wide ? static_cast<const void*>(&sum) : &narrow_sum,
-                        product.c,
-                        chosen.c.get(),
-                        product.c,
-                        chosen.c.get(),
-                        &chosen.algorithm,
-                        product.workspace,
-                        chosen.workspace,
-                        cuda.stream);
-    library_.require(status, "a matrix product");
+    while (!chosen.algorithms.empty()) {
+      const cublasStatus_t status =
+          library_.matmul(handle_,
+                          chosen.product.get(),
+                          wide ? static_cast<const void*>(&one) : &narrow_one,
+                          product.b,
+                          chosen.a.get(),
+                          product.a,
+                          chosen.b.get(),
+                          wide ? static_cast<const void*>(&sum) : &narrow_sum,
+                          product.c,
+                          chosen.c.get(),
+                          product.c,
+                          chosen.c.get(),
+                          &chosen.algorithms.front().words,
+                          product.workspace,
+                          product_workspace_bytes,
+                          cuda.stream);
+      if (!is_refusal(status)) {
+        library_.require(status, "a matrix product");
+        return true;
+      }
+      chosen.algorithms.erase(chosen.algorithms.begin());
+    }
+    return false;
   }
 
  private:
@@ -221,44 +235,77 @@ class Products {
     chosen.b =
         product.transpose_a ? make_layout(product.dtype, k, m) : make_layout(product.dtype, m, k);
     chosen.c = make_layout(product.c_dtype, m, n);
-    if (product.epilogue == Epilogue::none || is_for_epilogues(cuda, product))
-      choose(product, chosen);
+    if (may_be_fused(cuda, product)) {
+      // Parts of a sum are not rounded to 16 bits before they are added.
+      chosen.algorithms =
+          algorithms_for(cuda, product, chosen, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+      if (chosen.algorithms.empty())
+        chosen.algorithms = algorithms_for(cuda, product, chosen, CUBLASLT_REDUCTION_SCHEME_NONE);
+    }
     return chosen_.emplace(wanted, std::move(chosen)).first->second;
   }
 
-  void choose(const Product& product, Chosen& chosen) {
+  std::vector<Algorithm> algorithms_for(Cuda cuda,
+                                        const Product& product,
+                                        const Chosen& chosen,
+                                        std::uint32_t reductions) {
     cublasLtMatmulPreference_t made = nullptr;
     library_.require(library_.create_preference(&made), "choosing an algorithm");
     const Owned<cublasLtMatmulPreference_t> preference(made, library_.destroy_preference);
     set(made,
         CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
         static_cast<std::uint64_t>(product_workspace_bytes));
-    // Parts of a sum are not rounded to 16 bits before they are added.
-    set(made,
-        CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-        static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    set(made, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(product.b));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(product.a));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(product.c));
     set(made, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(product.c));
-    cublasLtMatmulHeuristicResult_t best = {};
+    std::array<cublasLtMatmulHeuristicResult_t, 8> proposed = {};
     int found = 0;
-    const cublasStatus_t status = library_.choose(handle_,
-                                                  chosen.product.get(),
-                                                  chosen.a.get(),
-                                                  chosen.b.get(),
-                                                  chosen.c.get(),
-                                                  chosen.c.get(),
-                                                  made,
-                                                  1,
-                                                  &best,
-                                                  &found);
-    // It also says that it has none by refusing.
-    if (status != CUBLAS_STATUS_NOT_SUPPORTED) library_.require(status, "choosing an algorithm");
-    chosen.found =
-        status == CUBLAS_STATUS_SUCCESS && found > 0 && best.state == CUBLAS_STATUS_SUCCESS;
-    chosen.algorithm = best.algo;
-    chosen.workspace = best.workspaceSize;
+    const auto propose = [&] {
+      return library_.choose(handle_,
+                             chosen.product.get(),
+                             chosen.a.get(),
+                             chosen.b.get(),
+                             chosen.c.get(),
+                             chosen.c.get(),
+                             made,
+                             static_cast<int>(proposed.size()),
+                             proposed.data(),
+                             &found);
+    };
+    cublasStatus_t status = propose();
+    if (found == 0) {
+      // It loads kernels, for which memory that is kept for reuse may leave no room.
+      cuda.state->allocator().trim();
+      status = propose();
+    }
+    std::vector<Algorithm> result;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return result;  // it has none
+    library_.require(status, "choosing an algorithm");
+    for (int i = 0; i < found; ++i) {
+      const cublasLtMatmulHeuristicResult_t& proposal = proposed[static_cast<std::size_t>(i)];
+      if (proposal.state == CUBLAS_STATUS_SUCCESS && sums_all(proposal.algo, product.k))
+        result.push_back({proposal.algo});
+    }
+    return result;
+  }
+
+  int asked(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t name) {
+    int value = 0;
+    std::size_t written = 0;
+    library_.require(library_.ask_algorithm(&algorithm, name, &value, sizeof(value), &written),
+                     "asking about an algorithm");
+    return value;
+  }
+
+  // From CUDA 12.6 Update 2 to 13.4 one algorithm for Hopper may leave out terms of sums that are
+  // made in parts of unequal length (release notes of 13.4 Update 1, 6580689).
+  bool sums_all(const cublasLtMatmulAlgo_t& algorithm, std::int64_t terms) {
+    constexpr int algorithm_with_the_defect = 66;
+    if (asked(algorithm, CUBLASLT_ALGO_CONFIG_ID) != algorithm_with_the_defect) return true;
+    const int parts = asked(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
+    return parts <= 1 || terms % parts == 0;
   }
 
   CublasLt library_;
@@ -269,12 +316,8 @@ class Products {
 
 }  // namespace
 
-bool fuses(Cuda cuda, const Product& product) {
-  return cuda.state->kept<Products>().has(cuda, product);
-}
-
-void multiply(Cuda cuda, const Product& product) {
-  cuda.state->kept<Products>().multiply(cuda, product);
+bool multiply(Cuda cuda, const Product& product) {
+  return cuda.state->kept<Products>().multiply(cuda, product);
 }
 
 }  // namespace longspan

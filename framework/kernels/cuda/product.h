@@ -41,14 +41,12 @@ struct Product {
   void* a_sums = nullptr;     // [m], of c's dtype
   void* workspace = nullptr;  // product_workspace_bytes
 };
-void multiply(Cuda, const Product&);
+// False where the library has no algorithm for it, or with its bias and epilogue none that is worth
+// it or right: then nothing was done.
+[[nodiscard]] bool multiply(Cuda, const Product&);
 
 // The same without an epilogue and without the library, which has no algorithm for some odd shapes:
 // a thread an element, slowly.
 void multiply_plainly(Cuda, const Product&);
-
-// Whether the library makes a product with this bias and epilogue in one kernel that is worth it;
-// the answer is the same for a product of the same extents, dtypes and alignments.
-bool fuses(Cuda, const Product&);
 
 }  // namespace longspan

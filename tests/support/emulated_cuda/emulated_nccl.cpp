@@ -204,9 +204,15 @@ class Journey {
   int polls_ = 0;
 };
 
+// The link whose last call may not be done, of all of this rank: NCCL's threads share what they
+// note of calls.
+Link* calling = nullptr;
+
 // Done once `call` says so, which `state` asks.
 Answer begin_call(Link& link, std::function<bool()> call) {
-  if (link.call) return {.under_way = false, .error = "a call before the last one was done"};
+  if (calling != nullptr && !*calling->aborted)
+    return {.under_way = false, .error = "a call before the last one was done"};
+  calling = &link;
   link.polls = polls_a_call + std::exchange(delay, 0);
   link.call = std::move(call);
   return {.under_way = true, .error = ""};
@@ -350,6 +356,7 @@ Answer state(Link& link) {
   if (link.polls > 0) --link.polls;
   if (link.polls > 0 || !link.call()) return {.under_way = true, .error = ""};
   link.call = {};
+  calling = nullptr;
   return {};
 }
 
@@ -364,7 +371,8 @@ Answer finalise(Link& link) {
 }
 
 void destroy(Link* link) noexcept { delete link; }
-void abort(Link* link) noexcept { *link->aborted = true; }
+void abort(Link* link, int) noexcept { *link->aborted = true; }
+bool keeps_order(const Link&) { return std::getenv("LONGSPAN_EMULATED_NCCL_IN_ORDER") != nullptr; }
 
 Answer begin_group(Link& link) {
   link.group = {};

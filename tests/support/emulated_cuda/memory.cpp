@@ -202,6 +202,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid argument";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
     case cudaErrorMemoryAllocation:
       return "out of memory";
     case cudaErrorNotReady:
@@ -215,11 +219,18 @@ cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
   return cudaSuccess;
 }
+// LONGSPAN_EMULATED_OLD_DRIVER: there is one that is older than the runtime.
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (std::getenv("LONGSPAN_EMULATED_OLD_DRIVER") != nullptr) return cudaErrorInsufficientDriver;
   *count = 1;
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   *value = attribute == cudaDevAttrComputeCapabilityMajor
                ? 9

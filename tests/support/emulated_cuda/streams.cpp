@@ -100,7 +100,12 @@ std::mutex driver;
 
 using emulated_cuda::streams;
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* last, int* first) {
+  *last = 0;
+  *first = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   *stream = streams().make();
   return cudaSuccess;
 }
