@@ -88,14 +88,19 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
       mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
   // Parameters that all tensor ranks hold see some of the rows on each of them.
   if (mesh.shape.sequence) groups.push_back(mesh.world);
+  if (mesh.world.size() == 1) return;
+  Runtime& runtime = *mesh.world.group_->runtime;
+  device_.state().set_waiting([&runtime](CUstream_st* stream) { runtime.wait(stream); });
+  // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
+  // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
   for (const Communicator& group : groups)
-    if (group.size() > 1 && !group.group_->nccl) connect(group);
-  if (groups_.empty()) return;
-  device_.state().set_waiting([runtime = groups_.front().group_->runtime.get()](
-                                  CUstream_st* stream) { runtime->wait(stream); });
-  const auto patience = groups_.front().group_->runtime->patience();
+    if (group.size() > 1 && !group.group_->nccl) {
+      connect(group);
+      try_out(group);
+      take_memory(group);
+    }
+  const auto patience = runtime.patience();
   watch_ = std::make_unique<Watch>(patience / 8, [this, patience] { look_after(patience); });
-  for (const Communicator& group : groups_) try_out(group);
 }
 
 void GpuCollectives::try_out(const Communicator& communicator) const {
@@ -109,6 +114,22 @@ void GpuCollectives::try_out(const Communicator& communicator) const {
     if (group.nccl->error().empty()) throw;
     throw RankError("{}; parallel.transport: mpi needs no NCCL", error.what());
   }
+}
+
+void GpuCollectives::take_memory(const Communicator& communicator) const {
+  constexpr std::int64_t elements = 1 << 20;  // of a rank: what buckets and pieces are like
+  const int ranks = communicator.size(), rank = communicator.rank();
+  {
+    const Tensor all = Tensor::zeros({ranks, elements}, DType::f32, device_, MemoryTag::workspace);
+    const Tensor mine = all.slice(rank, rank + 1), other = mine.like();
+    communicator.all_reduce(all, Reduction::sum);
+    communicator.reduce_scatter(all, mine);
+    communicator.all_gather(mine, all);
+    communicator.exchange(mine, (rank + 1) % ranks, other, (rank + ranks - 1) % ranks);
+    device_.wait();
+  }
+  device_.allocator().trim();
+  device_.allocator().reset_peak();
 }
 
 void GpuCollectives::connect(const Communicator& communicator) {

@@ -41,6 +41,9 @@ class GpuCollectives {
   void connect(const Communicator& communicator);
   // Throws RankError where the links of the group do not add.
   void try_out(const Communicator& communicator) const;
+  // Makes calls of each kind: NCCL takes memory for one when it is first made, and how much of the
+  // GPU's the model may have is asked after this.
+  void take_memory(const Communicator& communicator) const;
   // Ends what this rank has left alone for that long.
   void look_after(std::chrono::duration<double> patience) const;
 

@@ -3,12 +3,14 @@
 #include <dlfcn.h>
 #include <nccl.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 #include <thread>
 #include <type_traits>
 
 #include "framework/core/cuda_library.h"
+#include "framework/core/gpu.h"
 
 namespace longspan::nccl {
 namespace {
@@ -16,9 +18,20 @@ namespace {
 static_assert(sizeof(Id) == sizeof(ncclUniqueId));
 
 constexpr int oldest = 21900;  // the first in which several threads may abort at once
+constexpr int oldest_in_order = 22600;
+
+// What NCCL reads from the environment; what the user has set there stays.
+void* open_library() {
+  // Kernels of several communicators begin in the order of the calls.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  // Sums that switches make differ from call to call (github.com/NVIDIA/nccl/issues/1497).
+  setenv("NCCL_NVLS_ENABLE", "0", 0);
+  return open_cuda_library("libnccl.so.2", "collectives between GPUs", LONGSPAN_NCCL_LIBRARIES);
+}
 
 struct Library {
   std::string absence;
+  int found = 0;  // version
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_text = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
@@ -39,12 +52,10 @@ struct Library {
 
   Library() {
     try {
-      find_all(
-          open_cuda_library("libnccl.so.2", "collectives between GPUs", LONGSPAN_NCCL_LIBRARIES));
+      find_all(open_library());
     } catch (const Failure& failure) {
       absence = failure.what();
     }
-    int found = 0;
     if (absence.empty() && (version(&found) != ncclSuccess || found < oldest))
       absence = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
   }
@@ -161,13 +172,20 @@ void destroy(Link* link) noexcept {
 
 // It frees memory, which waits for the whole GPU and so for other communicators that are still to
 // be ended, and ranks of this machine that do not end theirs may keep it for ever.
-void abort(Link* link) noexcept try {
-  std::thread([link] {
+void abort(Link* link, int gpu) noexcept try {
+  std::thread([link, gpu] {
+    try {
+      gpu::select(gpu);
+    } catch (const Failure&) {
+      // The GPU is lost, and so are the communicator's kernels.
+    }
     if (link->communicator != nullptr) link->library.abort(link->communicator);
   }).detach();
 } catch (const std::system_error&) {
   // Without a thread for it the process has nothing left to end it with.
 }
+
+bool keeps_order(const Link& link) { return link.library.found >= oldest_in_order; }
 
 Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }
 Answer end_group(Link& link) { return link.answer(link.library.end_group()); }

@@ -39,7 +39,12 @@ void destroy(Link* link) noexcept;
 // Ends what is queued, wherever it stands, and returns at once; the other ranks are not asked. A
 // call on the link by another thread may come back because of it: the link stays until the process
 // ends.
-void abort(Link* link) noexcept;
+void abort(Link* link, int gpu) noexcept;
+
+// Whether the GPU takes what is queued through several links in the order of the calls. Where it
+// does not, each has to wait for the one before it: two that a GPU takes in another order than its
+// peers may each keep the other's from beginning.
+bool keeps_order(const Link& link);
 
 // Queued on a stream. `count` elements go to or come from each rank. A call between `begin_group`
 // and `end_group` begins with the latter, together with the others.

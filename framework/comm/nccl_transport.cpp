@@ -36,7 +36,7 @@ NcclTransport::NcclTransport(
     const Device& device, const nccl::Id& id, int rank, int size, std::shared_ptr<Turns> turns)
     : device_(device), rank_(rank), size_(size), turns_(std::move(turns)) {
   gpu::select(device_.state().gpu());
-  stream_ = gpu::make_stream(device_.state().gpu());
+  stream_ = gpu::make_stream(device_.state().gpu(), true);
   nccl::Link* link = nullptr;
   accept(nccl::make(link, id, rank, size));
   link_ = link;
@@ -48,7 +48,7 @@ NcclTransport::~NcclTransport() {
 }
 
 void NcclTransport::abort() noexcept {
-  if (nccl::Link* const link = link_.exchange(nullptr)) nccl::abort(link);
+  if (nccl::Link* const link = link_.exchange(nullptr)) nccl::abort(link, device_.state().gpu());
 }
 
 void NcclTransport::abort_if_left(std::chrono::duration<double> patience) {
@@ -116,11 +116,16 @@ bool NcclTransport::queue_next(nccl::Link& link) {
     last.operation->end = last.end;
     last.operation->done = true;
     ++turns_->taken;
+    turns_->last = last.end;
   }
   if (queued_ == flows_.size() || flows_[queued_].turn != turns_->taken) return false;
-  const Flow& next = flows_[queued_++];
+  Flow& next = flows_[queued_++];
   gpu::select(device_.state().gpu());
   next.begin->hold(stream_);
+  if (turns_->last && !nccl::keeps_order(link)) {
+    next.before = turns_->last;
+    next.before->hold(stream_);
+  }
   return accept(queue(link, *next.operation));
 }
 
@@ -177,7 +182,8 @@ const Operation* NcclTransport::under_way() const {
   for (const Flow& flow : flows_)
     if (!flow.end || !flow.end->passed()) {
       // What waits for another group's turn is not what the GPU waits for.
-      const bool comes = flow.turn <= turns_->taken && flow.begin->passed();
+      const bool comes = flow.turn <= turns_->taken && flow.begin->passed() &&
+                         (!flow.before || flow.before->passed());
       return comes ? flow.operation.get() : nullptr;
     }
   return nullptr;

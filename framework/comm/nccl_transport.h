@@ -12,11 +12,12 @@
 
 namespace longspan {
 
-// Operations of all groups are queued in the order in which they were started: two kernels of NCCL
-// that a GPU has in another order than its peers may each keep the other's from being started.
+// Operations of all groups are queued in the order in which they were started, and the GPU takes
+// them in it (nccl::keeps_order).
 struct Turns {
   std::uint64_t given = 0;
   std::uint64_t taken = 0;
+  std::shared_ptr<const gpu::Event> last = nullptr;  // the end of the one before the next
 };
 
 // Carries the collectives of tensors on one GPU of each rank, on a stream of its own: each waits
@@ -62,6 +63,8 @@ class NcclTransport : public Transport {
     std::shared_ptr<Operation> operation;
     std::unique_ptr<gpu::Event> begin;  // what the device's stream had to do before
     std::uint64_t turn = 0;
+    std::shared_ptr<const gpu::Event> before =
+        nullptr;  // the end of the one before it, to wait for
     std::shared_ptr<const gpu::Event> end = nullptr;
   };
 

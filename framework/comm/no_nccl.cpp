@@ -16,7 +16,8 @@ Answer make(Link*&, const Id&, int, int) { return refusal(); }
 Answer state(Link&) { return refusal(); }
 Answer finalise(Link&) { return refusal(); }
 void destroy(Link*) noexcept {}
-void abort(Link*) noexcept {}
+void abort(Link*, int) noexcept {}
+bool keeps_order(const Link&) { return true; }
 Answer begin_group(Link&) { return refusal(); }
 Answer end_group(Link&) { return refusal(); }
 Answer send(Link&, const void*, std::size_t, DType, int, CUstream_st*) { return refusal(); }

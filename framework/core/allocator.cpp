@@ -131,7 +131,7 @@ void Allocator::to_system(void* block) const noexcept {
     case Backing::gpu:
       return gpu::free(gpu_, block);
     case Backing::pinned:
-      return gpu::free_pinned(block);
+      return gpu::free_pinned(gpu_, block);
   }
 }
 

@@ -16,6 +16,11 @@ DeviceState::DeviceState(Processor processor, Backing backing, int gpu)
 }
 
 DeviceState::~DeviceState() {
+  try {
+    if (in_gpu_memory()) gpu::select(gpu());
+  } catch (const Failure&) {
+    // The GPU is lost: nothing on it can be given back.
+  }
   kept_.clear();  // it may use the stream and hold memory
   if (stream_ != nullptr) gpu::destroy_stream(gpu(), stream_);
 }

@@ -18,13 +18,17 @@ std::vector<int> usable();
 // Why there is none, or not as many as wanted, as a clause.
 std::string absence();
 
+// Why GPUs of this machine cannot be used, as a clause; empty where they can or there are none.
+std::string trouble();
+
 // Its place on the bus: GPUs of one machine differ in it, however they are numbered.
 std::string bus_address(int gpu);
 
 // The GPU that the calling thread's next calls are meant for.
 void select(int gpu);
 
-CUstream_st* make_stream(int gpu);
+// Of what is queued on several streams the GPU begins with what is on one that is `first`.
+CUstream_st* make_stream(int gpu, bool first = false);
 // Waits for it first.
 void destroy_stream(int gpu, CUstream_st* stream) noexcept;
 void wait(CUstream_st* stream);
@@ -45,6 +49,7 @@ class Event {
   void hold(CUstream_st* stream) const;
 
  private:
+  int gpu_ = 0;
   CUevent_st* event_ = nullptr;
 };
 
@@ -59,7 +64,7 @@ MemoryBytes memory_bytes(int gpu);
 void* allocate(int gpu, std::size_t bytes) noexcept;
 void free(int gpu, void* block) noexcept;
 void* allocate_pinned(int gpu, std::size_t bytes) noexcept;
-void free_pinned(void* block) noexcept;
+void free_pinned(int gpu, void* block) noexcept;
 
 // Queued on the stream; either side may be memory of the host.
 void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream);

@@ -11,9 +11,10 @@ namespace {
 
 std::vector<int> usable() { return {}; }
 std::string absence() { return "this program was built without a CUDA toolkit"; }
+std::string trouble() { return ""; }
 std::string bus_address(int) { refuse(); }
 void select(int) { refuse(); }
-CUstream_st* make_stream(int) { refuse(); }
+CUstream_st* make_stream(int, bool) { refuse(); }
 void destroy_stream(int, CUstream_st*) noexcept {}
 void wait(CUstream_st*) { refuse(); }
 bool done(CUstream_st*) { refuse(); }
@@ -25,7 +26,7 @@ MemoryBytes memory_bytes(int) { refuse(); }
 void* allocate(int, std::size_t) noexcept { return nullptr; }
 void free(int, void*) noexcept {}
 void* allocate_pinned(int, std::size_t) noexcept { return nullptr; }
-void free_pinned(void*) noexcept {}
+void free_pinned(int, void*) noexcept {}
 void copy(void*, const void*, std::size_t, CUstream_st*) { refuse(); }
 void zero(void*, std::size_t, CUstream_st*) { refuse(); }
 

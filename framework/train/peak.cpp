@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
+#include "framework/core/random.h"
+#include "framework/kernels/element.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/stopwatch.h"
 
@@ -15,9 +18,11 @@ class SquareProduct {
  public:
   SquareProduct(std::int64_t size, DType dtype, const Device& device) : device_(device) {
     const auto matrix = [&] {
-      return Tensor::zeros({size, size}, dtype, device, MemoryTag::workspace);
+      return Tensor::empty({size, size}, dtype, device, MemoryTag::workspace);
     };
     product_ = {.a = matrix(), .b = matrix(), .c = matrix()};
+    fill(product_.a);
+    fill(product_.b);
     seconds();  // the first one chooses how it is made
   }
 
@@ -29,6 +34,20 @@ class SquareProduct {
   }
 
  private:
+  // With normal numbers: zeros take a GPU less power, and it makes products of them faster.
+  static void fill(const Tensor& matrix) {
+    Tensor first;
+    with_floating_type(matrix.dtype(), [&]<typename T>(TypeTag<T>) {
+      const Random random(1);
+      std::vector<T> row;
+      for (std::int64_t i = 0; i < matrix.shape().width(); ++i)
+        row.push_back(T(static_cast<float>(random.normal_at(static_cast<std::uint64_t>(i)))));
+      first = Tensor::from<T>(row, {1, std::ssize(row)}, matrix.device().host());
+    });
+    for (std::int64_t i = 0; i < matrix.shape().rows(); ++i)
+      matrix.slice(i, i + 1).copy_from(first);
+  }
+
   Device device_;
   Matmul product_;
 };

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "framework/comm/gpu_collectives.h"
+#include "framework/core/gpu.h"
 #include "tests/support/mesh_runner.h"
 #include "tests/support/test_device.h"
 
@@ -22,7 +23,9 @@ void for_both(const MeshShape& shape,
       const bool by_nccl = transport == GpuTransport::automatic;
       SCOPED_TRACE(by_nccl ? "by NCCL" : "through memory of the host");
       const ProcessMesh mesh(group, shape);
-      const Device gpu = Device::cuda();
+      const std::vector<int> gpus = gpu::usable();
+      const auto local = static_cast<std::size_t>(group.rank()) % gpus.size();
+      const Device gpu = Device::cuda(gpus[local]);
       const GpuCollectives collectives(transport, mesh, gpu);
       // Ranks that share a real GPU do without it.
       const bool may_lack = by_nccl && testing::tests_run_on_gpu();

@@ -54,6 +54,13 @@ class Device(jobs.TestCase):
         for found, wanted in zip(gpu.metrics(), cpu.metrics()):
             self.assertAlmostEqual(found["loss"], wanted["loss"], delta=1e-9)
 
+    def test_a_gpu_that_cannot_be_used_is_named(self):
+        with mock.patch.dict(os.environ, {"LONGSPAN_EMULATED_OLD_DRIVER": "1"}):
+            output = self.train().output
+            self.assertRegex(output, "this trains on the CPU, since on rank 0 CUDA driver version is insufficient")
+            chosen = self.train("cpu", settings={"run.device": "cpu"}).output
+            self.assertNotIn("this trains on the CPU", chosen)
+
     def test_without_memory_it_does_not_begin(self):
         for layout, whose in (Layout(1, 1), "; with "), (Layout(2, 1), " for each of the 2 ranks of a GPU; with "):
             with self.subTest(layout=str(layout)), self.gpus(bytes=36 << 20, count=1):

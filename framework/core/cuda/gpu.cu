@@ -53,6 +53,12 @@ std::string absence() {
          " with compute capability 8.0 or newer and 160 KiB of shared memory for a block";
 }
 
+std::string trouble() {
+  int driver = 0, count = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return "";
+  return count_into(count) == cudaErrorNoDevice || !usable().empty() ? "" : absence();
+}
+
 std::string bus_address(int gpu) {
   char text[32] = "";
   require_success(cudaDeviceGetPCIBusId(text, sizeof text, gpu), "asking where a GPU is");
@@ -61,10 +67,15 @@ std::string bus_address(int gpu) {
 
 void select(int gpu) { require_success(cudaSetDevice(gpu), "selecting a GPU"); }
 
-CUstream_st* make_stream(int gpu) {
+CUstream_st* make_stream(int gpu, bool first) {
   select(gpu);
+  int last_priority = 0, first_priority = 0;
+  require_success(cudaDeviceGetStreamPriorityRange(&last_priority, &first_priority),
+                  "asking what priorities streams may have");
   cudaStream_t stream = nullptr;
-  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
+  require_success(cudaStreamCreateWithPriority(
+                      &stream, cudaStreamNonBlocking, first ? first_priority : last_priority),
+                  "making a stream");
   return stream;
 }
 
@@ -95,11 +106,16 @@ bool happened(cudaError_t status, const char* what) {
 bool done(CUstream_st* stream) { return happened(cudaStreamQuery(stream), "running on a GPU"); }
 
 Event::Event(CUstream_st* stream) {
+  require_success(cudaGetDevice(&gpu_), "asking which GPU is selected");
   require_success(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
   require_success(cudaEventRecord(event_, stream), "recording an event");
 }
 
-Event::~Event() { cudaEventDestroy(event_); }
+// On a thread that has selected no GPU the call would begin to use the first one.
+Event::~Event() {
+  cudaSetDevice(gpu_);
+  cudaEventDestroy(event_);
+}
 
 bool Event::passed() const { return happened(cudaEventQuery(event_), "running on a GPU"); }
 
@@ -133,7 +149,10 @@ void* allocate_pinned(int gpu, std::size_t bytes) noexcept {
   return block_of(status, block);
 }
 
-void free_pinned(void* block) noexcept { cudaFreeHost(block); }
+void free_pinned(int gpu, void* block) noexcept {
+  cudaSetDevice(gpu);
+  cudaFreeHost(block);
+}
 
 void copy(void* to, const void* from, std::size_t bytes, CUstream_st* stream) {
   require_success(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copying");

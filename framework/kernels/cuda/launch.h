@@ -26,9 +26,12 @@ inline constexpr std::size_t usual_shared_bytes = 48 * 1024;
 // Nothing is started where there are no blocks, nor on a dry device: the functions that start
 // kernels take their scratch there as they do elsewhere.
 template <typename... Parameters, typename... Arguments>
-void launch(Cuda cuda, const Grid& grid, void (*kernel)(Parameters...), Arguments&&... arguments) {
-  if (grid.blocks == 0 || cuda.state->dry()) return;
+void launch(Cuda cuda,
+            const Grid& grid,
+            void (*kernel)(Parameters...),
+            const Arguments&... arguments) {
   require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
+  if (grid.blocks == 0 || cuda.state->dry()) return;
   if (grid.shared_bytes > usual_shared_bytes)
     require_success(cudaFuncSetAttribute(kernel,
                                          cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -39,8 +42,15 @@ void launch(Cuda cuda, const Grid& grid, void (*kernel)(Parameters...), Argument
   config.blockDim = dim3{static_cast<unsigned>(grid.threads), 1, 1};
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = cuda.stream;
-  require_success(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...),
-                  "starting a kernel");
+  cudaError_t status = cudaLaunchKernelEx(&config, kernel, arguments...);
+  if (status == cudaErrorMemoryAllocation) {
+    // What a kernel needs is loaded when it is first started, and what is kept for reuse may leave
+    // no room for it.
+    static_cast<void>(cudaGetLastError());
+    cuda.state->allocator().trim();
+    status = cudaLaunchKernelEx(&config, kernel, arguments...);
+  }
+  require_success(status, "starting a kernel");
 }
 
 // Compute capability 9: what some library calls and instructions are for alone.
