@@ -1,16 +1,39 @@
-"""How long a piece of PyTorch takes: on a GPU by events, which leave out what the host does."""
+"""How long PyTorch and benchmark programs take, and the figures that come of it."""
 
+import os
+import subprocess
 import time
 
 import torch
 
 
+# Paths of longspan on a GPU: what its figures begin with, and the environment.
+PATHS = {"": {}, "warp-groups/": {"LONGSPAN_WARP_GROUPS": "1"}}
+
+
+def paths():
+    return PATHS if torch.cuda.get_device_capability() == (9, 0) else {"": {}}
+
+
+def output_of(words, threads, environment={}):
+    """What a benchmark program prints; its errors go where ours do."""
+    environment = dict(os.environ, OMP_NUM_THREADS=str(threads), **environment)
+    return subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def figure(name, value):
+    """launch/gpu-check holds some of them to bounds."""
+    print(f"figure {name} {value:.4f}", flush=True)
+
+
 def seconds_of(call, device):
+    """On a GPU between two events, which leave out what the host does while the GPU sleeps."""
     if device == "cpu":
         begin = time.perf_counter()
         call()
         return time.perf_counter() - begin
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(10_000_000)
     begin.record()
     call()
     end.record()

@@ -14,12 +14,14 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/comm/session.h"
+#include "framework/core/gpu.h"
 #include "framework/data/mapped_file.h"
 #include "framework/train/plan.h"
 #include "framework/train/trainer.h"
@@ -167,6 +169,7 @@ Workload workload(const std::string& name,
 
 // What is done with a workload.
 struct Task {
+  std::string name;  // of the workload, among the words
   Device device = Device::cpu();
   DType compute = DType::f32;
   int steps = 8;
@@ -176,8 +179,21 @@ struct Task {
 };
 
 struct Measured {
-  double seconds = 0;    // of the best step; on a GPU of a step in the middle
+  double seconds = 0;    // of the best step; on a GPU the mean of all
   double last_loss = 0;  // mean over the last tenth of the steps
+};
+
+// The largest seen: bytes that the allocator holds, and of a GPU those that are not free.
+struct Memory {
+  double reserved = 0;
+  double used = 0;
+
+  void look(const Device& device) {
+    reserved = std::max(reserved, static_cast<double>(device.allocator().report().reserved));
+    if (!device.on_gpu()) return;
+    const gpu::MemoryBytes bytes = gpu::memory_bytes(device.state().gpu());
+    used = std::max(used, static_cast<double>(bytes.all - bytes.free));
+  }
 };
 
 // Streams begin at equal distances in the text, and each reads on from step to step.
@@ -246,30 +262,33 @@ Measured run(Session& session, Workload work, const Task& task) {
   const FlopCount flops =
       trainer.model().flops(work.batch, work.segment, trainer.model().longest_memory());
   Measured measured;
+  Memory memory;
   std::vector<double> seconds;
   const int all_steps = task.steps + 2;
   const int last_steps = std::max(all_steps / 10, 1);
   for (int step = 0; step < all_steps; ++step) {
     const Batch batch = make_batch(work, task.text, mesh, device.host(), step);
     double loss = 0;
-    const double time = bench::seconds(device, [&] { loss = trainer.step(batch).loss; });
+    const double time = bench::wall_seconds(device, [&] { loss = trainer.step(batch).loss; });
+    memory.look(device);
     // The first steps fill the memory.
     if (step >= 2) seconds.push_back(time);
     if (step >= all_steps - last_steps) measured.last_loss += loss / last_steps;
   }
-  std::ranges::sort(seconds);
-  measured.seconds = seconds[device.on_gpu() ? seconds.size() / 2 : 0];
+  measured.seconds = device.on_gpu() ? std::accumulate(seconds.begin(), seconds.end(), 0.0) /
+                                           static_cast<double>(seconds.size())
+                                     : *std::ranges::min_element(seconds);
   if (session.world().rank() != 0) return measured;
   fmt::print(
       "{}; {}; {} {} ranks of {} threads: {} step {:.4f} s, {:.0f} tokens/s, {:.1f} GFLOP/s = "
       "{:.3f} of the {} peak of {:.1f} GFLOP/s; loss {:.4f} after {} steps; peak memory {:.2f} "
-      "GB\n",
+      "GB, reserved {:.2f} GB{}\n",
       work.name,
       name_of(task.compute),
       ranks,
       task.tensor ? "tensor" : "data",
       omp_get_max_threads(),
-      device.on_gpu() ? "median" : "best",
+      device.on_gpu() ? "mean" : "best",
       measured.seconds,
       static_cast<double>(work.batch * work.segment) / measured.seconds,
       flops.total() / measured.seconds / 1e9,
@@ -278,8 +297,14 @@ Measured run(Session& session, Workload work, const Task& task) {
       peak / 1e9,
       measured.last_loss,
       all_steps,
-      static_cast<double>(device.allocator().report().total.peak) / 1e9);
+      static_cast<double>(device.allocator().report().total.peak) / 1e9,
+      memory.reserved / 1e9,
+      device.on_gpu() ? fmt::format(", {:.2f} GB of the GPU used", memory.used / 1e9) : "");
   std::fflush(stdout);
+  if (device.on_gpu() && ranks == 1) {
+    bench::figure(task.name + "/of-peak", flops.total() / measured.seconds / peak);
+    bench::figure(task.name + "/GB", memory.used / 1e9);
+  }
   return measured;
 }
 
@@ -309,7 +334,8 @@ int main(int count, char** words) {
   const std::string compute = word(2, "float32"), ranks = word(4, "data");
   const DType dtype = compute == "bf16" ? DType::bf16 : DType::f32;
   const Workload work = workload(word(1, "xl"), session, device, dtype);
-  const Task task = {.device = device,
+  const Task task = {.name = word(1, "xl"),
+                     .device = device,
                      .compute = dtype,
                      .steps = std::stoi(word(3, "8")),
                      .tensor = ranks == "tensor",

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "framework/core/random.h"
 #include "framework/kernels/matmul.h"
@@ -41,6 +44,8 @@ class Event {
 double gpu_seconds(const Device& device, const std::function<void()>& call) {
   device.state().cuda();  // events belong to the GPU that is selected
   const Event begin, end;
+  const auto hold = [](void*) { std::this_thread::sleep_for(std::chrono::microseconds(500)); };
+  check(cudaLaunchHostFunc(device.state().stream(), hold, nullptr));
   begin.record(device.state().stream());
   call();
   end.record(device.state().stream());
@@ -82,8 +87,14 @@ double seconds(const Device& device, const std::function<void()>& call) {
 #ifdef LONGSPAN_WITH_CUDA
   if (device.on_gpu()) return gpu_seconds(device, call);
 #endif
+  return wall_seconds(device, call);
+}
+
+double wall_seconds(const Device& device, const std::function<void()>& call) {
+  device.wait();
   const auto begin = std::chrono::steady_clock::now();
   call();
+  device.wait();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -101,9 +112,20 @@ double product_peak(const Device& device, DType dtype) {
   const Matmul product = {.a = random_tensor({side, side}, dtype, device, "a"),
                           .b = random_tensor({side, side}, dtype, device, "b"),
                           .c = Tensor::empty({side, side}, dtype, device)};
-  const Times found =
-      times(device, 30, [&] { on(device, [&](auto backend) { matmul(backend, product); }); });
-  return 2.0 * static_cast<double>(side * side * side) / found.best;
+  const int row = device.on_gpu() ? 10 : 1;
+  const auto multiply = [&] {
+    for (int i = 0; i < row; ++i) on(device, [&](auto backend) { matmul(backend, product); });
+  };
+  for (double warm = 0; device.on_gpu() && warm < 0.5;) warm += wall_seconds(device, multiply);
+  const Times found = times(device, device.on_gpu() ? 10 : 30, multiply);
+  return 2.0 * row * static_cast<double>(side * side * side) / found.best;
+}
+
+void figure(const std::string& name, double value) {
+  const char* const asked = std::getenv("LONGSPAN_WARP_GROUPS");
+  const bool warp_groups = asked != nullptr && std::strcmp(asked, "1") == 0;
+  std::fflush(stdout);
+  fmt::print(stderr, "figure {}{} {:.4f}\n", warp_groups ? "warp-groups/" : "", name, value);
 }
 
 }  // namespace longspan::bench
