@@ -145,7 +145,7 @@ void declare(OptionTable& table, DecoderOptions& options) {
   table.add("model.longest",
             options.longest,
             "positions in a learned table; none: data.segment",
-            at_least(1),
+            between(1, longest_sequence),
             fixes_weights());
 }
 

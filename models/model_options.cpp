@@ -6,24 +6,25 @@ void declare(OptionTable& table, ModelOptions& options) {
   table.add("model.vocabulary",
             options.vocabulary,
             "ids of the embedding and of the output; none: the tokenizer's",
-            at_least(1),
+            between(1, std::int64_t{1} << 31),
             fixes_weights());
-  table.add("model.layers", options.layers, "layers of the stack", at_least(1), fixes_weights());
+  table.add(
+      "model.layers", options.layers, "layers of the stack", between(1, 1 << 16), fixes_weights());
   table.add("model.width",
             options.width,
             "features of the stream between layers",
-            at_least(1),
+            between(1, 1 << 24),
             fixes_weights());
-  table.add("model.heads", options.heads, "attention heads", at_least(1), fixes_weights());
+  table.add("model.heads", options.heads, "attention heads", between(1, 1 << 16), fixes_weights());
   table.add("model.head_width",
             options.head_width,
             "features of a head; none: model.width / model.heads",
-            at_least(1),
+            between(1, 1 << 16),
             fixes_weights());
   table.add("model.feed_forward",
             options.feed_forward,
             "hidden features of the feed-forward layers; none: 4 model.width",
-            at_least(1),
+            between(1, 1 << 28),
             fixes_weights());
   table.add("model.activation",
             options.activation,

@@ -14,6 +14,9 @@ namespace longspan {
 
 enum class ResidualKind : std::uint8_t { plain, reversible };
 
+// In tokens: what memories, positions and distances may be set to.
+inline constexpr std::int64_t longest_sequence = std::int64_t{1} << 36;
+
 struct ModelOptions {
   std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
   std::int64_t layers = 6;

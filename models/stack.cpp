@@ -10,6 +10,9 @@ std::vector<Layer> make_layers(const Scope& scope,
   for (std::int64_t i = 0; i < common.layers; ++i) {
     const Scope layer = scope.child("layers").child(i);
     const Scope attention_scope = layer.child("attention");
+    const auto norm = [&](const Scope& sublayer) {
+      return Norm(sublayer.child("norm"), common.width, options.initial_gain);
+    };
     // Closures are copied, layers are not.
     const auto attention = std::make_shared<MultiHeadAttention>(
         attention_scope,
@@ -30,13 +33,13 @@ std::vector<Layer> make_layers(const Scope& scope,
                              .initial_out = options.initial_out,
                              .chunks = options.memory.feed_forward_chunks});
     Sublayer attend = {
-        .norm = Norm(attention_scope.child("norm"), common.width),
+        .norm = norm(attention_scope),
         .reads_memory = true,
         .run = [attention](const Variable& x,
                            const Variable& memory,
                            const SegmentContext& context,
                            const Pass& pass) { return (*attention)(x, memory, context, pass); }};
-    Sublayer feed = {.norm = Norm(layer.child("feed_forward").child("norm"), common.width),
+    Sublayer feed = {.norm = norm(layer.child("feed_forward")),
                      .run = [feed_forward](const Variable& x,
                                            const Variable&,
                                            const SegmentContext&,

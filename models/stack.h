@@ -21,6 +21,7 @@ struct StackOptions {
   bool attention_bias = true;
   Initial initial_out = {};  // of the matrices that write to the stream
   MemoryOptions memory = {};
+  Initial initial_gain = {.mean = 1};  // of the norms
 };
 
 // `layers` layers named "layers/0", "layers/1", ... of an attention and a feed-forward sublayer.

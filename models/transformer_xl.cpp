@@ -35,7 +35,8 @@ class TransformerXl : public Model {
                 options.common.tied_embeddings ? embedding_.table() : nullptr) {
     if (options.common.has_final_norm())
       final_norm_.emplace(Scope(this->parameters()).child("final_norm"),
-                          options.common.output_width());
+                          options.common.output_width(),
+                          initial_gain());
     this->parameters().allocate(setting.random);
   }
 
@@ -73,6 +74,8 @@ class TransformerXl : public Model {
   }
 
  private:
+  Initial initial_gain() const { return Initial::normal(options_.common.initial_deviation, 1); }
+
   std::vector<Layer> layers(const Scope& scope, const MemoryOptions& memory) const {
     const ModelOptions& common = options_.common;
     std::optional<PositionBiases> shared;
@@ -84,7 +87,8 @@ class TransformerXl : public Model {
                        {.common = common,
                         .attention_bias = false,
                         .initial_out = common.initial(),
-                        .memory = memory},
+                        .memory = memory,
+                        .initial_gain = initial_gain()},
                        [&](const Scope& attention, std::int64_t layer) {
                          return std::make_unique<RelativeAttention>(
                              attention,
@@ -164,14 +168,14 @@ void declare(OptionTable& table, TransformerXlOptions& options) {
   table.add("model.memory",
             options.memory,
             "rows of each layer's input that training remembers of earlier segments",
-            at_least(0));
+            between(0, longest_sequence));
   table.add("model.same_length",
             options.same_length,
             "every query sees at most as many keys as the memory is long");
   table.add("model.clamp_length",
             options.clamp_length,
             "distances beyond it are encoded as it; none: no limit",
-            at_least(0));
+            between(0, longest_sequence));
   table.add("model.share_position_biases",
             options.share_position_biases,
             "one pair of position biases u and v for all layers",

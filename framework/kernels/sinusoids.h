@@ -16,8 +16,8 @@ enum class SinusoidLayout : std::uint8_t {
 };
 
 // out: [positions, width] of a floating dtype, written: the encodings of the positions from `first`
-// on; those beyond `clamp` count as it (clamp < 0: none). An odd last column is 0 where halves are
-// used. Computed in double and rounded once.
+// on; those beyond `clamp` count as it (clamp < 0: none). An odd last column is 0. Computed in
+// double and rounded once.
 struct Sinusoids {
   SinusoidLayout layout = SinusoidLayout::interleaved;
   std::int64_t first = 0;

@@ -5,14 +5,15 @@
 
 namespace longspan {
 
-// y = x / sqrt(|x|^2 + epsilon) over the last axis. x, y: [rows, width] (leading axes flattened),
+// y = x / sqrt(|x|^2 + epsilon) over the last axis; with so small an epsilon, in any dtype,
+// x / max(|x|, 1e-12) as in the authors' code. x, y: [rows, width] (leading axes flattened),
 // of one dtype; y may be x. inverse_length: [rows], accumulator dtype, written, kept for the
 // backward pass.
 struct UnitRows {
   Tensor x;
   Tensor y;
   Tensor inverse_length;
-  double epsilon = 1e-12;
+  double epsilon = 1e-24;
 };
 void unit_rows(Cpu, const UnitRows&);
 void unit_rows(Cuda, const UnitRows&);

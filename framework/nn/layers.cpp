@@ -75,9 +75,9 @@ Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
-Norm::Norm(const Scope& scope, std::int64_t width, double epsilon)
+Norm::Norm(const Scope& scope, std::int64_t width, const Initial& gain, double epsilon)
     : epsilon_(epsilon),
-      weight_(scope.weight("weight", {width}, Initial::constant(1))),
+      weight_(scope.weight("weight", {width}, gain)),
       bias_(scope.weight("bias", {width}, Initial::constant(0))) {}
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {

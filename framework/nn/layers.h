@@ -57,7 +57,10 @@ class Linear {
 // Parameters "weight" and "bias" [width].
 class Norm {
  public:
-  Norm(const Scope& scope, std::int64_t width, double epsilon = 1e-5);
+  Norm(const Scope& scope,
+       std::int64_t width,
+       const Initial& gain = Initial::constant(1),
+       double epsilon = 1e-5);
   // In x's dtype or, for f32, in a narrower one.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
   // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.

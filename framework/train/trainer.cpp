@@ -130,8 +130,9 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
     if (request.before_update) request.before_update();
     optimizer_.update(result.learning_rate,
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
-    memory_.swap(next_memory_);
   }
+  // Gradients may overflow where what the layers remember does not: the next segment follows it.
+  if (std::isfinite(result.loss)) memory_.swap(next_memory_);
   next_memory_.assign(memory_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);
   judge(batch, result);
@@ -200,6 +201,7 @@ void Trainer::save(TrainingState& state, std::int64_t streams) const {
 void Trainer::restore(const Checkpoint& checkpoint,
                       const StreamRange& range,
                       std::int64_t streams) {
+  optimizer_.judge(checkpoint);
   first_stream_ = range.begin;
   if (model_->longest_memory() > 0 && checkpoint.has(memory_name(0))) {
     const Shape saved = checkpoint.shape_of(memory_name(0));

@@ -31,7 +31,8 @@ struct StepResult {
   std::optional<double> loss_scale;  // of this step, with f16
   // Where it was measured (nn/reconstruction_error.h).
   std::optional<double> reconstruction_error;
-  // Loss or gradient was not finite: weights, memory, Adam's count and the schedule are as before.
+  // Loss or gradient was not finite: weights, Adam's count and the schedule are as before, and
+  // with a loss that is not finite the memory.
   bool skipped = false;
   bool stop_requested = false;  // by any rank
   bool writing = false;         // on any rank
@@ -96,7 +97,8 @@ class Trainer {
   Tensor seed_;                          // the gradient of the loss: seed_scale_
   double seed_scale_ = 0;
   std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
-  // Of each part of this rank's streams: what is remembered, and what will be if the step is taken.
+  // Of each part of this rank's streams: what is remembered, and what will be if the loss is
+  // finite.
   std::vector<SegmentMemory> memory_;
   std::vector<SegmentMemory> next_memory_;
   std::int64_t first_stream_ = 0;

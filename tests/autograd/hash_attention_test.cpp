@@ -142,7 +142,7 @@ class DenseHashAttention {
       return shared_.data<double>() + ((b_ * c_.time + t) * c_.heads + h_) * c_.dim;
     };
     const double product = std::inner_product(row(i), row(i) + c_.dim, row(j), 0.0);
-    const double squares = std::inner_product(row(j), row(j) + c_.dim, row(j), 1e-12);
+    const double squares = std::inner_product(row(j), row(j) + c_.dim, row(j), 0.0);
     const double scale =
         c_.options.scale == 0 ? 1 / std::sqrt(static_cast<double>(c_.dim)) : c_.options.scale;
     return scale * product / std::sqrt(squares);

@@ -31,10 +31,10 @@ void expect_near(const std::string& what,
   std::size_t where = 0;
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const double difference = std::abs(found.data<double>()[i] - wanted[i]);
-    if (!(difference <= worst)) {  // NaN counts as worst
-      worst = difference;
-      where = i;
-    }
+    if (difference <= worst) continue;
+    worst = difference;
+    where = i;
+    if (std::isnan(worst)) break;
   }
   EXPECT_LE(worst, tolerance * largest)
       << what << ": element " << where << " is " << found.data<double>()[where] << ", expected "

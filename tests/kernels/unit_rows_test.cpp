@@ -15,6 +15,8 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
   using A = Accumulator<TypeParam>;
   for (const std::int64_t width : {1, 3, 64, 70}) {
     Values x = normal_values<TypeParam>(5 * width, 1);
+    for (std::int64_t c = 0; c < width; ++c)  // short ones are of length one too
+      x[static_cast<std::size_t>(c)] = rounded<TypeParam>(1e-3 * x[static_cast<std::size_t>(c)]);
     std::fill_n(x.begin() + 2 * width, width, 0);
     const UnitRows unit = {.x = tensor_of<TypeParam>(x, {5, width}),
                            .y = poisoned<TypeParam>({5, width}),
@@ -22,11 +24,11 @@ TYPED_TEST(UnitRowsOf, HaveLengthOneAndNothingStaysNothing) {
     unit_rows(backend(), unit);
     Values expected, lengths;
     for (std::int64_t r = 0; r < 5; ++r) {
-      double squares = 1e-12;
+      double squares = 0;
       for (std::int64_t c = 0; c < width; ++c)
         squares +=
             x[static_cast<std::size_t>(r * width + c)] * x[static_cast<std::size_t>(r * width + c)];
-      lengths.push_back(1 / std::sqrt(squares));
+      lengths.push_back(1 / std::max(std::sqrt(squares), 1e-12));
       for (std::int64_t c = 0; c < width; ++c)
         expected.push_back(x[static_cast<std::size_t>(r * width + c)] * lengths.back());
     }

@@ -74,7 +74,9 @@ TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
 }
 
 TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
-  const auto model = make_transformer_xl(reversible_options(4), tiny_setting());
+  TransformerXlOptions options = reversible_options(4);
+  options.common.activation = Activation::gelu;  // relu's kink may lie within a difference
+  const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 11, 3);
   const SegmentMemory memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).memory;
   testing::expect_model_gradients(

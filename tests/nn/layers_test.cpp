@@ -86,7 +86,7 @@ TEST(NormLayer, GivesRowsOfMeanZeroAndVarianceOneToBeginWith) {
 
 TEST(NormLayer, Gradient) {
   Parameters parameters = one_process_parameters();
-  const Norm norm(Scope(parameters), 5, 1e-3);
+  const Norm norm(Scope(parameters), 5, Initial::constant(1), 1e-3);
   allocate_randomly(parameters, 1);
   expect_layer_gradients(
       parameters, [&](const auto& in) { return norm(in[0]); }, {random_tensor({2, 3, 5}, 1)});

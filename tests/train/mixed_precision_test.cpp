@@ -73,6 +73,22 @@ TEST(MixedPrecision, TrainsToTheLossOfFloat32) {
   EXPECT_EQ(bf16.skipped, 0);
 }
 
+TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
+  TransformerXlOptions options;
+  options.common = testing::tiny_options();
+  options.memory = 6;
+  ModelSetting setting = testing::tiny_setting(segment);
+  setting.compute = DType::f16;
+  Trainer trainer(make_transformer_xl(options, setting),
+                  TrainingOptions{},
+                  Random(1),
+                  {.compute = DType::f16, .loss_scale = {.initial = 0x1p32}});
+  const StepResult result = trainer.step(batch_of(0));
+  EXPECT_TRUE(result.skipped);
+  EXPECT_TRUE(std::isfinite(result.loss));
+  EXPECT_EQ(trainer.memory_length(), 6);
+}
+
 // Without a loss scale the gradients of so many tokens are below what f16 can hold.
 TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
   const auto first_norm = [](double scale, DType compute) {

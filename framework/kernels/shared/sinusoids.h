@@ -20,7 +20,7 @@ struct SinusoidPair {
     const std::int64_t row = i / pairs, m = i % pairs;
     T* const to = out + row * width;
     const bool alternate = layout == SinusoidLayout::interleaved;
-    if (!alternate && m == half) return put(to[width - 1], 0.0);
+    if (m == half) return put(to[width - 1], 0.0);  // of an odd width
     const std::int64_t steps = half > 2 ? half - 1 : 1;
     const double exponent = layout == SinusoidLayout::halves_geometric
                                 ? static_cast<double>(m) / static_cast<double>(steps)
@@ -29,7 +29,7 @@ struct SinusoidPair {
     const double angle = static_cast<double>(position) * pow(10000.0, -exponent);
     const std::int64_t sine = alternate ? 2 * m : m, cosine = alternate ? 2 * m + 1 : half + m;
     put(to[sine], sin(angle));
-    if (cosine < width) put(to[cosine], cos(angle));
+    put(to[cosine], cos(angle));
   }
 };
 
