@@ -7,10 +7,14 @@
 #include <cstdio>
 #include <system_error>
 
+#include "launch/number_check.h"
+
 namespace longspan {
 
 void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is_required) {
-  app.add_option("CONFIG", arguments.file, "the YAML file of the run")->required(is_required);
+  app.add_option("CONFIG", arguments.file, "the YAML file of the run")
+      ->required(is_required)
+      ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
                  "set a key of the configuration, as in --set training.steps=100 or --set "

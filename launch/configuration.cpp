@@ -1,14 +1,16 @@
 #include "launch/configuration.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <system_error>
 
+#include "checkpoints/files.h"
 #include "framework/core/option_text.h"
 #include "launch/yaml.h"
 
@@ -86,18 +88,18 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   return owners;
 }
 
-// Keys of other families get a sentence of their own. Where the family is not known none of its
-// keys can be judged: they are left out, so that the family alone is complained about.
+// Keys of other families get a sentence of their own. Where the family is not known no key of its
+// section can be judged: they are left out, so that the family alone is complained about.
 void judge_family_keys(OptionTable& table,
                        const Family* family,
                        std::vector<Assignment>& assignments) {
-  const auto owners = owners_of_keys();
   if (family == nullptr) {
-    std::erase_if(assignments,
-                  [&](const Assignment& assignment) { return owners.contains(assignment.key); });
+    std::erase_if(assignments, [](const Assignment& assignment) {
+      return assignment.key.starts_with("model.") && assignment.key != family_key;
+    });
     return;
   }
-  for (const auto& [key, names] : owners) {
+  for (const auto& [key, names] : owners_of_keys()) {
     if (table.has(key)) continue;
     table.note_elsewhere(
         key,
@@ -117,18 +119,36 @@ const Family* chosen_family(const std::vector<Assignment>& assignments) {
 
 std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
 
+// A regular file, or a pipe, as a shell writes for <(command).
 std::string read_file(const std::string& file) {
-  std::error_code unused;
-  if (std::filesystem::is_directory(file, unused)) {
+  // O_NONBLOCK: a named pipe that nobody writes is empty.
+  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!descriptor.defined())
+    throw ConfigurationError("{}: cannot be opened: {}", file, system_message());
+  struct stat status {};
+  ::fstat(descriptor.get(), &status);
+  if (S_ISDIR(status.st_mode))
     throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
+  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
+    throw ConfigurationError("{}: is not a regular file; wanted: a YAML file", file);
+  ::fcntl(descriptor.get(), F_SETFL, 0);
+  std::string text;
+  char block[4096];
+  while (const ssize_t count = ::read(descriptor.get(), block, sizeof block)) {
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, system_message());
+    text.append(block, static_cast<std::size_t>(count));
   }
-  errno = 0;
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw ConfigurationError("{}: cannot be opened: {}", file, system_message());
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (stream.bad()) throw ConfigurationError("{}: cannot be read: {}", file, system_message());
-  return text.str();
+  return text;
+}
+
+// Where a text could not be read to its end, what it does not give is no mistake.
+void refuse_unread(const std::vector<WrittenKeys>& layers) {
+  if (std::ranges::all_of(layers, &WrittenKeys::whole)) return;
+  OptionTable complaints;
+  for (const WrittenKeys& layer : layers)
+    for (const Complaint& complaint : layer.complaints) complaints.complain(complaint);
+  complaints.finish();
 }
 
 // A value as `resolved` writes it; what was in quotation marks there needed them.
@@ -158,6 +178,7 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
+  refuse_unread(layers);
   std::vector<Assignment> assignments;
   for (const WrittenKeys& layer : layers) {
     assignments.insert(assignments.end(), layer.assignments.begin(), layer.assignments.end());

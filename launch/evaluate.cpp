@@ -41,9 +41,25 @@ EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptio
   EvaluationOptions options = {.streams = arguments.batch.value_or(data.batch),
                                .segment = arguments.segment.value_or(data.segment),
                                .memory = arguments.memory};
-  if (arguments.tokens)
-    options.tokens_per_stream = (*arguments.tokens + options.streams - 1) / options.streams;
+  if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
+}
+
+void check_streams(const Arguments& arguments,
+                   const EvaluationOptions& options,
+                   const OpenedRun& run,
+                   const Corpus& corpus) {
+  const char* const key = arguments.batch ? "--batch" : "data.batch";
+  require_pairs(corpus);
+  if (options.streams > corpus.tokens() - 1)
+    throw ConfigurationError(
+        "{}: found {} streams; wanted at most {}, the tokens of {} that can be predicted",
+        key,
+        options.streams,
+        corpus.tokens() - 1,
+        corpus.path());
+  const int ranks = run.model->parameters().mesh().data.size();
+  streams_of_rank(options.streams, 0, ranks, key);
 }
 
 // Says how, so that two lines can be compared.
@@ -102,6 +118,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const EvaluationOptions options = evaluation_options(arguments, data);
   const Corpus corpus(file, opened.tokenizer);
   require_same_corpus(corpus, session.world());
+  check_streams(arguments, options, opened, corpus);
   const EvaluationResult result =
       arguments.recompute_context
           ? evaluate_recomputing(*opened.model, corpus, *arguments.recompute_context, options)
@@ -117,29 +134,31 @@ void bind(CLI::App& app, Arguments& arguments) {
   auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
                     ->check(CLI::IsMember({"validation", "test", "train"}))
                     ->capture_default_str();
-  app.add_option("--data", arguments.data, "another text file")->excludes(split);
+  app.add_option("--data", arguments.data, "another text file")
+      ->check(not_empty_text())
+      ->excludes(split);
   auto* memory =
       app.add_option("--memory",
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.memory")
-          ->check(no_negative_number());
+          ->transform(whole_number<std::int64_t>(0));
   app.add_option("--recompute-context",
                  arguments.recompute_context,
                  "evaluate as a model without memory must: compute a window of so many tokens anew "
                  "for each token")
-      ->check(positive_number())
+      ->transform(whole_number<std::int64_t>(1))
       ->excludes(memory);
   app.add_option("--tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")
-      ->check(positive_number());
+      ->transform(whole_number<std::int64_t>(1));
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of a stream read in one pass; without it data.segment")
-      ->check(positive_number());
+      ->transform(whole_number<std::int64_t>(1));
   app.add_option(
          "--batch", arguments.batch, "streams that the text is cut into; without it data.batch")
-      ->check(positive_number());
+      ->transform(whole_number<std::int64_t>(1));
   app.add_flag("--json", arguments.json, "print one JSON object");
 }
 

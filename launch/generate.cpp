@@ -14,6 +14,9 @@
 namespace longspan {
 namespace {
 
+// Each holds its own memory of the model.
+constexpr std::int64_t most_samples = 1 << 20;
+
 struct Arguments {
   RunArguments run;
   std::string prompt = "\n";
@@ -83,33 +86,40 @@ void bind(CLI::App& app, Arguments& arguments) {
   GenerationOptions& options = arguments.generation;
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
-  app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")->excludes(prompt);
+  app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")
+      ->check(not_empty_text())
+      ->excludes(prompt);
   app.add_option("--tokens", options.tokens, "tokens of each sample")
-      ->check(no_negative_number())
+      ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
   app.add_option("--samples", options.samples, "texts to write")
-      ->check(positive_number())
+      ->transform(whole_number<std::int64_t>(1, most_samples))
       ->capture_default_str();
-  app.add_option("--seed", options.seed, "seed of the random numbers")->capture_default_str();
+  app.add_option("--seed", options.seed, "seed of the random numbers")
+      ->transform(whole_number<std::uint64_t>(0))
+      ->capture_default_str();
   app.add_option("--temperature",
                  options.sampling.temperature,
                  "below 1 likelier tokens, above 1 unlikelier ones; 0: always the likeliest")
+      ->check(no_negative_number())
       ->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "only the k likeliest tokens; 0: all")
+      ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
   app.add_option("--top-p",
                  options.sampling.top_p,
                  "only the likeliest tokens that together have this probability")
+      ->check(positive_number())
       ->capture_default_str();
-  app.add_option(
-      "--memory",
-      options.memory,
-      "rows to remember; without it model.memory. 0: read the last tokens anew for each");
+  app.add_option("--memory",
+                 options.memory,
+                 "rows to remember; without it model.memory. 0: read the last tokens anew for each")
+      ->transform(whole_number<std::int64_t>(0));
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
                  "without it data.segment")
-      ->check(positive_number());
+      ->transform(whole_number<std::int64_t>(1));
 }
 
 }  // namespace

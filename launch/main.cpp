@@ -1,10 +1,17 @@
 // The only main(): reads the command line, opens the session, runs the subcommand, and turns every
 // exception into one sentence on one rank and the exit code that says why.
+#include <fcntl.h>
+#include <omp.h>
+#include <unistd.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -27,6 +34,8 @@ std::vector<Command> commands() {
           verify_command()};
 }
 
+constexpr int most_threads = 4096;  // as of run.threads
+
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.
 bool speaks() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
@@ -48,8 +57,10 @@ CommandLine mistake(const std::string& sentence) {
 
 CommandLine say(const std::string& text) {
   if (!speaks()) return {};
-  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  return {{}, written && std::fflush(stdout) == 0 ? ExitCode::ok : ExitCode::failure};
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0)
+    return {};
+  std::fprintf(stderr, "longspan: standard output cannot be written: %s\n", std::strerror(errno));
+  return {{}, ExitCode::failure};
 }
 
 // A word where a command should be: the parser itself would only call it unexpected.
@@ -104,7 +115,12 @@ CommandLine read_command_line(int count, char** words) {
     return mistake(fmt::format("{}; see {} --help", error.what(), which));
   }
   for (std::size_t i = 0; i < known.size(); ++i) {
-    if (app.got_subcommand(known[i].name)) return {std::move(actions[i])};
+    if (!app.got_subcommand(known[i].name)) continue;
+    if (omp_get_max_threads() > most_threads)
+      return mistake(fmt::format("OMP_NUM_THREADS: found {} threads; wanted at most {}",
+                                 omp_get_max_threads(),
+                                 most_threads));
+    return {std::move(actions[i])};
   }
   return mistake("a command is missing; see longspan --help");
 }
@@ -137,11 +153,21 @@ int run(const Action& action) try {
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
+// A standard stream that was closed would be the number of the next file that is opened. As it was,
+// it cannot be read or written.
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0)
+      ::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 }  // namespace
 }  // namespace longspan
 
 int main(int count, char** words) {
   using namespace longspan;
+  occupy_closed_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
   const CommandLine line = read_command_line(count, words);
   return line.action ? run(line.action) : static_cast<int>(line.code);
 }

@@ -3,12 +3,14 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 
 #include "framework/train/run_device.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
+#include "launch/number_check.h"
 
 namespace longspan {
 namespace {
@@ -19,13 +21,22 @@ bool was_set(const Configuration& configuration, const char* key) {
 
 MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
   ParallelOptions parallel = configuration.parallel;
-  if (!was_set(configuration, "parallel.tensor"))
-    parallel.tensor =
-        axis == DefaultAxis::tensor && !was_set(configuration, "parallel.data") ? ranks : 1;
-  if (!was_set(configuration, "parallel.data")) parallel.data.reset();
   if (!was_set(configuration, "parallel.context")) parallel.context = 1;
+  if (!was_set(configuration, "parallel.tensor")) {
+    const bool takes_all = axis == DefaultAxis::tensor && !was_set(configuration, "parallel.data");
+    parallel.tensor = takes_all ? std::max<std::int64_t>(1, ranks / parallel.context) : 1;
+  }
+  if (!was_set(configuration, "parallel.data")) parallel.data.reset();
   if (!was_set(configuration, "parallel.sequence")) parallel.sequence = false;
   return mesh_shape(parallel, ranks);
+}
+
+void require_same_model(const Configuration& configuration, const Checkpoint& checkpoint) {
+  const ConfigurationChange change = compare(configuration, checkpoint.info().configuration);
+  if (!change.refused.empty())
+    throw ConfigurationError("{}: was made with another model: {}",
+                             checkpoint.path().string(),
+                             fmt::join(change.refused, "; "));
 }
 
 }  // namespace
@@ -34,10 +45,12 @@ void add_run(CLI::App& app, RunArguments& arguments) {
   app.add_option("RUN",
                  arguments.path,
                  "a run's directory, one of its checkpoints, or the YAML file of a run")
-      ->required();
+      ->required()
+      ->check(not_empty_text());
   app.add_option("--checkpoint",
                  arguments.checkpoint,
-                 "the checkpoint to use; without it the newest of the run that verifies");
+                 "the checkpoint to use; without it the newest of the run that verifies")
+      ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
                  "set a key of the configuration; may be repeated. Only what is set here of "
@@ -65,6 +78,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
   }
 
+  require_same_model(*configuration, opened.checkpoint);
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =

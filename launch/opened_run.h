@@ -37,7 +37,8 @@ struct OpenedRun {
 
 // Collective. Sets the threads and the time limit of the configuration and loads the newest
 // checkpoint that verifies, or the one that is named; says on standard error which were passed
-// over. Throws ConfigurationError and DataError.
+// over. Throws DataError, and ConfigurationError, also where the checkpoint was made with another
+// model.
 OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis);
 
 }  // namespace longspan

@@ -36,8 +36,10 @@ struct Arguments {
   std::optional<double> memory;
   std::optional<double> flops;
   std::optional<double> bandwidth;
-  std::string machine = usual_table;
+  std::optional<std::string> machine;
   bool calibrate = false;
+
+  std::string table() const { return machine.value_or(usual_table); }
 };
 
 std::map<std::string, double> byte_units() {
@@ -88,7 +90,7 @@ Here find_here(const Arguments& arguments, const Settings& settings, const Sessi
   }
   const Device device = run_device(settings.run, settings.precision, world, session.local_rank());
   if (!device.on_gpu()) return {};
-  if (arguments.machine != usual_table && !arguments.calibrate)
+  if (arguments.machine && !arguments.calibrate)
     throw ConfigurationError(
         "longspan plan: --machine is about CPUs, and this run would take a GPU; set "
         "run.device=cpu");
@@ -116,11 +118,11 @@ Machine machine_of(const Arguments& arguments,
     machine.memory = here.memory;
   } else {
     machine.name = "this machine";
-    if (std::filesystem::exists(arguments.machine)) {
-      const Machine measured = read_machine(arguments.machine);
+    if (arguments.machine || std::filesystem::exists(usual_table)) {
+      const Machine measured = read_machine(arguments.table());
       machine = shared_among(measured, local_ranks, omp_get_max_threads());
       assumed = fmt::format("{}: measured with {} of {}; here {} share the machine\n",
-                            arguments.machine,
+                            arguments.table(),
                             count_of(measured.ranks, "rank"),
                             count_of(measured.threads, "thread"),
                             count_of(local_ranks, "rank"));
@@ -234,7 +236,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   if (arguments.calibrate) {
     Machine machine = measure_machine(world, session.local_size());
     machine.memory = memory_of_rank(session.local_size());
-    if (world.rank() == 0) write_machine(machine, arguments.machine);
+    if (world.rank() == 0) write_machine(machine, arguments.table());
     print(session,
           fmt::format(
               "a rank of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, {}B/s "
@@ -248,7 +250,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
               with_prefix(machine.memory_bandwidth),
               world.size() > 1 ? fmt::format(", {}B/s to others", with_prefix(machine.bandwidth))
                                : "",
-              arguments.machine));
+              arguments.table()));
     if (arguments.configuration.file.empty()) return ExitCode::ok;
   }
   if (arguments.configuration.file.empty())
@@ -283,9 +285,10 @@ Command plan_command() {
         app.add_option("--ranks",
                        arguments->ranks,
                        "how many; without it those of the job, or of parallel.*")
-            ->check(CLI::Range(1, 1 << 20));
+            ->transform(whole_number(1, 1 << 20));
         auto* device = app.add_option(
             "--device", arguments->device, "what each rank runs on: " + known_names());
+        device->check(not_empty_text());
         app.add_option("--memory", arguments->memory, "bytes of a rank, as in 16GiB, 80GB or 80e9")
             ->transform(CLI::AsNumberWithUnit(byte_units()))
             ->check(positive_number());
@@ -293,8 +296,11 @@ Command plan_command() {
         app.add_option("--bandwidth", arguments->bandwidth, "bytes a second from a rank to others")
             ->check(positive_number());
         app.add_option(
-               "--machine", arguments->machine, "the table of this machine that --calibrate writes")
-            ->capture_default_str()
+               "--machine",
+               arguments->machine,
+               fmt::format("the table of this machine that --calibrate writes; without it {}",
+                           usual_table))
+            ->check(not_empty_text())
             ->excludes(device);
         app.add_flag("--calibrate",
                      arguments->calibrate,

@@ -2,6 +2,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <csignal>
 #include <memory>
 
 #include "framework/train/training_run.h"
@@ -15,6 +16,7 @@ Action bind(CLI::App& app) {
   const auto arguments = std::make_shared<ConfigurationArguments>();
   add_configuration(app, *arguments);
   return [arguments](Session& session) {
+    std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
     const ConfigurationText source =
         read_configuration(arguments->file, arguments->settings, session.world());
     const auto configuration = configure(source);

@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
+#include <sstream>
 
 #include "checkpoints/checkpoint.h"
 #include "launch/checkpoint_path.h"
@@ -10,11 +11,33 @@
 namespace longspan {
 namespace {
 
+// A run that goes on removes its oldest checkpoints: the ranks agree on what is there.
+std::vector<std::filesystem::path> listed(const std::string& path, const Communicator& world) {
+  std::string names;
+  if (world.rank() == 0)
+    for (const auto& step : checkpoints_at(path)) names += step.string() + '\0';
+  std::istringstream stream(world.broadcast(std::move(names), 0));
+  std::vector<std::filesystem::path> steps;
+  for (std::string name; std::getline(stream, name, '\0');) steps.emplace_back(name);
+  return steps;
+}
+
+bool is_gone(const std::filesystem::path& step, const Communicator& world) {
+  std::error_code error;
+  const bool there = std::filesystem::exists(step, error) || error;
+  return world.all_reduce(std::int64_t{there}, Reduction::maximum) == 0;
+}
+
 ExitCode run(const std::string& path, Session& session) {
   std::size_t damaged = 0;
-  const auto steps = checkpoints_at(path);
-  for (const auto& step : steps) {
+  std::size_t checked = 0;
+  for (const auto& step : listed(path, session.world())) {
     const auto problems = verify_checkpoint(step, session.world());
+    if (!problems.empty() && is_gone(step, session.world())) {
+      print(session, fmt::format("{}: removed meanwhile\n", step.string()));
+      continue;
+    }
+    ++checked;
     std::string text =
         fmt::format("{}: {}\n", step.string(), problems.empty() ? "good" : "damaged");
     for (const CheckpointProblem& problem : problems) {
@@ -26,7 +49,7 @@ ExitCode run(const std::string& path, Session& session) {
     if (!problems.empty()) ++damaged;
   }
   if (damaged > 0) {
-    throw DataError("{}: {} of {} checkpoints damaged", path, damaged, steps.size());
+    throw DataError("{}: {} of {} checkpoints damaged", path, damaged, checked);
   }
   return ExitCode::ok;
 }

@@ -43,6 +43,12 @@ std::string explain(const std::string& message) {
   return fmt::format("not valid YAML: {}", message);
 }
 
+// A complaint about all of the text, or all from there on.
+void refuse(WrittenKeys& keys, Complaint complaint) {
+  keys.complaints.push_back(std::move(complaint));
+  keys.whole = false;
+}
+
 // Turns the parser's events into assignments. A mapping nested in mappings is a section; all that
 // stands below something that was complained about is passed over.
 class Reader : public YAML::EventHandler {
@@ -93,7 +99,7 @@ class Reader : public YAML::EventHandler {
     refuse_anchor(place, anchor);
     if (levels_.empty()) {
       if (!prefix_.empty()) return assign(Assignment::Kind::nothing);
-      return complain(place, "the file is empty; allowed: the sections of a configuration");
+      return refuse_all(place, "the file is empty; allowed: the sections of a configuration");
     }
     if (levels_.back().ignored) return after_value();
     if (expects_key()) {
@@ -123,8 +129,8 @@ class Reader : public YAML::EventHandler {
     const Scalar scalar{value, tag == "!"};
     if (levels_.empty()) {
       if (prefix_.empty()) {
-        return complain(place,
-                        fmt::format("found {}; allowed: sections with keys", in_quotes(value)));
+        return refuse_all(place,
+                          fmt::format("found {}; allowed: sections with keys", in_quotes(value)));
       }
       return assign(Assignment::Kind::scalar, {scalar});
     }
@@ -145,7 +151,7 @@ class Reader : public YAML::EventHandler {
     refuse_anchor(place, anchor);
     refuse_tag(place, tag);
     if (levels_.empty() && prefix_.empty()) {
-      complain(place, "found a list; allowed: sections with keys");
+      refuse_all(place, "found a list; allowed: sections with keys");
       return open(place, {.is_list = true, .ignored = true}, keys_.complaints.size());
     }
     open_below(place, true, style == YAML::EmitterStyle::Flow);
@@ -193,6 +199,10 @@ class Reader : public YAML::EventHandler {
 
   void complain(const YAML::Mark& place, std::string sentence) {
     keys_.complaints.push_back({mark_of(place), std::move(sentence)});
+  }
+  // What should be the sections is something else.
+  void refuse_all(const YAML::Mark& place, std::string sentence) {
+    refuse(keys_, {mark_of(place), std::move(sentence)});
   }
   void refuse_anchor(const YAML::Mark& place, YAML::anchor_t anchor) {
     if (anchor != 0) complain(place, "found an anchor; allowed: plain values");
@@ -315,7 +325,7 @@ WrittenKeys read(std::string_view text, const std::string& file, const std::stri
     stopped = Complaint{reader.mark_of(error.mark), explain(error.msg)};
   }
   WrittenKeys keys = reader.take();
-  if (stopped) keys.complaints.push_back(std::move(*stopped));
+  if (stopped) refuse(keys, std::move(*stopped));
   return keys;
 }
 
@@ -324,12 +334,12 @@ WrittenKeys read(std::string_view text, const std::string& file, const std::stri
 WrittenKeys read_yaml(std::string_view text, const std::string& file) {
   WrittenKeys keys;
   if (text.size() > most_bytes) {
-    keys.complaints.push_back(
-        {Mark{file}, fmt::format("{} bytes; allowed: at most {}", text.size(), most_bytes)});
+    refuse(keys,
+           {Mark{file}, fmt::format("{} bytes; allowed: at most {}", text.size(), most_bytes)});
     return keys;
   }
   if (auto complaint = judge_text(text, file)) {
-    keys.complaints.push_back(std::move(*complaint));
+    refuse(keys, std::move(*complaint));
     return keys;
   }
   return read(text, file, "");

@@ -12,6 +12,7 @@ namespace longspan {
 struct WrittenKeys {
   std::vector<Assignment> assignments;
   std::vector<Complaint> complaints;
+  bool whole = true;  // false: a complaint says why there may be keys that are not here
 };
 
 // Reads one document: nested mappings of words and lists of words. `file` stands in the marks.

@@ -20,6 +20,20 @@ Shape::Shape(std::span<const std::int64_t> extents) {
     require(extent >= 0, "an extent is at least 0, found {}", extent);
     extents_[static_cast<std::size_t>(dimensions_++)] = extent;
   }
+  check_size();
+}
+
+// That elements and their bytes can be counted, a few times over.
+void Shape::check_size() const {
+  constexpr std::int64_t most = std::int64_t{1} << 58;
+  std::int64_t product = 1;
+  for (const auto extent : extents())
+    if (__builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product) ||
+        product > most)
+      throw ConfigurationError(
+          "a tensor of shape {} is larger than any memory; make the model, data.batch or "
+          "data.segment smaller",
+          to_string());
 }
 
 int Shape::index(int axis) const {
@@ -50,6 +64,7 @@ std::int64_t Shape::rows() const {
 Shape Shape::with(int axis, std::int64_t extent) const {
   Shape result = *this;
   result.extents_[static_cast<std::size_t>(index(axis))] = extent;
+  result.check_size();
   return result;
 }
 

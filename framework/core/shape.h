@@ -16,6 +16,7 @@ class Shape {
   static constexpr int most_dimensions = 6;
 
   Shape() = default;
+  // Throws ConfigurationError where there are more than 2^58 elements.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 
@@ -38,6 +39,7 @@ class Shape {
 
  private:
   int index(int axis) const;
+  void check_size() const;
 
   std::array<std::int64_t, most_dimensions> extents_{};
   int dimensions_ = 0;

@@ -27,8 +27,11 @@ void declare(OptionTable& table, DataOptions& options) {
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "
             "step; a multiple of parallel.data",
-            at_least(1));
-  table.add("data.segment", options.segment, "tokens of each stream in one step", at_least(1));
+            between(1, 1 << 24));
+  table.add("data.segment",
+            options.segment,
+            "tokens of each stream in one step",
+            between(1, std::int64_t{1} << 36));
   table.add("data.read_ahead",
             options.read_ahead,
             "batches that are read before they are asked for",

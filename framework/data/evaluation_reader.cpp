@@ -7,14 +7,21 @@
 
 namespace longspan {
 
-EvaluationReader::EvaluationReader(
-    Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device)
+EvaluationReader::EvaluationReader(Corpus corpus,
+                                   const StreamLayout& layout,
+                                   int rank,
+                                   int ranks,
+                                   const Device& device,
+                                   std::int64_t most)
     : corpus_(std::move(corpus)),
       layout_(layout),
       range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
       device_(device) {
   require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
+  require(most >= 0, "at most {} pairs of a stream", most);
   require_pairs(corpus_);
+  longest_ = (corpus_.tokens() - 2) / layout_.streams + 1;
+  if (most > 0) longest_ = std::min(longest_, most);
   rewind();
 }
 
@@ -24,11 +31,11 @@ std::int64_t EvaluationReader::stream_begin(std::int64_t stream) const {
   return pairs / layout_.streams * stream + pairs % layout_.streams * stream / layout_.streams;
 }
 
-std::int64_t EvaluationReader::batches() const {
-  const std::int64_t pairs = corpus_.tokens() - 1;
-  const std::int64_t longest = (pairs + layout_.streams - 1) / layout_.streams;
-  return (longest + layout_.segment - 1) / layout_.segment;
+std::int64_t EvaluationReader::pairs_of(std::int64_t stream) const {
+  return std::min(longest_, stream_begin(stream + 1) - stream_begin(stream));
 }
+
+std::int64_t EvaluationReader::batches() const { return (longest_ - 1) / layout_.segment + 1; }
 
 void EvaluationReader::rewind() {
   next_ = 0;
@@ -39,7 +46,9 @@ void EvaluationReader::rewind() {
 
 Batch EvaluationReader::next() {
   require(!done(), "{}: the evaluation has already come to its end", corpus_.path());
-  const Shape shape{range_.count(), layout_.segment};
+  const std::int64_t before = next_ * layout_.segment;
+  const std::int64_t width = std::min(layout_.segment, longest_ - before);
+  const Shape shape{range_.count(), width};
   Batch batch;
   batch.tokens = Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
   batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
@@ -48,9 +57,9 @@ Batch EvaluationReader::next() {
   batch.epoch_start = next_ == 0;
   for (std::int64_t row = 0; row < range_.count(); ++row) {
     CorpusPosition& at = at_[static_cast<std::size_t>(row)];
-    const std::int64_t left = stream_begin(range_.begin + row + 1) - at.token;
-    const auto count = static_cast<std::size_t>(std::min(layout_.segment, left));
-    if (count == 0) continue;
+    const std::int64_t left = pairs_of(range_.begin + row) - before;
+    if (left <= 0) continue;
+    const auto count = static_cast<std::size_t>(std::min(width, left));
     const std::int64_t first_byte = at.byte;
     at = corpus_.read_pairs(at,
                             batch.tokens.slice(row, row + 1).span<std::int64_t>().first(count),

@@ -12,13 +12,19 @@ namespace longspan {
 // One pass over a corpus of N tokens in which each of the N - 1 tokens that have a token before
 // them is a target exactly once, whatever the number of streams, segment and ranks. The N - 1 pairs
 // (token, next token) are cut into `streams` runs whose lengths differ by at most 1; a row that has
-// come to its end is padded with ignored_target.
+// come to its end is padded with ignored_target, and no batch is wider than what is left of the
+// longest.
 class EvaluationReader {
  public:
-  // Throws DataError when there are fewer than two tokens, ConfigurationError when `ranks` does not
-  // divide the streams. Tensors are made on `device`, a CPU.
-  EvaluationReader(
-      Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
+  // Of each run only the first `most` pairs; 0: all. Throws DataError when there are fewer than two
+  // tokens, ConfigurationError when `ranks` does not divide the streams. Tensors are made on
+  // `device`, a CPU.
+  EvaluationReader(Corpus corpus,
+                   const StreamLayout& layout,
+                   int rank,
+                   int ranks,
+                   const Device& device,
+                   std::int64_t most = 0);
 
   // Equal on all ranks.
   std::int64_t batches() const;
@@ -32,11 +38,13 @@ class EvaluationReader {
  private:
   // The pairs of a stream begin at this token.
   std::int64_t stream_begin(std::int64_t stream) const;
+  std::int64_t pairs_of(std::int64_t stream) const;
 
   Corpus corpus_;
   StreamLayout layout_;
   StreamRange range_;
   Device device_;
+  std::int64_t longest_ = 0;  // pairs read of the longest run
   std::int64_t next_ = 0;
   std::vector<CorpusPosition> at_;
 };

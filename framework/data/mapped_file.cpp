@@ -54,7 +54,8 @@ ssize_t copy_some(int descriptor, const char* from, std::int64_t offset, std::sp
 }  // namespace
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  Descriptor descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+  // Without O_NONBLOCK a named pipe would wait for a writer.
+  Descriptor descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number() < 0)
     throw DataError("{}: cannot be opened for reading: {}", path_, std::strerror(errno));
   struct stat status {};

@@ -77,7 +77,7 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             path.string(),
             since_begin_.seconds(),
             waited);
-  if (world_.rank() != 0) return;
+  if (world_.rank() != 0 || keeps_older_) return;
   // Large files take their time to go.
   removal_ = std::async(
       std::launch::async,

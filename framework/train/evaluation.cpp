@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -66,32 +65,18 @@ class Evaluation {
   Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
       : mesh_(model.parameters().mesh()),
         device_(model.parameters().device().host()),
-        tokenizer_(corpus.tokenizer()),
-        options_(options),
-        left_(options.tokens_per_stream > 0 ? options.tokens_per_stream
-                                            : std::numeric_limits<std::int64_t>::max()),
+        streams_(options.streams),
         reader_(corpus,
                 {options.streams, options.segment},
                 mesh_.data.rank(),
                 mesh_.data.size(),
-                device_) {}
+                device_,
+                options.tokens_per_stream) {}
 
-  // The next part of the streams, without columns in which nothing is predicted; false at the end.
+  // The next part of the streams; false at the end.
   bool next(Batch& batch) {
-    if (left_ == 0 || reader_.done()) return false;
+    if (reader_.done()) return false;
     batch = reader_.next();
-    std::int64_t columns = 0;
-    const Shape shape = batch.targets.shape();
-    for (std::int64_t row = 0; row < shape[0]; ++row)
-      columns = std::max(columns, predictions(batch, row));
-    if (columns > left_) count_first(batch, columns = left_);
-    left_ -= columns;
-    // Streams end at about the same time: these are the last columns of all.
-    if (columns == 0) return false;
-    if (columns < shape[1]) {
-      batch.tokens = first_columns(batch.tokens, columns);
-      batch.targets = first_columns(batch.targets, columns);
-    }
     result_.tokens += batch.predicted_tokens;
     result_.bytes += batch.predicted_bytes;
     return true;
@@ -100,7 +85,8 @@ class Evaluation {
   void add(const Tensor& losses, const Batch& batch) { sums_.add(losses, batch); }
 
   EvaluationResult finish() {
-    result_.nats = sums_.total(options_.streams, mesh_, device_);
+    result_.nats = sums_.total(streams_, mesh_, device_);
+    if (std::isnan(result_.nats)) result_.nats = std::abs(result_.nats);  // not "-nan"
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     result_.seconds = stopwatch_.seconds();
@@ -108,41 +94,9 @@ class Evaluation {
   }
 
  private:
-  // Targets of a row; padding follows them.
-  static std::int64_t predictions(const Batch& batch, std::int64_t row) {
-    const auto targets = batch.targets.slice(row, row + 1).span<std::int64_t>();
-    return std::ranges::find(targets, ignored_target) - targets.begin();
-  }
-
-  // What the batch predicts in its first columns only.
-  void count_first(Batch& batch, std::int64_t columns) const {
-    batch.predicted_tokens = 0;
-    batch.predicted_bytes = 0;
-    for (std::int64_t row = 0; row < batch.targets.shape()[0]; ++row) {
-      const std::int64_t count = std::min(columns, predictions(batch, row));
-      const auto targets = batch.targets.slice(row, row + 1).span<std::int64_t>();
-      const std::string text = tokenizer_.decode(targets.first(static_cast<std::size_t>(count)));
-      batch.predicted_tokens += count;
-      batch.predicted_bytes += static_cast<std::int64_t>(text.size());
-    }
-  }
-
-  Tensor first_columns(const Tensor& whole, std::int64_t columns) const {
-    const std::int64_t rows = whole.shape()[0];
-    Tensor part = Tensor::empty({rows, columns}, DType::i64, device_, MemoryTag::workspace);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      const auto from = whole.slice(row, row + 1).span<std::int64_t>();
-      std::ranges::copy(from.first(static_cast<std::size_t>(columns)),
-                        part.slice(row, row + 1).span<std::int64_t>().begin());
-    }
-    return part;
-  }
-
   ProcessMesh mesh_;
   Device device_;
-  Tokenizer tokenizer_;
-  EvaluationOptions options_;
-  std::int64_t left_;  // columns
+  std::int64_t streams_;
   EvaluationReader reader_;
   LossSums sums_;
   EvaluationResult result_;

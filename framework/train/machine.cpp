@@ -4,12 +4,15 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
+#include "framework/data/mapped_file.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/plan.h"
 #include "framework/train/stopwatch.h"
@@ -216,17 +219,19 @@ void write_machine(const Machine& machine, const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  errno = 0;
   std::ofstream file(path);
   file << json.dump(2) << '\n';
   file.close();
-  if (!file) throw Failure("{}: cannot be written", path);
+  if (!file) throw Failure("{}: cannot be written: {}", path, std::strerror(errno));
 }
 
 Machine read_machine(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw DataError("{}: cannot be read", path);
+  const MappedFile file(path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.copy(0, text);
   try {
-    const auto json = nlohmann::json::parse(file);
+    const auto json = nlohmann::json::parse(text);
     Machine machine = {.name = json.at("name")};
     const auto read = [&](const char* key, auto& value, int least = 0) {
       json.at(key).get_to(value);
@@ -243,9 +248,11 @@ Machine read_machine(const std::string& path) {
     read("threads", machine.threads, 1);
     return machine;
   } catch (const nlohmann::json::exception& error) {
+    // After "[json.exception.parse_error.101] ".
+    const std::string_view reason = error.what();
     throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
                     path,
-                    error.what());
+                    reason.substr(reason.find("] ") + 2));
   }
 }
 

@@ -59,7 +59,7 @@ Machine measure_machine(const Communicator& world, int local_ranks);
 // Links are shared evenly.
 Machine shared_among(const Machine& measured, int ranks, int threads);
 
-// As JSON and back; throws DataError, naming the file.
+// As JSON and back; throw Failure and DataError, naming the file.
 void write_machine(const Machine& machine, const std::string& path);
 Machine read_machine(const std::string& path);
 

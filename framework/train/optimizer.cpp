@@ -88,6 +88,29 @@ void Optimizer::add_to(TrainingState& state) const {
   add("second", second_);
 }
 
+// As a clause: another optimizer makes nothing of it.
+std::string Optimizer::kept() const {
+  if (second_.defined()) return "the moments of adam or adamw";
+  return first_.defined() ? "the momentum of sgd" : "nothing, as sgd without momentum";
+}
+
+void Optimizer::save(Scalars& scalars) const {
+  scalars.set("optimizer/updates", updates_);
+  scalars.set("optimizer/keeps", kept());
+}
+
+void Optimizer::judge(const Checkpoint& checkpoint) const {
+  // Of an older checkpoint it is not known.
+  const auto found = checkpoint.scalars().get_or<std::string>("optimizer/keeps", kept());
+  if (found != kept())
+    throw ConfigurationError(
+        "{}: holds {}, and with training.optimizer as it is set a run keeps {}; set it as the "
+        "checkpoint's run had it, or begin a new run",
+        checkpoint.path().string(),
+        found,
+        kept());
+}
+
 void sum_squared_gradients(const Parameters& parameters, const Tensor& total) {
   complete_gradients(parameters);
   std::vector<Tensor> gradients;

@@ -1,6 +1,7 @@
 // What turns gradients into new weights.
 #pragma once
 
+#include "checkpoints/checkpoint.h"
 #include "checkpoints/training_state.h"
 #include "framework/nn/parameters.h"
 #include "framework/train/training_options.h"
@@ -20,15 +21,19 @@ class Optimizer {
   // Updates so far.
   std::int64_t updates() const { return updates_; }
 
-  // Adds the moments under "optimizer/first/NAME" and such to a state. The scalar
-  // "optimizer/updates" is set by `save` and taken by `restore`.
+  // Adds the moments under "optimizer/first/NAME" and such to a state. The scalars
+  // "optimizer/updates" and "optimizer/keeps" are set by `save` and taken by `restore`.
   void add_to(TrainingState& state) const;
-  void save(Scalars& scalars) const { scalars.set("optimizer/updates", updates_); }
+  void save(Scalars& scalars) const;
   void restore(const Scalars& scalars) {
     updates_ = scalars.get<std::int64_t>("optimizer/updates");
   }
+  // Throws ConfigurationError where a checkpoint has moments of another optimizer, before its
+  // tensors are looked for.
+  void judge(const Checkpoint& checkpoint) const;
 
  private:
+  std::string kept() const;
   void update(const ParameterRun& run, double learning_rate, double gradient_factor);
 
   OptimizerOptions options_;

@@ -225,8 +225,11 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
   const std::string reversible = "model.residual=reversible";
   const std::string feed_forward = "memory.feed_forward_chunks=16";
   const std::string loss = "memory.loss_chunks=16";
-  const std::string accumulation =
-      fmt::format("training.accumulation={}", reconfigure({})->data.batch / std::max(mesh.data, 1));
+  // Every part of a planned step is walked through.
+  const std::int64_t streams = reconfigure({})->data.batch / std::max(mesh.data, 1);
+  std::int64_t parts = std::min<std::int64_t>(streams, 64);
+  while (streams % parts != 0) --parts;
+  const std::string accumulation = fmt::format("training.accumulation={}", parts);
   const std::string narrow = "precision.compute=bf16";
   const std::string zero1 = "parallel.zero=1", zero2 = "parallel.zero=2";
   const std::vector<std::vector<std::string>> tried = {

@@ -28,12 +28,20 @@ std::string take_lock(const fs::path& path, int& lock) {
   lock = open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (lock < 0)
     return fmt::format("run.directory \"{}\" cannot be written: {}", path.string(), reason());
-  if (flock(lock, LOCK_EX | LOCK_NB) == 0) return "";
-  if (errno == EWOULDBLOCK)
+  // Some network file systems have no locks: then the user's care has to do.
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fmt::format("run.directory \"{}\" is in use by another run; choose another one",
                        path.string());
-  // Some network file systems have no locks: then the user's care has to do.
   return "";
+}
+
+// Why nothing can be saved in a folder, which is made; empty where it can.
+std::string trouble_with(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
 }
 
 }  // namespace
@@ -42,6 +50,7 @@ RunDirectory::RunDirectory(const std::string& path, const Communicator& world)
     : path_(path), writes_(world.rank() == 0) {
   std::string sentence;
   if (writes_) sentence = take_lock(path_, lock_);
+  if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);
 }

@@ -12,8 +12,8 @@ namespace longspan {
 // with the process.
 class RunDirectory {
  public:
-  // Collective. Throws ConfigurationError on every rank when the directory cannot be made or
-  // another process holds it.
+  // Collective. Throws ConfigurationError on every rank when the directory or the one of its
+  // checkpoints cannot be made or written, or another process holds it.
   RunDirectory(const std::string& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
+#include "framework/core/gpu.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
@@ -214,6 +216,14 @@ void TrainingRun::introduce() {
         "out",
         parameters.sharing().zero);
   if (device_.on_gpu()) return;
+  if (settings_.run.device == DeviceChoice::automatic) {
+    const std::vector<std::string> troubles = mesh_.world.all_gather(gpu::trouble());
+    for (std::size_t rank = 0; rank < troubles.size(); ++rank)
+      if (!troubles[rank].empty()) {
+        log_.warning("this trains on the CPU, since on rank {} {}", rank, troubles[rank]);
+        break;
+      }
+  }
   if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
     log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
   if (settings_.precision.compute == DType::f16)
@@ -282,7 +292,10 @@ void TrainingRun::step() {
   if (result.reconstruction_error && !result.skipped)
     judge_reconstruction(*result.reconstruction_error);
   if (saver_.under_way() && !result.writing) saver_.finish();
-  if (due(settings_.checkpoint.every) && !last_step() && !stopping_) save(true);
+  // Weights that give no loss are nothing to go back to.
+  const bool is_sound = std::isfinite(result.loss);
+  saver_.keep_older(!is_sound);
+  if (due(settings_.checkpoint.every) && is_sound && !last_step() && !stopping_) save(true);
 }
 
 // What no number is past the bound too, unless the step was skipped for the same reason.

@@ -43,6 +43,14 @@ TEST(Shape, NegativeExtentsAndTooManyAxesAreRefused) {
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1}), Failure);
 }
 
+TEST(Shape, MoreElementsThanCanBeCountedAreRefused) {
+  constexpr std::int64_t many = std::int64_t{1} << 30;
+  EXPECT_NO_THROW(Shape({many, many / 4}));
+  EXPECT_THROW(Shape({many, many}), ConfigurationError);
+  EXPECT_THROW(Shape({many, many, many, many}), ConfigurationError);
+  EXPECT_THROW(Shape({many, 1}).with(1, many), ConfigurationError);
+}
+
 TEST(Shape, EqualityComparesAxesAndExtents) {
   EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
   EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "framework/core/error.h"
 #include "tests/data/temporary_file.h"
 
@@ -41,9 +43,9 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
               EXPECT_EQ(batch.predicted_bytes, batch.predicted_tokens);
               const auto tokens = batch.tokens.span<std::int64_t>();
               const auto targets = batch.targets.span<std::int64_t>();
+              const auto width = static_cast<std::size_t>(batch.targets.shape()[1]);
               for (std::size_t k = 0; k < targets.size(); ++k) {
-                auto& run = found[static_cast<std::size_t>(batch.first_stream) +
-                                  k / static_cast<std::size_t>(segment)];
+                auto& run = found[static_cast<std::size_t>(batch.first_stream) + k / width];
                 if (targets[k] == ignored_target) {
                   EXPECT_EQ(tokens[k], 0);
                   continue;
@@ -91,6 +93,30 @@ TEST(EvaluationReader, BytesOfCharactersAreCounted) {
   EXPECT_TRUE(reader.done());
   EXPECT_EQ(batch.predicted_tokens, 3);
   EXPECT_EQ(batch.predicted_bytes, 9);  // all but the first character
+}
+
+TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
+  const TemporaryFile known("ab");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(known.path()), true);
+  const TemporaryFile file("aé漢aé漢aé漢a");
+  const Corpus corpus(file.path(), tokenizer);
+  // Streams of 5 and 4 pairs: of each only the first 3 or fewer.
+  for (const auto& [most, bytes] : {std::pair(1, 5), {2, 9}, {3, 12}}) {
+    std::int64_t found = 0;
+    EvaluationReader reader(corpus, {2, 2}, 0, 1, Device::cpu(), most);
+    while (!reader.done()) found += reader.next().predicted_bytes;
+    EXPECT_EQ(found, bytes) << most;
+  }
+}
+
+TEST(EvaluationReader, NoBatchIsWiderThanTheText) {
+  const TemporaryFile file(random_bytes(12));
+  const std::int64_t longest = std::numeric_limits<std::int64_t>::max();
+  EvaluationReader reader(Corpus(file.path(), Tokenizer()), {2, longest}, 0, 1, Device::cpu());
+  EXPECT_EQ(reader.batches(), 1);
+  const Batch batch = reader.next();
+  EXPECT_EQ(batch.tokens.shape(), (Shape{2, 6}));
+  EXPECT_EQ(batch.predicted_tokens, 11);
 }
 
 TEST(EvaluationReader, OneTokenIsNotEnough) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <vector>
@@ -49,6 +50,10 @@ TEST(MappedFile, SaysWhatIsWrongWithAFileThatCannotBeUsed) {
               HasSubstr("/tmp: is not a regular file"));
   const TemporaryFile empty("");
   EXPECT_THAT(sentence_of<DataError>([&] { MappedFile(empty.path()); }), HasSubstr("is empty"));
+  const std::string pipe = empty.path() + "-pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_THAT(sentence_of<DataError>([&] { MappedFile{pipe}; }), HasSubstr("not a regular file"));
+  std::filesystem::remove(pipe);
 }
 
 TEST(MappedFile, RefusesAFileThatHasBecomeShorterOnAnyPage) {

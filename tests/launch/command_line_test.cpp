@@ -1,6 +1,7 @@
 // The program as a process: what it prints and returns.
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -81,6 +82,27 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
       {"config a.yaml --set", "see longspan config --help\n"},
       {"verify", "longspan: PATH is required; see longspan verify --help\n"},
       {"--nonsense", "see longspan --help\n"},
+      {"generate r --seed=-1",
+       "--seed: found \"-1\"; wanted a whole number from 0 on; see longspan generate --help\n"},
+      {"generate r --seed 99999999999999999999",
+       "found \"99999999999999999999\"; wanted a whole number from 0 on; see longspan generate "
+       "--help\n"},
+      {"generate r --samples 9223372036854775807",
+       "wanted a whole number from 1 to 1048576; see longspan generate --help\n"},
+      {"generate r --top-p none", "wanted a finite number above 0; see longspan generate --help\n"},
+      {"generate r --prompt-file ''",
+       "found nothing; wanted a name; see longspan generate --help\n"},
+      {"evaluate r --tokens 0x10",
+       "--tokens: found \"0x10\"; wanted a whole number from 1 on; see longspan evaluate --help\n"},
+      {"evaluate r --tokens 1.5",
+       "found \"1.5\"; wanted a whole number from 1 on; see longspan evaluate --help\n"},
+      {"evaluate r --memory 1e3",
+       "found \"1e3\"; wanted a whole number from 0 on; see longspan evaluate --help\n"},
+      {"evaluate r --data ''",
+       "--data: found nothing; wanted a name; see longspan evaluate --help\n"},
+      {"evaluate r --checkpoint ''",
+       "--checkpoint: found nothing; wanted a name; see longspan evaluate --help\n"},
+      {"plan a.yaml --memory 1e400", "wanted a finite number above 0; see longspan plan --help\n"},
   };
   for (const auto& [words, end] : cases) {
     const Result result = longspan(words);
@@ -129,8 +151,45 @@ TEST_F(CommandLine, TheReferenceIsPrinted) {
 }
 
 TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
-  EXPECT_EQ(longspan("config " + good_ + " > /dev/full").code, 1);
-  EXPECT_EQ(longspan("--help > /dev/full").code, 1);
+  constexpr const char* full =
+      "longspan: standard output cannot be written: No space left on device\n";
+  for (const std::string& words :
+       {"config " + good_, std::string("--help"), std::string("--version")}) {
+    const Result result = longspan(words + " > /dev/full");
+    EXPECT_EQ(result.code, 1) << words;
+    EXPECT_EQ(result.output, full) << words;
+  }
+  const Result closed = longspan("config " + good_ + " >&-");
+  EXPECT_EQ(closed.code, 1);
+  EXPECT_EQ(closed.output, "longspan: standard output cannot be written: Bad file descriptor\n");
+}
+
+TEST_F(CommandLine, WhoeverReadsTheOutputMayLeave) {
+  const Result result = longspan("config " + good_ + " | { exec <&-; sleep 1; }");
+  EXPECT_EQ(result.output, "");
+}
+
+TEST_F(CommandLine, AConfigurationMayComeFromAPipeThatIsWritten) {
+  const std::string pipe = (directory_ / "pipe").string();
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const Result nobody = longspan("config " + pipe);
+  EXPECT_EQ(nobody.code, 2);
+  EXPECT_EQ(
+      nobody.output,
+      "longspan: " + pipe + ":1:1: the file is empty; allowed: the sections of a configuration\n");
+  const Result piped = shell("cat " + good_ + " | " + program + " config /dev/stdin");
+  EXPECT_EQ(piped.code, 0) << piped.output;
+  const Result device = longspan("config /dev/null");
+  EXPECT_EQ(device.code, 2);
+  EXPECT_EQ(device.output, "longspan: /dev/null: is not a regular file; wanted: a YAML file\n");
+}
+
+TEST_F(CommandLine, MoreThreadsThanAnyMachineHasAreRefused) {
+  const Result result =
+      shell("OMP_NUM_THREADS=100000 " + std::string(program) + " config " + good_);
+  EXPECT_EQ(result.code, 2);
+  EXPECT_EQ(result.output,
+            "longspan: OMP_NUM_THREADS: found 100000 threads; wanted at most 4096\n");
 }
 
 TEST_F(CommandLine, NoCheckpointIsBadData) {

@@ -4,6 +4,7 @@
     tests/launch/commands_test.py build/launch/longspan
 """
 
+import fcntl
 import json
 import math
 import os
@@ -11,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -62,6 +64,59 @@ class TrainedRun(jobs.TestCase):
         self.assertEqual(window["recompute_context"], 8)
         self.assertTrue(math.isfinite(window["loss"]))
 
+    def test_only_the_network_that_was_trained_is_used(self):
+        for key, value, saved in ("layers", 1, 2), ("activation", "gelu", "relu"), ("output_bias", "false", "true"):
+            for command in "evaluate", "generate":
+                with self.subTest(command=command, key=key):
+                    result = self.longspan(command, "run", "--set", f"model.{key}={value}", code=2)
+                    self.assert_one_sentence(result, "step-000000024: was made with another model",
+                                             f"model.{key}: the checkpoint has {saved}, the configuration {value} (--set)")
+        edited = json.loads((self.directory / "tiny.yaml").read_text())
+        edited["model"]["heads"] = 2
+        (self.directory / "edited.yaml").write_text(json.dumps(edited))
+        self.assert_one_sentence(self.longspan("evaluate", "edited.yaml", "--data", "text.txt", code=2), "model.heads")
+        other = ["--set", "model.same_length=true", "--set", "model.clamp_length=6", "--set", "model.memory=12"]
+        self.assertNotEqual(self.evaluate(*other)["loss"], self.evaluate()["loss"])
+
+    def test_evaluation_in_segments_and_streams_of_any_number(self):
+        largest = 2 ** 63 - 1
+        text = (self.directory / "held-out.txt").read_bytes()
+        found = self.evaluate("--segment", largest)
+        self.assertEqual(found["tokens"], len(text) - 1)
+        self.assertTrue(math.isfinite(found["loss"]))
+        self.assertEqual(self.evaluate("--tokens", "010")["tokens"], 16)  # 2 of each of 8 streams
+        for streams in largest, 100000000, len(text):
+            result = self.longspan("evaluate", "run", "--batch", streams, code=2)
+            self.assert_one_sentence(result, f"--batch: found {streams} streams; wanted at most {len(text) - 1}",
+                                     "held-out.txt")
+        self.assertEqual(self.evaluate("--batch", len(text) - 1)["tokens"], len(text) - 1)
+        result = self.longspan("evaluate", "run", "--batch", 1, ranks=2, code=2)
+        self.assert_one_sentence(result, "--batch = 1: the number of streams must be a multiple of the 2 data ranks")
+
+    def test_ranks_of_generation_lie_along_tensor_as_far_as_they_can(self):
+        result = self.longspan("generate", "run", "--set", "parallel.context=2", ranks=2, code=2)
+        self.assert_one_sentence(result, "parallel.context is 2; generation reads a token at a time")
+
+    def test_a_checkpoint_that_goes_while_others_are_verified_is_not_damaged(self):
+        shutil.copytree(self.run_at().checkpoint(24), self.run_at().checkpoint(36))
+        reader, writer = os.pipe()
+        self.addCleanup(os.close, reader)
+        page = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+        filled = os.write(writer, b"x" * (page - 60))  # there is room for the first line only
+        process = subprocess.Popen([self.program, "verify", "run"], cwd=self.directory, stdout=writer)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        os.close(writer)
+
+        def waiting():
+            return int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder)
+        self.assertTrue(jobs.until(lambda: waiting() > filled))
+        shutil.rmtree(self.run_at().checkpoint(36))
+        output = b"".join(iter(lambda: os.read(reader, 4096), b"")).decode()
+        self.assertEqual(process.wait(), 0, output)
+        self.assertEqual(output.count(": good\n"), 2)
+        self.assertIn("step-000000036: removed meanwhile\n", output)
+
     def test_generation_repeats_itself_with_its_seed_on_any_ranks(self):
         text = self.generate()
         self.assertEqual(self.generate(), text)
@@ -103,12 +158,15 @@ class TrainedRun(jobs.TestCase):
     def test_mistakes(self):
         shutil.copytree(self.directory / "run", self.directory / "empty")
         shutil.rmtree(self.directory / "empty" / "checkpoints")
+        os.mkfifo(self.directory / "pipe")
         for arguments, code, part in [
                 (["evaluate", "nowhere"], 2, "nowhere: there is no such file"),
                 (["generate", "nowhere"], 2, "nowhere: there is no such file"),
                 (["inspect", "nowhere"], 3, "nowhere: there is no such directory"),
                 (["verify", "nowhere"], 3, "nowhere: there is no such directory"),
                 (["evaluate", "run", "--data", "missing.txt"], 3, "missing.txt: cannot be opened"),
+                (["evaluate", "run", "--data", "pipe"], 3, "pipe: is not a regular file"),
+                (["generate", "run", "--prompt-file", "pipe"], 3, "pipe: is not a regular file"),
                 (["evaluate", "run", "--split", "test"], 2, "data.test is not set"),
                 (["evaluate", "run", "--split", "tset"], 2, "--split"),
                 (["evaluate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
@@ -126,6 +184,7 @@ class TrainedRun(jobs.TestCase):
 class Training(jobs.TestCase):
     def test_mistakes(self):
         (self.directory / "bad.yaml").write_text("run: {directory: run\nmodel: [\n")
+        os.mkfifo(self.directory / "pipe")
         (self.directory / "empty.txt").write_text("")
         (self.directory / "one.txt").write_text("a")
         (self.directory / "short.txt").write_text("short")
@@ -137,6 +196,7 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "model.family=transformer-xl"], 2, ['did you mean "transformer_xl"?']),
                 (["tiny.yaml", "--set", "data.train=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.train=."], 3, [".: "]),
+                (["tiny.yaml", "--set", "data.train=pipe"], 3, ["pipe: is not a regular file"]),
                 (["tiny.yaml", "--set", "data.train=empty.txt"], 3, ["empty.txt"]),
                 (["tiny.yaml", "--set", "data.train=short.txt"], 3, ["short.txt"]),
                 (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
@@ -157,6 +217,29 @@ class Training(jobs.TestCase):
                     for part in parts:
                         self.assertIn(part, result.errors)
                     self.assertNotIn("step 1/", result.output)
+
+    def shell(self, script):
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        return subprocess.run(["bash", "-c", script, "-", self.program], cwd=self.directory, env=environment,
+                              timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
+
+    def test_a_console_that_goes_does_not_stop_it(self):
+        result = self.shell('"$1" train tiny.yaml | head -1; exit "${PIPESTATUS[0]}"')
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(self.run_at().steps(), [4, 8])
+
+    def test_without_a_console_nothing_of_it_comes_into_the_files(self):
+        result = self.shell('exec "$1" train tiny.yaml <&- >&- 2>&-')
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual([line["step"] for line in self.run_at().metrics()], list(range(1, 9)))
+        for file in self.run_at().path.rglob("*"):
+            if file.is_file() and file.name != "log.txt":
+                self.assertNotIn(b"step 1/", file.read_bytes(), file)
+
+    def test_a_file_that_may_not_grow_is_a_failure(self):
+        result = self.shell('ulimit -f 30; exec "$1" train tiny.yaml')
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"\Alongspan: [^\n]*File too large[^\n]*\n\Z")
 
     def test_what_no_memory_holds_is_refused_before_it_is_allocated(self):
         """With the keys that would make it fit, on every layout, at once."""
@@ -198,6 +281,8 @@ class Training(jobs.TestCase):
                 (["--memory=-1GB"], 2, "--memory"),
                 (["--ranks", "11"], 2, "the model has no layout of 11 ranks"),
                 (["--machine", "text.txt"], 3, "text.txt: is no table of a machine"),
+                (["--machine", "nowhere.json"], 3, "nowhere.json: cannot be opened for reading: No such file"),
+                (["--machine", "."], 3, ".: is not a regular file"),
         ]:
             with self.subTest(arguments=arguments):
                 self.assertIn(part, plan(*arguments, code=code).errors)

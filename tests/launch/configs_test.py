@@ -6,6 +6,7 @@
 
 import math
 import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -78,6 +79,16 @@ class Configs(jobs.TestCase):
         for name, layout in ("quickstart", Layout(2, 1)), ("tiny", Layout(2, 2)), ("tiny-decoder", Layout(1, 2)):
             with self.subTest(file=name, layout=str(layout)):
                 self.train_small(SOURCE / "configs" / f"{name}.yaml", layout, name)
+
+    def test_the_commands_in_each_are_understood(self):
+        for file in self.files:
+            header = re.match(r"(#.*\n)*", file.read_text())[0].replace(" \\\n#", "")
+            for words in re.findall(r"build/launch/longspan (?:train|evaluate|generate) (.*)", header):
+                words = shlex.split(words)
+                settings = [word for flag, word in zip(words, words[1:]) if flag == "--set"]
+                with self.subTest(file=file.name, settings=settings):
+                    self.assertIn(file.stem, words[0])
+                    self.longspan("config", file, *(word for setting in settings for word in ("--set", setting)))
 
     def test_each_says_what_it_shows_costs_and_what_to_expect(self):
         for file in self.files:

@@ -54,31 +54,31 @@ TEST(Configuration, TheCommandLineMayChooseTheFamily) {
 TEST(Configuration, EachBadFileHasItsMessages) {
   const std::string head(good);
   const std::pair<std::string, std::string> cases[] = {
-      {"",
-       "c.yaml:1:1: the file is empty; allowed: the sections of a configuration\n"
-       "configuration: run.directory must be given; allowed: a text, not empty\n"
-       "configuration: model.family must be given; allowed: transformer_xl or decoder\n"
-       "configuration: data.train must be given; allowed: a text, not empty"},
+      {"", "c.yaml:1:1: the file is empty; allowed: the sections of a configuration"},
+      {"- run\n", "c.yaml:1:1: found a list; allowed: sections with keys"},
+      {"run: {directory: r}\nmodel: {family: decoder\n",
+       "c.yaml:3:1: not valid YAML: a { is not closed"},
+      {"run:\n\tdirectory: r\n", "c.yaml:2:1: found a tab; allowed: indentation with spaces"},
       {"model:\n  family: decoder\n",
        "c.yaml: run.directory must be given; allowed: a text, not empty\n"
        "c.yaml: data.train must be given; allowed: a text, not empty"},
       {head + "  batch: 1.5\n",
-       "c.yaml:7:3: data.batch: found \"1.5\" (it is not a whole number); allowed: an integer, at "
-       "least 1"},
+       "c.yaml:7:3: data.batch: found \"1.5\" (it is not a whole number); allowed: an integer, 1 "
+       "to 16777216"},
       {head + "  batch: 0x10\n",
-       "c.yaml:7:3: data.batch: found \"0x10\"; allowed: an integer, at least 1"},
+       "c.yaml:7:3: data.batch: found \"0x10\"; allowed: an integer, 1 to 16777216"},
       {head + "  batch: 010\n",
        "c.yaml:7:3: data.batch: found \"010\" (leading zeros are not allowed); allowed: an "
-       "integer, at least 1"},
+       "integer, 1 to 16777216"},
       {head + "  batch: 99999999999999999999\n",
        "c.yaml:7:3: data.batch: found \"99999999999999999999\" (it does not fit in 64 bits); "
-       "allowed: an integer, at least 1"},
+       "allowed: an integer, 1 to 16777216"},
       {head + "  batch:\n",
-       "c.yaml:7:3: data.batch: found no value; allowed: an integer, at least 1"},
+       "c.yaml:7:3: data.batch: found no value; allowed: an integer, 1 to 16777216"},
       {head + "  batch: {}\n",
-       "c.yaml:7:3: data.batch: found a section; allowed: an integer, at least 1"},
+       "c.yaml:7:3: data.batch: found a section; allowed: an integer, 1 to 16777216"},
       {head + "  batch: [1, 2]\n",
-       "c.yaml:7:3: data.batch: found the list [1, 2]; allowed: an integer, at least 1"},
+       "c.yaml:7:3: data.batch: found the list [1, 2]; allowed: an integer, 1 to 16777216"},
       {head + "  unknown: yes\n",
        "c.yaml:7:3: data.unknown: found \"yes\"; allowed: true or false"},
       {head + "  tokenizer: byte\n",
@@ -120,7 +120,7 @@ TEST(Configuration, EachBadFileHasItsMessages) {
 TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
   EXPECT_EQ(error_of(std::string(good) + "  batch: none\n  batch: 4\nzebra: 1\n",
                      {"run.sead=1", "run.seed", "run.threads=-1"}),
-            "c.yaml:7:3: data.batch: found \"none\"; allowed: an integer, at least 1\n"
+            "c.yaml:7:3: data.batch: found \"none\"; allowed: an integer, 1 to 16777216\n"
             "c.yaml:8:3: data.batch is given twice, first at c.yaml:7:3\n"
             "c.yaml:9:1: zebra is not a key; the sections are run, model, data, training, "
             "parallel, memory, precision, checkpoint, metrics\n"
@@ -136,7 +136,7 @@ TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {
 
 TEST(Configuration, AnUnknownFamilyIsTheOnlyComplaintAboutItsKeys) {
   EXPECT_EQ(error_of("run: {directory: r}\n"
-                     "model:\n  family: decodr\n  layers: 3\n  same_length: true\n"
+                     "model:\n  family: decodr\n  layers: 3\n  layer: 3\n  same_length: true\n"
                      "data: {train: t}\n"),
             "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl or decoder; did "
             "you mean \"decoder\"?");

@@ -241,6 +241,39 @@ class TwoRuns(jobs.TestCase):
         self.assertEqual([line["step"] for line in run.metrics()], list(range(1, run.steps()[-1] + 1)))
 
 
+class ARunDirectory(jobs.TestCase):
+    def test_where_nothing_can_be_saved_is_refused_at_once(self):
+        self.run_at().path.mkdir(parents=True)
+        (self.run_at().path / "checkpoints").write_text("")
+        result = self.train(code=2)
+        self.assert_one_sentence(result, 'run/checkpoints" cannot be made: ')
+
+
+class AnotherOptimizer(jobs.TestCase):
+    def test_does_not_go_on_with_moments_that_are_not_its_own(self):
+        kinds = {"adamw": {}, "sgd": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0.9},
+                 "plain": {"training.optimizer.kind": "sgd", "training.optimizer.momentum": 0}}
+        for saver in kinds:
+            self.train(saver, settings={"training.steps": 2, **kinds[saver]})
+            for other in kinds.keys() - {saver}:
+                with self.subTest(saver=saver, other=other):
+                    result = self.train(saver, settings={"training.steps": 3, **kinds[other]}, code=2)
+                    self.assert_one_sentence(result, "step-000000002: holds ", "training.optimizer")
+            self.train(saver, settings={"training.steps": 3, **kinds[saver]})
+
+
+class TooLarge(jobs.TestCase):
+    def test_is_refused_before_anything_is_counted_wrongly(self):
+        for settings, found in (
+                ({"model.width": 1 << 32}, "model.width"),
+                ({"model.vocabulary": (1 << 31) - 1, "model.width": 1 << 24, "model.heads": 1, "model.head_width": 1 << 16,
+                  "model.feed_forward": 1 << 28}, ""),
+                ({"data.segment": 9223372036854775807}, "data.segment")):
+            with self.subTest(settings=str(settings)):
+                result = self.train(settings=settings, code=2)
+                self.assert_one_sentence(result, found)
+
+
 class Diverging(jobs.TestCase):
     settings = {"training.optimizer.kind": "sgd", "training.learning_rate": 1e30, "training.clip_norm": 0,
                 "training.skipped_in_a_row": 3, "training.steps": 50, "training.warmup": 0,
@@ -264,13 +297,15 @@ class Diverging(jobs.TestCase):
     def test_a_skipped_step_leaves_the_state_as_it_was(self):
         # The first steps of this text are good; then the rate makes the loss infinite.
         settings = {**self.settings, "training.skipped_in_a_row": 100, "training.steps": 6, "checkpoint.every": 1,
-                    "checkpoint.keep": 9}
+                    "checkpoint.keep": 1}
         result = self.train("run", Layout(1, 1), settings)
         run = self.run_at()
         skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
         self.assertIn(f"done: 6 steps, {6 * 64} tokens, {len(skipped)} steps skipped", result.output)
         self.assertGreaterEqual(len(skipped), 2)
-        before, after = run.state(4), run.state(6)
+        # Of what has no loss only the last is saved, and it does not take the place of a good one.
+        before, after = run.state(skipped[0] - 1), run.state(6)
+        self.assertFalse(run.checkpoint(skipped[0]).exists())
         weights = [name for name in before["tensors"] if not name.startswith("data/")]
         self.assertIn("memory/0", weights)
         for name in weights:

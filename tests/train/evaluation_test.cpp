@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "tests/train/small_models.h"
@@ -161,6 +162,36 @@ TEST(Evaluation, CountsTheBytesOfCharacters) {
       evaluate(*model, file.corpus, {.segment = 4, .tokens_per_stream = 5});
   EXPECT_EQ(first.tokens, 5);
   EXPECT_EQ(first.bytes, 2 + 3 + 1 + 2 + 3);
+}
+
+TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
+  const TemporaryFile letters("abc");
+  const Text file("abéa漢c", Tokenizer::characters_of(MappedFile(letters.path()), true));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  for (const std::int64_t limit : {0, 5, 6}) {
+    const EvaluationOptions options = {.segment = 2, .tokens_per_stream = limit};
+    EXPECT_EQ(evaluate(*model, file.corpus, options).bytes, 1 + 2 + 1 + 3 + 1) << limit;
+  }
+  EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 2, .tokens_per_stream = 3}).bytes, 4);
+}
+
+TEST(Evaluation, ASegmentMayBeLongerThanAnyText) {
+  const Text file(varied_text(40));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  const EvaluationResult whole = evaluate(*model, file.corpus, {.segment = 39});
+  for (const std::int64_t segment : {std::int64_t{1000}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(evaluate(*model, file.corpus, {.segment = segment}).nats, whole.nats);
+}
+
+TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
+  const Text file(varied_text(20));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  for (const double sign : {-1.0, 1.0}) {
+    for (const auto& parameter : model->parameters().all())
+      std::ranges::fill(parameter->master.span<double>(), std::copysign(std::nan(""), sign));
+    const EvaluationResult result = evaluate(*model, file.corpus, {.segment = 4});
+    EXPECT_EQ(fmt::format("{} {}", result.loss(), result.bits_per_byte()), "nan nan");
+  }
 }
 
 TEST(Evaluation, RefusesWhatTheModelCannotDo) {

@@ -66,5 +66,19 @@ TEST(Machine, IsReadAsItWasWritten) {
             std::string::npos);
 }
 
+TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
+  const TemporaryFile file("{\"name\": ");
+  const auto problem = [](const std::string& path) {
+    return sentence_of<DataError>([&] { read_machine(path); });
+  };
+  EXPECT_EQ(problem("/nowhere/machine.json"),
+            "/nowhere/machine.json: cannot be opened for reading: No such file or directory");
+  EXPECT_NE(problem("/tmp").find("/tmp: is not a regular file"), std::string::npos);
+  EXPECT_NE(problem(file.path()).find("--calibrate writes: parse error at"), std::string::npos);
+  EXPECT_EQ(
+      sentence_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
+      "/proc/nowhere/machine.json: cannot be written: No such file or directory");
+}
+
 }  // namespace
 }  // namespace longspan
