@@ -91,41 +91,51 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   if (mesh.world.size() == 1) return;
   Runtime& runtime = *mesh.world.group_->runtime;
   device_.state().set_waiting([&runtime](CUstream_st* stream) { runtime.wait(stream); });
-  // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
-  // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
-  for (const Communicator& group : groups)
-    if (group.size() > 1 && !group.group_->nccl) {
-      connect(group);
-      try_out(group);
-      take_memory(group);
-    }
   const auto patience = runtime.patience();
   watch_ = std::make_unique<Watch>(patience / 8, [this, patience] { look_after(patience); });
+  try {
+    // One after another: NCCL does not make several at once on one thread (before 2.27), nor one
+    // beside a kernel of another (github.com/NVIDIA/nccl/issues/1082).
+    for (const Communicator& group : groups)
+      if (group.size() > 1 && !group.group_->nccl) {
+        connect(group);
+        try_out(group, group.group_ == mesh.context.group_ || group.group_ == mesh.time.group_);
+      }
+  } catch (...) {
+    watch_.reset();
+    device_.state().set_waiting({});
+    throw;
+  }
 }
 
-void GpuCollectives::try_out(const Communicator& communicator) const {
+void GpuCollectives::try_out(const Communicator& communicator, bool moves_rows) const {
   const Communicator::Group& group = *communicator.group_;
   try {
     const Tensor ones = Tensor::scalar(1, DType::f32, device_);
     communicator.all_reduce(ones, Reduction::sum);
-    if (ones.item() == group.size()) return;
-    throw RankError("NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+    if (ones.item() != group.size())
+      throw RankError(
+          "NCCL adds {} ones on \"{}\" up to {}", group.size(), group.name, ones.item());
+    take_memory(communicator, moves_rows);
   } catch (const RankError& error) {
     if (group.nccl->error().empty()) throw;
     throw RankError("{}; parallel.transport: mpi needs no NCCL", error.what());
   }
 }
 
-void GpuCollectives::take_memory(const Communicator& communicator) const {
-  constexpr std::int64_t elements = 1 << 20;  // of a rank: what buckets and pieces are like
+void GpuCollectives::take_memory(const Communicator& communicator, bool moves_rows) const {
   const int ranks = communicator.size(), rank = communicator.rank();
+  const std::int64_t elements = std::max(1, (1 << 20) / ranks);  // 4 MB of all
   {
     const Tensor all = Tensor::zeros({ranks, elements}, DType::f32, device_, MemoryTag::workspace);
     const Tensor mine = all.slice(rank, rank + 1), other = mine.like();
     communicator.all_reduce(all, Reduction::sum);
     communicator.reduce_scatter(all, mine);
     communicator.all_gather(mine, all);
-    communicator.exchange(mine, (rank + 1) % ranks, other, (rank + ranks - 1) % ranks);
+    if (moves_rows) {
+      communicator.exchange(mine, (rank + 1) % ranks, other, (rank + ranks - 1) % ranks);
+      communicator.all_to_all(all, all.like());
+    }
     device_.wait();
   }
   device_.allocator().trim();
@@ -143,12 +153,18 @@ void GpuCollectives::connect(const Communicator& communicator) {
   const std::string bytes = communicator.broadcast(std::string(id.begin(), id.end()), 0);
   std::memcpy(id.data(), bytes.data(), id.size());
   group.nccl = std::make_unique<NcclTransport>(device_, id, group.rank, group.size(), turns_);
+  const std::lock_guard lock(groups_mutex_);
   groups_.push_back(communicator);
 }
 
 void GpuCollectives::look_after(std::chrono::duration<double> patience) const {
+  std::vector<Communicator> groups;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    groups = groups_;
+  }
   try {
-    for (const Communicator& group : groups_) group.group_->nccl->abort_if_left(patience);
+    for (const Communicator& group : groups) group.group_->nccl->abort_if_left(patience);
   } catch (const Failure&) {
     // The GPU is lost: whoever uses it hears that too.
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -39,11 +40,12 @@ class GpuCollectives {
 
  private:
   void connect(const Communicator& communicator);
-  // Throws RankError where the links of the group do not add.
-  void try_out(const Communicator& communicator) const;
-  // Makes calls of each kind: NCCL takes memory for one when it is first made, and how much of the
-  // GPU's the model may have is asked after this.
-  void take_memory(const Communicator& communicator) const;
+  // Throws RankError where the links of the group do not add. `moves_rows`: whether it has
+  // exchanges and all_to_all.
+  void try_out(const Communicator& communicator, bool moves_rows) const;
+  // Makes calls of each kind that it has: NCCL takes memory for one when it is first made, and how
+  // much of the GPU's the model may have is asked after this.
+  void take_memory(const Communicator& communicator, bool moves_rows) const;
   // Ends what this rank has left alone for that long.
   void look_after(std::chrono::duration<double> patience) const;
 
@@ -51,6 +53,7 @@ class GpuCollectives {
   int exceptions_;
   std::string absence_;
   std::shared_ptr<Turns> turns_;
+  mutable std::mutex groups_mutex_;   // while they are made
   std::vector<Communicator> groups_;  // that have links
   std::unique_ptr<Watch> watch_;
 };

@@ -185,7 +185,11 @@ void abort(Link* link, int gpu) noexcept try {
   // Without a thread for it the process has nothing left to end it with.
 }
 
-bool keeps_order(const Link& link) { return link.library.found >= oldest_in_order; }
+bool keeps_order(const Link& link) {
+  const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+  return link.library.found >= oldest_in_order && asked_for != nullptr &&
+         std::strcmp(asked_for, "1") == 0;
+}
 
 Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }
 Answer end_group(Link& link) { return link.answer(link.library.end_group()); }

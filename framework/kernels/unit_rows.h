@@ -5,8 +5,8 @@
 
 namespace longspan {
 
-// y = x / sqrt(|x|^2 + epsilon) over the last axis; with so small an epsilon, in any dtype,
-// x / max(|x|, 1e-12) as in the authors' code. x, y: [rows, width] (leading axes flattened),
+// y = x / sqrt(|x|^2 + epsilon) over the last axis; with so small an epsilon x / max(|x|, 1e-12) as
+// in the authors' code, but where |x| is near 1e-12. x, y: [rows, width] (leading axes flattened),
 // of one dtype; y may be x. inverse_length: [rows], accumulator dtype, written, kept for the
 // backward pass.
 struct UnitRows {

@@ -36,16 +36,18 @@ class SquareProduct {
  private:
   // With normal numbers: zeros take a GPU less power, and it makes products of them faster.
   static void fill(const Tensor& matrix) {
-    Tensor first;
+    const std::int64_t width = matrix.shape().width();
+    Tensor numbers;
     with_floating_type(matrix.dtype(), [&]<typename T>(TypeTag<T>) {
       const Random random(1);
-      std::vector<T> row;
-      for (std::int64_t i = 0; i < matrix.shape().width(); ++i)
-        row.push_back(T(static_cast<float>(random.normal_at(static_cast<std::uint64_t>(i)))));
-      first = Tensor::from<T>(row, {1, std::ssize(row)}, matrix.device().host());
+      std::vector<T> drawn;
+      for (std::int64_t i = 0; i < 2 * width; ++i)
+        drawn.push_back(T(static_cast<float>(random.normal_at(static_cast<std::uint64_t>(i)))));
+      numbers = Tensor::from<T>(drawn, {2 * width}, matrix.device().host());
     });
     for (std::int64_t i = 0; i < matrix.shape().rows(); ++i)
-      matrix.slice(i, i + 1).copy_from(first);
+      matrix.slice(i, i + 1).copy_from(
+          numbers.slice(i % width, i % width + width).reshape({1, width}));
   }
 
   Device device_;

@@ -275,7 +275,7 @@ class Products {
                              &found);
     };
     cublasStatus_t status = propose();
-    if (found == 0) {
+    if (status != CUBLAS_STATUS_SUCCESS && status != CUBLAS_STATUS_NOT_SUPPORTED) {
       // It loads kernels, for which memory that is kept for reuse may leave no room.
       cuda.state->allocator().trim();
       status = propose();

@@ -83,7 +83,8 @@ struct SoftSpan {
     const T factor = inside(z, distance) * step;
     return factor < T{0} ? T{0} : factor > T{1} ? T{1} : factor;
   }
-  // Where the factor depends on z: on the ramp and, as in the authors' code, at both of its ends.
+  // Where the factor depends on z: on the ramp and, as in the authors' code, at both of its ends
+  // (without a floor nothing is seen at the outer one).
   LONGSPAN_HOST_DEVICE bool is_on_ramp(T z, T distance) const {
     const T by = inside(z, distance);
     return by >= T{0} && by <= ramp;
