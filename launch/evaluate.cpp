@@ -45,21 +45,17 @@ EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptio
   return options;
 }
 
-void check_streams(const Arguments& arguments,
-                   const EvaluationOptions& options,
-                   const OpenedRun& run,
-                   const Corpus& corpus) {
-  const char* const key = arguments.batch ? "--batch" : "data.batch";
+void check_streams(const Arguments& arguments, const OpenedRun& run, const Corpus& corpus) {
   require_pairs(corpus);
-  if (options.streams > corpus.tokens() - 1)
+  if (!arguments.batch) return;
+  if (*arguments.batch > corpus.tokens() - 1)
     throw ConfigurationError(
-        "{}: found {} streams; wanted at most {}, the tokens of {} that can be predicted",
-        key,
-        options.streams,
+        "--batch: found {} streams; wanted at most {}, the tokens of {} that can be predicted",
+        *arguments.batch,
         corpus.tokens() - 1,
         corpus.path());
   const int ranks = run.model->parameters().mesh().data.size();
-  streams_of_rank(options.streams, 0, ranks, key);
+  streams_of_rank(*arguments.batch, 0, ranks, "--batch");
 }
 
 // Says how, so that two lines can be compared.
@@ -118,7 +114,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const EvaluationOptions options = evaluation_options(arguments, data);
   const Corpus corpus(file, opened.tokenizer);
   require_same_corpus(corpus, session.world());
-  check_streams(arguments, options, opened, corpus);
+  check_streams(arguments, opened, corpus);
   const EvaluationResult result =
       arguments.recompute_context
           ? evaluate_recomputing(*opened.model, corpus, *arguments.recompute_context, options)

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "framework/train/resume.h"
 #include "framework/train/run_device.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
@@ -29,14 +30,6 @@ MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis
   if (!was_set(configuration, "parallel.data")) parallel.data.reset();
   if (!was_set(configuration, "parallel.sequence")) parallel.sequence = false;
   return mesh_shape(parallel, ranks);
-}
-
-void require_same_model(const Configuration& configuration, const Checkpoint& checkpoint) {
-  const ConfigurationChange change = compare(configuration, checkpoint.info().configuration);
-  if (!change.refused.empty())
-    throw ConfigurationError("{}: was made with another model: {}",
-                             checkpoint.path().string(),
-                             fmt::join(change.refused, "; "));
 }
 
 }  // namespace
@@ -78,7 +71,9 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
   }
 
-  require_same_model(*configuration, opened.checkpoint);
+  // A program may have saved it without one.
+  if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())
+    require_same_model(opened.checkpoint, compare(*configuration, trained));
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =

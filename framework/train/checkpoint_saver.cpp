@@ -1,5 +1,7 @@
 #include "framework/train/checkpoint_saver.h"
 
+#include <utility>
+
 #include "framework/core/byte_text.h"
 #include "framework/train/machine.h"
 
@@ -77,7 +79,12 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             path.string(),
             since_begin_.seconds(),
             waited);
-  if (world_.rank() != 0 || keeps_older_) return;
+  has_older_ = true;
+}
+
+void CheckpointSaver::remove_older() {
+  if (!std::exchange(has_older_, false) || world_.rank() != 0) return;
+  if (removal_.valid()) removal_.get();
   // Large files take their time to go.
   removal_ = std::async(
       std::launch::async,

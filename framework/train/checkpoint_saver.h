@@ -25,8 +25,8 @@ class CheckpointSaver {
   // Collective, as are `save_beside` and `finish`; they throw Failure on every rank when what was
   // to be saved was not. Returns when it is saved.
   void save(const CheckpointInfo& info, const TrainingState& state);
-  // Whether older checkpoints stay: what is saved may be worth less.
-  void keep_older(bool keep) { keeps_older_ = keep; }
+  // Removes all but the newest checkpoints, once what was saved last has shown to be good for them.
+  void remove_older();
   // Starts a save. The same as `save` without checkpoint.background, for the first one of a
   // directory, and where a machine has no memory for a copy. The state's elements must not change
   // before `wait_for_copy` has returned.
@@ -56,8 +56,8 @@ class CheckpointSaver {
   std::optional<BackgroundSave> beside_;
   Stopwatch since_begin_;
   std::future<void> removal_;  // of older checkpoints
-  bool keeps_older_ = false;
-  double waited_ = 0;  // seconds, by the training, for what is under way
+  bool has_older_ = false;     // that `remove_older` may remove
+  double waited_ = 0;          // seconds, by the training, for what is under way
   std::int64_t step_ = -1;
 };
 

@@ -56,6 +56,13 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   return search.found->path;
 }
 
+void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change) {
+  if (!change.refused.empty())
+    throw ConfigurationError("{}: was made with another model: {}",
+                             checkpoint.path().string(),
+                             fmt::join(change.refused, "; "));
+}
+
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
                       const Tokenizer& tokenizer,
@@ -72,9 +79,7 @@ void judge_checkpoint(const ResumingRun& run,
         run.directory.checkpoints().string(),
         step_name(newest));
   const ConfigurationChange change = run.text.compare(checkpoint.info().configuration);
-  if (!change.refused.empty())
-    throw ConfigurationError(
-        "{}: was made with another model: {}", path, fmt::join(change.refused, "; "));
+  require_same_model(checkpoint, change);
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);
   const std::int64_t streams = settings.data.batch;

@@ -46,6 +46,9 @@ struct ResumingRun {
 // ConfigurationError where it is never and there are checkpoints, DataError where none can be read.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
 
+// Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
+void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change);
+
 // Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, and says
 // what differs where it can.
 void judge_checkpoint(const ResumingRun& run,

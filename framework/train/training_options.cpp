@@ -99,7 +99,7 @@ void declare(OptionTable& table, TrainingOptions& options) {
   table.add("training.validation_batches",
             options.validation_batches,
             "batches of a validation; 0: the whole file",
-            at_least(0));
+            between(0, 1 << 26));
   declare_schedule(table, options);
   declare_optimizer(table, options.optimizer);
   table.check({"training.warmup", "training.schedule_steps", "training.steps"},

@@ -128,6 +128,8 @@ class TrainingRun {
   std::int64_t first_step_ = 0;
   double run_seconds_ = 0;  // spent in steps since first_step_
   bool stopping_ = false;
+  bool is_sound_ = true;  // the last step had a loss
+  bool save_is_due_ = false;
 };
 
 TrainingRun::TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text)
@@ -246,6 +248,7 @@ ExitCode TrainingRun::run() {
   progress_.finish();
   saver_.finish();
   if (saver_.step() != trainer_.steps()) save(false);
+  if (is_sound_) saver_.remove_older();
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;
@@ -292,10 +295,14 @@ void TrainingRun::step() {
   if (result.reconstruction_error && !result.skipped)
     judge_reconstruction(*result.reconstruction_error);
   if (saver_.under_way() && !result.writing) saver_.finish();
-  // Weights that give no loss are nothing to go back to.
-  const bool is_sound = std::isfinite(result.loss);
-  saver_.keep_older(!is_sound);
-  if (due(settings_.checkpoint.every) && is_sound && !last_step() && !stopping_) save(true);
+  // Weights that give no loss are nothing to go back to; those of the last save gave this one.
+  is_sound_ = std::isfinite(result.loss);
+  if (is_sound_) saver_.remove_older();
+  save_is_due_ = save_is_due_ || due(settings_.checkpoint.every);
+  if (save_is_due_ && (is_sound_ || saver_.step() < 0) && !last_step() && !stopping_) {
+    save(true);
+    save_is_due_ = false;
+  }
 }
 
 // What no number is past the bound too, unless the step was skipped for the same reason.

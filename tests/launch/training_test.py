@@ -4,6 +4,7 @@
     tests/launch/training_test.py build/launch/longspan
 """
 
+import json
 import shutil
 import signal
 import sys
@@ -303,7 +304,7 @@ class Diverging(jobs.TestCase):
         skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
         self.assertIn(f"done: 6 steps, {6 * 64} tokens, {len(skipped)} steps skipped", result.output)
         self.assertGreaterEqual(len(skipped), 2)
-        # Of what has no loss only the last is saved, and it does not take the place of a good one.
+        # Of what has no loss only the last is saved.
         before, after = run.state(skipped[0] - 1), run.state(6)
         self.assertFalse(run.checkpoint(skipped[0]).exists())
         weights = [name for name in before["tensors"] if not name.startswith("data/")]
@@ -311,6 +312,20 @@ class Diverging(jobs.TestCase):
         for name in weights:
             self.assertEqual(self.hashes(before, name), self.hashes(after, name), name)
         self.assertNotEqual(self.hashes(before, "data/cursor"), self.hashes(after, "data/cursor"))
+
+    def test_a_good_checkpoint_stays_until_another_has_shown_to_be_good(self):
+        for number, (in_a_row, background) in enumerate([(1, True), (1, False), (100, True), (100, False)]):
+            with self.subTest(in_a_row=in_a_row, background=background):
+                name = f"run-{number}"
+                kept = {"checkpoint.every": 1, "checkpoint.keep": 1, "checkpoint.background": background,
+                        "training.schedule": "constant", "training.warmup": 0}
+                self.train(name, settings={**kept, "training.steps": 6})
+                worse = {**kept, "training.steps": 12, "training.learning_rate": 1e30, "training.clip_norm": 0,
+                         "training.skipped_in_a_row": in_a_row}
+                self.train(name, settings=worse, code=4 if in_a_row == 1 else 0)
+                found = json.loads(self.longspan("evaluate", self.run_at(name).checkpoint(6), "--json", "--split", "train",
+                                                 "--tokens", 20).output)
+                self.assertIsInstance(found["loss"], float)
 
     @staticmethod
     def hashes(state, name):
