@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "framework/core/option_text.h"
+#include "framework/train/run_options.h"
 #include "launch/command.h"
 #include "launch/version.h"
 
@@ -33,8 +34,6 @@ std::vector<Command> commands() {
           inspect_command(),
           verify_command()};
 }
-
-constexpr int most_threads = 4096;  // as of run.threads
 
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.
 bool speaks() {

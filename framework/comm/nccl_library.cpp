@@ -31,7 +31,7 @@ void* open_library() {
 
 struct Library {
   std::string absence;
-  int found = 0;  // version
+  bool keeps_order = false;
   decltype(&ncclGetVersion) version = nullptr;
   decltype(&ncclGetErrorString) error_text = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
@@ -56,8 +56,12 @@ struct Library {
     } catch (const Failure& failure) {
       absence = failure.what();
     }
+    int found = 0;
     if (absence.empty() && (version(&found) != ncclSuccess || found < oldest))
       absence = fmt::format("NCCL is version {}; {} or newer is needed", found, oldest);
+    const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
+    keeps_order =
+        found >= oldest_in_order && asked_for != nullptr && std::strcmp(asked_for, "1") == 0;
   }
 
  private:
@@ -185,11 +189,7 @@ void abort(Link* link, int gpu) noexcept try {
   // Without a thread for it the process has nothing left to end it with.
 }
 
-bool keeps_order(const Link& link) {
-  const char* const asked_for = std::getenv("NCCL_LAUNCH_ORDER_IMPLICIT");
-  return link.library.found >= oldest_in_order && asked_for != nullptr &&
-         std::strcmp(asked_for, "1") == 0;
-}
+bool keeps_order(const Link& link) { return link.library.keeps_order; }
 
 Answer begin_group(Link& link) { return link.answer(link.library.begin_group()); }
 Answer end_group(Link& link) { return link.answer(link.library.end_group()); }

@@ -7,6 +7,7 @@
 
 #include "framework/data/evaluation_reader.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/train/metrics.h"
 #include "framework/train/stopwatch.h"
 
 namespace longspan {
@@ -85,8 +86,7 @@ class Evaluation {
   void add(const Tensor& losses, const Batch& batch) { sums_.add(losses, batch); }
 
   EvaluationResult finish() {
-    result_.nats = sums_.total(streams_, mesh_, device_);
-    if (std::isnan(result_.nats)) result_.nats = std::abs(result_.nats);  // not "-nan"
+    result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
     result_.seconds = stopwatch_.seconds();

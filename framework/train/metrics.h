@@ -1,12 +1,16 @@
 // metrics.jsonl: one JSON object a logged step.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 
 namespace longspan {
+
+// The sign of a value that is no number says nothing, and is printed.
+inline double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 // What differs from run to run.
 struct StepTiming {

@@ -45,7 +45,7 @@ void declare(OptionTable& table, RunOptions& options) {
       options.threads,
       "threads of each rank; 0: as OMP_NUM_THREADS says, or the cores divided by the ranks of the "
       "machine",
-      between(0, 4096));
+      between(0, most_threads));
   table.add(
       "run.device",
       options.device,

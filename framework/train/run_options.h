@@ -16,6 +16,8 @@ class OptionTable;
 enum class LogLevel : std::uint8_t { debug, info, warning, error };
 enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 
+inline constexpr int most_threads = 4096;  // of a rank
+
 struct RunOptions {
   std::string directory;                          // run.directory: all that the run writes
   std::int64_t seed = 1;                          // run.seed

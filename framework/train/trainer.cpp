@@ -6,6 +6,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/train/metrics.h"
 #include "framework/train/parameter_state.h"
 
 namespace longspan {
@@ -17,9 +18,6 @@ Tensor rows(const Tensor& tensor, std::size_t part, std::size_t parts) {
   const std::int64_t begin = count * static_cast<std::int64_t>(part);
   return tensor.slice(begin, begin + count);
 }
-
-// The sign of a value that is no number says nothing, and is printed.
-double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
 std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
 

@@ -93,7 +93,7 @@ class TrainedRun(jobs.TestCase):
         result = self.longspan("evaluate", "run", "--batch", 1, ranks=2, code=2)
         self.assert_one_sentence(result, "--batch = 1: the number of streams must be a multiple of the 2 data ranks")
 
-    def test_ranks_of_generation_lie_along_tensor_as_far_as_they_can(self):
+    def test_generation_says_that_it_knows_no_context(self):
         result = self.longspan("generate", "run", "--set", "parallel.context=2", ranks=2, code=2)
         self.assert_one_sentence(result, "parallel.context is 2; generation reads a token at a time")
 
