@@ -32,25 +32,33 @@ void launch(Cuda cuda,
             const Arguments&... arguments) {
   require(grid.blocks < std::int64_t{1} << 31, "CUDA: a grid of {} blocks", grid.blocks);
   if (grid.blocks == 0 || cuda.state->dry()) return;
-  if (grid.shared_bytes > usual_shared_bytes)
-    require_success(cudaFuncSetAttribute(kernel,
-                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                         static_cast<int>(grid.shared_bytes)),
-                    "shared memory for a kernel");
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3{static_cast<unsigned>(grid.blocks), 1, 1};
   config.blockDim = dim3{static_cast<unsigned>(grid.threads), 1, 1};
   config.dynamicSmemBytes = grid.shared_bytes;
   config.stream = cuda.stream;
-  cudaError_t status = cudaLaunchKernelEx(&config, kernel, arguments...);
+  const auto start = [&] {
+    if (grid.shared_bytes > usual_shared_bytes)
+      if (const cudaError_t status =
+              cudaFuncSetAttribute(kernel,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                   static_cast<int>(grid.shared_bytes));
+          status != cudaSuccess)
+        return status;
+    return cudaLaunchKernelEx(&config, kernel, arguments...);
+  };
+  cudaError_t status = start();
   if (status == cudaErrorMemoryAllocation) {
-    // What a kernel needs is loaded when it is first started, and what is kept for reuse may leave
-    // no room for it.
+    // What a kernel needs is loaded when it is first used, and what is kept for reuse may leave no
+    // room for it.
     static_cast<void>(cudaGetLastError());
     cuda.state->allocator().trim();
-    status = cudaLaunchKernelEx(&config, kernel, arguments...);
+    status = start();
   }
-  require_success(status, "starting a kernel");
+  if (status == cudaSuccess) return;
+  require_success(
+      status,
+      fmt::format("starting a kernel with {} bytes of shared memory", grid.shared_bytes).c_str());
 }
 
 // Compute capability 9: what some library calls and instructions are for alone.

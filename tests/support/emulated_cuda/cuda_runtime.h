@@ -61,6 +61,7 @@ enum cudaDeviceAttr {
   cudaDevAttrComputeCapabilityMajor,
   cudaDevAttrMaxSharedMemoryPerBlockOptin,
   cudaDevAttrMaxSharedMemoryPerMultiprocessor,
+  cudaDevAttrMultiProcessorCount,
 };
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 // As many devices as ranks of a job, of which each sees its own.
@@ -98,12 +99,6 @@ cudaError_t cudaMemcpyAsync(
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-template <typename F>
-cudaError_t cudaFuncSetAttribute(F*, cudaFuncAttribute, int) {
-  return cudaSuccess;
-}
-
 struct cudaLaunchAttribute;
 struct cudaLaunchConfig_t {
   dim3 gridDim = {};
@@ -124,7 +119,14 @@ namespace emulated_cuda {
 // What a block may ask for on every GPU that Longspan is built for.
 inline constexpr std::size_t most_shared_bytes = 160 * 1024;
 
-cudaError_t run(const cudaLaunchConfig_t& config, std::function<void()> kernel);
+// What the blocks of a kernel may ask for from now on: without it 48 KB.
+cudaError_t let_share(const void* kernel, std::size_t bytes);
+cudaError_t run(const cudaLaunchConfig_t& config,
+                const void* kernel,
+                std::function<void()> of_thread);
+// Of what is asked of kernels from now on (`let_share`, `run`), number `first` and all until `end`
+// find no memory.
+void refuse_memory(int first, int end);
 
 // Work of a stream. What takes its time is called again and again until it says that it is done.
 void queue(cudaStream_t stream, std::function<void()> work);
@@ -157,12 +159,21 @@ void expect_shared_piece(const void* piece, const std::source_location& place);
 
 }  // namespace emulated_cuda
 
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+template <typename F>
+cudaError_t cudaFuncSetAttribute(F* kernel, cudaFuncAttribute, int bytes) {
+  return emulated_cuda::let_share(reinterpret_cast<const void*>(kernel),
+                                  static_cast<std::size_t>(bytes));
+}
+
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
   const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return emulated_cuda::run(*config, [kernel, copies] { std::apply(kernel, copies); });
+  return emulated_cuda::run(*config, reinterpret_cast<const void*>(kernel), [kernel, copies] {
+    std::apply(kernel, copies);
+  });
 }
 
 inline void __syncthreads(std::source_location place = std::source_location::current()) {

@@ -3,7 +3,9 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -267,16 +269,63 @@ void meet_in_warp(const std::source_location& place) {
 std::byte* slot(unsigned lane) { return machine().slot(lane); }
 unsigned lane() { return threadIdx.x % warp_size; }
 
-cudaError_t run(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+namespace {
+
+// What kernels have been told.
+struct Kernels {
+  std::mutex mutex;
+  std::map<const void*, std::size_t> shared_bytes;
+  int asked = 0;
+  int first_refused = 0;
+  int end_refused = 0;
+
+  bool refuses() {
+    const int number = asked++;
+    return first_refused <= number && number < end_refused;
+  }
+};
+Kernels& kernels() {
+  static Kernels all;
+  return all;
+}
+
+}  // namespace
+
+void refuse_memory(int first, int end) {
+  const std::lock_guard lock(kernels().mutex);
+  kernels().first_refused = kernels().asked + first;
+  kernels().end_refused = kernels().asked + end;
+}
+
+cudaError_t let_share(const void* kernel, std::size_t bytes) {
+  const std::lock_guard lock(kernels().mutex);
+  if (kernels().refuses()) return cudaErrorMemoryAllocation;
+  if (bytes > most_shared_bytes) return cudaErrorInvalidValue;
+  kernels().shared_bytes[kernel] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t run(const cudaLaunchConfig_t& config,
+                const void* kernel,
+                std::function<void()> of_thread) {
+  constexpr std::size_t usual_shared_bytes = 48 * 1024;
+  {
+    const std::lock_guard lock(kernels().mutex);
+    if (kernels().refuses()) return cudaErrorMemoryAllocation;
+    const auto known = kernels().shared_bytes.find(kernel);
+    const std::size_t most =
+        known == kernels().shared_bytes.end() ? usual_shared_bytes : known->second;
+    if (config.dynamicSmemBytes > most) return cudaErrorInvalidValue;
+  }
   const dim3 &grid = config.gridDim, &threads = config.blockDim;
   const bool one_dimensional = grid.y == 1 && grid.z == 1 && threads.y == 1 && threads.z == 1;
   if (!one_dimensional || grid.x == 0 || threads.x == 0 || threads.x > most_threads ||
-      threads.x % warp_size != 0 || config.dynamicSmemBytes > most_shared_bytes)
+      threads.x % warp_size != 0)
     return cudaErrorInvalidConfiguration;
   count(&Counts::kernels);
-  queue(config.stream, [config, kernel = std::move(kernel)] {
+  queue(config.stream, [config, of_thread = std::move(of_thread)] {
     const Access access;
-    machine().run(config, kernel);
+    machine().run(config, of_thread);
   });
   return cudaSuccess;
 }
