@@ -66,6 +66,16 @@ bool takes_matrix_units(const AttentionGradient& g) {
                                               g.dout.data<In>());
   });
 }
+bool takes_two_tiles(const AttentionGradient& g) {
+  return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
+    const tile_attention::AttentionCall<In> call(g.forward);
+    for (const auto& group : tile_attention::head_groups(g.forward))
+      if (const PlanView plan = plan_view(backend(), group.plan, false);
+          !tile_attention::takes_two_tiles<In>(backend(), {call, plan, group.begin, group.count}))
+        return false;
+    return true;
+  });
+}
 
 TEST(AttentionWidths, MatrixUnitsTakeNarrowDtypesOfTheirWidths) {
   const auto takes = [](std::int64_t dim, std::int64_t value_dim, DType dtype) {
@@ -100,7 +110,10 @@ TEST(AttentionWidths, WarpGroupsTakeHeadsOf64And128WithoutTablesWhereTheyAreAske
 }
 #endif
 
-void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_t seed) {
+AttentionGradient expect_dense(AttentionCase c,
+                               std::int64_t width,
+                               DType dtype,
+                               std::uint64_t seed) {
   c.dim = c.value_dim = width;
   c.dtype = dtype;
   c.seed = seed;
@@ -112,6 +125,7 @@ void expect_dense(AttentionCase c, std::int64_t width, DType dtype, std::uint64_
 #endif
   const AttentionResult found = run_attention(g);
   expect_close(found, dense_attention(g), dtype == DType::bf16 ? 2e-2 : 4e-3, c.to_string());
+  return g;
 }
 
 // In parts, which the emulated device's tests share out.
@@ -146,6 +160,41 @@ TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
         expect_dense(c, width, dtype, seed);
       }
   }
+}
+
+// Neighbouring tiles of queries that share what they both see: an odd number of them, masks under
+// which one of two sees tiles of keys that the other does not, none at all, or padding.
+TEST(AttentionWidths, NeighbouringTilesOfQueriesEqualDense) {
+  const std::int64_t batch = emulated ? 1 : 2, heads = emulated ? 1 : 80;
+  const AttentionCase sizes = {.batch = batch, .time = 130, .keys = 130, .heads = heads};
+  std::vector<AttentionCase> all(7, sizes);
+  all[0].keys = 190;
+  all[1].padded = true;
+  all[1].causal = false;
+  all[2].time = all[2].keys = 200;
+  all[2].rules = with_gaps();
+  all[3].time = all[3].keys = 200;
+  all[3].window = 20;
+  all[4].query_begin = 0;  // the first tile sees nothing
+  all[4].time = 200;
+  all[4].keys = 66;
+  all[4].key_begin = 64;
+  all[5].query_begin = 0;  // the last of four
+  all[5].time = 200;
+  all[5].keys = 40;
+  all[5].window = 150;
+  all[6].sorted = true;
+  std::uint64_t seed = 0;
+  for (const AttentionCase& c : all)
+    for (const std::int64_t width : {64, 128})
+      for (const DType dtype : {DType::bf16, DType::f16}) {
+        const std::uint64_t turn = seed / 4 % 4;
+        if (seed++ % 4 != turn && emulated) continue;
+        const AttentionGradient g = expect_dense(c, width, dtype, seed);
+#ifdef LONGSPAN_EMULATED_CUDA
+        EXPECT_TRUE(takes_two_tiles(g));
+#endif
+      }
 }
 
 // Rows that no key is left for, of a tile in which others have some; and sums of parts.

@@ -51,7 +51,7 @@ __global__ void attend(GroupCall<In> group) {
   const AttentionCall<In>& call = group.call;
   const PlanView& plan = group.plan;
   const TileMemory<T> memory;
-  const BlockPlace block(group, plan.by_query, slices_of(call.value_dim));
+  const BlockPlace block(group, plan.by_query.order, slices_of(call.value_dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const int row = static_cast<int>(threadIdx.x) / 2;

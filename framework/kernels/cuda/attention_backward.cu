@@ -48,7 +48,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
-  const BlockPlace block(g, g.plan.by_query, slices_of(call.dim));
+  const BlockPlace block(g, g.plan.by_query.order, slices_of(call.dim));
   const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t query = query_tile * tile;
@@ -98,7 +98,7 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
   const int widest = call.dim > call.value_dim ? call.dim : call.value_dim;
-  const BlockPlace block(g, g.plan.by_key, slices_of(widest));
+  const BlockPlace block(g, g.plan.by_key.order, slices_of(widest));
   const std::int64_t b = block.b, h = block.h, key_tile = block.tile_index;
   const int first = block.first;
   const std::int64_t key = key_tile * tile;

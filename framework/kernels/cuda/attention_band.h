@@ -157,7 +157,7 @@ class Band {
       const int e = first_row() + 8 * n, half = (of_band.first + e / tile) & 1;
       sums.of[n][s] = biases_[half * tile + e % tile + sums.column(0, s)];
     });
-    add_row_products<dim, In>(sums, own, of_band);
+    add_row_products<dim, In>(of_band, Product{sums, own});
     return sums;
   }
   // The warp's first of the 127 rows.

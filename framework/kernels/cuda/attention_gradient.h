@@ -1,6 +1,7 @@
 // A tile of the backward pass: its probabilities are rebuilt from the saved log-sum-exp.
 #pragma once
 
+#include "framework/kernels/cuda/attention_block.h"
 #include "framework/kernels/cuda/attention_tile.h"
 
 namespace longspan::tile_attention {

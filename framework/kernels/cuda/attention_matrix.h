@@ -3,6 +3,7 @@
 // or keys past which queries do.
 #pragma once
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -21,13 +22,15 @@ template <int dim>
 inline constexpr std::size_t matrix_bytes = tile* matrix_step<dim> * 2;
 
 // A tile of 64 rows in shared memory. How it lies there says what multiplies it: this one warps, by
-// products of 16 rows (hopper/swizzled_tile.h has the other).
+// products of 16 rows (hopper/swizzled_tile.h has the other, whose products go on beside what warps
+// do).
 template <typename Element, int width>
 struct PaddedTile {
   using In = Element;
   static constexpr int dim = width;
   static constexpr std::size_t bytes = matrix_bytes<dim>;
   static constexpr std::size_t alignment = 16;
+  static constexpr bool products_go_on = false;
 
   In* rows;
 
@@ -234,18 +237,53 @@ __device__ Pairs own_rows_of(Tile rows, int k) {
   return tensor_core::read_matrices(rows.at(row, k * 16 + lane / 16 * 8));
 }
 
-// sums[i, j] += own row i . row j of the others; own(k) gives features of the warp's rows,
-// others(n) where rows 16 n .. 16 n + 15 are.
-template <int dim, typename In, int columns, typename Own, typename Others>
-__device__ __forceinline__ void add_row_products(WarpSums<columns>& sums, Own own, Others others) {
+// A product of what a warp has with rows of others. Several that have the same others are made at
+// once, for which warps read them once.
+template <int columns, typename First>
+struct Product {
+  WarpSums<columns>& sums;
+  const First& first;
+};
+template <int columns, typename First>
+Product(WarpSums<columns>&, const First&) -> Product<columns, First>;
+
+// Features 16 k .. 16 k + 15 of a product's own rows, which lie in a tile, or come as own(k).
+template <typename In, int dim>
+__device__ __forceinline__ Pairs features_of(const PaddedTile<In, dim>& own, auto k) {
+  return own_rows_of(own, k);
+}
+template <typename Own>
+__device__ __forceinline__ Pairs features_of(const Own& own, auto k) {
+  return own(k);
+}
+
+// Columns 16 n .. 16 n + 15 of each product's sums += its own 16 rows . those of the others.
+template <typename In, typename... Products>
+__device__ __forceinline__ void add_columns(auto n,
+                                            const Pairs (&left)[sizeof...(Products)],
+                                            const Pairs& right,
+                                            const Products&... products) {
+  int i = 0;
+  const auto add = [&](auto& sums, const Pairs& own) {
+    tensor_core::multiply_add<In>(sums.of[2 * n], own, right.of[0], right.of[1]);
+    tensor_core::multiply_add<In>(sums.of[2 * n + 1], own, right.of[2], right.of[3]);
+  };
+  (add(products.sums, left[i++]), ...);
+}
+
+// sums[i, j] += own row i . row j of the others, of each product; others(n) is where rows 16 n ..
+// 16 n + 15 are.
+template <int dim, typename In, typename Others, int columns, typename Own, typename... More>
+__device__ __forceinline__ void add_row_products(Others others,
+                                                 const Product<columns, Own>& product,
+                                                 const More&... more) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int place = (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
   unrolled<dim / 16>([&](auto k) {
-    const Pairs left = own(k);
+    const Pairs left[] = {features_of(product.first, k), features_of(more.first, k)...};
     unrolled<columns / 16>([&](auto n) {
       const Pairs right = tensor_core::read_matrices(others(n) + place + k * 16);
-      tensor_core::multiply_add<In>(sums.of[2 * n], left, right.of[0], right.of[1]);
-      tensor_core::multiply_add<In>(sums.of[2 * n + 1], left, right.of[2], right.of[3]);
+      add_columns<In>(n, left, right, product, more...);
     });
   });
 }
@@ -261,19 +299,19 @@ __device__ __forceinline__ Pairs pairs_of(const WarpSums<columns>& factors, auto
            tensor_core::pair_of<In>(second[2], second[3])}};
 }
 
-// sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c.
-template <typename In, int dim, int columns, typename Others>
-__device__ __forceinline__ void add_rows(WarpSums<dim>& sums,
-                                         const WarpSums<columns>& factors,
-                                         Others others) {
+// sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c, of each
+// product.
+template <typename In, typename Others, int dim, int columns, typename... More>
+__device__ __forceinline__ void add_rows(Others others,
+                                         const Product<dim, WarpSums<columns>>& product,
+                                         const More&... more) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int place = lane % 16 * matrix_step<dim> + lane / 16 * 8;
   unrolled<columns / 16>([&](auto k) {
-    const Pairs left = pairs_of<In>(factors, k);
+    const Pairs left[] = {pairs_of<In>(product.first, k), pairs_of<In>(more.first, k)...};
     unrolled<dim / 16>([&](auto n) {
       const Pairs right = tensor_core::read_transposed(others(k) + place + n * 16);
-      tensor_core::multiply_add<In>(sums.of[2 * n], left, right.of[0], right.of[1]);
-      tensor_core::multiply_add<In>(sums.of[2 * n + 1], left, right.of[2], right.of[3]);
+      add_columns<In>(n, left, right, product, more...);
     });
   });
 }
@@ -281,43 +319,76 @@ __device__ __forceinline__ void add_rows(WarpSums<dim>& sums,
 // Adds products of the warp's rows, in a tile or as features in registers, and a tile of others, or
 // of factors and others. For all of what is summed Tile::begin(sums...) comes before and
 // Tile::finish(sums...) after, and nothing else is done to it between.
-template <typename In, int dim, int columns, typename Own>
-__device__ __forceinline__ void multiply_rows(WarpSums<columns>& sums,
-                                              Own own,
-                                              PaddedTile<In, dim> others) {
-  if constexpr (std::is_same_v<Own, PaddedTile<In, dim>>)
-    add_row_products<dim, In>(
-        sums, [&](auto k) { return own_rows_of(own, k); }, others);
-  else
-    add_row_products<dim, In>(sums, own, others);
+template <typename In, int dim, typename... Products>
+__device__ __forceinline__ void multiply_rows(PaddedTile<In, dim> others,
+                                              const Products&... products) {
+  add_row_products<dim, In>(others, products...);
 }
-template <typename In, int dim, int columns>
-__device__ __forceinline__ void sum_rows(WarpSums<dim>& sums,
-                                         const WarpSums<columns>& factors,
-                                         PaddedTile<In, dim> others) {
-  add_rows<In>(sums, factors, others);
+template <typename In, int dim, typename... Products>
+__device__ __forceinline__ void sum_rows(PaddedTile<In, dim> others, const Products&... products) {
+  add_rows<In>(others, products...);
 }
 
 // The tiles of a list of runs, one after the other.
 class TileCursor {
  public:
-  __device__ TileCursor(const TileLists& lists, std::int64_t of)
-      : run_(lists.runs + lists.begin[of]), end_(lists.runs + lists.begin[of + 1]) {
-    if (any()) tile_ = run_->begin;
+  static constexpr std::int32_t no_tile = std::numeric_limits<std::int32_t>::max();
+
+  // Nothing where there is no list of that number.
+  __device__ TileCursor(const TileLists& lists, std::int64_t of, bool there = true)
+      : next_run_(there ? static_cast<std::int32_t>(lists.begin[of]) : 0),
+        end_(there ? static_cast<std::int32_t>(lists.begin[of + 1]) : 0) {
+    begin_run(lists);
   }
-  __device__ bool any() const { return run_ != end_; }
+  __device__ bool any() const { return tile_ != no_tile; }
   __device__ std::int64_t tile_index() const { return tile_; }
-  __device__ bool full() const { return run_->full != 0; }
-  __device__ void next() {
-    if (++tile_ < run_->end) return;
-    ++run_;
-    if (any()) tile_ = run_->begin;
+  __device__ bool full() const { return run_.full != 0; }
+  __device__ void next(const TileLists& lists) {
+    if (++tile_ == run_.end) begin_run(lists);
   }
 
  private:
-  const TileRun* run_;
-  const TileRun* end_;
-  std::int64_t tile_ = 0;
+  __device__ void begin_run(const TileLists& lists) {
+    tile_ = no_tile;
+    if (next_run_ == end_) return;
+    run_ = lists.runs[next_run_++];
+    tile_ = run_.begin;
+  }
+
+  std::int32_t next_run_;
+  std::int32_t end_;
+  TileRun run_ = {};  // the present one
+  std::int32_t tile_;
+};
+
+// The tiles that any of `count` neighbouring lists has, one after the other.
+template <int count>
+class TileCursors {
+ public:
+  // From list `first` on, as far as there are `lists_there`.
+  __device__ TileCursors(const TileLists& lists, std::int64_t first, std::int64_t lists_there)
+      : first_(lists, first), last_(lists, first + count - 1, first + count - 1 < lists_there) {}
+  __device__ bool any() const { return tile_index() != TileCursor::no_tile; }
+  __device__ std::int64_t tile_index() const {
+    if (count == 1 || first_.tile_index() < last_.tile_index()) return first_.tile_index();
+    return last_.tile_index();
+  }
+  // In list i.
+  __device__ TileKind kind(int i) const {
+    const TileCursor& cursor = i == 0 ? first_ : last_;
+    if (cursor.tile_index() != tile_index()) return TileKind::none;
+    return cursor.full() ? TileKind::full : TileKind::partial;
+  }
+  __device__ void next(const TileLists& lists) {
+    const std::int64_t present = tile_index();
+    if (first_.tile_index() == present) first_.next(lists);
+    if (count == 2 && last_.tile_index() == present) last_.next(lists);
+  }
+
+ private:
+  static_assert(count == 1 || count == 2);
+  TileCursor first_;
+  TileCursor last_;  // the same list where there is one
 };
 
 // Whether the scores of a tile are nothing but its products.

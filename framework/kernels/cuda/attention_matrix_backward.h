@@ -24,12 +24,12 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(g);
-  const BlockPlace block(g, g.plan.by_query);
+  const BlockPlace block(g, g.plan.by_query.order);
   const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
   WarpSums<dim> of_query;
   RowUnits<In> units;
   float dspan[2] = {0, 0}, unused[2] = {0, 0};
-  for_tiles_of_block<false>(
+  for_tiles_of_block<false, terms>(
       g,
       memory,
       block,
@@ -37,9 +37,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
       [&](const TilePlace& at, const auto& keys, const auto&, auto& gradients) {
         units.apply(gradients, of_query, unused);
         Tile::begin(of_query);
-        sum_rows(of_query, gradients, keys(0));
+        sum_rows(keys(0), Product{of_query, gradients});
         Tile::finish(of_query);
-        if (call.key_table) add_rows<In>(of_query, unshifted(gradients), memory.key_band.rows(at));
+        if (call.key_table)
+          add_rows<In>(memory.key_band.rows(at), Product{of_query, unshifted(gradients)});
       });
   const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
   of_query.each([&](int i, int c, float sum, int r) {
@@ -68,12 +69,12 @@ __global__ void __launch_bounds__(tile_threads, 2)
   const GradientCall<In>& g = known<terms>(given);
   const AttentionCall<In>& call = g.call;
   const BackwardMemory<Tile> memory(g);
-  const BlockPlace block(g, g.plan.by_key);
+  const BlockPlace block(g, g.plan.by_key.order);
   const std::int64_t b = block.b, h = block.h, key = block.tile_index * tile;
   WarpSums<dim> of_key, of_value;
   RowUnits<In> units;
   float of_bias[2] = {0, 0}, no_span[2] = {0, 0};
-  for_tiles_of_block<true>(
+  for_tiles_of_block<true, terms>(
       g,
       memory,
       block,
@@ -81,8 +82,8 @@ __global__ void __launch_bounds__(tile_threads, 2)
       [&](const TilePlace&, const auto& queries, const auto& weights, auto& gradients) {
         units.apply(gradients, of_key, of_bias);
         Tile::begin(of_value, of_key);
-        sum_rows(of_value, weights, queries(1));
-        sum_rows(of_key, gradients, queries(0));
+        sum_rows(queries(1), Product{of_value, weights});
+        sum_rows(queries(0), Product{of_key, gradients});
         Tile::finish(of_value, of_key);
         if (biases != nullptr)
           gradients.each([&](int, int, float gradient, int r) { of_bias[r] += gradient; });

@@ -47,6 +47,20 @@ void with_terms(const AttentionCall<In>& call, const F& f) {
   f.template operator()<most>();
 }
 
+// Whether a block of a forward kernel for calls without terms has two tiles of queries: where they
+// share what they visit, and there are blocks enough for all multiprocessors.
+inline constexpr int blocks_of_two_tiles = 2;  // of a multiprocessor
+template <typename In>
+bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
+  if (!group.plan.by_query.pairs_share || cuda.state->dry()) return false;
+  int multiprocessors = 0;
+  require_success(
+      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, cuda.state->gpu()),
+      "asking what a GPU has");
+  return (group.call.query_tiles() + 1) / 2 * group.pairs() >=
+         std::int64_t{blocks_of_two_tiles} * multiprocessors;
+}
+
 // The products of the biases of a relative term, which the call then knows.
 struct BiasProducts {
   Tensor of_keys;

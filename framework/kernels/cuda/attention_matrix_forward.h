@@ -1,4 +1,5 @@
-// The forward pass on matrix units. While a tile's keys are multiplied its values are copied, and
+// The forward pass on matrix units. A block has one tile of queries, or two neighbours, for which
+// keys and values are copied once. While a tile's keys are multiplied its values are copied, and
 // while its values are the keys of the next one.
 #pragma once
 
@@ -33,18 +34,21 @@ struct RunningRows {
   float maximum[2] = {minus_infinity<float>, minus_infinity<float>};  // in units of ln 2
   float sum[2] = {0, 0};                                              // of this thread's elements
 
-  // Scores become lifted weights against the new maxima; what was summed before is scaled.
-  template <typename In, int dim>
+  // Scores, which `to_units` takes to units of ln 2, become lifted weights against the new maxima;
+  // what was summed before is scaled, or with `seldom` only where a maximum of the warp has
+  // changed, as they do in few tiles but the first.
+  template <bool seldom, typename In, int dim>
   __device__ __forceinline__ void soften(const AttentionCall<In>& call,
                                          const TilePlace& at,
+                                         float to_units,
                                          WarpSums<tile>& scores,
                                          WarpSums<dim>& out) {
-    float largest[2] = {maximum[0], maximum[1]};
+    float largest[2] = {minus_infinity<float>, minus_infinity<float>};
     if (call.span.z != nullptr) {
       // Beyond the span a key has a part of the sum alone: were it the maximum by its score, what
       // the others weigh might vanish beside it.
       const SoftRows rows(call, at);
-      const float of_floor = std::log2(rows.soft.floor);
+      const float of_floor = std::log(rows.soft.floor);
       scores.each([&](int, int j, float score, int r) {
         largest[r] = Greater()(largest[r], rows.at(r, j) > 0 ? score : score + of_floor);
       });
@@ -52,18 +56,21 @@ struct RunningRows {
       scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
     }
     float against[2], shrink[2];
+    bool changed = !seldom;
     for (int r = 0; r < 2; ++r) {
       for (int lanes = 1; lanes <= 2; lanes *= 2)
         largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
+      largest[r] = Greater()(maximum[r], largest[r] * to_units);
       // A row that has seen no key yet: its scores are all -infinity, its probabilities 0.
       const float most = largest[r] == minus_infinity<float> ? 0 : largest[r];
       shrink[r] = tensor_core::power_of_two(maximum[r] - most);
       against[r] = most - lift<In>;
+      changed = changed || largest[r] != maximum[r];
       maximum[r] = largest[r];
       sum[r] *= shrink[r];
     }
     scores.change([&](int, int, float score, int r) {
-      return tensor_core::power_of_two(score - against[r]);
+      return tensor_core::power_of_two(score * to_units - against[r]);
     });
     if (call.span.z != nullptr) {
       const SoftRows rows(call, at);
@@ -75,27 +82,29 @@ struct RunningRows {
     } else {
       scores.each([&](int, int, float power, int r) { sum[r] += power; });
     }
-    out.change([&](int, int, float element, int r) { return element * shrink[r]; });
+    if (!seldom || __ballot_sync(all_lanes, changed) != 0)
+      out.change([&](int, int, float element, int r) { return element * shrink[r]; });
   }
 };
 
-// The shared memory of a block: what a call without a table does not need is left out.
-template <typename Tile>
+// The shared memory of a block with `count` tiles of queries: what a call without a table does not
+// need is left out.
+template <typename Tile, int count>
 struct ForwardMemory {
   using In = typename Tile::In;
   using BandOf = Band<In, Tile::dim>;
-  TileKeys* keys;
+  TileKeys* keys;  // for each
   float* stage;
   float* key_bias;
-  Tile query;
+  unsigned char* rows;
   Tile key;
   Tile value;
   BandOf key_band;
   BandOf value_band;
 
   static constexpr std::size_t number_bytes =
-      aligned_bytes<Tile>(sizeof(TileKeys) + stage_bytes + tile * sizeof(float));
-  static constexpr std::size_t row_bytes = number_bytes + 3 * Tile::bytes;
+      aligned_bytes<Tile>(count * sizeof(TileKeys) + stage_bytes + tile * sizeof(float));
+  static constexpr std::size_t row_bytes = number_bytes + (count + 2) * Tile::bytes;
   static std::size_t bytes(const AttentionCall<In>& call) {
     const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
     return row_bytes + bands * BandOf::bytes;
@@ -107,29 +116,36 @@ struct ForwardMemory {
                    (call.key_table ? BandOf::bytes : 0)) {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
-    stage = reinterpret_cast<float*>(at + sizeof(TileKeys));
+    stage = reinterpret_cast<float*>(at + count * sizeof(TileKeys));
     key_bias = stage + tile * stage_step;
-    query = {reinterpret_cast<In*>(at + number_bytes)};
-    key = {reinterpret_cast<In*>(at + number_bytes + Tile::bytes)};
-    value = {reinterpret_cast<In*>(at + number_bytes + 2 * Tile::bytes)};
+    rows = at + number_bytes;
+    key = tile_of_rows(count);
+    value = tile_of_rows(count + 1);
+  }
+  __device__ Tile query(int q) const { return tile_of_rows(q); }
+
+ private:
+  __device__ Tile tile_of_rows(int i) const {
+    return {reinterpret_cast<In*>(rows + i * Tile::bytes)};
   }
 };
 
-// Products become scores in units of ln 2.
+// Products become scores; returns what takes those to units of ln 2, more than 0.
 template <typename In>
-__device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
-                                              const TilePlace& at,
-                                              const TileKeys& keys,
-                                              float* stage,
-                                              WarpSums<tile>& scores) {
+__device__ __forceinline__ float finish_scores(const AttentionCall<In>& call,
+                                               const TilePlace& at,
+                                               const TileKeys& keys,
+                                               float* stage,
+                                               WarpSums<tile>& scores) {
   if (is_plain(call, at.full)) {
-    const float factor = call.scale * log2_of_e;
-    scores.change([=](int, int, float score, int) { return score * factor; });
-    return;
+    const float to_units = call.scale * log2_of_e;
+    if (to_units > 0) return to_units;
+    scores.change([=](int, int, float score, int) { return score * to_units; });
+    return 1;
   }
   const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
-  change_by_stage(
-      scores, stage, [&](int, int j, float product) { return row.score(j, product) * log2_of_e; });
+  change_by_stage(scores, stage, [&](int, int j, float product) { return row.score(j, product); });
+  return log2_of_e;
 }
 
 template <typename In>
@@ -145,25 +161,52 @@ __device__ __forceinline__ void drop(const AttentionCall<In>& call,
 }
 
 // Blocks of a multiprocessor, by the registers of their threads.
-template <typename Tile, Terms terms>
-inline constexpr int forward_blocks = terms == Terms::none&& Tile::dim == 64 ? 3 : 2;
+template <typename Tile, Terms terms, int count>
+inline constexpr int forward_blocks = count == 2                               ? blocks_of_two_tiles
+                                      : terms == Terms::none&& Tile::dim == 64 ? 3
+                                                                               : 2;
 
-template <typename Tile, Terms terms>
-__global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms>)
+// Whether sums are scaled seldom: for two tiles of warps' products there are no registers for it.
+template <typename Tile, int count>
+inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1;
+
+// Calls f(constants) with which of a block's query tiles have a tile of keys.
+template <int count, typename F>
+__device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F f) {
+  constexpr std::integral_constant<int, 0> first;
+  if constexpr (count == 1) {
+    f(first);
+  } else {
+    constexpr std::integral_constant<int, 1> second;
+    if (kinds[1] == TileKind::none)
+      f(first);
+    else if (kinds[0] == TileKind::none)
+      f(second);
+    else
+      f(first, second);
+  }
+}
+
+template <typename Tile, Terms terms, int count>
+__global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, count>)
     attend_matrices(const __grid_constant__ GroupCall<typename Tile::In> given) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
+  static_assert(count == 1 || terms == Terms::none);
   const GroupCall<In>& group = known<terms>(given);
   const AttentionCall<In>& call = group.call;
   const PlanView& plan = group.plan;
-  const ForwardMemory<Tile> memory(call);
-  const BlockPlace block(group, plan.by_query);
-  const std::int64_t b = block.b, h = block.h, query = block.tile_index * tile;
-  TileCursor cursor(plan.by_query, block.tile_index);
+  const ForwardMemory<Tile, count> memory(call);
+  const BlockPlace block(group, count == 1 ? plan.by_query.order : plan.by_query.pair_order);
+  const std::int64_t b = block.b, h = block.h, first_tile = count * block.tile_index;
+  const auto place = [&](int q, std::int64_t key_tile, TileKind kind) {
+    return TilePlace{b, h, (first_tile + q) * tile, key_tile * tile, kind == TileKind::full};
+  };
+  TileCursors<count> cursors(plan.by_query, first_tile, call.query_tiles());
   std::int64_t kept = no_half, kept_values = no_half;  // of bands
   const auto begin_next_keys = [&] {
-    if (cursor.any()) {
-      const TilePlace at{b, h, query, cursor.tile_index() * tile, false};
+    if (cursors.any()) {
+      const TilePlace at = place(0, cursors.tile_index(), TileKind::partial);
       begin_copy_keys(memory.key, call.key, call, b, h, at.key);
       if (call.key_bias != nullptr)
         begin_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_place(b, h, at.key));
@@ -174,64 +217,118 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms>)
     }
     tensor_core::end_copy_group();
   };
-  begin_copy_queries(memory.query, call.query, call, b, h, query);
+  unrolled<count>([&](auto q) {
+    begin_copy_queries(memory.query(q), call.query, call, b, h, (first_tile + q) * tile);
+  });
   begin_next_keys();
-  tensor_core::wait_for_copies<0>();
-  __syncthreads();
-  Pairs own[dim / 16];
-  unrolled<dim / 16>([&](auto k) { own[k] = own_rows_of(memory.query, k); });
-  const auto own_features = [&](auto k) { return own[k]; };
-  WarpSums<dim> out;
-  RunningRows running;
-  while (cursor.any()) {
-    const TilePlace at{b, h, query, cursor.tile_index() * tile, cursor.full()};
-    cursor.next();
+  // There are registers for the features of one tile of queries, not of two.
+  Pairs features[dim / 16];
+  if constexpr (count == 1) {
+    tensor_core::wait_for_copies<0>();
+    __syncthreads();
+    unrolled<dim / 16>([&](auto k) { features[k] = own_rows_of(memory.query(0), k); });
+  }
+  const auto own_features = [&](auto k) { return features[k]; };
+  const auto own = [&](auto q) {
+    if constexpr (count == 1)
+      return own_features;
+    else
+      return memory.query(q);
+  };
+  WarpSums<dim> out[count];
+  RunningRows running[count];
+  while (cursors.any()) {
+    const std::int64_t key_tile = cursors.tile_index();
+    TileKind kinds[count];
+    unrolled<count>([&](auto q) { kinds[q] = cursors.kind(q); });
+    const auto at = [&](auto q) { return place(q, key_tile, kinds[q]); };
+    cursors.next(plan.by_query);
     wait_for_rows<Tile, 0>();
     __syncthreads();  // the keys are here, and the last values are not needed any more
-    begin_copy_keys(memory.value, call.value, call, b, h, at.key);
+    begin_copy_keys(memory.value, call.value, call, b, h, key_tile * tile);
     if (call.value_table) {
-      memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept_values);
-      kept_values = first_half_of(at) + 1;
+      const TilePlace of_first = place(0, key_tile, kinds[0]);
+      memory.value_band.begin_copy(call, call.value_table, nullptr, of_first, kept_values);
+      kept_values = first_half_of(of_first) + 1;
     }
     tensor_core::end_copy_group();
-    if (!is_plain(call, at.full)) {
-      read_keys(call, at, *memory.keys);
+    const auto is_looked_at = [&](auto q) {
+      return kinds[q] != TileKind::none && !is_plain(call, kinds[q] == TileKind::full);
+    };
+    bool any_looked_at = false;
+    unrolled<count>([&](auto q) { any_looked_at = any_looked_at || is_looked_at(q); });
+    if (any_looked_at) {
+      unrolled<count>([&](auto q) {
+        if (is_looked_at(q)) read_keys(call, at(q), memory.keys[q]);
+      });
       __syncthreads();
-      read_bits(call, plan.mask, at, *memory.keys);
+      unrolled<count>([&](auto q) {
+        if (is_looked_at(q)) read_bits(call, plan.mask, at(q), memory.keys[q]);
+      });
     }
-    WarpSums<tile> scores;
-    if (call.key_table) memory.key_band.add_products(scores, own_features, at);
-    if (call.key_bias != nullptr)
-      scores.change([&](int, int j, float sum, int) { return sum + memory.key_bias[j]; });
-    Tile::begin(scores);
-    multiply_rows(scores, own_features, memory.key);
-    Tile::finish(scores);
+    WarpSums<tile> scores[count];
+    with_visitors(
+        kinds, [&](auto... q) __attribute__((always_inline)) {
+          const auto add_terms = [&](auto i) {
+            if (call.key_table) memory.key_band.add_products(scores[i], own_features, at(i));
+            if (call.key_bias != nullptr)
+              scores[i].change(
+                  [&](int, int j, float sum, int) { return sum + memory.key_bias[j]; });
+          };
+          if constexpr (terms == Terms::any) (add_terms(q), ...);
+          Tile::begin(scores[q]...);
+          multiply_rows(memory.key, Product{scores[q], own(q)}...);
+          Tile::finish(scores[q]...);
+        });
     wait_for_rows<Tile, 0>();
     __syncthreads();  // the values are here, and the keys are not needed any more
     begin_next_keys();
-    finish_scores(call, at, *memory.keys, memory.stage, scores);
-    running.soften(call, at, scores, out);
-    drop(call, at, memory.stage, scores);
-    Tile::begin(out);
-    sum_rows(out, scores, memory.value);
-    Tile::finish(out);
-    if (call.value_table) add_rows<In>(out, unshifted(scores), memory.value_band.rows(at));
+    with_visitors(
+        kinds, [&](auto... q) __attribute__((always_inline)) {
+          const auto weigh = [&](auto i) __attribute__((always_inline)) {
+            const float to_units =
+                finish_scores(call, at(i), memory.keys[i], memory.stage, scores[i]);
+            running[i].template soften<scaled_seldom<Tile, count>>(
+                call, at(i), to_units, scores[i], out[i]);
+            drop(call, at(i), memory.stage, scores[i]);
+          };
+          if constexpr (Tile::products_go_on) {
+            const auto weigh_and_sum = [&](auto i) __attribute__((always_inline)) {
+              weigh(i);
+              Tile::begin(out[i]);
+              sum_rows(memory.value, Product{out[i], scores[i]});
+            };
+            (weigh_and_sum(q), ...);
+          } else {
+            (weigh(q), ...);
+            sum_rows(memory.value, Product{out[q], scores[q]}...);
+          }
+          Tile::finish(out[q]...);
+          const auto add_distances = [&](auto i) {
+            if (call.value_table)
+              add_rows<In>(memory.value_band.rows(at(i)), Product{out[i], unshifted(scores[i])});
+          };
+          if constexpr (terms == Terms::any) (add_distances(q), ...);
+        });
   }
   tensor_core::wait_for_copies<0>();
-  float inverse[2];
-  for (int r = 0; r < 2; ++r) {
-    float total = running.sum[r];
-    for (int lanes = 1; lanes <= 2; lanes *= 2) total += __shfl_xor_sync(all_lanes, total, lanes);
-    inverse[r] = total != 0 ? call.dropout.factor / total : 0;
-    const std::int64_t i = query + WarpSums<dim>::row(2 * r);
-    if (threadIdx.x % 4 == 0 && i < call.time)
-      call.log_sum_exp[(b * call.heads + h) * call.time + i] =
-          total != 0 ? running.maximum[r] / log2_of_e + std::log(total * unlifted<In>)
-                     : minus_infinity<float>;
-  }
-  out.each([&](int i, int c, float sum, int r) {
-    if (query + i < call.time)
-      put(call.out[call.place(b, call.time, query + i, h, dim, c)], sum * inverse[r]);
+  unrolled<count>([&](auto q) {
+    const std::int64_t query = (first_tile + q) * tile;
+    float inverse[2];
+    for (int r = 0; r < 2; ++r) {
+      float total = running[q].sum[r];
+      for (int lanes = 1; lanes <= 2; lanes *= 2) total += __shfl_xor_sync(all_lanes, total, lanes);
+      inverse[r] = total != 0 ? call.dropout.factor / total : 0;
+      const std::int64_t i = query + WarpSums<dim>::row(2 * r);
+      if (threadIdx.x % 4 == 0 && i < call.time)
+        call.log_sum_exp[(b * call.heads + h) * call.time + i] =
+            total != 0 ? running[q].maximum[r] / log2_of_e + std::log(total * unlifted<In>)
+                       : minus_infinity<float>;
+    }
+    out[q].each([&](int i, int c, float sum, int r) {
+      if (query + i < call.time)
+        put(call.out[call.place(b, call.time, query + i, h, dim, c)], sum * inverse[r]);
+    });
   });
 }
 
@@ -240,12 +337,17 @@ template <typename Tile, Terms most>
 void launch_forward(Cuda cuda, const GroupCall<typename Tile::In>& group) {
   const auto& call = group.call;
   with_terms<Tile, most>(call, [&]<Terms terms>() {
-    launch(cuda,
-           {.blocks = call.query_tiles() * call.batch * group.heads,
-            .threads = tile_threads,
-            .shared_bytes = ForwardMemory<Tile>::bytes(call)},
-           attend_matrices<Tile, terms>,
-           group);
+    const auto start = [&]<int count>(std::integral_constant<int, count>) {
+      launch(cuda,
+             {.blocks = (call.query_tiles() + count - 1) / count * group.pairs(),
+              .threads = tile_threads,
+              .shared_bytes = ForwardMemory<Tile, count>::bytes(call)},
+             attend_matrices<Tile, terms, count>,
+             group);
+    };
+    if constexpr (terms == Terms::none)
+      if (takes_two_tiles(cuda, group)) return start(std::integral_constant<int, 2>());
+    start(std::integral_constant<int, 1>());
   });
 }
 

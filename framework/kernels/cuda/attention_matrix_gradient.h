@@ -239,8 +239,8 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
     scores.change(
         [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
   Tile::begin(scores, gradients);
-  multiply_rows(scores, memory.own(0), memory.other(stage, 0).from(first));
-  multiply_rows(gradients, memory.own(1), memory.other(stage, 1).from(first));
+  multiply_rows(memory.other(stage, 0).from(first), Product{scores, memory.own(0)});
+  multiply_rows(memory.other(stage, 1).from(first), Product{gradients, memory.own(1)});
   Tile::finish(scores, gradients);
   differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
 }
@@ -324,12 +324,13 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
 
 // With two sums of a key's features for each of the query's there are registers for this many
 // columns.
-template <bool by_key>
-inline constexpr int columns_at_once = by_key ? tile / 2 : tile;
+template <bool by_key, Terms terms, typename In>
+inline constexpr int columns_at_once = by_key && (terms != Terms::none || has_units<In>) ? tile / 2
+                                                                                         : tile;
 
 // Calls use(place, where the others' rows of query or key and of dout or value are, weights,
 // gradients of scores) for the tiles of a block's own queries, or keys.
-template <bool by_key, typename Tile, typename In, typename Use>
+template <bool by_key, Terms terms, typename Tile, typename In, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
                                                    const BlockPlace& block,
@@ -337,7 +338,8 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    Use use) {
   const AttentionCall<In>& call = g.call;
   const std::int64_t b = block.b, h = block.h, own = block.tile_index * tile;
-  TileCursor cursor(by_key ? g.plan.by_key : g.plan.by_query, block.tile_index);
+  const TileLists& lists = by_key ? g.plan.by_key : g.plan.by_query;
+  TileCursor cursor(lists, block.tile_index);
   std::int64_t kept = no_half;
   const auto place = [&] {
     const std::int64_t other = cursor.tile_index() * tile;
@@ -367,7 +369,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
   begin_next(0);
   for (int stage = 0; cursor.any(); stage = g.ahead ? 1 - stage : 0) {
     const TilePlace at = place();
-    cursor.next();
+    cursor.next(lists);
     if (g.ahead) begin_next(1 - stage);
     if (!is_plain(call, at.full)) {
       read_keys(call, at, *memory.keys);
@@ -379,7 +381,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     else
       wait_for_rows<Tile, 0>();
     __syncthreads();
-    constexpr int columns = columns_at_once<by_key>;
+    constexpr int columns = columns_at_once<by_key, terms, In>;
     if constexpr (by_key) exchange_tables(g, memory, stage, at);
 #pragma unroll 1
     for (int first = 0; first < tile; first += columns) {

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <functional>
 #include <list>
+#include <numeric>
 #include <span>
 #include <vector>
 
@@ -52,6 +53,28 @@ class Packed {
   HeldBlock block_;
 };
 
+// 0, 1, ... by what they visit, the most first.
+std::vector<std::int64_t> by_visits(const std::vector<std::int64_t>& visits) {
+  std::vector<std::int64_t> order(visits.size());
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  std::ranges::stable_sort(
+      order, std::greater(), [&](std::int64_t t) { return visits[static_cast<std::size_t>(t)]; });
+  return order;
+}
+
+// Tiles that both lists have.
+std::int64_t shared_tiles(std::span<const TileRun> a, std::span<const TileRun> b) {
+  std::int64_t shared = 0;
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    shared += std::max(0, std::min<int>(a[i].end, b[j].end) - std::max(a[i].begin, b[j].begin));
+    if (a[i].end < b[j].end)
+      ++i;
+    else
+      ++j;
+  }
+  return shared;
+}
+
 template <typename RunsOf>
 TileLists pack_lists(Cuda cuda,
                      std::int64_t tiles,
@@ -59,24 +82,29 @@ TileLists pack_lists(Cuda cuda,
                      std::unique_ptr<Packed>& packed) {
   std::vector<std::int64_t> begin = {0};
   std::vector<TileRun> runs;
-  std::vector<std::int64_t> order, visits;
+  std::vector<std::int64_t> visits, of_pairs;
+  std::int64_t all = 0, shared = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const auto of_tile = runs_of(t);
     runs.insert(runs.end(), of_tile.begin(), of_tile.end());
     begin.push_back(static_cast<std::int64_t>(runs.size()));
-    order.push_back(t);
     visits.push_back(0);
     for (const TileRun& run : of_tile) visits.back() += run.end - run.begin;
+    if (t % 2 == 0) of_pairs.push_back(0);
+    of_pairs.back() += visits.back();
+    all += visits.back();
+    if (t % 2 == 1) shared += shared_tiles(runs_of(t - 1), of_tile);
   }
-  std::ranges::stable_sort(
-      order, std::greater(), [&](std::int64_t t) { return visits[static_cast<std::size_t>(t)]; });
   Packer packer;
   const std::size_t begin_place = packer.add(begin), runs_place = packer.add(runs);
-  const std::size_t order_place = packer.add(order);
+  const std::size_t order_place = packer.add(by_visits(visits));
+  const std::size_t pair_order_place = packer.add(by_visits(of_pairs));
   packed = std::make_unique<Packed>(cuda, packer);
   return {packed->at<std::int64_t>(begin_place),
           packed->at<TileRun>(runs_place),
-          packed->at<std::int64_t>(order_place)};
+          packed->at<std::int64_t>(order_place),
+          packed->at<std::int64_t>(pair_order_place),
+          4 * shared >= all};
 }
 
 // Two blocks: the lists first, so that the rules can say where they are.

@@ -1,7 +1,8 @@
 // Which tile of which pair a block of attention takes.
 #include <set>
 
-#include "framework/kernels/cuda/attention_tile.h"
+#include "framework/kernels/cuda/attention_block.h"
+#include "framework/kernels/cuda/launch.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
@@ -13,11 +14,11 @@ using tile_attention::BlockPlace;
 using tile_attention::GroupCall;
 
 __global__ void note_places(GroupCall<float> group,
-                            TileLists lists,
+                            const std::int64_t* order,
                             int slices,
                             std::int64_t* places) {
   if (threadIdx.x != 0) return;
-  const BlockPlace block(group, lists, slices);
+  const BlockPlace block(group, order, slices);
   std::int64_t* const place = places + std::int64_t{4} * blockIdx.x;
   place[0] = block.b;
   place[1] = block.h;
@@ -51,7 +52,7 @@ TEST(BlockPlace, EveryTileOfEveryPairHasOneBlockAndFewPairsAreTakenTogether) {
              {.blocks = pairs * tiles * slices, .threads = 32},
              note_places,
              group,
-             TileLists{nullptr, nullptr, order_there.data<std::int64_t>()},
+             order_there.data<std::int64_t>(),
              slices,
              places.data<std::int64_t>());
       const Tensor found = places.to_host();

@@ -14,6 +14,7 @@ namespace longspan {
 namespace {
 
 using namespace longspan::testing;
+using tile_attention::Product;
 using tile_attention::tile;
 using tile_attention::WarpSums;
 
@@ -40,10 +41,10 @@ __global__ void multiply_tiles(const BFloat16* left,
   WarpSums<tile> scores;
   Tile::begin(scores);
   if (by_memory)
-    multiply_rows(scores, own, others);
+    multiply_rows(others, Product{scores, own});
   else
-    multiply_rows(
-        scores, [&](auto k) { return tile_attention::own_rows_of(own, k); }, others);
+    multiply_rows(others,
+                  Product{scores, [&](auto k) { return tile_attention::own_rows_of(own, k); }});
   if (fault == Fault::changed && threadIdx.x == 0) put(*others.at(0, 0), NAN);
   if (fault == Fault::not_ended) warp_group::wait();
   if (fault != Fault::read_early) Tile::finish(scores);
@@ -51,7 +52,7 @@ __global__ void multiply_tiles(const BFloat16* left,
   if (fault == Fault::read_early) Tile::finish(scores);
   WarpSums<width> out;
   Tile::begin(out);
-  sum_rows(out, scores, others);
+  sum_rows(others, Product{out, scores});
   Tile::finish(out);
   out.each([&](int i, int c, float sum, int) { sums[i * width + c] = sum; });
 }

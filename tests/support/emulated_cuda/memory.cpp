@@ -241,6 +241,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       break;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
       *value = 228 * 1024;
+      break;
+    case cudaDevAttrMultiProcessorCount:
+      *value = 1;
   }
   return cudaSuccess;
 }

@@ -16,6 +16,7 @@ struct SwizzledTile {
   static constexpr int panel = tile * 64;  // elements
   static constexpr std::size_t bytes = tile * dim * sizeof(In);
   static constexpr std::size_t alignment = 1024;
+  static constexpr bool products_go_on = true;
   static_assert(bytes % alignment == 0);
 
   In* rows;
@@ -45,40 +46,45 @@ struct SwizzledTile {
 };
 
 template <typename In, int dim, int columns, typename Own>
-__device__ __forceinline__ void multiply_rows(WarpSums<columns>& sums,
-                                              Own own,
-                                              SwizzledTile<In, dim> others) {
+__device__ __forceinline__ void multiply_rows(SwizzledTile<In, dim> others,
+                                              const Product<columns, Own>& product) {
   if constexpr (std::is_same_v<Own, SwizzledTile<In, dim>>) {
     warp_group::begin();
-    unrolled<dim / 16>(
-        [&](auto k) { warp_group::multiply<In>(sums.of, own.features(k), others.features(k)); });
+    unrolled<dim / 16>([&](auto k) {
+      warp_group::multiply<In>(product.sums.of, product.first.features(k), others.features(k));
+    });
   } else {
     Pairs left[dim / 16];
     unrolled<dim / 16>([&](auto k) {
-      left[k] = own(k);
+      left[k] = product.first(k);
       warp_group::hold(left[k]);
     });
     warp_group::begin();
     unrolled<dim / 16>([&](auto k) {
-      warp_group::multiply<In, warp_group::Second::rows, 0>(sums.of, left[k], others.features(k));
+      warp_group::multiply<In, warp_group::Second::rows, 0>(
+          product.sums.of, left[k], others.features(k));
     });
   }
 }
+template <typename In, int dim, typename... Products>
+__device__ __forceinline__ void multiply_rows(SwizzledTile<In, dim> others,
+                                              const Products&... products) {
+  (multiply_rows(others, products), ...);
+}
 
 template <typename In, int dim, int columns>
-__device__ __forceinline__ void sum_rows(WarpSums<dim>& sums,
-                                         const WarpSums<columns>& factors,
-                                         SwizzledTile<In, dim> others) {
+__device__ __forceinline__ void sum_rows(SwizzledTile<In, dim> others,
+                                         const Product<dim, WarpSums<columns>>& product) {
   Pairs left[columns / 16];
   unrolled<columns / 16>([&](auto k) {
-    left[k] = pairs_of<In>(factors, k);
+    left[k] = pairs_of<In>(product.first, k);
     warp_group::hold(left[k]);
   });
   warp_group::begin();
   unrolled<columns / 16>([&](auto k) {
     unrolled<dim / 64>([&](auto n) {
       warp_group::multiply<In, warp_group::Second::transposed, 8 * n>(
-          sums.of, left[k], others.group(k, n));
+          product.sums.of, left[k], others.group(k, n));
     });
   });
 }
