@@ -129,6 +129,7 @@ CommandLine read_command_line(int count, char** words) {
   if (session.claim_report()) {
     std::fflush(stdout);
     std::fprintf(stderr, "longspan: %s\n", sentence);
+    session.tell(sentence);
   }
   session.abort(static_cast<int>(code));
 }

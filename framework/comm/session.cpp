@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <utility>
 
 #include "framework/comm/runtime.h"
 
@@ -19,7 +20,10 @@ Session::~Session() {
     try {
       world_.barrier();
     } catch (const std::exception& error) {
-      if (claim_report()) std::fprintf(stderr, "%s\n", error.what());
+      if (claim_report()) {
+        std::fprintf(stderr, "%s\n", error.what());
+        tell(error.what());
+      }
       abort(static_cast<int>(ExitCode::rank_failed));
     }
   }
@@ -35,6 +39,14 @@ int Session::local_rank() const { return runtime_->local_rank(); }
 int Session::local_size() const { return runtime_->local_size(); }
 
 bool Session::claim_report() const { return runtime_->claim_report(); }
+
+void Session::set_listener(std::function<void(const char*)> listener) {
+  listener_ = std::move(listener);
+}
+
+void Session::tell(const char* sentence) const {
+  if (listener_) listener_(sentence);
+}
 
 void Session::abort(int exit_code) const { runtime_->abort(exit_code); }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 
 #include "framework/comm/communicator.h"
@@ -25,7 +26,10 @@ struct SessionOptions {
 // Starts MPI and ends it; one in the life of a process. A process that was not started with others
 // by mpirun (or srun) is a world of one, and does not touch MPI. `main` keeps it outside of its
 // `try` and ends every exception so:
-//   if (session.claim_report()) std::fputs(sentence, stderr);
+//   if (session.claim_report()) {
+//     std::fputs(sentence, stderr);
+//     session.tell(sentence);
+//   }
 //   session.abort(exit_code);
 class Session {
  public:
@@ -46,12 +50,16 @@ class Session {
   // to ask, as decided by the lowest rank that still answers. A rank that is told false should call
   // `abort` at once, which leaves the end to that other rank for as long as the grace.
   bool claim_report() const;
+  // Who else is told that sentence, on the rank that prints it: a run has a log.
+  void set_listener(std::function<void(const char* sentence)> listener);
+  void tell(const char* sentence) const;
   // Ends every process of the job with that exit code. Does not return.
   [[noreturn]] void abort(int exit_code) const;
 
  private:
   std::shared_ptr<Runtime> runtime_;
   int exceptions_;
+  std::function<void(const char*)> listener_;
   Communicator world_;
 };
 

@@ -44,6 +44,13 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
   Console console_;
 };
 
+// Appends. Throws spdlog_ex.
+spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
+  auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
+  sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  return sink;
+}
+
 }  // namespace
 
 struct Log::State {
@@ -54,9 +61,7 @@ Log::Log(const Console& console, const std::filesystem::path& file, LogLevel lea
   std::vector<spdlog::sink_ptr> sinks{std::make_shared<ConsoleSink>(console)};
   if (!file.empty()) {
     try {
-      auto sink = std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.string());
-      sink->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
-      sinks.push_back(std::move(sink));
+      sinks.push_back(file_sink(file));
     } catch (const spdlog::spdlog_ex& error) {
       throw Failure("the log cannot be written: {}", error.what());
     }
@@ -72,6 +77,14 @@ bool Log::shows(LogLevel level) const {
 
 void Log::put(LogLevel level, const std::string& sentence) const {
   state_->logger.log(level_of(level), spdlog::string_view_t(sentence.data(), sentence.size()));
+}
+
+void append_error(const std::filesystem::path& file, const char* sentence) noexcept try {
+  if (!std::filesystem::exists(file)) return;
+  spdlog::logger logger("longspan", file_sink(file));
+  logger.set_error_handler([](const std::string&) {});  // it would speak on the console
+  logger.log(spdlog::level::err, spdlog::string_view_t(sentence));
+} catch (...) {
 }
 
 }  // namespace longspan

@@ -78,6 +78,18 @@ std::unique_ptr<Model> make_model(const Session& session,
   return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
 }
 
+// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
+// whichever rank it comes.
+Log open_log(Session& session,
+             const Console& console,
+             const RunDirectory& directory,
+             LogLevel least) {
+  session.set_listener(
+      [file = directory.log()](const char* sentence) { append_error(file, sentence); });
+  if (session.world().rank() != 0) return {};
+  return Log(console, directory.log(), least);
+}
+
 class TrainingRun {
  public:
   TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text);
@@ -141,7 +153,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       collectives_(settings.parallel.transport, mesh_, device_),
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
-      log_(speaks() ? Log(console_, directory_.log(), settings.run.log_level) : Log()),
+      log_(open_log(session, console_, directory_, settings.run.log_level)),
       tokenizer_(make_tokenizer(settings.data)),
       loader_(make_loader(settings, tokenizer_, mesh_, device_.host())),
       validation_(open_validation(settings, tokenizer_, mesh_)),

@@ -236,6 +236,7 @@ class TwoRuns(jobs.TestCase):
         for layout in Layout(1, 1), Layout(2, 1):
             second = self.train("run", layout, endless, code=2)
             self.assert_one_sentence(second, "is in use by another run")
+            self.assertNotIn("in use", self.run_at().log())  # which is the first one's
         first.signal(signal.SIGUSR1)
         self.assertEqual(first.wait().code, 75)
         run = self.run_at()
@@ -336,6 +337,59 @@ class Diverging(jobs.TestCase):
         self.train("run", Layout(1, 1), {**settings, "training.steps": last})
         resumed = self.train("run", Layout(1, 1), settings, code=4)
         self.assertEqual(resumed.errors, unbroken.errors)
+
+
+class LastWords(jobs.TestCase):
+    """The sentence that ends a run is in its log, once, and on the console, once."""
+
+    def assert_last_words(self, directory, result, *parts):
+        self.assert_one_sentence(result, *parts)
+        sentence = result.errors.removeprefix("longspan: ").removesuffix("\n")
+        log = self.run_at(directory).log()
+        self.assertRegex(log.splitlines()[-1], r"^[0-9-]+ [0-9:.]+ error ")
+        self.assertTrue(log.endswith(f" error {sentence}\n"), log)
+        self.assertEqual(log.count(sentence), 1)
+        self.assertNotIn(sentence, result.output)
+
+    def test_of_divergence(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            directory = f"run-{layout.ranks}"
+            result = self.train(directory, layout, Diverging.settings, code=4)
+            self.assert_last_words(directory, result, "training diverged: ")
+
+    def test_of_bad_data(self):
+        (self.directory / "held-out.txt").write_text("the lord said " * 50 + "µ")
+        settings = {"data.tokenizer": "characters", "data.validation": "held-out.txt"}
+        for layout in Layout(1, 1), Layout(2, 1):
+            directory = f"run-{layout.ranks}"
+            result = self.train(directory, layout, settings, code=3)
+            self.assert_last_words(directory, result, "held-out.txt")
+
+    def test_of_a_disk_without_space(self):
+        # Files of 8 KiB: enough for a log, not for a checkpoint.
+        job = jobs.Job("/bin/bash", ["-c", 'ulimit -f 8; exec "$0" train tiny.yaml', self.program],
+                       directory=self.directory)
+        self.addCleanup(job.close)
+        result = job.wait()
+        self.assertEqual(result.code, 1, result.output + result.errors)
+        self.assert_last_words("run", result, "rank-00000.h5")
+
+    def test_of_a_rank_that_hangs(self):
+        # Also where it is the rank that wrote the log until then.
+        for rank in 0, 1:
+            with self.subTest(rank=rank):
+                directory = f"hangs-{rank}"
+                job = self.start_training(directory, Layout(2, 1), {"training.steps": 1000000, "run.time_limit": 2})
+                until(lambda: job.ended() or "step 2/" in job.output())
+                job.signal_rank(signal.SIGSTOP, rank)
+                result = job.wait()
+                self.assertEqual(result.code, 5, result.output + result.errors)
+                self.assert_last_words(directory, result, f"rank {rank} did not answer")
+
+    def test_of_a_run_that_may_not_go_on(self):
+        self.train()
+        result = self.train(settings={"model.width": 32}, code=2)
+        self.assert_last_words("run", result, "model.width")
 
 
 class SavedBesideTheTraining(jobs.TestCase):

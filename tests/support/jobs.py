@@ -120,6 +120,12 @@ class Job:
             except ProcessLookupError:
                 pass  # it was quicker
 
+    def signal_rank(self, number, rank):
+        """To one rank of several."""
+        for process, command in processes_with(f"OMPI_COMM_WORLD_RANK={rank}\0"):
+            if command.startswith(self.program) and process in dict(processes_with(self.mark)):
+                os.kill(process, number)
+
     def wait(self):
         """Returns when the job and all its processes have ended."""
         try:
