@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cmath>
 #include <map>
@@ -18,6 +19,8 @@ namespace longspan {
 namespace {
 
 constexpr const char* family_key = "model.family";
+constexpr std::array<std::string_view, 4> layout_keys = {
+    "parallel.data", "parallel.context", "parallel.tensor", "parallel.sequence"};
 
 std::vector<std::string> family_names() {
   std::vector<std::string> names;
@@ -32,6 +35,18 @@ const Family* family_named(const std::string& name) {
   return nullptr;
 }
 
+// What the model of a configuration is built for, as far as it says.
+PlannedSetting planned_setting(const Configuration& configuration) {
+  return [&configuration] {
+    const ParallelOptions& parallel = configuration.parallel;
+    ProcessMesh mesh;
+    mesh.shape = {.context = static_cast<int>(parallel.context),
+                  .tensor = static_cast<int>(parallel.tensor),
+                  .sequence = parallel.sequence};
+    return model_setting(configuration, 0, mesh, Device::cpu());
+  };
+}
+
 // The one place where the sections come together. Without a family only what all share is declared.
 void declare_all(Configuration& configuration, const Family* family) {
   OptionTable& table = configuration.table;
@@ -42,7 +57,6 @@ void declare_all(Configuration& configuration, const Family* family) {
             one_of(family_names()),
             required(),
             fixes_weights());
-  if (family != nullptr) configuration.make_model = family->declare(table);
   declare(table, configuration.data);
   declare(table, configuration.training);
   declare(table, configuration.parallel);
@@ -50,12 +64,24 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
+  if (family != nullptr)
+    configuration.make_model = family->declare(table, planned_setting(configuration));
+}
+
+// How the ranks of a training divide its batch.
+void declare_batch_checks(Configuration& configuration) {
+  const auto ranks = [&configuration] { return configuration.parallel.data.value_or(1); };
+  configuration.table.check({"data.batch", "parallel.data"}, [&configuration, ranks] {
+    return batch_problem(configuration, ranks());
+  });
+  configuration.table.check({"training.accumulation", "data.batch", "parallel.data"},
+                            [&configuration, ranks]() -> std::string {
+                              const bool told = !batch_problem(configuration, ranks()).empty();
+                              return told ? "" : accumulation_problem(configuration, ranks());
+                            });
 }
 
 void declare_checks(Configuration& configuration) {
-  configuration.table.check({"data.batch", "parallel.data"}, [&configuration] {
-    return batch_problem(configuration, configuration.parallel.data.value_or(1));
-  });
   configuration.table.check({"data.segment", "parallel.context"}, [&configuration] {
     return segment_problem(configuration, configuration.parallel.context);
   });
@@ -80,7 +106,7 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   std::map<std::string, std::vector<std::string>> owners;
   for (const Family& family : families()) {
     OptionTable table;
-    const ModelFactory unused = family.declare(table);
+    const ModelFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       owners[option.key].push_back(family.name);
     }
@@ -179,6 +205,10 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
 
   refuse_unread(layers);
+  if (source.of_another_job)
+    std::erase_if(layers.front().assignments, [](const Assignment& assignment) {
+      return std::ranges::count(layout_keys, assignment.key) > 0;
+    });
   std::vector<Assignment> assignments;
   for (const WrittenKeys& layer : layers) {
     assignments.insert(assignments.end(), layer.assignments.begin(), layer.assignments.end());
@@ -188,6 +218,7 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
   auto configuration = std::make_unique<Configuration>();
   declare_all(*configuration, family);
   declare_checks(*configuration);
+  if (!source.of_another_job) declare_batch_checks(*configuration);
   judge_family_keys(configuration->table, family, assignments);
   for (const WrittenKeys& layer : layers) {
     for (const Complaint& complaint : layer.complaints) configuration->table.complain(complaint);
@@ -262,7 +293,7 @@ std::vector<OptionDescription> configuration_reference() {
   std::vector<FamilyKey> keys;
   for (const Family& family : families()) {
     OptionTable table;
-    const ModelFactory unused = family.declare(table);
+    const ModelFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       const auto known = std::find_if(
           keys.begin(), keys.end(), [&](const FamilyKey& key) { return same(key.option, option); });

@@ -17,6 +17,7 @@ struct ConfigurationText {
   std::string file;                   // its name, for the messages
   std::string text;                   // YAML
   std::vector<std::string> settings;  // "key=value": they win over the file
+  bool of_another_job = false;  // it is a training's: the layout it had does not count for this job
 };
 
 // Lives where it was made: the table is bound to its members.

@@ -16,19 +16,12 @@
 namespace longspan {
 namespace {
 
-bool was_set(const Configuration& configuration, const char* key) {
-  return configuration.table.place(key) == "--set";
-}
-
 MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
   ParallelOptions parallel = configuration.parallel;
-  if (!was_set(configuration, "parallel.context")) parallel.context = 1;
-  if (!was_set(configuration, "parallel.tensor")) {
-    const bool takes_all = axis == DefaultAxis::tensor && !was_set(configuration, "parallel.data");
-    parallel.tensor = takes_all ? std::max<std::int64_t>(1, ranks / parallel.context) : 1;
-  }
-  if (!was_set(configuration, "parallel.data")) parallel.data.reset();
-  if (!was_set(configuration, "parallel.sequence")) parallel.sequence = false;
+  const OptionTable& table = configuration.table;
+  if (axis == DefaultAxis::tensor && table.is_default("parallel.tensor") &&
+      table.is_default("parallel.data"))
+    parallel.tensor = std::max<std::int64_t>(1, ranks / parallel.context);
   return mesh_shape(parallel, ranks);
 }
 
@@ -57,8 +50,10 @@ void add_run(CLI::App& app, RunArguments& arguments) {
 OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis axis) {
   const Communicator& world = session.world();
   const RunLocation location = locate_run(arguments.path);
-  auto configuration =
-      configure(read_configuration(location.configuration.string(), arguments.settings, world));
+  ConfigurationText source =
+      read_configuration(location.configuration.string(), arguments.settings, world);
+  source.of_another_job = true;
+  auto configuration = configure(source);
   set_threads(configuration->run.threads, session.local_size());
   session.set_time_limit(std::chrono::duration<double>(configuration->run.time_limit));
 

@@ -132,10 +132,19 @@ class Decoder : public Model {
   std::optional<Norm> final_norm_;
 };
 
+// What keeps a learned table from such segments, as a sentence; empty where nothing does.
+std::string table_problem(const DecoderOptions& options, std::int64_t segment) {
+  if (options.positions != DecoderOptions::Positions::learned ||
+      options.longest.value_or(segment) >= segment)
+    return "";
+  return fmt::format(
+      "data.segment is {}, longer than model.longest = {}", segment, *options.longest);
+}
+
 }  // namespace
 
-void declare(OptionTable& table, DecoderOptions& options) {
-  declare(table, options.common);
+void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned);
   table.add("model.positions",
             options.positions,
             "absolute positions",
@@ -147,13 +156,13 @@ void declare(OptionTable& table, DecoderOptions& options) {
             "positions in a learned table; none: data.segment",
             between(1, longest_sequence),
             fixes_weights());
+  if (!planned) return;
+  table.check({"data.segment", "model.longest", "model.positions"},
+              [&options, planned]() { return table_problem(options, planned().segment); });
 }
 
 std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting) {
-  if (options.positions == DecoderOptions::Positions::learned &&
-      options.longest.value_or(setting.segment) < setting.segment)
-    throw ConfigurationError(
-        "data.segment is {}, longer than model.longest = {}", setting.segment, *options.longest);
+  refuse(table_problem(options, setting.segment));
   return std::make_unique<Decoder>(
       options,
       setting,
@@ -163,9 +172,9 @@ std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSe
 Family decoder_family() {
   return {"decoder",
           "causal language model with absolute positions (GPT-2, Radford et al. 2019)",
-          [](OptionTable& table) -> ModelFactory {
+          [](OptionTable& table, const PlannedSetting& planned) -> ModelFactory {
             const auto options = std::make_shared<DecoderOptions>();
-            declare(table, *options);
+            declare(table, *options, planned);
             return
                 [options](const ModelSetting& setting) { return make_decoder(*options, setting); };
           }};

@@ -15,7 +15,7 @@ struct DecoderOptions {
   std::optional<std::int64_t> longest;  // positions of a learned table; none: data.segment
 };
 
-void declare(OptionTable& table, DecoderOptions& options);
+void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);
 std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting);
 Family decoder_family();
 

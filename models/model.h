@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -100,5 +101,10 @@ struct ModelSetting {
   MemoryOptions memory = {};
   WeightSharing sharing = {};
 };
+
+// What a configuration says of it, for checks over keys of other sections too, which are declared
+// before: no vocabulary, and of the mesh the shape. Asked for when all keys are read. Empty where
+// the keys of a family are alone in a table.
+using PlannedSetting = std::function<ModelSetting()>;
 
 }  // namespace longspan

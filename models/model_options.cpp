@@ -1,8 +1,59 @@
 #include "models/model_options.h"
 
-namespace longspan {
+#include "framework/nn/attention/attention.h"
 
-void declare(OptionTable& table, ModelOptions& options) {
+namespace longspan {
+namespace {
+
+const std::vector<std::string> attention_keys = {"model.attention",
+                                                 "model.layers",
+                                                 "model.heads",
+                                                 "model.attention_window",
+                                                 "model.attention_stride",
+                                                 "model.attention_summary",
+                                                 "model.attention_summary_groups"};
+
+// What is wrong with the options beside those of other sections.
+void check_beside(OptionTable& table,
+                  const ModelOptions& options,
+                  const PlannedSetting& planned,
+                  bool memory) {
+  std::vector<std::string> keys = attention_keys;
+  for (const std::string name : {"dilation", "global", "random", "block", "seed"})
+    keys.push_back("model.attention_" + name);
+  keys.push_back("data.segment");
+  table.check(keys, [&options, planned, memory]() -> std::string {
+    const auto problem = [&](std::int64_t segment) {
+      return problem_of(options.attention, options.attention_setting(memory, segment));
+    };
+    return problem(0).empty() ? problem(planned().segment) : "";  // the other is told already
+  });
+  table.check({"model.heads", "parallel.tensor"},
+              [&options, planned] { return heads_problem(options.heads, planned().mesh.shape); });
+  table.check({"model.heads", "parallel.context", "parallel.tensor", "model.attention"},
+              [&options, planned]() -> std::string {
+                const MeshShape mesh = planned().mesh.shape;
+                const bool told = !heads_problem(options.heads, mesh).empty();
+                if (told || !has_kind(options.attention, "lsh")) return "";
+                return lsh_heads_problem(options.heads, mesh);
+              });
+  table.check({"model.lsh_self_score", "precision.compute", "model.attention"},
+              [&options, planned]() -> std::string {
+                if (!has_kind(options.attention, "lsh")) return "";
+                return self_score_problem(options.attention.lsh, planned().compute);
+              });
+  table.check({"memory.recompute", "model.residual", "model.layers"},
+              [&options, planned] { return recompute_problem(options, planned().memory); });
+  table.check({"memory.reconstruction_check_every", "model.residual"},
+              [&options, planned] { return reconstruction_problem(options, planned().memory); });
+}
+
+}  // namespace
+
+void declare(OptionTable& table,
+             ModelOptions& options,
+             const PlannedSetting& planned,
+             const FamilyTraits& traits) {
   table.add("model.vocabulary",
             options.vocabulary,
             "ids of the embedding and of the output; none: the tokenizer's",
@@ -75,15 +126,10 @@ void declare(OptionTable& table, ModelOptions& options) {
             options.initial_deviation,
             "standard deviation of the initial weights",
             at_least(0.0));
-  table.check(
-      {"model.attention",
-       "model.layers",
-       "model.heads",
-       "model.attention_window",
-       "model.attention_stride",
-       "model.attention_summary",
-       "model.attention_summary_groups"},
-      [&options]() { return problem_of(options.attention, options.attention_setting(false, 0)); });
+  table.check(attention_keys, [&options, memory = traits.memory] {
+    return problem_of(options.attention, options.attention_setting(memory, 0));
+  });
+  if (planned) check_beside(table, options, planned, traits.memory);
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
       return "";
@@ -107,6 +153,30 @@ void declare(OptionTable& table, ModelOptions& options) {
         options.width,
         options.heads);
   });
+}
+
+std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory) {
+  const Recomputation again = memory.recomputation();
+  if (options.residual == ResidualKind::reversible && again.kind != Recomputation::Kind::none)
+    return fmt::format(
+        "memory.recompute is {}, but model.residual: reversible computes every layer again anyway; "
+        "set memory.recompute to none",
+        memory.recompute);
+  if (again.together > options.layers)
+    return fmt::format(
+        "memory.recompute is {}, but model.layers is {}; set it to at most that many",
+        memory.recompute,
+        options.layers);
+  return "";
+}
+
+std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory) {
+  if (options.residual == ResidualKind::reversible || memory.reconstruction_check_every == 0)
+    return "";
+  return fmt::format(
+      "memory.reconstruction_check_every is {}, but only model.residual: reversible rebuilds "
+      "anything; set it to 0",
+      memory.reconstruction_check_every);
 }
 
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {

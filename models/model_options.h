@@ -9,6 +9,7 @@
 #include "framework/kernels/activation.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/residual/reversible.h"
+#include "models/model.h"
 
 namespace longspan {
 
@@ -50,7 +51,18 @@ struct ModelOptions {
   Initial initial() const { return Initial::normal(initial_deviation); }
 };
 
-void declare(OptionTable& table, ModelOptions& options);
+// What a family is, beside its options, to the checks of the keys that it shares.
+struct FamilyTraits {
+  bool memory = false;  // it remembers earlier segments
+};
+void declare(OptionTable& table,
+             ModelOptions& options,
+             const PlannedSetting& planned,
+             const FamilyTraits& traits = {});
+
+// What keeps the two from going together, as a sentence; empty where nothing does.
+std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
+std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
 
 // The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
 // when model.vocabulary says fewer.

@@ -18,7 +18,7 @@ struct Family {
   std::string name;           // model.family
   std::string documentation;  // one line
   // Binds the family's keys, those that all share included.
-  std::function<ModelFactory(OptionTable&)> declare;
+  std::function<ModelFactory(OptionTable&, const PlannedSetting&)> declare;
 };
 
 // In the order of the help. A new family is a line here.

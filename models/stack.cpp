@@ -50,25 +50,10 @@ std::vector<Layer> make_layers(const Scope& scope,
 }
 
 std::unique_ptr<Residual> make_residual(const ModelOptions& options, const MemoryOptions& memory) {
-  const Recomputation again = memory.recomputation();
-  if (options.residual == ResidualKind::plain) {
-    if (memory.reconstruction_check_every > 0)
-      throw ConfigurationError(
-          "memory.reconstruction_check_every is {}, but only model.residual: reversible rebuilds "
-          "anything; set it to 0",
-          memory.reconstruction_check_every);
-    if (again.together > options.layers)
-      throw ConfigurationError(
-          "memory.recompute is {}, but model.layers is {}; set it to at most that many",
-          memory.recompute,
-          options.layers);
-    return std::make_unique<PlainResidual>(options.norm, options.dropout, again);
-  }
-  if (again.kind != Recomputation::Kind::none)
-    throw ConfigurationError(
-        "memory.recompute is {}, but model.residual: reversible computes every layer again anyway; "
-        "set memory.recompute to none",
-        memory.recompute);
+  refuse(recompute_problem(options, memory));
+  refuse(reconstruction_problem(options, memory));
+  if (options.residual == ResidualKind::plain)
+    return std::make_unique<PlainResidual>(options.norm, options.dropout, memory.recomputation());
   return std::make_unique<ReversibleResidual>(options.reversible_output,
                                               options.dropout,
                                               memory.keep_streams

@@ -28,7 +28,7 @@ struct StackOptions {
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const MechanismFactory& mechanism);
-// Throws ConfigurationError where the two do not go together.
+// Throws ConfigurationError with recompute_problem or reconstruction_problem.
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 

@@ -163,8 +163,8 @@ class TransformerXl : public Model {
 
 }  // namespace
 
-void declare(OptionTable& table, TransformerXlOptions& options) {
-  declare(table, options.common);
+void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned, {.memory = true});
   table.add("model.memory",
             options.memory,
             "rows of each layer's input that training remembers of earlier segments",
@@ -182,12 +182,6 @@ void declare(OptionTable& table, TransformerXlOptions& options) {
             fixes_weights());
   table.add(
       "model.output_bias", options.output_bias, "a bias of the output layer", fixes_weights());
-  table.check({"model.attention"}, [&options]() -> std::string {
-    const auto problem = [&](bool memory) {
-      return problem_of(options.common.attention, options.common.attention_setting(memory, 0));
-    };
-    return problem(false).empty() ? problem(true) : "";  // the other is told already
-  });
   table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
     return "model.same_length needs model.memory of at least 1";
@@ -205,9 +199,9 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
 Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
-          [](OptionTable& table) -> ModelFactory {
+          [](OptionTable& table, const PlannedSetting& planned) -> ModelFactory {
             const auto options = std::make_shared<TransformerXlOptions>();
-            declare(table, *options);
+            declare(table, *options, planned);
             return [options](const ModelSetting& setting) {
               return make_transformer_xl(*options, setting);
             };

@@ -16,7 +16,7 @@ struct TransformerXlOptions {
   bool output_bias = true;
 };
 
-void declare(OptionTable& table, TransformerXlOptions& options);
+void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned);
 std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
                                            const ModelSetting& setting);
 Family transformer_xl_family();

@@ -45,6 +45,11 @@ using DataError = ErrorOf<ExitCode::data>;
 using DivergedError = ErrorOf<ExitCode::diverged>;
 using RankError = ErrorOf<ExitCode::rank_failed>;
 
+// Throws ConfigurationError with what is wrong; nothing is where the sentence is empty.
+inline void refuse(const std::string& problem) {
+  if (!problem.empty()) throw ConfigurationError("{}", problem);
+}
+
 // Throws Failure with the sentence unless `condition` holds: for what only a defect of the program
 // can break.
 template <typename... Arguments>

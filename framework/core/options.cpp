@@ -43,6 +43,12 @@ std::string allowed_sentence(const OptionBinding& binding, const Rule& rule) {
                          : fmt::format("{}, {}", binding.type_with_article(), allowed);
 }
 
+// Whether the sentence's first word is the key.
+bool begins_with(const std::string& sentence, const std::string& key) {
+  const std::size_t end = sentence.find_first_of(" :");
+  return sentence.substr(0, end) == key;
+}
+
 // File first and top to bottom; then what has no line; then the command line.
 auto order_of(const Complaint& complaint) {
   const Mark& mark = complaint.mark;
@@ -251,17 +257,20 @@ void OptionTable::complain(Complaint complaint) { complaints_.push_back(std::mov
 
 void OptionTable::run_checks() {
   for (const Check& check : checks_) {
-    const Entry* place = nullptr;
+    std::vector<const Entry*> given;
     bool judged = true;
     for (const std::string& key : check.keys) {
       const Entry* entry = find(key);
       judged = judged && !entry->wrong && !(entry->rule.required && !entry->mark);
-      if (place == nullptr || (!place->mark && entry->mark)) place = entry;
+      if (entry->mark) given.push_back(entry);
     }
     if (!judged) continue;
     std::string sentence = check.sentence();
     if (sentence.empty()) continue;
-    Mark mark = place->mark.value_or(Mark{file_.empty() ? "configuration" : file_});
+    const auto named = std::ranges::find_if(
+        given, [&](const Entry* entry) { return begins_with(sentence, entry->key); });
+    const auto place = named == given.end() ? given.begin() : named;
+    Mark mark = given.empty() ? Mark{file_.empty() ? "configuration" : file_} : *(*place)->mark;
     complain({std::move(mark), std::move(sentence)});
   }
 }

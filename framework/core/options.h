@@ -200,7 +200,8 @@ class OptionTable {
   }
 
   // A condition over several keys, judged by `finish` once each value alone is right: `sentence`
-  // returns what is wrong, or nothing. It is reported at the first of `keys` that was given.
+  // returns what is wrong, or nothing. It is reported at the key that it begins with, or else at
+  // the first of `keys` that was given.
   void check(std::vector<std::string> keys, std::function<std::string()> sentence);
 
   // A key that others may leave without effect: `reason` returns why, or nothing. It goes on after

@@ -35,19 +35,22 @@ std::string segment_problem(const Settings& settings, std::int64_t context_ranks
       2 * context_ranks);
 }
 
+std::string accumulation_problem(const Settings& settings, std::int64_t data_ranks) {
+  const std::int64_t streams = settings.data.batch / data_ranks;
+  if (streams % settings.training.accumulation == 0) return "";
+  return fmt::format(
+      "training.accumulation is {}, which does not divide the {} streams of a data rank "
+      "(data.batch {} over {} data ranks)",
+      settings.training.accumulation,
+      streams,
+      settings.data.batch,
+      data_ranks);
+}
+
 void require_divisible(const Settings& settings, const MeshShape& mesh) {
-  for (const std::string& problem :
-       {batch_problem(settings, mesh.data), segment_problem(settings, mesh.context)})
-    if (!problem.empty()) throw ConfigurationError("{}", problem);
-  const std::int64_t streams = settings.data.batch / mesh.data;
-  if (streams % settings.training.accumulation != 0)
-    throw ConfigurationError(
-        "training.accumulation is {}, which does not divide the {} streams of a data rank "
-        "(data.batch {} over {} data ranks)",
-        settings.training.accumulation,
-        streams,
-        settings.data.batch,
-        mesh.data);
+  refuse(batch_problem(settings, mesh.data));
+  refuse(segment_problem(settings, mesh.context));
+  refuse(accumulation_problem(settings, mesh.data));
 }
 
 }  // namespace longspan

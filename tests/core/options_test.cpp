@@ -215,6 +215,21 @@ TEST(Options, AConditionOverSeveralKeysIsReportedWhereOneWasGiven) {
   EXPECT_EQ(judged, 1);
 }
 
+TEST(Options, AConditionIsReportedAtTheKeyThatItBeginsWith) {
+  Values values;
+  OptionTable table = table_of(values);
+  table.check({"training.clip", "training.steps"},
+              [] { return std::string("training.steps is too odd for training.clip"); });
+  table.assign(
+      std::vector<Assignment>{scalar("training.clip", "3", 6), scalar("training.steps", "3", 9)});
+  try {
+    table.finish();
+    FAIL();
+  } catch (const ConfigurationError& error) {
+    EXPECT_STREQ(error.what(), "run.yaml:9:3: training.steps is too odd for training.clip");
+  }
+}
+
 TEST(Options, AConditionIsNotJudgedOverAWrongValue) {
   Values values;
   OptionTable table = table_of(values);

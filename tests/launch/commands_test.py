@@ -202,7 +202,7 @@ class Training(jobs.TestCase):
                 (["tiny.yaml", "--set", "data.validation=missing.txt"], 3, ["missing.txt: cannot be opened"]),
                 (["tiny.yaml", "--set", "data.validation=empty.txt"], 3, ["empty.txt"]),
                 (["tiny.yaml", "--set", "data.validation=one.txt"], 3, ["one.txt: has 1 token"]),
-                (["tiny.yaml", "--set", "parallel.tensor=3"], 2, ["parallel.tensor 3"]),
+                (["tiny.yaml", "--set", "parallel.tensor=4"], 2, ["parallel.tensor 4"]),
                 (["tiny.yaml", "--set", "run.directory=text.txt"], 2, ['run.directory "text.txt" cannot be made']),
                 (["tiny.yaml", "--set", "training.accumulation=3"], 2, ["training.accumulation is 3"]),
                 (["tiny.yaml", "--set", "run.device=cuda"], 2, ["run.device is cuda, but"]),

@@ -117,6 +117,101 @@ TEST(Configuration, EachBadFileHasItsMessages) {
   for (const auto& [text, message] : cases) EXPECT_EQ(error_of(text), message) << text;
 }
 
+// What a model of these sections could not be built with is told before one is.
+TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
+  const auto decoder = [](const std::string& model, const std::string& rest = "") {
+    return error_of(
+        fmt::format("run: {{directory: r}}\n"
+                    "model:\n  family: decoder\n{}"
+                    "data: {{train: t}}\n{}",
+                    model,
+                    rest));
+  };
+  EXPECT_EQ(decoder("  positions: learned\n  longest: 128\n"),
+            "c.yaml:5:3: data.segment is 256, longer than model.longest = 128");
+  EXPECT_EQ(decoder("  heads: 8\n", "parallel: {tensor: 3}\n"),
+            "c.yaml:4:3: model.heads is 8, which does not divide by parallel.tensor = 3");
+  EXPECT_EQ(decoder("", "parallel: {tensor: 3}\n"),
+            "c.yaml:5:12: model.heads is 8, which does not divide by parallel.tensor = 3");
+  EXPECT_EQ(
+      decoder("  attention: [causal, lsh]\n  heads: 2\n", "parallel:\n  tensor: 2\n  context: 2\n"),
+      "c.yaml:5:3: model.heads is 2: attention lsh divides heads over tensor and context "
+      "ranks, of which there are 2 x 2");
+  EXPECT_EQ(decoder("  heads: 2\n", "parallel:\n  tensor: 2\n  context: 2\n"), "no error");
+  EXPECT_EQ(decoder("  attention: [lsh]\n  lsh_self_score: -5e4\n"),
+            "c.yaml:5:3: model.lsh_self_score is -50000: sums in 32 bits lose the gradient of a "
+            "token that sees only itself below -10000");
+  EXPECT_EQ(
+      decoder("  attention: [lsh]\n  lsh_self_score: -5e4\n", "precision: {compute: float64}\n"),
+      "no error");
+  EXPECT_EQ(decoder("  lsh_self_score: -5e4\n"), "no error");
+  EXPECT_EQ(decoder("  attention: [strided]\n  attention_stride: 512\n"),
+            "c.yaml:5:3: model.attention_stride is 512, but data.segment is 256: strided attention "
+            "would see nothing but the query itself");
+  EXPECT_EQ(decoder("  attention: [global]\n  attention_window: [3]\n  attention_global: [900]\n"),
+            "c.yaml:6:3: model.attention_global has position 900, but data.segment is 256");
+  EXPECT_EQ(
+      decoder("  layers: 4\n", "memory:\n  recompute: every 5\n"),
+      "c.yaml:7:3: memory.recompute is every 5, but model.layers is 4; set it to at most that "
+      "many");
+  EXPECT_EQ(decoder("  residual: reversible\n", "memory:\n  recompute: layer\n"),
+            "c.yaml:7:3: memory.recompute is layer, but model.residual: reversible computes every "
+            "layer again anyway; set memory.recompute to none");
+  EXPECT_EQ(decoder("", "memory: {reconstruction_check_every: 3}\n"),
+            "c.yaml:5:10: memory.reconstruction_check_every is 3, but only model.residual: "
+            "reversible rebuilds anything; set it to 0");
+  EXPECT_EQ(
+      decoder("", "training: {accumulation: 3}\n"),
+      "c.yaml:5:12: training.accumulation is 3, which does not divide the 8 streams of a data "
+      "rank (data.batch 8 over 1 data ranks)");
+}
+
+TEST(Configuration, WhatDependsOnTheSegmentKnowsOfAMemory) {
+  const auto problem = [](const std::string& family) {
+    return error_of(
+        good,
+        {"model.family=" + family, "model.attention=[dilated]", "model.attention_dilation=300"});
+  };
+  EXPECT_EQ(problem("transformer_xl"), "no error");
+  EXPECT_EQ(problem("decoder"),
+            "--set: model.attention_dilation is 300, but data.segment is 256: dilated attention "
+            "would see nothing but the query itself");
+  EXPECT_EQ(error_of(good, {"model.family=transformer_xl", "model.attention=[lsh]"}),
+            "--set: model.attention has lsh, which sorts the tokens of a segment: it cannot be "
+            "with a memory of earlier segments");
+}
+
+TEST(Configuration, AMistakeHidesNoOther) {
+  EXPECT_EQ(error_of(good,
+                     {"data.segment=abc",
+                      "model.attention=[lsh/local]",
+                      "parallel.tensor=3",
+                      "parallel.context=5",
+                      "memory.recompute=every 7"}),
+            "--set: data.segment: found \"abc\"; allowed: an integer, 1 to 68719476736\n"
+            "--set: model.attention has lsh in \"lsh/local\": queries and keys are one projection "
+            "there, so a layer has it alone\n"
+            "--set: model.heads is 8, which does not divide by parallel.tensor = 3\n"
+            "--set: memory.recompute is every 7, but model.layers is 6; set it to at most that "
+            "many");
+}
+
+// Of a training's file, for a job that only reads what it saved.
+TEST(Configuration, OfAnotherJobTheLayoutDoesNotCount) {
+  const std::string saved = std::string(good) + "parallel: {tensor: 2, context: 2, data: 3}\n";
+  const auto read = [&](std::vector<std::string> set) {
+    return configure(
+        {.file = "c.yaml", .text = saved, .settings = std::move(set), .of_another_job = true});
+  };
+  EXPECT_EQ(read({})->parallel.tensor, 1);
+  EXPECT_EQ(read({})->parallel.context, 1);
+  EXPECT_FALSE(read({})->parallel.data);
+  EXPECT_EQ(read({"parallel.context=4"})->parallel.context, 4);
+  EXPECT_THROW(read({"parallel.tensor=3"}), ConfigurationError);
+  const auto lsh = read({"model.attention=[lsh]", "model.heads=2", "parallel.tensor=2"});
+  EXPECT_EQ(lsh->parallel.tensor, 2);
+}
+
 TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
   EXPECT_EQ(error_of(std::string(good) + "  batch: none\n  batch: 4\nzebra: 1\n",
                      {"run.sead=1", "run.seed", "run.threads=-1"}),

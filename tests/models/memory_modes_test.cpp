@@ -46,7 +46,7 @@ TEST(MemoryModes, ThoseThatDoNotGoTogetherAreRefused) {
 std::string complaint(const std::vector<std::pair<std::string, std::string>>& settings) {
   ModelOptions options;
   OptionTable table;
-  declare(table, options);
+  declare(table, options, {});
   std::vector<Assignment> assignments;
   for (const auto& [key, text] : settings)
     assignments.push_back({key, Assignment::Kind::scalar, {{text, false}}, {}});

@@ -1,13 +1,17 @@
 #include "framework/nn/attention/attention.h"
 
 namespace longspan {
+
+std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
+  if (heads % mesh.tensor == 0) return "";
+  return fmt::format(
+      "model.heads is {}, which does not divide by parallel.tensor = {}", heads, mesh.tensor);
+}
+
 namespace {
 
 Part heads_of(const Scope& scope, std::int64_t heads) {
-  const int ranks = scope.parameters().mesh().tensor.size();
-  if (heads % ranks != 0)
-    throw ConfigurationError(
-        "model.heads is {}, which does not divide by parallel.tensor = {}", heads, ranks);
+  refuse(heads_problem(heads, scope.parameters().mesh().shape));
   return scope.part(heads);
 }
 

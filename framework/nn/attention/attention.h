@@ -3,11 +3,15 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {
+
+// Why the tensor ranks cannot divide the heads, as a sentence; empty where they can.
+std::string heads_problem(std::int64_t heads, const MeshShape& mesh);
 
 class MultiHeadAttention {
  public:
@@ -19,7 +23,7 @@ class MultiHeadAttention {
     Initial initial = {};
     std::optional<Initial> initial_out = {};
   };
-  // Throws ConfigurationError when the heads do not divide by the tensor ranks.
+  // Throws ConfigurationError with heads_problem.
   MultiHeadAttention(const Scope& scope,
                      const Options& options,
                      std::unique_ptr<Mechanism> mechanism);

@@ -343,8 +343,7 @@ bool projects_global(const AttentionOptions& options, std::int64_t layer) {
 
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionSetting& setting) {
-  if (const std::string problem = problem_of(options, setting); !problem.empty())
-    throw ConfigurationError("{}", problem);
+  refuse(problem_of(options, setting));
   std::vector<AttentionPattern> patterns;
   for (std::int64_t layer = 0; layer < setting.layers; ++layer)
     patterns.push_back(pattern_of(element_of(options, layer), options, layer, setting.heads));

@@ -118,23 +118,30 @@ double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal) {
   return rounds * static_cast<double>(time) * (causal ? (met + 1) / 2 : met);
 }
 
+std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh) {
+  if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
+  return fmt::format(
+      "model.heads is {}: attention lsh divides heads over tensor and context ranks, of which "
+      "there are {} x {}",
+      heads,
+      mesh.tensor,
+      mesh.context);
+}
+
+std::string self_score_problem(const LshOptions& options, DType compute) {
+  const double found = options.self_score.value_or(0);
+  if (compute == DType::f64 || found >= lowest_narrow_self_score) return "";
+  return fmt::format(
+      "model.lsh_self_score is {}: sums in 32 bits lose the gradient of a token that sees only "
+      "itself below {}",
+      found,
+      lowest_narrow_self_score);
+}
+
 LshAttention::LshAttention(const Scope& scope, const Options& options)
     : options_(options.lsh), dropout_(options.dropout) {
-  const ProcessMesh& mesh = scope.parameters().mesh();
-  if (scope.part(options.heads).count % mesh.context.size() != 0)
-    throw ConfigurationError(
-        "model.heads is {}: attention lsh divides heads over tensor and context ranks, of which "
-        "there are {} x {}",
-        options.heads,
-        mesh.tensor.size(),
-        mesh.context.size());
-  if (options_.self_score && *options_.self_score < lowest_narrow_self_score &&
-      scope.parameters().compute_dtype() != DType::f64)
-    throw ConfigurationError(
-        "model.lsh_self_score is {}: sums in 32 bits lose the gradient of a token that sees only "
-        "itself below {}",
-        *options_.self_score,
-        lowest_narrow_self_score);
+  refuse(lsh_heads_problem(options.heads, scope.parameters().mesh().shape));
+  refuse(self_score_problem(options_, scope.parameters().compute_dtype()));
 }
 
 Tensor LshAttention::buckets(const Projected& input,

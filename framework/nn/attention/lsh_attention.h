@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "framework/autograd/hash_attention.h"
 #include "framework/core/options.h"
@@ -50,6 +51,12 @@ double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal);
 // tokens: causal attention never reads a later token's value, but where chunks end, and so which
 // earlier tokens are seen, depends on later tokens too. This is so in all implementations of the
 // method.
+// What forbids to have it, as a sentence; empty where nothing does. Where context ranks share the
+// sequence each attends to all of it with its part of the heads. The score depends on the dtype of
+// computing.
+std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh);
+std::string self_score_problem(const LshOptions& options, DType compute);
+
 class LshAttention : public Mechanism {
  public:
   struct Options {
@@ -57,8 +64,7 @@ class LshAttention : public Mechanism {
     std::int64_t heads = 0;  // of the model
     double dropout = 0;      // of the probabilities
   };
-  // Throws ConfigurationError when the heads of a tensor rank do not divide by the context ranks:
-  // where these share the sequence, each attends to all of it with its part of the heads.
+  // Throws ConfigurationError with lsh_heads_problem or self_score_problem.
   LshAttention(const Scope& scope, const Options& options);
   bool shares_query_and_key() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.
