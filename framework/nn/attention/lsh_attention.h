@@ -46,17 +46,17 @@ Tensor hash_rotations(const Random& random,
 // keys a query meets is random: of these half are earlier than it on average, and itself.
 double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal);
 
+// What forbids the attention below, as a sentence; empty where nothing does. Where context ranks
+// share the sequence each attends to all of it with its part of the heads. How low the score of a
+// token with itself may be depends on the dtype of computing.
+std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh);
+std::string self_score_problem(const LshOptions& options, DType compute);
+
 // Queries and keys are one projection; a sequence of less than two chunks is attended whole.
 // Buckets are a decision of the pass (Pass::decide), drawn anew each step. They depend on all
 // tokens: causal attention never reads a later token's value, but where chunks end, and so which
 // earlier tokens are seen, depends on later tokens too. This is so in all implementations of the
 // method.
-// What forbids to have it, as a sentence; empty where nothing does. Where context ranks share the
-// sequence each attends to all of it with its part of the heads. The score depends on the dtype of
-// computing.
-std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh);
-std::string self_score_problem(const LshOptions& options, DType compute);
-
 class LshAttention : public Mechanism {
  public:
   struct Options {
