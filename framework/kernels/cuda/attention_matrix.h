@@ -397,6 +397,46 @@ __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
   return full && !call.looks_at_pairs() && !call.has_terms();
 }
 
+// Calls f(constants) with which of a block's query tiles have a tile of keys.
+template <int count, typename F>
+__device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F f) {
+  constexpr std::integral_constant<int, 0> first;
+  if constexpr (count == 1) {
+    f(first);
+  } else {
+    constexpr std::integral_constant<int, 1> second;
+    if (kinds[1] == TileKind::none)
+      f(first);
+    else if (kinds[0] == TileKind::none)
+      f(second);
+    else
+      f(first, second);
+  }
+}
+
+// What counts in a tile of keys for each of a block's tiles of queries, at(constant) of it: bits
+// where pairs need to be looked at. They may be read when threads have met.
+template <typename In, int count, typename At>
+__device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
+                                           const MaskView& mask,
+                                           const TileKind (&kinds)[count],
+                                           At at,
+                                           TileKeys* keys) {
+  const auto is_looked_at = [&](auto q) {
+    return kinds[q] != TileKind::none && !is_plain(call, kinds[q] == TileKind::full);
+  };
+  bool any_looked_at = false;
+  unrolled<count>([&](auto q) { any_looked_at = any_looked_at || is_looked_at(q); });
+  if (!any_looked_at) return;
+  unrolled<count>([&](auto q) {
+    if (is_looked_at(q)) read_keys(call, at(q), keys[q]);
+  });
+  __syncthreads();
+  unrolled<count>([&](auto q) {
+    if (is_looked_at(q)) read_bits(call, mask, at(q), keys[q]);
+  });
+}
+
 inline constexpr float log2_of_e = 1.44269504088896340736f;
 
 // Weights, between 0 and 1, are rounded to elements when they have been multiplied by 2^lift: a

@@ -5,6 +5,7 @@
 
 #include "framework/kernels/cuda/attention_matrix_calls.h"
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
+#include "framework/kernels/cuda/attention_matrix_query_pairs.h"
 
 namespace longspan::tile_attention {
 
@@ -117,39 +118,60 @@ __global__ void __launch_bounds__(tile_threads, 2)
   });
 }
 
-// Whether rows are copied ahead: where no table of distances needs the memory, and a multiprocessor
-// has enough for two blocks (compute capability 8.0 has not, for wide heads).
-template <typename Tile, typename In>
-bool copies_ahead(Cuda cuda, GradientCall<In> g) {
+// Whether a multiprocessor has shared memory for two blocks (compute capability 8.0 has not, for
+// wide heads).
+inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
   constexpr std::size_t of_system = 1024;  // that each block has beside its own
-  if (BackwardMemory<Tile>::has_table(g.call)) return false;
   if (cuda.state->dry()) return true;
   int there = 0;
   require_success(cudaDeviceGetAttribute(
                       &there, cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu()),
                   "asking what a GPU has");
+  return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
+}
+
+// Whether rows are copied ahead: where no table of distances needs the memory.
+template <typename Tile, typename In>
+bool copies_ahead(Cuda cuda, GradientCall<In> g) {
   g.ahead = true;
-  return 2 * (BackwardMemory<Tile>::bytes(g) + of_system) <= static_cast<std::size_t>(there);
+  return !BackwardMemory<Tile>::has_table(g.call) &&
+         has_room_for_two(cuda, BackwardMemory<Tile>::bytes(g));
+}
+
+template <typename Tile, Terms terms, typename In>
+void launch_queries(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to) {
+  const std::int64_t tiles = g.call.query_tiles();
+  // By warp groups each product reads its factors anyway.
+  if constexpr (terms == Terms::none && !Tile::products_go_on) {
+    constexpr std::size_t bytes = QueryPairMemory<Tile>::bytes;
+    if (takes_two_tiles(cuda, g) && has_room_for_two(cuda, bytes))
+      return launch(
+          cuda,
+          {.blocks = (tiles + 1) / 2 * g.pairs(), .threads = tile_threads, .shared_bytes = bytes},
+          differentiate_query_pairs<Tile>,
+          g,
+          to.dquery);
+  }
+  launch(cuda,
+         {.blocks = tiles * g.pairs(),
+          .threads = tile_threads,
+          .shared_bytes = BackwardMemory<Tile>::bytes(g)},
+         differentiate_queries<Tile, terms>,
+         g,
+         to.dquery,
+         to.parts.span);
 }
 
 // For calls that have at most those terms.
 template <typename Tile, Terms most, typename In>
 void launch_backward(Cuda cuda, GradientCall<In> g, const Gradients<In>& to) {
   g.ahead = copies_ahead<Tile>(cuda, g);
-  const auto grid = [&](std::int64_t tiles) {
-    return Grid{.blocks = tiles * g.call.batch * g.heads,
-                .threads = tile_threads,
-                .shared_bytes = BackwardMemory<Tile>::bytes(g)};
-  };
   with_terms<Tile, most>(g.call, [&]<Terms terms>() {
+    launch_queries<Tile, terms>(cuda, g, to);
     launch(cuda,
-           grid(g.call.query_tiles()),
-           differentiate_queries<Tile, terms>,
-           g,
-           to.dquery,
-           to.parts.span);
-    launch(cuda,
-           grid(g.call.key_tiles()),
+           {.blocks = g.call.key_tiles() * g.pairs(),
+            .threads = tile_threads,
+            .shared_bytes = BackwardMemory<Tile>::bytes(g)},
            differentiate_keys<Tile, terms>,
            g,
            to.dkey,

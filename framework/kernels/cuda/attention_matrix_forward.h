@@ -170,23 +170,6 @@ inline constexpr int forward_blocks = count == 2                               ?
 template <typename Tile, int count>
 inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1;
 
-// Calls f(constants) with which of a block's query tiles have a tile of keys.
-template <int count, typename F>
-__device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F f) {
-  constexpr std::integral_constant<int, 0> first;
-  if constexpr (count == 1) {
-    f(first);
-  } else {
-    constexpr std::integral_constant<int, 1> second;
-    if (kinds[1] == TileKind::none)
-      f(first);
-    else if (kinds[0] == TileKind::none)
-      f(second);
-    else
-      f(first, second);
-  }
-}
-
 template <typename Tile, Terms terms, int count>
 __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, count>)
     attend_matrices(const __grid_constant__ GroupCall<typename Tile::In> given) {
@@ -252,20 +235,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
       kept_values = first_half_of(of_first) + 1;
     }
     tensor_core::end_copy_group();
-    const auto is_looked_at = [&](auto q) {
-      return kinds[q] != TileKind::none && !is_plain(call, kinds[q] == TileKind::full);
-    };
-    bool any_looked_at = false;
-    unrolled<count>([&](auto q) { any_looked_at = any_looked_at || is_looked_at(q); });
-    if (any_looked_at) {
-      unrolled<count>([&](auto q) {
-        if (is_looked_at(q)) read_keys(call, at(q), memory.keys[q]);
-      });
-      __syncthreads();
-      unrolled<count>([&](auto q) {
-        if (is_looked_at(q)) read_bits(call, plan.mask, at(q), memory.keys[q]);
-      });
-    }
+    read_masks(call, plan.mask, kinds, at, memory.keys);
     WarpSums<tile> scores[count];
     with_visitors(
         kinds, [&](auto... q) __attribute__((always_inline)) {

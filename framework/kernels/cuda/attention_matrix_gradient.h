@@ -144,7 +144,7 @@ __device__ __forceinline__ void raise(const AttentionCall<In>& call,
   } else {
     const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
     change_by_stage(scores, stage, [&](int, int j, float product) {
-      return row.score(j, product) * log2_of_e;
+      return row.score(first + j, product) * log2_of_e;
     });
   }
   scores.change([&](int r, int c, float score, int) {
@@ -154,8 +154,8 @@ __device__ __forceinline__ void raise(const AttentionCall<In>& call,
 
 // Products become the weights of values but for dropout's factor, and gradients of probabilities
 // those of scores, all of them lifted. Rows are queries and columns keys, or with `transposed` the
-// other way round and columns are queries from `first`. Adds to `dspan` what the thread's elements
-// of its two rows give the gradient of their spans, over the ramp.
+// other way round; columns are those of the tile from `first`. Adds to `dspan` what the thread's
+// elements of its two rows give the gradient of their spans, over the ramp.
 template <bool transposed, typename In, int columns>
 __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               const TilePlace& at,
@@ -168,7 +168,7 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               float (&dspan)[2]) {
   const auto& call = g.call;
   const auto query_of = [first](int row, int column) { return transposed ? first + column : row; };
-  const auto key_of = [](int row, int column) { return transposed ? row : column; };
+  const auto key_of = [first](int row, int column) { return transposed ? row : first + column; };
   raise<transposed>(call, at, keys, sums, first, stage, scores);
   const float origin = static_cast<float>(origin_of(call, at));
   // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
