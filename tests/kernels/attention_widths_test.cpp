@@ -211,10 +211,8 @@ TEST(AttentionWidths, RowsWithoutAKeyAreZeroBesideOthers) {
   for (std::size_t i = 0; i < r.out.size(); ++i) EXPECT_TRUE(std::isfinite(r.out[i]));
 }
 
-TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
+void expect_added_to_wider(const AttentionCase& c) {
   const Device device = fresh_device();
-  const AttentionCase c = {
-      .time = 65, .keys = 65, .dim = 32, .value_dim = 32, .dtype = DType::bf16, .spread = 0.5};
   AttentionGradient g = make_attention(c, device);
   const AttentionResult rounded = run_attention(g);
   g.add = true;
@@ -229,6 +227,17 @@ TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
   expect_added(g.dquery, rounded.dquery);
   expect_added(g.dkey, rounded.dkey);
   expect_added(g.dvalue, rounded.dvalue);
+}
+
+// By blocks of one tile of queries, and of two.
+TEST(AttentionWidths, GradientsAreAddedToWiderSums) {
+  AttentionCase c = {
+      .time = 65, .keys = 65, .dim = 32, .value_dim = 32, .dtype = DType::bf16, .spread = 0.5};
+  expect_added_to_wider(c);
+  c.time = c.keys = 130;
+  c.dim = c.value_dim = 64;
+  if (!emulated) c.heads = 160;
+  expect_added_to_wider(c);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Tile attention on matrix units: bf16 and f16 with sums in f32. A block of four warps has a tile
-// of 64 rows, 16 a warp, and streams tiles of 64 others past them: queries past which keys stream,
-// or keys past which queries do.
+// of 64 rows, 16 a warp, or two such, and streams tiles of 64 others past them: queries past which
+// keys stream, or keys past which queries do.
 #pragma once
 
 #include <limits>
@@ -45,6 +45,12 @@ struct PaddedTile {
   template <typename... Sums>
   __device__ static void finish(Sums&...) {}
 };
+
+// Of tiles that lie one after the other.
+template <typename Tile>
+__device__ Tile nth_tile(unsigned char* tiles, int n) {
+  return {reinterpret_cast<typename Tile::In*>(tiles + n * Tile::bytes)};
+}
 
 // f(0), f(1), ... with constants, so that what they index stays in registers.
 template <int count, typename F>
@@ -435,6 +441,16 @@ __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
   unrolled<count>([&](auto q) {
     if (is_looked_at(q)) read_bits(call, mask, at(q), keys[q]);
   });
+}
+
+template <typename In>
+__device__ __forceinline__ void read_mask(const AttentionCall<In>& call,
+                                          const MaskView& mask,
+                                          const TilePlace& at,
+                                          TileKeys& keys) {
+  const TileKind kinds[] = {at.full ? TileKind::full : TileKind::partial};
+  read_masks(
+      call, mask, kinds, [&](auto) { return at; }, &keys);
 }
 
 inline constexpr float log2_of_e = 1.44269504088896340736f;

@@ -1,6 +1,7 @@
-// The backward pass on matrix units. As on the other path a block by query tile writes the gradient
-// of the query, one by key tile those of the key and the value, where the tile of scores is held
-// transposed, so that what comes out of one product goes into the next without leaving registers.
+// The backward pass on matrix units. As on the other path a block by query tile, or two neighbours,
+// writes the gradient of the query, one by key tile those of the key and the value, where the tile
+// of scores is held transposed, so that what comes out of one product goes into the next without
+// leaving registers.
 #pragma once
 
 #include "framework/kernels/cuda/attention_matrix_calls.h"
@@ -43,11 +44,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         if (call.key_table)
           add_rows<In>(memory.key_band.rows(at), Product{of_query, unshifted(gradients)});
       });
-  const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
-  of_query.each([&](int i, int c, float sum, int r) {
-    if (query + i < call.time)
-      dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
-  });
+  write_query_gradient(g, dquery, b, h, query, units, of_query);
   if (spans == nullptr) return;
   add_up_rows(dspan);
   for (int r = 0; r < 2; ++r) {

@@ -47,7 +47,7 @@ void with_terms(const AttentionCall<In>& call, const F& f) {
   f.template operator()<most>();
 }
 
-// Whether a block of a forward kernel for calls without terms has two tiles of queries: where they
+// Whether a block of a kernel for calls without terms has two tiles of queries: where they
 // share what they visit, and there are blocks enough for all multiprocessors.
 inline constexpr int blocks_of_two_tiles = 2;  // of a multiprocessor
 template <typename In>

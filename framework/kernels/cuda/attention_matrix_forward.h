@@ -119,15 +119,10 @@ struct ForwardMemory {
     stage = reinterpret_cast<float*>(at + count * sizeof(TileKeys));
     key_bias = stage + tile * stage_step;
     rows = at + number_bytes;
-    key = tile_of_rows(count);
-    value = tile_of_rows(count + 1);
+    key = nth_tile<Tile>(rows, count);
+    value = nth_tile<Tile>(rows, count + 1);
   }
-  __device__ Tile query(int q) const { return tile_of_rows(q); }
-
- private:
-  __device__ Tile tile_of_rows(int i) const {
-    return {reinterpret_cast<In*>(rows + i * Tile::bytes)};
-  }
+  __device__ Tile query(int q) const { return nth_tile<Tile>(rows, q); }
 };
 
 // Products become scores; returns what takes those to units of ln 2, more than 0.

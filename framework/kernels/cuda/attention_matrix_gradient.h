@@ -74,9 +74,7 @@ struct BackwardMemory {
   }
 
   // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
-  __device__ Tile own(int which) const {
-    return {reinterpret_cast<In*>(rows + which * Tile::bytes)};
-  }
+  __device__ Tile own(int which) const { return nth_tile<Tile>(rows, which); }
   __device__ Tile other(int half, int which) const { return own(2 + 2 * half + which); }
 };
 
@@ -311,6 +309,23 @@ struct RowUnits {
   }
 };
 
+// The gradient of 64 queries, from `query` on.
+template <typename In, int dim>
+__device__ __forceinline__ void write_query_gradient(const GradientCall<In>& g,
+                                                     const Either<In>& dquery,
+                                                     std::int64_t b,
+                                                     std::int64_t h,
+                                                     std::int64_t query,
+                                                     const RowUnits<In>& units,
+                                                     const WarpSums<dim>& sums) {
+  const AttentionCall<In>& call = g.call;
+  const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
+  sums.each([&](int i, int c, float sum, int r) {
+    if (query + i < call.time)
+      dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
+  });
+}
+
 // Begins to copy the halves of a tile's bands.
 template <typename Tile, typename In>
 __device__ void begin_copy_bands(const AttentionCall<In>& call,
@@ -322,8 +337,8 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
   if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
 }
 
-// With two sums of a key's features for each of the query's there are registers for this many
-// columns.
+// With two sums of a key's features for each of the query's there are registers for half the
+// columns of a tile, where there is anything else to keep.
 template <bool by_key, Terms terms, typename In>
 inline constexpr int columns_at_once = by_key && (terms != Terms::none || has_units<In>) ? tile / 2
                                                                                          : tile;
@@ -371,11 +386,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
     const TilePlace at = place();
     cursor.next(lists);
     if (g.ahead) begin_next(1 - stage);
-    if (!is_plain(call, at.full)) {
-      read_keys(call, at, *memory.keys);
-      __syncthreads();
-      read_bits(call, g.plan.mask, at, *memory.keys);
-    }
+    read_mask(call, g.plan.mask, at, *memory.keys);
     if (g.ahead)
       wait_for_rows<Tile, 1>();
     else

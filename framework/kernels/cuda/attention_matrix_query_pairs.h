@@ -1,6 +1,6 @@
 // The gradient of the query on matrix units for two neighbouring tiles of queries a block: warps
 // read keys and values once for the products of both. While values are multiplied the keys are
-// copied, and while the keys are the next values.
+// copied, and while the keys are multiplied, in the last pass over their columns, the next values.
 #pragma once
 
 #include "framework/kernels/cuda/attention_matrix_calls.h"
@@ -18,6 +18,7 @@ struct QueryPairMemory {
   static constexpr std::size_t number_bytes =
       aligned_bytes<Tile>(2 * (sizeof(TileKeys) + 3 * tile * sizeof(float)) + stage_bytes);
   static constexpr std::size_t bytes = number_bytes + 6 * Tile::bytes;
+  static_assert(2 * (bytes + 1024) <= 228 * 1024, "compute capability 9.0 has room for two blocks");
 
   __device__ QueryPairMemory() {
     auto* at = shared_memory<unsigned char>();
@@ -26,15 +27,10 @@ struct QueryPairMemory {
     stage = reinterpret_cast<float*>(sums + 2);
     rows = at + number_bytes;
   }
-  __device__ Tile query(int q) const { return tile_of_rows(q); }
-  __device__ Tile dout(int q) const { return tile_of_rows(2 + q); }
-  __device__ Tile key() const { return tile_of_rows(4); }
-  __device__ Tile value() const { return tile_of_rows(5); }
-
- private:
-  __device__ Tile tile_of_rows(int i) const {
-    return {reinterpret_cast<typename Tile::In*>(rows + i * Tile::bytes)};
-  }
+  __device__ Tile query(int q) const { return nth_tile<Tile>(rows, q); }
+  __device__ Tile dout(int q) const { return nth_tile<Tile>(rows, 2 + q); }
+  __device__ Tile key() const { return nth_tile<Tile>(rows, 4); }
+  __device__ Tile value() const { return nth_tile<Tile>(rows, 5); }
 };
 
 // For calls without terms.
@@ -86,22 +82,14 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
             multiply_rows(memory.value().from(first), Product{gradients[q], memory.dout(q)}...);
             Tile::finish(gradients[q]...);
           });
-      if (first == 0) {
-        wait_for_rows<Tile, 0>();
-        __syncthreads();  // the keys are here
-      }
+      if (first == 0) wait_for_rows<Tile, 0>();
+      __syncthreads();  // the keys are here, or the values not needed any more, or in one pass both
+      if (first + columns == tile) begin_next(memory.value(), call.value);
       with_visitors(
           kinds, [&](auto... q) __attribute__((always_inline)) {
             Tile::begin(scores[q]...);
             multiply_rows(memory.key().from(first), Product{scores[q], memory.query(q)}...);
             Tile::finish(scores[q]...);
-          });
-      if (first + columns == tile) {
-        __syncthreads();  // the values are not needed any more
-        begin_next(memory.value(), call.value);
-      }
-      with_visitors(
-          kinds, [&](auto... q) __attribute__((always_inline)) {
             const auto finish = [&](auto i) __attribute__((always_inline)) {
               differentiate<false>(g,
                                    at(i),
@@ -120,18 +108,12 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
             Tile::finish(of_query[q]...);
           });
     }
-    __syncthreads();  // nor the keys
+    __syncthreads();  // the keys are not needed any more
     begin_next(memory.key(), call.key);
   }
   tensor_core::wait_for_copies<0>();
   unrolled<2>([&](auto q) {
-    const std::int64_t query = (first_tile + q) * tile;
-    const float factor[2] = {call.scale * units[q].from_units(0),
-                             call.scale * units[q].from_units(1)};
-    of_query[q].each([&](int i, int c, float sum, int r) {
-      if (query + i < call.time)
-        dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
-    });
+    write_query_gradient(g, dquery, b, h, (first_tile + q) * tile, units[q], of_query[q]);
   });
 }
 

@@ -121,11 +121,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
           memory.other(0, 0), memory.other(0, 1), memory.key_bias, call, b, h, at.key);
       tensor_core::end_copy_group();
       read_sums(g, b, h, at.query, memory.sums[0]);
-      if (!is_plain(call, at.full)) {
-        read_keys(call, at, *memory.keys);
-        __syncthreads();
-        read_bits(call, g.plan.mask, at, *memory.keys);
-      }
+      read_mask(call, g.plan.mask, at, *memory.keys);
       tensor_core::wait_for_copies<0>();
       __syncthreads();
       WarpSums<tile> weights, gradients;
