@@ -76,8 +76,9 @@ void declare_batch_checks(Configuration& configuration) {
   });
   configuration.table.check({"training.accumulation", "data.batch", "parallel.data"},
                             [&configuration, ranks]() -> std::string {
-                              const bool told = !batch_problem(configuration, ranks()).empty();
-                              return told ? "" : accumulation_problem(configuration, ranks());
+                              if (!batch_problem(configuration, ranks()).empty()) return "";
+                              return accumulation_problem(configuration,
+                                                          configuration.parallel.data);
                             });
 }
 

@@ -35,16 +35,20 @@ std::string segment_problem(const Settings& settings, std::int64_t context_ranks
       2 * context_ranks);
 }
 
-std::string accumulation_problem(const Settings& settings, std::int64_t data_ranks) {
-  const std::int64_t streams = settings.data.batch / data_ranks;
+std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks) {
+  const std::int64_t streams = settings.data.batch / data_ranks.value_or(1);
   if (streams % settings.training.accumulation == 0) return "";
+  if (!data_ranks)
+    return fmt::format("training.accumulation is {}, which does not divide data.batch = {}",
+                       settings.training.accumulation,
+                       settings.data.batch);
   return fmt::format(
       "training.accumulation is {}, which does not divide the {} streams of a data rank "
       "(data.batch {} over {} data ranks)",
       settings.training.accumulation,
       streams,
       settings.data.batch,
-      data_ranks);
+      *data_ranks);
 }
 
 void require_divisible(const Settings& settings, const MeshShape& mesh) {

@@ -33,7 +33,7 @@ ModelSetting model_setting(const Settings& settings,
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks);
 std::string segment_problem(const Settings& settings, std::int64_t context_ranks);
-std::string accumulation_problem(const Settings& settings, std::int64_t data_ranks);
+std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks);
 // Throws ConfigurationError with the first of them.
 void require_divisible(const Settings& settings, const MeshShape& mesh);
 

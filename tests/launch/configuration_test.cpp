@@ -160,10 +160,12 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
   EXPECT_EQ(decoder("", "memory: {reconstruction_check_every: 3}\n"),
             "c.yaml:5:10: memory.reconstruction_check_every is 3, but only model.residual: "
             "reversible rebuilds anything; set it to 0");
+  EXPECT_EQ(decoder("", "training: {accumulation: 3}\n"),
+            "c.yaml:5:12: training.accumulation is 3, which does not divide data.batch = 8");
   EXPECT_EQ(
-      decoder("", "training: {accumulation: 3}\n"),
-      "c.yaml:5:12: training.accumulation is 3, which does not divide the 8 streams of a data "
-      "rank (data.batch 8 over 1 data ranks)");
+      decoder("", "training: {accumulation: 8}\nparallel: {data: 2}\n"),
+      "c.yaml:5:12: training.accumulation is 8, which does not divide the 4 streams of a data "
+      "rank (data.batch 8 over 2 data ranks)");
 }
 
 TEST(Configuration, WhatDependsOnTheSegmentKnowsOfAMemory) {

@@ -28,19 +28,40 @@ struct FarBlocks {
   }
 };
 
+std::int64_t blocks_of(const GlobalAttention& global, std::int64_t positions) {
+  return (positions + global.block - 1) / global.block;
+}
+
+// Those with a global position.
+std::set<std::int64_t> taken_blocks(const GlobalAttention& global) {
+  std::set<std::int64_t> taken;
+  for (const std::int64_t position : global.positions) taken.insert(position / global.block);
+  return taken;
+}
+
+std::int64_t free_blocks(const FarBlocks& far, const std::set<std::int64_t>& taken) {
+  return far.count() -
+         std::ranges::count_if(taken, [&](std::int64_t other) { return far.holds(other); });
+}
+
 }  // namespace
+
+bool has_random_blocks(const GlobalAttention& global, std::int64_t positions) {
+  const std::int64_t blocks = blocks_of(global, positions);
+  const std::set<std::int64_t> taken = taken_blocks(global);
+  for (std::int64_t block = 0; block < blocks; ++block)
+    if (free_blocks(FarBlocks(global, block, blocks), taken) > 0) return global.random_blocks > 0;
+  return false;
+}
 
 std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& global,
                                                      std::int64_t positions) {
-  const std::int64_t blocks = (positions + global.block - 1) / global.block;
-  std::set<std::int64_t> taken;
-  for (const std::int64_t position : global.positions) taken.insert(position / global.block);
+  const std::int64_t blocks = blocks_of(global, positions);
+  const std::set<std::int64_t> taken = taken_blocks(global);
   std::vector<std::vector<std::int64_t>> result;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const FarBlocks far(global, block, blocks);
-    const std::int64_t free = far.count() - std::ranges::count_if(taken, [&](std::int64_t other) {
-                                return far.holds(other);
-                              });
+    const std::int64_t free = free_blocks(far, taken);
     const Random random = global.random.child(static_cast<std::uint64_t>(block));
     std::set<std::int64_t> row;
     // Draws that hit what is there already are made again.

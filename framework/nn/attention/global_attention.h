@@ -32,5 +32,7 @@ Mask other_queries(const GlobalAttention& global);
 // sequence they do not depend on its length.
 std::vector<std::vector<std::int64_t>> random_blocks(const GlobalAttention& global,
                                                      std::int64_t positions);
+// Whether any of them has one.
+bool has_random_blocks(const GlobalAttention& global, std::int64_t positions);
 
 }  // namespace longspan
