@@ -5,6 +5,7 @@
 
 #include "framework/kernels/cuda/attention_band.h"
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "framework/kernels/cuda/attention_visits.h"
 
 namespace longspan::tile_attention {
 

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "framework/kernels/cuda/attention_band.h"
+#include "framework/kernels/cuda/attention_visits.h"
 
 namespace longspan::tile_attention {
 
