@@ -1,6 +1,7 @@
 // Everything a run is told, section by section.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "framework/data/data_options.h"

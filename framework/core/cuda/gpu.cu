@@ -16,12 +16,6 @@ cudaError_t count_into(int& count) {
   return status;
 }
 
-int attribute(cudaDeviceAttr which, int gpu) {
-  int value = 0;
-  require_success(cudaDeviceGetAttribute(&value, which, gpu), "asking what a GPU has");
-  return value;
-}
-
 // The block, or nullptr where the call failed.
 void* block_of(cudaError_t status, void* block) {
   if (status == cudaSuccess) return block;

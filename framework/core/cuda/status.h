@@ -13,4 +13,10 @@ inline void require_success(cudaError_t status, const char* what) {
   throw Failure("CUDA: {}: {}", what, cudaGetErrorString(status));
 }
 
+inline int attribute(cudaDeviceAttr which, int gpu) {
+  int value = 0;
+  require_success(cudaDeviceGetAttribute(&value, which, gpu), "asking what a GPU has");
+  return value;
+}
+
 }  // namespace longspan

@@ -120,10 +120,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
 inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
   constexpr std::size_t of_system = 1024;  // that each block has beside its own
   if (cuda.state->dry()) return true;
-  int there = 0;
-  require_success(cudaDeviceGetAttribute(
-                      &there, cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu()),
-                  "asking what a GPU has");
+  const int there = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu());
   return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
 }
 

@@ -47,16 +47,15 @@ void with_terms(const AttentionCall<In>& call, const F& f) {
   f.template operator()<most>();
 }
 
-// Whether a block of a kernel for calls without terms has two tiles of queries: where they
-// share what they visit, and there are blocks enough for all multiprocessors.
-inline constexpr int blocks_of_two_tiles = 2;  // of a multiprocessor
+// Blocks of two tiles of queries that a multiprocessor has at once.
+inline constexpr int blocks_of_two_tiles = 2;
+
+// Whether a block of a kernel for calls without terms has two tiles of queries: where they share
+// what they visit, and there are blocks enough for all multiprocessors.
 template <typename In>
 bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
   if (!group.plan.by_query.pairs_share || cuda.state->dry()) return false;
-  int multiprocessors = 0;
-  require_success(
-      cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, cuda.state->gpu()),
-      "asking what a GPU has");
+  const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, cuda.state->gpu());
   return (group.call.query_tiles() + 1) / 2 * group.pairs() >=
          std::int64_t{blocks_of_two_tiles} * multiprocessors;
 }

@@ -63,11 +63,7 @@ void launch(Cuda cuda,
 
 // Compute capability 9: what some library calls and instructions are for alone.
 inline bool is_hopper(Cuda cuda) {
-  int major = 0;
-  require_success(
-      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()),
-      "asking what a GPU can");
-  return major == 9;
+  return attribute(cudaDevAttrComputeCapabilityMajor, cuda.state->gpu()) == 9;
 }
 
 template <typename F>
