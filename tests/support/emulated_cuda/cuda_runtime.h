@@ -15,9 +15,11 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <source_location>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #define __global__
 #define __device__
@@ -121,9 +123,12 @@ inline constexpr std::size_t most_shared_bytes = 160 * 1024;
 
 // What the blocks of a kernel may ask for from now on: without it 48 KB.
 cudaError_t let_share(const void* kernel, std::size_t bytes);
-cudaError_t run(const cudaLaunchConfig_t& config,
-                const void* kernel,
-                std::function<void()> of_thread);
+// What a thread of it does, and where the arguments of that are for as long as it lives.
+struct Call {
+  std::function<void()> of_thread;
+  std::vector<const void*> arguments;
+};
+cudaError_t run(const cudaLaunchConfig_t& config, const void* kernel, Call call);
 // Of what is asked of kernels from now on (`let_share`, `run`), number `first` and all until `end`
 // find no memory.
 void refuse_memory(int first, int end);
@@ -170,10 +175,12 @@ template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config,
                                void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  const std::tuple<Parameters...> copies(std::forward<Arguments>(arguments)...);
-  return emulated_cuda::run(*config, reinterpret_cast<const void*>(kernel), [kernel, copies] {
-    std::apply(kernel, copies);
-  });
+  const auto copies =
+      std::make_shared<const std::tuple<Parameters...>>(std::forward<Arguments>(arguments)...);
+  emulated_cuda::Call call;
+  call.of_thread = [kernel, copies] { std::apply(kernel, *copies); };
+  std::apply([&](const auto&... each) { call.arguments = {&each...}; }, *copies);
+  return emulated_cuda::run(*config, reinterpret_cast<const void*>(kernel), std::move(call));
 }
 
 inline void __syncthreads(std::source_location place = std::source_location::current()) {

@@ -11,6 +11,7 @@
 
 #include "tests/support/emulated_cuda/counts.h"
 #include "tests/support/emulated_cuda/cuda_runtime.h"
+#include "tests/support/ptx/kernels.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -305,9 +306,7 @@ cudaError_t let_share(const void* kernel, std::size_t bytes) {
   return cudaSuccess;
 }
 
-cudaError_t run(const cudaLaunchConfig_t& config,
-                const void* kernel,
-                std::function<void()> of_thread) {
+cudaError_t run(const cudaLaunchConfig_t& config, const void* kernel, Call call) {
   constexpr std::size_t usual_shared_bytes = 48 * 1024;
   {
     const std::lock_guard lock(kernels().mutex);
@@ -323,9 +322,9 @@ cudaError_t run(const cudaLaunchConfig_t& config,
       threads.x % warp_size != 0)
     return cudaErrorInvalidConfiguration;
   count(&Counts::kernels);
-  queue(config.stream, [config, of_thread = std::move(of_thread)] {
+  queue(config.stream, [config, kernel, call = std::move(call)] {
     const Access access;
-    machine().run(config, of_thread);
+    if (!ptx::runs_compiled(config, kernel, call.arguments)) machine().run(config, call.of_thread);
   });
   return cudaSuccess;
 }
