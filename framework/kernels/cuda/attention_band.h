@@ -83,12 +83,15 @@ class Band {
       if (m == kept) continue;
       const std::int64_t nearest = call.half_distance(m);
       const int place = static_cast<int>(m & 1);
-      begin_copy_rows(
-          PaddedTile<In, dim>{rows_}.from(place * tile), table.lowest, [&](int e) -> const In* {
-            const std::int64_t distance = nearest - e;
-            const bool beyond = distance < table.low || distance > table.high;
-            return beyond && !table.clipped ? nullptr : table.row(at.h, distance);
-          });
+      const PaddedTile<In, dim> half = PaddedTile<In, dim>{rows_}.from(place * tile);
+      if (nearest <= table.high && nearest - (tile - 1) >= table.low)
+        begin_copy_all_rows(half, table.row(at.h, nearest), -table.step);
+      else
+        begin_copy_rows(half, table.lowest, [&](int e) -> const In* {
+          const std::int64_t distance = nearest - e;
+          const bool beyond = distance < table.low || distance > table.high;
+          return beyond && !table.clipped ? nullptr : table.row(at.h, distance);
+        });
       begin_copy_numbers(biases_ + place * tile,
                          biases == nullptr ? nullptr : biases + call.half_place(at.h, m));
     }
@@ -99,8 +102,7 @@ class Band {
     const In* rows;
     int first;  // the place of the first half
     __device__ const In* operator()(int n) const {
-      const int e = first_row() + 16 * n;
-      return rows + (((first + e / tile) & 1) * tile + e % tile) * matrix_step<dim>;
+      return rows + place_of(first, first_row() + 16 * n) * matrix_step<dim>;
     }
   };
   __device__ Rows rows(const TilePlace& at) const {
@@ -109,8 +111,7 @@ class Band {
 
   // Row e of a tile's 127.
   __device__ const In* row(const TilePlace& at, int e) const {
-    const auto first = static_cast<int>(first_half_of(at) & 1);
-    return rows_ + (((first + e / tile) & 1) * tile + e % tile) * matrix_step<dim>;
+    return rows_ + place_of(static_cast<int>(first_half_of(at) & 1), e) * matrix_step<dim>;
   }
 
   // sums[i, j] += row i of the queries' . the row of the pair's distance, and its bias.
@@ -139,7 +140,7 @@ class Band {
         exchange[place + further * exchange_step + s / 2 * 8] = of_queries.of[n][s];
     });
   }
-  static constexpr int exchange_step = tile + 2;  // against conflicts
+  static constexpr int exchange_step = tile + 4;  // against conflicts
   static constexpr std::size_t exchange_bytes = tile * exchange_step * sizeof(float);
   static constexpr bool exchanges_in_band = matrix_bytes<dim> >= exchange_bytes;
   __device__ float* second_half(const TilePlace& at) const {
@@ -148,14 +149,16 @@ class Band {
   }
 
  private:
+  // Where row e is, when the first half is in place `first`: the places are a ring.
+  __device__ static int place_of(int first, int e) { return (first * tile + e) & (2 * tile - 1); }
+
   template <typename Own>
   __device__ __forceinline__ WarpSums<band_columns> products(Own own, const TilePlace& at) const {
     WarpSums<band_columns> sums;
     const Rows of_band = rows(at);
     unrolled<band_columns / 2>([&](auto x) {
       constexpr int n = x / 4, s = x % 4;
-      const int e = first_row() + 8 * n, half = (of_band.first + e / tile) & 1;
-      sums.of[n][s] = biases_[half * tile + e % tile + sums.column(0, s)];
+      sums.of[n][s] = biases_[place_of(of_band.first, first_row() + 8 * n) + sums.column(0, s)];
     });
     add_row_products<dim, In>(of_band, Product{sums, own});
     return sums;

@@ -236,10 +236,9 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     with_visitors(
         kinds, [&](auto... q) __attribute__((always_inline)) {
           const auto add_terms = [&](auto i) {
-            if (call.key_table) memory.key_band.add_products(scores[i], own_features, at(i));
             if (call.key_bias != nullptr)
-              scores[i].change(
-                  [&](int, int j, float sum, int) { return sum + memory.key_bias[j]; });
+              scores[i].change([&](int, int j, float, int) { return memory.key_bias[j]; });
+            if (call.key_table) memory.key_band.add_products(scores[i], own_features, at(i));
           };
           if constexpr (terms == Terms::any) (add_terms(q), ...);
           Tile::begin(scores[q]...);

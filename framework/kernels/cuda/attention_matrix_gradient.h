@@ -169,6 +169,15 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
   const auto query_of = [first](int row, int column) { return transposed ? first + column : row; };
   const auto key_of = [first](int row, int column) { return transposed ? row : first + column; };
   raise<transposed>(call, at, keys, sums, first, stage, scores);
+  if (is_plain(call, at.full) && !call.dropout.active) {
+    unrolled<columns / 2>([&](auto e) {
+      constexpr int n = e / 4, s = e % 4;
+      float& gradient = gradients.of[n][s];
+      gradient =
+          scores.of[n][s] * (gradient - sums[1][query_of(scores.row(s), scores.column(n, s))]);
+    });
+    return;
+  }
   const float origin = static_cast<float>(origin_of(call, at));
   // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
   const auto finish = [&](auto n, auto s, float keep, bool constant) {
@@ -232,11 +241,10 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
           to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
     }
   };
+  if (g.call.key_bias != nullptr)
+    scores.change([&](int r, int c, float, int) { return memory.key_bias[by_key ? r : c]; });
   if (g.call.key_table) add_table(memory.key_band, 0, scores);
   if (g.call.value_table) add_table(memory.value_band, 1, gradients);
-  if (g.call.key_bias != nullptr)
-    scores.change(
-        [&](int r, int c, float sum, int) { return sum + memory.key_bias[by_key ? r : c]; });
   Tile::begin(scores, gradients);
   multiply_rows(memory.other(stage, 0).from(first), Product{scores, memory.own(0)});
   multiply_rows(memory.other(stage, 1).from(first), Product{gradients, memory.own(1)});

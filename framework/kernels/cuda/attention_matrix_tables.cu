@@ -11,11 +11,16 @@ template <typename In>
 __device__ __forceinline__ void write_factors(std::uint32_t* to, const WarpSums<tile>& factors) {
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int first = tile - 16 - 16 * warp;  // row of those that the warp's queries have
-  constexpr int others = (2 * tile - band_columns) / 2;
-  for (int x = lane; x < 16 * others; x += 32) {
-    const int i = 16 * warp + x / others, e = x % others * 2;
-    to[(i * factor_step + (e < first ? e : e + band_columns)) / 2] = 0;
-  }
+  // Two lanes have a row's zeros, by 16 bytes.
+  struct alignas(16) Piece {
+    std::uint32_t of[4];
+  };
+  constexpr int piece = sizeof(Piece) / sizeof(In), pieces = (2 * tile - band_columns) / piece;
+  unrolled<pieces / 2>([&](auto p) {
+    const int i = 16 * warp + lane / 2, e = (lane % 2 * (pieces / 2) + p) * piece;
+    reinterpret_cast<Piece*>(
+        to)[(i * factor_step + (e < first ? e : e + band_columns)) / piece] = {};
+  });
   const WarpSums<band_columns> shifted = unshifted(factors);
   unrolled<band_columns / 4>([&](auto x) {
     constexpr int n = x / 2, s = x % 2 * 2;

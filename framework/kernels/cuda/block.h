@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cmath>
 #include <cstdint>
 
 #include "framework/kernels/cuda/launch.h"
@@ -49,10 +50,11 @@ struct Plus {
     return a + b;
   }
 };
+// Of a number and NaN the number.
 struct Greater {
   template <typename T>
   __device__ T operator()(T a, T b) const {
-    return a > b ? a : b;
+    return std::fmax(a, b);
   }
 };
 
