@@ -140,7 +140,7 @@ class Band {
         exchange[place + further * exchange_step + s / 2 * 8] = of_queries.of[n][s];
     });
   }
-  static constexpr int exchange_step = tile + 4;  // against conflicts
+  static constexpr int exchange_step = tile + 2;  // against conflicts
   static constexpr std::size_t exchange_bytes = tile * exchange_step * sizeof(float);
   static constexpr bool exchanges_in_band = matrix_bytes<dim> >= exchange_bytes;
   __device__ float* second_half(const TilePlace& at) const {

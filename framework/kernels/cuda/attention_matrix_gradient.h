@@ -169,7 +169,7 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
   const auto query_of = [first](int row, int column) { return transposed ? first + column : row; };
   const auto key_of = [first](int row, int column) { return transposed ? row : first + column; };
   raise<transposed>(call, at, keys, sums, first, stage, scores);
-  if (is_plain(call, at.full) && !call.dropout.active) {
+  if (is_plain(call, at.full) && !call.dropout.active) {  // every pair is seen: none is kept zero
     unrolled<columns / 2>([&](auto e) {
       constexpr int n = e / 4, s = e % 4;
       float& gradient = gradients.of[n][s];

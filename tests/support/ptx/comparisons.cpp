@@ -16,7 +16,7 @@ using longspan::Float16;
 
 template <typename T, auto compare>
 void compares(Thread& t, const Instruction& i) {
-  t.put(i, 0, compare(t.get<T>(i, 1), t.get<T>(i, 2)));
+  t.put(i, 0, compare(t.number<T>(i, 1), t.number<T>(i, 2)));
 }
 constexpr auto equal = [](auto a, auto b) { return a == b; };
 constexpr auto unequal = [](auto a, auto b) { return a < b || b < a; };
@@ -52,16 +52,19 @@ Action comparison(std::string_view how, std::string_view type) {
   return nullptr;
 }
 
-// To integers by rounding `how`, within what they hold, NaN to zero.
+// By rounding `how`; to integers within what they hold, and NaN to zero, or where either has 64
+// bits to the highest bit.
 template <typename To, typename From>
 To rounded(From x, std::string_view how) {
-  if (std::isnan(x)) return 0;
   const From whole = how == "rzi"   ? std::trunc(x)
                      : how == "rmi" ? std::floor(x)
                      : how == "rpi" ? std::ceil(x)
                                     : std::nearbyint(x);
   if constexpr (std::is_integral_v<To>) {
     using Limits = std::numeric_limits<To>;
+    constexpr bool is_long = sizeof(To) == 8 || sizeof(From) == 8;
+    if (std::isnan(x))
+      return is_long ? static_cast<To>(std::uint64_t{1} << (8 * sizeof(To) - 1)) : To{0};
     if (whole <= static_cast<From>(Limits::min())) return Limits::min();
     if (whole >= static_cast<From>(Limits::max())) return Limits::max();
   }
@@ -77,7 +80,7 @@ Action conversion(std::span<const std::string_view> parts) {
     if (part.starts_with("r")) how = part;
   if (to == "f16" && from == "f32" && how == "rn")
     return [](Thread& t, const Instruction& i) {
-      t.put(i, 0, std::bit_cast<std::uint16_t>(Float16(t.get<float>(i, 1))));
+      t.put(i, 0, std::bit_cast<std::uint16_t>(Float16(t.number<float>(i, 1))));
     };
   if (to == "f32" && from == "f16")
     return [](Thread& t, const Instruction& i) {
@@ -86,7 +89,7 @@ Action conversion(std::span<const std::string_view> parts) {
   const auto halves = []<typename Half>(Type<Half>) -> Action {
     return [](Thread& t, const Instruction& i) {
       const auto bits = [&](std::size_t operand) {
-        return std::uint32_t{std::bit_cast<std::uint16_t>(Half(t.get<float>(i, operand)))};
+        return std::uint32_t{std::bit_cast<std::uint16_t>(Half(t.number<float>(i, operand)))};
       };
       t.put(i, 0, bits(1) << 16 | bits(2));  // the first is the upper half
     };
@@ -95,7 +98,7 @@ Action conversion(std::span<const std::string_view> parts) {
   if (to == "f16x2" && from == "f32" && how == "rn") return halves(Type<Float16>());
   if (saturates)
     return to == "f32" && from == "f32" ? [](Thread& t, const Instruction& i) {
-      const auto x = t.get<float>(i, 1);
+      const auto x = t.number<float>(i, 1);
       t.put(i, 0, x > 0 ? std::min(x, 1.0f) : 0.0f);
     } : Action(nullptr);
   return with_type(from, [&](auto source) {
@@ -105,25 +108,26 @@ Action conversion(std::span<const std::string_view> parts) {
       if constexpr (std::is_floating_point_v<From>) {
         if (how == "rzi")
           return [](Thread& t, const Instruction& i) {
-            t.put(i, 0, rounded<To>(t.get<From>(i, 1), "rzi"));
+            t.put(i, 0, rounded<To>(t.number<From>(i, 1), "rzi"));
           };
         if (how == "rni")
           return [](Thread& t, const Instruction& i) {
-            t.put(i, 0, rounded<To>(t.get<From>(i, 1), "rni"));
+            t.put(i, 0, rounded<To>(t.number<From>(i, 1), "rni"));
           };
         if (how == "rmi")
           return [](Thread& t, const Instruction& i) {
-            t.put(i, 0, rounded<To>(t.get<From>(i, 1), "rmi"));
+            t.put(i, 0, rounded<To>(t.number<From>(i, 1), "rmi"));
           };
         if (how == "rpi")
           return [](Thread& t, const Instruction& i) {
-            t.put(i, 0, rounded<To>(t.get<From>(i, 1), "rpi"));
+            t.put(i, 0, rounded<To>(t.number<From>(i, 1), "rpi"));
           };
         if constexpr (std::is_integral_v<To>) return nullptr;
       }
       if (!how.empty() && how != "rn") return nullptr;
-      return
-          [](Thread& t, const Instruction& i) { t.put(i, 0, static_cast<To>(t.get<From>(i, 1))); };
+      return [](Thread& t, const Instruction& i) {
+        t.put(i, 0, static_cast<To>(t.number<From>(i, 1)));
+      };
     });
   });
 }

@@ -57,13 +57,12 @@ const std::map<std::string_view, Action>& named() {
       {"bra", [](Thread& t, const Instruction& i) { t.next = t.code + i.offset; }},
       {"call", [](Thread& t, const Instruction& i) { t.call(i); }},
       {"ret", [](Thread& t, const Instruction&) { t.leave(); }},
-      {"exit", [](Thread& t, const Instruction&) { t.state = State::returned; }},
-      {"trap", [](Thread& t, const Instruction&) { fail(t, "a trap"); }},
       {"bar.sync",
        [](Thread& t, const Instruction& i) {
          if (t.get<std::uint32_t>(i, 0) != 0 || i.values.size() > 1)
            fail(t, "a barrier of some threads");
          t.state = State::meets_block;
+         t.meeting = &i;
        }},
   };
   return actions;

@@ -2,9 +2,11 @@
 
 #include <elf.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 #include <map>
 
 #include "tests/support/ptx/thread.h"
+#include "tests/support/ptx/words.h"
 
 // By which the program finds out where it lies.
 extern "C" void longspan_anchor() {}
@@ -36,7 +39,7 @@ std::string host_name(std::string name) {
   constexpr std::string_view unnamed = "_GLOBAL__N_", host = "12_GLOBAL__N_1";
   for (std::size_t at = 0; (at = name.find(unnamed, at)) != std::string::npos;) {
     std::size_t digits = at;
-    while (digits > 0 && std::isdigit(static_cast<unsigned char>(name[digits - 1])) != 0) --digits;
+    while (digits > 0 && is_digit(name[digits - 1])) --digits;
     const std::size_t length = std::strtoul(name.c_str() + digits, nullptr, 10);
     name.replace(digits, at - digits + length, host);
     at = digits + host.size();
@@ -94,14 +97,16 @@ struct Sources {
 Sources read_all(const char* folder) {
   Sources all;
   const auto functions = functions_of_program();
+  if (!std::filesystem::is_directory(folder)) refuse(std::string(folder) + " is no folder");
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     if (entry.path().extension() != ".ptx") continue;
     try {
       Program& program = all.programs.emplace_back(read_file(entry.path()));
-      for (std::string& name : program.kernels())
+      for (const std::string& name : program.kernels())
         if (const auto found = functions.find(host_name(name));
             found != functions.end() && found->second != nullptr)
-          all.kernels[found->second] = {&program, std::move(name)};
+          if (!all.kernels.try_emplace(found->second, &program, name).second)
+            refuse(std::string(folder) + " has two texts of " + name);
     } catch (const std::exception& error) {
       refuse(entry.path().string() + ", " + error.what());
     }
@@ -152,16 +157,21 @@ class Machine {
       for (std::size_t first = 0; first < threads_.size(); first += warp_size)
         any = run_warp(first) || any;
       if (any) continue;
-      // All wait for all, or have returned.
-      for (Thread& thread : threads_)
-        if (thread.state == State::meets_block) {
-          thread.state = State::runs;
-          any = true;
-        }
+      // All wait for all, lanes of a warp at the same barrier, or have returned.
+      for (std::size_t t = 0; t < threads_.size(); ++t) {
+        Thread& thread = threads_[t];
+        if (thread.state != State::meets_block) continue;
+        for (std::size_t lane = t / warp_size * warp_size; lane < t; ++lane)
+          if (threads_[lane].state == State::runs && threads_[lane].meeting != thread.meeting)
+            fail(thread, "lanes of a warp meet at different places");
+        thread.state = State::runs;
+        any = true;
+      }
       if (!any) break;
     }
     for (const Thread& thread : threads_)
-      if (!thread.copies.empty() || !thread.product_groups.empty() || !thread.products.empty())
+      if (!thread.copies.empty() || !thread.products.empty() || !thread.product_groups.empty() ||
+          !std::ranges::all_of(thread.copy_groups, &std::vector<Copy>::empty))
         fail(thread, "returns before what it began has come");
   }
 
@@ -171,7 +181,6 @@ class Machine {
     for (;;) {
       const Thread* one = nullptr;
       Warp warp;
-      warp.lanes.assign(warp_size, nullptr);
       for (unsigned lane = 0; lane < warp_size; ++lane) {
         Thread& thread = threads_[first + lane];
         any = any || thread.state == State::runs;

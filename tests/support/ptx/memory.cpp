@@ -1,6 +1,7 @@
 // Memory and its spaces. Addresses of the host's memory are those of global and local memory too;
 // those of shared memory and parameters count from where they begin.
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <map>
 
@@ -48,10 +49,14 @@ void store(Thread& t, const Instruction& i) {
 }
 
 Action access(const std::vector<std::string_view>& parts) {
+  static constexpr std::array<std::string_view, 9> known = {
+      "global", "const", "shared", "local", "param", "nc", "volatile", "v2", "v4"};
   const bool loads = parts[0] == "ld";
   const auto has = [&](std::string_view part) {
     return std::ranges::find(parts, part) != parts.end();
   };
+  for (std::size_t p = 1; p + 1 < parts.size(); ++p)
+    if (std::ranges::find(known, parts[p]) == known.end()) return nullptr;
   return with_type(parts.back(), [&](auto t) -> Action {
     using T = typename decltype(t)::type;
     const auto by_space = [&]<std::size_t count>() -> Action {
@@ -70,21 +75,12 @@ Action access(const std::vector<std::string_view>& parts) {
   });
 }
 
-template <typename T, Space space>
-void atomic_add(Thread& t, const Instruction& i) {
-  std::byte* const at = place<T, space>(t, i, 1, 1);
-  T before;
-  std::memcpy(&before, at, sizeof(T));
-  const T after = static_cast<T>(before + t.get<T>(i, 2));
-  std::memcpy(at, &after, sizeof(T));
-  t.put(i, 0, before);
-}
-
 void begin_copy(Thread& t, const Instruction& i) {
   std::byte* const to = shared_place(t, t.get<std::uint32_t>(i, 0), 16);
   const auto from = t.get<std::uint64_t>(i, 1);
   if (from % 16 != 0) fail(t, "16 bytes that are not aligned");
   const auto real = i.values.size() > 3 ? t.get<std::uint32_t>(i, 3) : 16;
+  if (t.get<std::uint32_t>(i, 2) != 16 || real > 16 || i.offset != 0) fail(t, "unknown operands");
   std::memset(to, 0xff, 16);  // from now on it may be written: nobody reads it
   t.copies.push_back({to, std::bit_cast<const std::byte*>(from), real});
 }
@@ -103,35 +99,22 @@ void wait_for_copies(Thread& t, const Instruction& i) {
   }
 }
 
-// Between addresses of shared memory and those of all memory; others are the same.
+// From addresses of shared memory to those of all memory. Those of global memory are the same.
 void from_shared(Thread& t, const Instruction& i) {
   t.put(i, 0, t.get<std::uint64_t>(i, 1) + std::bit_cast<std::uint64_t>(t.shared.begin));
-}
-void to_shared(Thread& t, const Instruction& i) {
-  t.put(i, 0, t.get<std::uint64_t>(i, 1) - std::bit_cast<std::uint64_t>(t.shared.begin));
 }
 void keep_address(Thread& t, const Instruction& i) { t.put(i, 0, t.get<std::uint64_t>(i, 1)); }
 
 // Those of one name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
-      {"membar.cta", [](Thread&, const Instruction&) {}},
-      {"membar.gl", [](Thread&, const Instruction&) {}},
       {"cp.async.cg.shared.global", begin_copy},
       {"cp.async.commit_group", end_copy_group},
       {"cp.async.wait_group", wait_for_copies},
       {"fence.proxy.async.shared::cta",
        [](Thread& t, const Instruction&) { t.has_unshown_copies = false; }},
-      {"cvta.to.shared.u64", to_shared},
       {"cvta.shared.u64", from_shared},
       {"cvta.to.global.u64", keep_address},
-      {"cvta.global.u64", keep_address},
-      {"cvta.to.local.u64", keep_address},
-      {"cvta.local.u64", keep_address},
-      {"atom.shared.add.u32", atomic_add<std::uint32_t, Space::shared>},
-      {"atom.global.add.u32", atomic_add<std::uint32_t, Space::global>},
-      {"atom.global.add.u64", atomic_add<std::uint64_t, Space::global>},
-      {"atom.global.add.f32", atomic_add<float, Space::global>},
   };
   return actions;
 }

@@ -17,11 +17,11 @@ using Wrapping =
 
 template <typename T, auto f>
 void unary(Thread& t, const Instruction& i) {
-  t.put<T>(i, 0, static_cast<T>(f(t.get<T>(i, 1))));
+  t.put<T>(i, 0, static_cast<T>(f(t.number<T>(i, 1))));
 }
 template <typename T, auto f>
 void binary(Thread& t, const Instruction& i) {
-  t.put<T>(i, 0, static_cast<T>(f(t.get<T>(i, 1), t.get<T>(i, 2))));
+  t.put<T>(i, 0, static_cast<T>(f(t.number<T>(i, 1), t.number<T>(i, 2))));
 }
 
 // The functions of numbers, each for the types that have it.
@@ -82,8 +82,11 @@ constexpr auto magnitude = []<typename T>(T a) {
 };
 constexpr auto root = []<typename T>(T a) { return std::sqrt(a); };
 constexpr auto reciprocal = []<typename T>(T a) { return T(1) / a; };
-constexpr auto power_of_two = []<typename T>(T a) { return std::exp2(a); };
-constexpr auto logarithm = []<typename T>(T a) { return std::log2(a); };
+// Without numbers below the least normal one.
+constexpr auto power_of_two = [](float a) {
+  const float power = std::exp2(a);
+  return std::fpclassify(power) == FP_SUBNORMAL ? 0 : power;
+};
 
 Action arithmetic(std::string_view name, std::string_view type) {
   const auto numbers = [&]<auto f>() {
@@ -118,8 +121,6 @@ Action arithmetic(std::string_view name, std::string_view type) {
                      [](auto t) -> Action { return unary<typename decltype(t)::type, magnitude>; });
   if (name == "sqrt") return reals.template operator()<root>();
   if (name == "rcp") return reals.template operator()<reciprocal>();
-  if (name == "ex2") return reals.template operator()<power_of_two>();
-  if (name == "lg2") return reals.template operator()<logarithm>();
   return nullptr;
 }
 
@@ -157,7 +158,7 @@ Action shift(std::string_view name, std::string_view type) {
   });
 }
 
-// Sums with a carry: `sign` -1 for differences.
+// Sums and differences with a carry.
 template <bool subtracts, bool reads, bool writes>
 void add_with_carry(Thread& t, const Instruction& i) {
   const std::uint64_t a = t.get<std::uint32_t>(i, 1), b = t.get<std::uint32_t>(i, 2);
@@ -190,21 +191,21 @@ class Rounding {
 template <typename T, int way>
 void rounded_sum(Thread& t, const Instruction& i) {
   const Rounding rounding(way);
-  const volatile T a = t.get<T>(i, 1), b = t.get<T>(i, 2);
+  const volatile T a = t.number<T>(i, 1), b = t.number<T>(i, 2);
   const volatile T sum = a + b;
   t.put<T>(i, 0, sum);
 }
 template <typename T, int way>
 void rounded_multiply_add(Thread& t, const Instruction& i) {
   const Rounding rounding(way);
-  const volatile T a = t.get<T>(i, 1), b = t.get<T>(i, 2), c = t.get<T>(i, 3);
+  const volatile T a = t.number<T>(i, 1), b = t.number<T>(i, 2), c = t.number<T>(i, 3);
   const volatile T sum = std::fma(a, b, c);
   t.put<T>(i, 0, sum);
 }
 
 template <typename T>
 void multiply_add(Thread& t, const Instruction& i) {
-  const T a = t.get<T>(i, 1), b = t.get<T>(i, 2), c = t.get<T>(i, 3);
+  const T a = t.number<T>(i, 1), b = t.number<T>(i, 2), c = t.number<T>(i, 3);
   if constexpr (std::is_integral_v<T>)
     t.put<T>(i,
              0,
@@ -252,18 +253,13 @@ template <typename T, auto f>
 void count_bits(Thread& t, const Instruction& i) {
   t.put(i, 0, static_cast<std::uint32_t>(f(t.get<T>(i, 1))));
 }
-constexpr auto ones = [](auto bits) { return std::popcount(bits); };
 constexpr auto zeros_before = [](auto bits) { return std::countl_zero(bits); };
 
 // Those of one name.
 const std::map<std::string_view, Action>& named() {
   static const std::map<std::string_view, Action> actions = {
       {"add.rz.f32", rounded_sum<float, FE_TOWARDZERO>},
-      {"add.rm.f32", rounded_sum<float, FE_DOWNWARD>},
-      {"add.rp.f32", rounded_sum<float, FE_UPWARD>},
       {"fma.rm.f32", rounded_multiply_add<float, FE_DOWNWARD>},
-      {"fma.rz.f32", rounded_multiply_add<float, FE_TOWARDZERO>},
-      {"fma.rp.f32", rounded_multiply_add<float, FE_UPWARD>},
       {"add.cc.u32", add_with_carry<false, false, true>},
       {"addc.cc.u32", add_with_carry<false, true, true>},
       {"addc.u32", add_with_carry<false, true, false>},
@@ -271,22 +267,13 @@ const std::map<std::string_view, Action>& named() {
       {"subc.cc.u32", add_with_carry<true, true, true>},
       {"subc.u32", add_with_carry<true, true, false>},
       {"mad.lo.cc.u32", multiply_add_with_carry<false, false, true>},
-      {"mad.hi.cc.u32", multiply_add_with_carry<true, false, true>},
       {"madc.lo.cc.u32", multiply_add_with_carry<false, true, true>},
       {"madc.hi.cc.u32", multiply_add_with_carry<true, true, true>},
-      {"madc.lo.u32", multiply_add_with_carry<false, true, false>},
       {"madc.hi.u32", multiply_add_with_carry<true, true, false>},
+      {"ex2.approx.ftz.f32", unary<float, power_of_two>},
       {"prmt.b32", permute_bytes},
-      {"popc.b32", count_bits<std::uint32_t, ones>},
-      {"popc.b64", count_bits<std::uint64_t, ones>},
       {"clz.b32", count_bits<std::uint32_t, zeros_before>},
       {"clz.b64", count_bits<std::uint64_t, zeros_before>},
-      {"bmsk.clamp.b32",
-       [](Thread& t, const Instruction& i) {
-         const auto begin = std::min(t.get<std::uint32_t>(i, 1), 32u),
-                    count = std::min(t.get<std::uint32_t>(i, 2), 32u);
-         t.put(i, 0, static_cast<std::uint32_t>(((std::uint64_t{1} << count) - 1) << begin));
-       }},
       {"bfi.b32",
        [](Thread& t, const Instruction& i) {
          const auto begin = std::min(t.get<std::uint32_t>(i, 3) & 0xff, 32u),
@@ -301,12 +288,6 @@ const std::map<std::string_view, Action>& named() {
          const auto both =
              std::uint64_t{t.get<std::uint32_t>(i, 2)} << 32 | t.get<std::uint32_t>(i, 1);
          t.put(i, 0, static_cast<std::uint32_t>(both << (t.get<std::uint32_t>(i, 3) & 31) >> 32));
-       }},
-      {"shf.r.wrap.b32",
-       [](Thread& t, const Instruction& i) {
-         const auto both =
-             std::uint64_t{t.get<std::uint32_t>(i, 2)} << 32 | t.get<std::uint32_t>(i, 1);
-         t.put(i, 0, static_cast<std::uint32_t>(both >> (t.get<std::uint32_t>(i, 3) & 31)));
        }},
       // As the text of GPUs' own library has it: the upper words of a reciprocal are enough.
       {"rcp.approx.ftz.f64",
@@ -324,6 +305,7 @@ Action number_action(std::string_view name) {
   if (const auto found = named().find(name); found != named().end()) return found->second;
   const std::vector<std::string_view> parts = parts_of(name);
   const std::string_view first = parts.front(), type = parts.back();
+  if (parts.size() > 3) return nullptr;
   if (type == "pred") return logic(first);
   if (first == "shl" || first == "shr") return shift(first, type);
   if (first == "selp")

@@ -38,6 +38,7 @@ struct Named {
   std::string name;
   std::size_t bytes = 0;
   std::size_t alignment = 1;
+  bool of_bytes = false;  // one after the other
 };
 using Offsets = std::map<std::string, std::size_t, std::less<>>;
 
@@ -47,7 +48,11 @@ Named read_variable(Words& words) {
   const bool aligned = words.takes(".align");
   if (aligned) variable.alignment = bits_of(words.take());
   variable.bytes = bytes_of(words.take());
+  variable.of_bytes = variable.bytes == 1;
   if (!aligned) variable.alignment = variable.bytes;
+  if (words.takes(".ptr"))  // and what it points to
+    while (words.peek().text.starts_with('.'))
+      if (words.take().text == ".align") words.take();
   variable.name = words.take().text;
   if (words.takes("[")) {
     variable.bytes *= words.peek().text == "]" ? 0 : bits_of(words.take());
@@ -111,8 +116,7 @@ struct Program::Text {
     std::vector<std::uint64_t>& values = globals[variable.name];
     values.resize((variable.bytes + 7) / 8);
     if (words.takes("=")) {
-      if (variable.bytes % variable.alignment != 0)
-        refuse(words.peek().line, "unknown", variable.name);
+      if (!variable.of_bytes) refuse(words.peek().line, "unknown values of", variable.name);
       auto* const bytes = reinterpret_cast<unsigned char*>(values.data());
       words.expect("{");
       std::size_t count = 0;
@@ -162,6 +166,7 @@ class Program::Text::Body {
   Body(Text& text, Declared& declared)
       : text_(text),
         function_(declared.function),
+        is_kernel_(declared.is_kernel),
         words_(declared.body),
         parameters_(declared.parameters) {
     for (const Named& variable : text.shared) share(variable);
@@ -193,15 +198,17 @@ class Program::Text::Body {
     } else if (token.text == ".pragma") {
       words_.take();
     } else if (!scopes_.empty() && token.text != ";") {
-      if (words_.takes(":"))
-        labels_[std::string(token.text)] = function_.code.size();
-      else
+      if (!words_.takes(":"))
         read_instruction(token);
+      else if (!labels_.try_emplace(std::string(token.text), function_.code.size()).second)
+        refuse(token.line, "a second label", token.text);
     }
   }
 
   // What a launch asks for has no size in the text, and comes last.
   void share(const Named& variable) {
+    if (!is_kernel_ && variable.bytes > 0)
+      refuse(words_.peek().line, "shared memory of a function", variable.name);
     if (variable.bytes > 0)
       shared_[variable.name] = place(variable, function_.shared_bytes).offset;
     else
@@ -323,6 +330,8 @@ class Program::Text::Body {
         instruction.offset = static_cast<std::int64_t>(bits_of(words_.take()));
       else if (token.text == "{")
         instruction.parts_first = instruction.parts_first || instruction.values.empty();
+      else if (token.text == "|" && !instruction.name.starts_with("shfl"))
+        refuse(token.line, "unknown operand", token.text);
       else if (token.text != "}" && token.text != "," && token.text != "|")
         instruction.values.push_back(register_of(token));
     }
@@ -330,6 +339,7 @@ class Program::Text::Body {
 
   Text& text_;
   Function& function_;
+  bool is_kernel_;
   Words words_;
   Offsets parameters_, locals_, shared_;
   Named of_launch_;

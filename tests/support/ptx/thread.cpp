@@ -26,6 +26,8 @@ std::byte* shared_place(const Thread& thread, std::uint64_t address, std::size_t
   return thread.shared.begin + address;
 }
 
+void Thread::fail_at_mark() const { fail(*this, "a sum that a product still computes"); }
+
 void Thread::run() {
   while (state == State::runs) {
     const Instruction& instruction = *next++;
@@ -44,7 +46,7 @@ void Thread::start(const Function& kernel) {
   state = State::runs;
   depth = 0;
   copy_groups.clear();
-  has_unshown_copies = products_began = false;
+  carry = has_unshown_copies = products_began = false;
   enter(kernel);
 }
 

@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <string>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include "tests/support/ptx/program.h"
@@ -36,15 +34,18 @@ struct Copy {
   std::size_t bytes = 0;  // the rest is zero
 };
 
-// A product of a warp group that goes on. Its sums are marks until it has been waited for, which
-// move between registers as sums would, and are NaN to all who compute with them.
+// A product of a warp group that goes on. Its sums are marks until it has been waited for: NaNs
+// that come of no computing, move between registers as sums would, and may not be computed with.
+inline constexpr std::uint32_t marks = 0xffd00000, most_marks = 1u << 20;
+inline bool is_mark(std::uint32_t bits) { return bits >= marks && bits < marks + most_marks; }
 struct Product {
   std::uint32_t first_mark = 0;
   std::vector<std::uint32_t> before;  // sums, or marks of an earlier product
   std::vector<float> product;
-  // Once more, from what memory then holds.
+  // Its factors: the rows that a thread's sums need of the left one, or the descriptor of where
+  // they are in memory, and that of the right one.
   std::array<std::array<float, 16>, 2> rows = {};
-  std::uint64_t left = 0, right = 0;  // where rows are in memory: the descriptor of the left factor
+  std::uint64_t left = 0, right = 0;
   bool has_left = false;
   bool transposed = false;
   bool is_bfloat16 = false;
@@ -95,6 +96,13 @@ class Thread {
       std::memcpy(&bits, &value, sizeof(T));
     registers[instruction.values[operand]] = bits;
   }
+  // To compute with: no number that waits for its product.
+  template <typename T>
+  T number(const Instruction& instruction, std::size_t operand) const {
+    if constexpr (std::is_same_v<T, float>)
+      if (is_mark(get<std::uint32_t>(instruction, operand))) fail_at_mark();
+    return get<T>(instruction, operand);
+  }
   bool get_bool(const Instruction& instruction, std::size_t operand) const {
     return (registers[instruction.values[operand]] & 1) != 0;
   }
@@ -111,12 +119,13 @@ class Thread {
 
  private:
   void enter(const Function& function);
+  [[noreturn]] void fail_at_mark() const;
 };
 
 // The lanes that have not returned, at the same instruction.
 class Warp {
  public:
-  std::vector<Thread*> lanes;  // nullptr where they have returned
+  std::array<Thread*, warp_size> lanes = {};  // nullptr where they have returned
   template <typename F>
   void for_each(const F& f) const {
     for (unsigned lane = 0; lane < warp_size; ++lane)

@@ -1,26 +1,32 @@
+// What the lanes of a warp do together: exchanges, matrices, products of warp groups.
+#include <array>
 #include <bit>
-#include <cmath>
 #include <map>
 #include <span>
 
 #include "framework/core/dtype.h"
+#include "tests/support/emulated_cuda/lanes.h"
 #include "tests/support/ptx/actions.h"
 
 namespace ptx {
 namespace {
 
+using emulated_cuda::element_of;
 using longspan::BFloat16;
 using longspan::Float16;
-using Lane = std::array<std::uint32_t, warp_size>;
 
-// What is exchanged is exchanged by all: the mask of the operand names every lane, and all are
-// here.
+void expect_all(const Warp& warp) {
+  warp.for_each([&](const Thread& thread, unsigned) {
+    for (const Thread* const lane : warp.lanes)
+      if (lane == nullptr) fail(thread, "a warp exchanges with all of its lanes");
+  });
+}
+// The operand `mask` names every lane, and all are here.
 void expect_all(const Warp& warp, const Instruction& i, std::size_t mask) {
+  expect_all(warp);
   warp.for_each([&](const Thread& thread, unsigned) {
     if (thread.get<std::uint32_t>(i, mask) != ~0u)
       fail(thread, "a warp exchanges with all of its lanes");
-    for (const Thread* const lane : warp.lanes)
-      if (lane == nullptr) fail(thread, "a warp exchanges with all of its lanes");
   });
 }
 
@@ -29,7 +35,7 @@ void shuffle(Warp& warp, const Instruction& i) {
   // Where a lane's predicate is asked for it stands second.
   const std::size_t first = i.values.size() - 4;
   expect_all(warp, i, first + 3);
-  Lane values;
+  std::array<std::uint32_t, warp_size> values;
   warp.for_each(
       [&](const Thread& t, unsigned lane) { values[lane] = t.get<std::uint32_t>(i, first); });
   warp.for_each([&](Thread& t, unsigned lane) {
@@ -55,6 +61,7 @@ void ballot(Warp& warp, const Instruction& i) {
 // Four matrices of 8 x 8 of 16 bits: lane 8 m + r has the address of row r of matrix m.
 template <bool transposed>
 void read_matrices(Warp& warp, const Instruction& i) {
+  expect_all(warp);
   std::array<std::array<std::array<std::uint16_t, 8>, 8>, 4> matrices;
   warp.for_each([&](const Thread& t, unsigned lane) {
     const auto address = t.get<std::uint32_t>(i, 4) + static_cast<std::uint64_t>(i.offset);
@@ -71,22 +78,18 @@ void read_matrices(Warp& warp, const Instruction& i) {
   });
 }
 
-template <typename In>
-float half_of(std::uint32_t pair, unsigned which) {
-  return static_cast<float>(std::bit_cast<In>(static_cast<std::uint16_t>(pair >> (16 * which))));
-}
-
 using Row = std::array<float, 16>;
 
 // "Matrix Fragments for mma.m16n8k16": the rows of a that the lanes' registers from `first` hold.
 template <typename In>
 std::array<Row, 16> left_factor(const Warp& warp, const Instruction& i, std::size_t first) {
+  expect_all(warp);
   std::array<Row, 16> rows;
   warp.for_each([&](const Thread& t, unsigned lane) {
     for (unsigned e = 0; e < 8; ++e) {
       const unsigned row = lane / 4 + (e / 2 % 2 == 0 ? 0 : 8);
       const unsigned column = lane % 4 * 2 + e % 2 + (e < 4 ? 0 : 8);
-      rows[row][column] = half_of<In>(t.get<std::uint32_t>(i, first + e / 2), e % 2);
+      rows[row][column] = element_of<In>(t.get<std::uint32_t>(i, first + e / 2), e % 2);
     }
   });
   return rows;
@@ -99,7 +102,7 @@ void multiply_add(Warp& warp, const Instruction& i) {
   warp.for_each([&](const Thread& t, unsigned lane) {
     for (unsigned e = 0; e < 4; ++e)
       b[lane / 4][lane % 4 * 2 + e % 2 + (e < 2 ? 0 : 8)] =
-          half_of<In>(t.get<std::uint32_t>(i, 8 + e / 2), e % 2);
+          element_of<In>(t.get<std::uint32_t>(i, 8 + e / 2), e % 2);
   });
   warp.for_each([&](Thread& t, unsigned lane) {
     std::array<float, 4> sums;
@@ -107,15 +110,11 @@ void multiply_add(Warp& warp, const Instruction& i) {
       const Row &row = a[lane / 4 + (e < 2 ? 0 : 8)], &column = b[lane % 4 * 2 + e % 2];
       double sum = 0;
       for (unsigned k = 0; k < 16; ++k) sum += double{row[k]} * double{column[k]};
-      sums[e] = static_cast<float>(double{t.get<float>(i, 10 + e)} + sum);
+      sums[e] = static_cast<float>(double{t.number<float>(i, 10 + e)} + sum);
     }
     for (unsigned e = 0; e < 4; ++e) t.put(i, e, sums[e]);
   });
 }
-
-// Products of warp groups. A number that waits for its product is one of these NaNs.
-constexpr std::uint32_t marks = 0xffc00000, most_marks = 1u << 20;
-bool is_mark(std::uint32_t bits) { return bits >= marks && bits < marks + most_marks; }
 
 // A factor in shared memory ("Matrix Descriptor Format"): 16 terms of rows, or transposed.
 template <typename In>
@@ -162,6 +161,7 @@ std::vector<float> product_of(const Thread& t, const Product& product) {
 // right one, whether the sums count, signs, and which factors in memory are transposed.
 template <typename In, unsigned columns>
 void begin_product(Warp& warp, const Instruction& i) {
+  expect_all(warp);
   constexpr std::size_t sums = columns / 2;
   const bool has_left = i.values.size() == sums + 7;  // a b sums? a? b? a' b'
   if (!has_left && i.values.size() != sums + 9) fail(*warp.lanes[0], "unknown operands");
@@ -238,11 +238,11 @@ void finish(Thread& t, std::span<const Product> products) {
 void wait_for_products(Warp& warp, const Instruction& i) {
   warp.for_each([&](Thread& t, unsigned) {
     if (!t.products.empty()) fail(t, "products of a warp group that did not end are waited for");
+    if (t.get<std::uint32_t>(i, 0) != 0) fail(t, "unknown operands");
     std::vector<Product> come;
-    while (t.product_groups.size() > t.get<std::uint32_t>(i, 0)) {
-      for (Product& product : t.product_groups.front()) come.push_back(std::move(product));
-      t.product_groups.pop_front();
-    }
+    for (std::vector<Product>& group : t.product_groups)
+      for (Product& product : group) come.push_back(std::move(product));
+    t.product_groups.clear();
     finish(t, come);
   });
 }
@@ -254,7 +254,6 @@ WarpAction warp_action(std::string_view name) {
       {"bar.warp.sync", [](Warp&, const Instruction&) {}},
       {"shfl.sync.bfly.b32", shuffle<true>},
       {"shfl.sync.idx.b32", shuffle<false>},
-      {"vote.ballot.sync.b32", ballot},
       {"vote.sync.ballot.b32", ballot},
       {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", read_matrices<false>},
       {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", read_matrices<true>},

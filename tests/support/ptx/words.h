@@ -64,14 +64,17 @@ class Words {
  private:
   void go_on() {
     for (; at_ < text_.size(); ++at_) {
-      if (text_.substr(at_, 2) == "//") at_ = std::min(text_.find('\n', at_), text_.size() - 1);
+      if (text_.substr(at_, 2) == "//") {
+        at_ = std::min(text_.find('\n', at_), text_.size());
+        if (at_ == text_.size()) break;
+      }
       if (text_[at_] == '\n') ++line_;
       if (std::isspace(static_cast<unsigned char>(text_[at_])) == 0) break;
     }
     std::size_t end = std::min(at_ + 1, text_.size());
     const char first = char_at(at_);
     if (first == '"') {
-      end = text_.find('"', end) + 1;
+      end = std::min(text_.find('"', end), text_.size() - 1) + 1;
     } else if (is_of_name(first) || (first == '-' && is_digit(char_at(end)))) {
       // An instruction's name has pairs of colons, a label ends with one.
       while (is_of_name(char_at(end)) || text_.substr(end, 2) == "::")
