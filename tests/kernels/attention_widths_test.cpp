@@ -171,7 +171,7 @@ constexpr std::int64_t enough_heads = 1;
 
 // Neighbouring tiles of queries that share what they both see: an odd number of them, masks under
 // which one of two sees tiles of keys that the other does not, none at all, or padding.
-TEST(AttentionWidths, NeighbouringTilesOfQueriesEqualDense) {
+std::vector<AttentionCase> neighbouring_tiles() {
   const AttentionCase sizes = {.time = 130, .keys = 130, .heads = enough_heads};
   std::vector<AttentionCase> all(7, sizes);
   all[0].keys = 190;
@@ -190,18 +190,42 @@ TEST(AttentionWidths, NeighbouringTilesOfQueriesEqualDense) {
   all[5].keys = 40;
   all[5].window = 150;
   all[6].sorted = true;
-  std::uint64_t seed = 0;
-  for (const AttentionCase& c : all)
-    for (const std::int64_t width : {64, 128})
-      for (const DType dtype : {DType::bf16, DType::f16}) {
-        // In turns where it takes long: one of four, or of two.
-        const std::uint64_t of = emulated ? 4 : enough_heads > 1 ? 2 : 1, turn = seed / 4 % of;
-        if (seed++ % of != turn) continue;
-        const AttentionGradient g = expect_dense(c, width, dtype, seed);
+  return all;
+}
+
+void expect_dense_in_turns(const AttentionCase& c,
+                           std::initializer_list<std::int64_t> widths,
+                           std::uint64_t& seed) {
+  for (const std::int64_t width : widths)
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      // Where it takes long: one of as many as a case has, or of two.
+      const std::uint64_t all = 2 * widths.size(), of = emulated ? all : enough_heads > 1 ? 2 : 1;
+      const std::uint64_t turn = seed / all % of;
+      if (seed++ % of != turn) continue;
+      const AttentionGradient g = expect_dense(c, width, dtype, seed);
 #ifdef LONGSPAN_EMULATED_CUDA
-        EXPECT_TRUE(takes_two_tiles(g));
+      EXPECT_TRUE(takes_two_tiles(g));
 #endif
-      }
+    }
+}
+
+TEST(AttentionWidths, NeighbouringTilesOfQueriesEqualDense) {
+  std::uint64_t seed = 0;
+  for (const AttentionCase& c : neighbouring_tiles()) expect_dense_in_turns(c, {64, 128}, seed);
+}
+
+// The warps of which have other rows, and together one more half of the table.
+TEST(AttentionWidths, NeighbouringTilesOfQueriesWithDistancesEqualDense) {
+  std::uint64_t seed = 0;
+  for (AttentionCase c : neighbouring_tiles()) {
+    if (c.sorted) continue;
+    for (const bool relative : {true, false}) {
+      if (relative && !c.causal) continue;
+      c.relative = relative;
+      c.key_table = !relative;
+      expect_dense_in_turns(c, {64}, seed);
+    }
+  }
 }
 
 // Rows that no key is left for, of a tile in which others have some; and sums of parts.

@@ -1,9 +1,10 @@
 // Tables whose rows belong to a distance, on matrix units. A tile of 64 queries and 64 keys has 127
 // distances: two halves of 64 rows of the table in shared memory, of which the next tile of the
 // same queries, or keys, has one again. Row e of half m is that of distance query_begin - key_begin
-// - 64 m + 63 - e; the tile of query tile q and key tile k has the halves k - q and k - q + 1. A
-// warp multiplies its 16 rows with the 80 rows whose distances they have, and shifts row i of the
-// product by i to where the keys are: in registers, since four neighbouring threads have a row.
+// - 64 m + 63 - e; the tile of query tile q and key tile k has the halves k - q and k - q + 1, and
+// two neighbouring tiles of queries have three. A warp multiplies its 16 rows with the 80 rows
+// whose distances they have, and shifts row i of the product by i to where the keys are: in
+// registers, since four neighbouring threads have a row. 32 rows that follow one another have 96.
 #pragma once
 
 #include "framework/kernels/cuda/attention_matrix.h"
@@ -24,16 +25,21 @@ __device__ inline void shift_columns(const float* low, const float* high, int by
   }
 }
 
-// to[i, j] += from[i, j - i + 15].
+// to[i, j] += from[i, j - i + 15], for the eights of columns of which the last of what they need is
+// in columns 16 part .. 16 part + 15.
 __device__ __forceinline__ void add_shifted(WarpSums<tile>& to,
-                                            const WarpSums<band_columns>& from) {
+                                            const WarpSums<band_columns>& from,
+                                            auto part) {
   const int by = 7 - static_cast<int>(threadIdx.x) % 32 / 4;
   unrolled<tile / 4>([&](auto e) {
     constexpr int n = e / 2, r = e % 2;  // the second of a thread's rows is eight further down
-    float shifted[2];
-    shift_columns(&from.of[n + 1 - r][2 * r], &from.of[n + 2 - r][2 * r], by, shifted);
-    to.of[n][2 * r] += shifted[0];
-    to.of[n][2 * r + 1] += shifted[1];
+    constexpr int low = n + 1 - r, high = low + 1;
+    if constexpr (high / 2 == part) {
+      float shifted[2];
+      shift_columns(&from.of[low][2 * r], &from.of[high][2 * r], by, shifted);
+      to.of[n][2 * r] += shifted[0];
+      to.of[n][2 * r + 1] += shifted[1];
+    }
   });
 }
 
@@ -61,28 +67,30 @@ __device__ inline std::int64_t first_half_of(const TilePlace& at) {
 }
 inline constexpr std::int64_t no_half = std::int64_t{1} << 62;
 
-// Two halves in shared memory, half m in place m % 2, and for each row what a bias adds to its
-// products.
-template <typename In, int dim>
+// The halves of a tile, or of it and those of the tiles of queries before it, in shared memory,
+// half m in place m % halves, and for each row what a bias adds to its products.
+template <typename In, int dim, int halves = 2>
 class Band {
  public:
-  static constexpr std::size_t bytes = 2 * (matrix_bytes<dim> + tile * sizeof(float));
+  static_assert(halves == 2 || halves == 3);
+  static constexpr std::size_t bytes = halves * (matrix_bytes<dim> + tile * sizeof(float));
 
   __device__ explicit Band(unsigned char* at)
       : rows_(reinterpret_cast<In*>(at)),
-        biases_(reinterpret_cast<float*>(at + 2 * matrix_bytes<dim>)) {}
+        biases_(reinterpret_cast<float*>(at + halves * matrix_bytes<dim>)) {}
 
-  // Begins to copy the halves of a tile, but for number `kept` where it is one of them.
+  // Begins to copy the halves of a tile, but for those that are there from a tile whose first was
+  // `kept`.
   __device__ void begin_copy(const AttentionCall<In>& call,
                              const DistanceTable<const In>& table,
                              const float* biases,
                              const TilePlace& at,
                              std::int64_t kept) const {
     const std::int64_t first = first_half_of(at);
-    for (std::int64_t m = first; m < first + 2; ++m) {
-      if (m == kept) continue;
+    for (std::int64_t m = first; m < first + halves; ++m) {
+      if (m >= kept && m < kept + halves) continue;
       const std::int64_t nearest = call.half_distance(m);
-      const int place = static_cast<int>(m & 1);
+      const int place = place_of_half(m);
       const PaddedTile<In, dim> half = PaddedTile<In, dim>{rows_}.from(place * tile);
       if (nearest <= table.high && nearest - (tile - 1) >= table.low)
         begin_copy_all_rows(half, table.row(at.h, nearest), -table.step);
@@ -106,12 +114,12 @@ class Band {
     }
   };
   __device__ Rows rows(const TilePlace& at) const {
-    return {rows_, static_cast<int>(first_half_of(at) & 1)};
+    return {rows_, place_of_half(first_half_of(at))};
   }
 
   // Row e of a tile's 127.
   __device__ const In* row(const TilePlace& at, int e) const {
-    return rows_ + place_of(static_cast<int>(first_half_of(at) & 1), e) * matrix_step<dim>;
+    return rows_ + place_of(place_of_half(first_half_of(at)), e) * matrix_step<dim>;
   }
 
   // sums[i, j] += row i of the queries' . the row of the pair's distance, and its bias.
@@ -119,7 +127,47 @@ class Band {
   __device__ __forceinline__ void add_products(WarpSums<tile>& sums,
                                                Own own,
                                                const TilePlace& at) const {
-    add_shifted(sums, products(own, at));
+    const WarpSums<band_columns> of_band = products(own, at);
+    unrolled<band_columns / 16>([&](auto part) { add_shifted(sums, of_band, part); });
+  }
+
+  // The same for the 32 rows of queries of a warp that follow one another, the first 16 in sums[0]:
+  // `at` is the last of a block's two tiles. Part by part, so that few products are there at once.
+  template <typename Own>
+  __device__ __forceinline__ void add_products_of_pair(WarpSums<tile> (&sums)[2],
+                                                       Own own,
+                                                       const TilePlace& at) const {
+    const int place = place_of_half(first_half_of(at));
+    const int first = 2 * tile - 32 - static_cast<int>(threadIdx.x) / 32 * 32;
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const In* const of_lane =
+        rows_ + (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
+    WarpSums<band_columns> of_band[2];
+    unrolled<band_columns / 16 + 1>([&](auto n) {
+      const int begin = place_of(place, first + 16 * n);
+      const auto for_both = [&](auto f) __attribute__((always_inline)) {
+        unrolled<2>([&](auto q) __attribute__((always_inline)) {
+          constexpr int part = n - 1 + q;
+          if constexpr (part >= 0 && part < band_columns / 16)
+            f(q, std::integral_constant<int, part>());
+        });
+      };
+      for_both([&](auto q, auto part) {
+        unrolled<8>([&](auto e) {
+          constexpr int column = e / 4, s = e % 4;
+          of_band[q].of[2 * part + column][s] = biases_[begin + WarpSums<tile>::column(column, s)];
+        });
+      });
+      unrolled<dim / 16>([&](auto k) {
+        const Pairs rows = tensor_core::read_matrices(of_lane + begin * matrix_step<dim> + 16 * k);
+        for_both([&](auto q, auto part) {
+          auto& of = of_band[q].of;
+          tensor_core::multiply_add<In>(of[2 * part], own(q)(k), rows.of[0], rows.of[1]);
+          tensor_core::multiply_add<In>(of[2 * part + 1], own(q)(k), rows.of[2], rows.of[3]);
+        });
+      });
+      for_both([&](auto q, auto part) { add_shifted(sums[q], of_band[q], part); });
+    });
   }
 
   // Where keys are rows warps exchange the products through shared memory, key by key, of which the
@@ -131,26 +179,55 @@ class Band {
                                                     float* exchange) const {
     const WarpSums<band_columns> of_queries = products(own, at);
     __syncthreads();  // all have read the band
-    // From the thread's first element to the others is known: one address is enough for all.
-    const int i = of_queries.row(0), first = of_queries.column(0, 0) + i % 16 - 15;
-    const int place = first * exchange_step + i;
+    const int first = of_queries.column(0, 0) + of_queries.row(0) % 16 - 15;
+    int places[4];  // of a thread's first elements, from which to the others is known
+    unrolled<4>([&](auto s) { places[s] = exchange_place(of_queries.row(s), first + s % 2); });
     unrolled<band_columns / 2>([&](auto e) {
-      constexpr int n = e / 4, s = e % 4, further = 8 * n + s % 2 + s / 2 * 8;
-      if (first + further >= 0 && first + further < tile)
-        exchange[place + further * exchange_step + s / 2 * 8] = of_queries.of[n][s];
+      constexpr int n = e / 4, s = e % 4, further = 8 * n + s / 2 * 8;
+      if (first + further + s % 2 >= 0 && first + further + s % 2 < tile)
+        exchange[places[s] + further * tile] = of_queries.of[n][s];
     });
   }
-  static constexpr int exchange_step = tile + 2;  // against conflicts
-  static constexpr std::size_t exchange_bytes = tile * exchange_step * sizeof(float);
+  // sums[j, c] += the product of key j and query first + c.
+  template <int columns>
+  __device__ __forceinline__ static void add_exchanged(WarpSums<columns>& sums,
+                                                       const float* exchange,
+                                                       int first) {
+    struct alignas(8) Neighbours {
+      float of[2];
+    };
+    unrolled<columns / 4>([&](auto e) {
+      constexpr int n = e / 2, r = e % 2;
+      const int place = exchange_place(first + sums.column(n, 0), sums.row(2 * r));
+      const auto& both = reinterpret_cast<const Neighbours&>(exchange[place]);
+      unrolled<2>([&](auto p) { sums.of[n][2 * r + p] += both.of[p]; });
+    });
+  }
+  static constexpr std::size_t exchange_bytes = tile * tile * sizeof(float);
   static constexpr bool exchanges_in_band = matrix_bytes<dim> >= exchange_bytes;
   __device__ float* second_half(const TilePlace& at) const {
-    const int place = static_cast<int>((first_half_of(at) + 1) & 1);
+    const int place = place_of_half(first_half_of(at) + 1);
     return reinterpret_cast<float*>(rows_ + place * tile * matrix_step<dim>);
   }
 
  private:
+  // Where the product of query i and key j is exchanged. Eights of queries change places from key
+  // to key, so that the threads of a warp are at different banks, who write, for queries that
+  // follow one another keys as many further, as who read.
+  __device__ static int exchange_place(int i, int j) {
+    return j * tile + (i ^ ((j & 6) << 2) ^ ((j & 1) << 4));
+  }
+  __device__ static int place_of_half(std::int64_t m) {
+    if constexpr (halves == 2) return static_cast<int>(m & 1);
+    const int rest = static_cast<int>(m) % halves;
+    return rest < 0 ? rest + halves : rest;
+  }
   // Where row e is, when the first half is in place `first`: the places are a ring.
-  __device__ static int place_of(int first, int e) { return (first * tile + e) & (2 * tile - 1); }
+  __device__ static int place_of(int first, int e) {
+    const int place = first * tile + e;
+    if constexpr (halves == 2) return place & (2 * tile - 1);
+    return place < halves * tile ? place : place - halves * tile;
+  }
 
   template <typename Own>
   __device__ __forceinline__ WarpSums<band_columns> products(Own own, const TilePlace& at) const {

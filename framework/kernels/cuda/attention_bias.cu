@@ -41,7 +41,7 @@ struct MultiplyDistances {
   Accumulator<In>* to;
 
   __device__ void operator()(std::int64_t e) const {
-    const std::int64_t h = e % call.heads, m = e / (call.heads * tile) + 1 - call.query_tiles();
+    const std::int64_t h = e % call.heads, m = e / (call.heads * tile) + call.first_half();
     const std::int64_t row = e / call.heads % tile, distance = call.half_distance(m) - row;
     const auto& table = call.key_table;
     to[call.half_place(h, m) + row] =

@@ -223,14 +223,16 @@ struct AttentionCall {
   __device__ T span_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return span.z[span.by_token ? (b * time + i) * heads + h : h];
   }
-  // Halves of the bands of its tiles (attention_band.h): the distance of the first row of number m,
-  // and where its 64 numbers are among those of all.
-  LONGSPAN_HOST_DEVICE std::int64_t halves() const { return query_tiles() + key_tiles(); }
+  // Halves of the bands of its tiles (attention_band.h), from the first, which only a tile of
+  // queries beyond the last has: the distance of the first row of number m, and where its 64
+  // numbers are among those of all.
+  LONGSPAN_HOST_DEVICE std::int64_t first_half() const { return -query_tiles(); }
+  LONGSPAN_HOST_DEVICE std::int64_t halves() const { return query_tiles() + key_tiles() + 1; }
   LONGSPAN_HOST_DEVICE std::int64_t half_distance(std::int64_t m) const {
     return query_begin - key_begin - m * tile + tile - 1;
   }
   LONGSPAN_HOST_DEVICE std::int64_t half_place(std::int64_t h, std::int64_t m) const {
-    return (h * halves() + m + query_tiles() - 1) * tile;
+    return (h * halves() + m - first_half()) * tile;
   }
   LONGSPAN_HOST_DEVICE std::int64_t key_bias_place(std::int64_t b,
                                                    std::int64_t h,
@@ -280,14 +282,16 @@ struct AttentionCall {
 // What a kernel is compiled to know of its calls: what they do not have costs it no registers.
 enum class Terms : std::uint8_t {
   any,
-  no_tables,  // of distances
-  none        // masks alone, no dropout
+  key_distances,  // a table of them, no dropout
+  no_tables,      // of distances
+  none            // masks alone, no dropout
 };
 
 template <typename In>
 Terms terms_of(const AttentionCall<In>& call) {
-  if (call.key_table || call.value_table) return Terms::any;
-  return call.has_terms() || call.dropout.active ? Terms::no_tables : Terms::none;
+  const bool has_more = call.has_terms() || call.dropout.active;
+  if (call.value_table || (call.key_table && has_more)) return Terms::any;
+  return call.key_table ? Terms::key_distances : has_more ? Terms::no_tables : Terms::none;
 }
 
 // A call as the compiler is to know it: a copy, of which it keeps in registers what is asked for.
@@ -297,9 +301,12 @@ __device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
     return (call);
   } else {
     AttentionCall<In> copy = call;
-    copy.key_table.lowest = copy.value_table.lowest = nullptr;
-    copy.key_bias = copy.distance_bias = nullptr;
-    if constexpr (terms == Terms::none) {
+    copy.value_table.lowest = nullptr;
+    if constexpr (terms != Terms::key_distances) {
+      copy.key_table.lowest = nullptr;
+      copy.key_bias = copy.distance_bias = nullptr;
+    }
+    if constexpr (terms != Terms::no_tables) {
       copy.slopes = copy.span.z = nullptr;
       copy.hash.has_self = copy.dropout.active = false;
       copy.hash.rounds = 0;

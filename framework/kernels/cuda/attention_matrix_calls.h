@@ -38,19 +38,22 @@ void with_matrix_width(const AttentionCall<In>& call, const F& f) {
 }
 
 // Calls f<terms>() with what a kernel is to know of a call that has at most `most`: whether it has
-// none, for the widths that models have most.
+// none, or distances of keys alone, for the widths that models have most.
 template <typename Tile, Terms most, typename In, typename F>
 void with_terms(const AttentionCall<In>& call, const F& f) {
-  require(terms_of(call) >= most, "attention: a call has terms that its kernel does not know");
+  const Terms terms = terms_of(call);
+  require(terms >= most, "attention: a call has terms that its kernel does not know");
   if constexpr (Tile::dim % 64 == 0)
-    if (terms_of(call) == Terms::none) return f.template operator()<Terms::none>();
+    if (terms == Terms::none) return f.template operator()<Terms::none>();
+  if constexpr (Tile::dim == 64 && most == Terms::any)
+    if (terms == Terms::key_distances) return f.template operator()<Terms::key_distances>();
   f.template operator()<most>();
 }
 
 // Blocks of two tiles of queries that a multiprocessor has at once.
 inline constexpr int blocks_of_two_tiles = 2;
 
-// Whether a block of a kernel for calls without terms has two tiles of queries: where they share
+// Whether a block of a kernel for calls with few terms has two tiles of queries: where they share
 // what they visit, and there are blocks enough for all multiprocessors.
 template <typename In>
 bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
@@ -73,7 +76,7 @@ BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>&
 bool warp_groups_are_wanted(Cuda cuda);
 template <typename In>
 bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
-  return call.dim % 64 == 0 && terms_of(call) != Terms::any && warp_groups_are_wanted(cuda);
+  return call.dim % 64 == 0 && terms_of(call) >= Terms::no_tables && warp_groups_are_wanted(cuda);
 }
 
 // For calls that take matrix units.

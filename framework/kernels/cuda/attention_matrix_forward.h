@@ -1,6 +1,7 @@
 // The forward pass on matrix units. A block has one tile of queries, or two neighbours, for which
-// keys and values are copied once. While a tile's keys are multiplied its values are copied, and
-// while its values are the keys of the next one.
+// keys and values are copied once. Where such a pair has a table of distances a warp's rows follow
+// one another, and it reads what they share of the table once. While a tile's keys are multiplied
+// its values are copied, and while its values are the keys of the next one.
 #pragma once
 
 #include "framework/kernels/cuda/attention_band.h"
@@ -93,7 +94,7 @@ struct RunningRows {
 template <typename Tile, int count>
 struct ForwardMemory {
   using In = typename Tile::In;
-  using BandOf = Band<In, Tile::dim>;
+  using BandOf = Band<In, Tile::dim, count + 1>;
   TileKeys* keys;  // for each
   float* stage;
   float* key_bias;
@@ -156,42 +157,55 @@ __device__ __forceinline__ void drop(const AttentionCall<In>& call,
   });
 }
 
+// Whether calls that have those terms may have blocks of two tiles.
+template <Terms terms>
+inline constexpr bool may_have_pairs = terms == Terms::none || terms == Terms::key_distances;
+
 // Blocks of a multiprocessor, by the registers of their threads.
 template <typename Tile, Terms terms, int count>
 inline constexpr int forward_blocks = count == 2                               ? blocks_of_two_tiles
                                       : terms == Terms::none&& Tile::dim == 64 ? 3
                                                                                : 2;
 
-// Whether sums are scaled seldom: for two tiles of warps' products there are no registers for it.
+// Whether sums are scaled seldom: for two tiles of warps' products of wide heads there are no
+// registers for it.
 template <typename Tile, int count>
-inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1;
+inline constexpr bool scaled_seldom = Tile::products_go_on || count == 1 || Tile::dim <= 64;
 
 template <typename Tile, Terms terms, int count>
 __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, count>)
     attend_matrices(const __grid_constant__ GroupCall<typename Tile::In> given) {
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
-  static_assert(count == 1 || terms == Terms::none);
+  static_assert(count == 1 || may_have_pairs<terms>);
+  constexpr bool has_table = terms == Terms::any || terms == Terms::key_distances;
+  constexpr bool follow = count == 2 && has_table;
+  constexpr bool keeps_features = count == 1 || follow;  // there are registers for them
+  using Part = PairPart<follow>;
   const GroupCall<In>& group = known<terms>(given);
   const AttentionCall<In>& call = group.call;
   const PlanView& plan = group.plan;
   const ForwardMemory<Tile, count> memory(call);
   const BlockPlace block(group, count == 1 ? plan.by_query.order : plan.by_query.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = count * block.tile_index;
-  const auto place = [&](int q, std::int64_t key_tile, TileKind kind) {
-    return TilePlace{b, h, (first_tile + q) * tile, key_tile * tile, kind == TileKind::full};
+  const auto place = [&](int first, std::int64_t key_tile, TileKind kind) {
+    return TilePlace{b, h, first_tile * tile + first, key_tile * tile, kind == TileKind::full};
+  };
+  // What all of a block's queries have distances from.
+  const auto last_place = [&](std::int64_t key_tile) {
+    return place((count - 1) * tile, key_tile, TileKind::partial);
   };
   TileCursors<count> cursors(plan.by_query, first_tile, call.query_tiles());
   std::int64_t kept = no_half, kept_values = no_half;  // of bands
   const auto begin_next_keys = [&] {
     if (cursors.any()) {
-      const TilePlace at = place(0, cursors.tile_index(), TileKind::partial);
+      const TilePlace at = last_place(cursors.tile_index());
       begin_copy_keys(memory.key, call.key, call, b, h, at.key);
       if (call.key_bias != nullptr)
         begin_copy_numbers(memory.key_bias, call.key_bias + call.key_bias_place(b, h, at.key));
       if (call.key_table) {
         memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
-        kept = first_half_of(at) + 1;
+        kept = first_half_of(at);
       }
     }
     tensor_core::end_copy_group();
@@ -200,17 +214,18 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     begin_copy_queries(memory.query(q), call.query, call, b, h, (first_tile + q) * tile);
   });
   begin_next_keys();
-  // There are registers for the features of one tile of queries, not of two.
-  Pairs features[dim / 16];
-  if constexpr (count == 1) {
+  Pairs features[count][dim / 16];
+  if constexpr (keeps_features) {
     tensor_core::wait_for_copies<0>();
     __syncthreads();
-    unrolled<dim / 16>([&](auto k) { features[k] = own_rows_of(memory.query(0), k); });
+    unrolled<count>([&](auto q) {
+      const Tile rows = memory.query(0).from(Part::begin(q));
+      unrolled<dim / 16>([&](auto k) { features[q][k] = own_rows_of(rows, k); });
+    });
   }
-  const auto own_features = [&](auto k) { return features[k]; };
   const auto own = [&](auto q) {
-    if constexpr (count == 1)
-      return own_features;
+    if constexpr (keeps_features)
+      return [&features, q](auto k) { return features[q][k]; };
     else
       return memory.query(q);
   };
@@ -218,29 +233,39 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   RunningRows running[count];
   while (cursors.any()) {
     const std::int64_t key_tile = cursors.tile_index();
-    TileKind kinds[count];
-    unrolled<count>([&](auto q) { kinds[q] = cursors.kind(q); });
-    const auto at = [&](auto q) { return place(q, key_tile, kinds[q]); };
+    TileKind of_tiles[count], kinds[count];
+    bool any_looked_at = false;
+    unrolled<count>([&](auto q) {
+      of_tiles[q] = cursors.kind(q);
+      any_looked_at = any_looked_at || is_looked_at(call, of_tiles[q]);
+    });
+    unrolled<count>([&](auto q) { kinds[q] = Part::of_tile(of_tiles, q); });
+    const auto at = [&](auto q) { return place(Part::begin(q), key_tile, kinds[q]); };
     cursors.next(plan.by_query);
     wait_for_rows<Tile, 0>();
     __syncthreads();  // the keys are here, and the last values are not needed any more
     begin_copy_keys(memory.value, call.value, call, b, h, key_tile * tile);
     if (call.value_table) {
-      const TilePlace of_first = place(0, key_tile, kinds[0]);
-      memory.value_band.begin_copy(call, call.value_table, nullptr, of_first, kept_values);
-      kept_values = first_half_of(of_first) + 1;
+      const TilePlace of_last = last_place(key_tile);
+      memory.value_band.begin_copy(call, call.value_table, nullptr, of_last, kept_values);
+      kept_values = first_half_of(of_last);
     }
     tensor_core::end_copy_group();
-    read_masks(call, plan.mask, kinds, at, memory.keys);
+    read_masks(call, plan.mask, any_looked_at, kinds, at, memory.keys);
     WarpSums<tile> scores[count];
-    with_visitors(
+    with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
-          const auto add_terms = [&](auto i) {
-            if (call.key_bias != nullptr)
-              scores[i].change([&](int, int j, float, int) { return memory.key_bias[j]; });
-            if (call.key_table) memory.key_band.add_products(scores[i], own_features, at(i));
-          };
-          if constexpr (terms == Terms::any) (add_terms(q), ...);
+          if constexpr (has_table) {
+            const auto bias = [&](int, int j, float, int) { return memory.key_bias[j]; };
+            if (call.key_bias != nullptr) (scores[q].change(bias), ...);
+            const auto add_distances = [&](auto i) {
+              memory.key_band.add_products(scores[i], own(i), at(i));
+            };
+            if constexpr (follow)
+              memory.key_band.add_products_of_pair(scores, own, last_place(key_tile));
+            else if (call.key_table)
+              (add_distances(q), ...);
+          }
           Tile::begin(scores[q]...);
           multiply_rows(memory.key, Product{scores[q], own(q)}...);
           Tile::finish(scores[q]...);
@@ -248,7 +273,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     wait_for_rows<Tile, 0>();
     __syncthreads();  // the values are here, and the keys are not needed any more
     begin_next_keys();
-    with_visitors(
+    with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
           const auto weigh = [&](auto i) __attribute__((always_inline)) {
             const float to_units =
@@ -278,7 +303,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   }
   tensor_core::wait_for_copies<0>();
   unrolled<count>([&](auto q) {
-    const std::int64_t query = (first_tile + q) * tile;
+    const std::int64_t query = first_tile * tile + Part::begin(q);
     float inverse[2];
     for (int r = 0; r < 2; ++r) {
       float total = running[q].sum[r];
@@ -310,7 +335,7 @@ void launch_forward(Cuda cuda, const GroupCall<typename Tile::In>& group) {
              attend_matrices<Tile, terms, count>,
              group);
     };
-    if constexpr (terms == Terms::none)
+    if constexpr (may_have_pairs<terms>)
       if (takes_two_tiles(cuda, group)) return start(std::integral_constant<int, 2>());
     start(std::integral_constant<int, 1>());
   });

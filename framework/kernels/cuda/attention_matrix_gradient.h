@@ -232,10 +232,7 @@ __device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
                                                    float (&dspan)[2]) {
   const auto add_table = [&](const auto& band_of, int which, WarpSums<columns>& to) {
     if constexpr (by_key) {
-      const float* const exchange = memory.exchange(g, which, at) + first;
-      to.change([&](int j, int c, float sum, int) {
-        return sum + exchange[j * band_of.exchange_step + c];
-      });
+      band_of.add_exchanged(to, memory.exchange(g, which, at), first);
     } else {
       band_of.add_products(
           to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
@@ -349,7 +346,8 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
 // With two sums of a key's features for each of the query's there are registers for half the
 // columns of a tile, where there is anything else to keep.
 template <bool by_key, Terms terms, typename In>
-inline constexpr int columns_at_once = by_key && (terms != Terms::none || has_units<In>) ? tile / 2
+inline constexpr int columns_at_once =
+    by_key && ((terms != Terms::none && terms != Terms::key_distances) || has_units<In>) ? tile / 2
                                                                                          : tile;
 
 // Calls use(place, where the others' rows of query or key and of dout or value are, weights,
@@ -380,7 +378,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
             memory.other(stage, 0), memory.other(stage, 1), memory.key_bias, call, b, h, at.key);
       }
       begin_copy_bands(call, memory, at, kept);
-      kept = first_half_of(at) + (by_key ? 0 : 1);
+      kept = first_half_of(at);
     }
     tensor_core::end_copy_group();
   };

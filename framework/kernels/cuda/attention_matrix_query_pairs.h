@@ -70,13 +70,14 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
       return TilePlace{b, h, (first_tile + q) * tile, key_tile * tile, full};
     };
     cursors.next(lists);
-    read_masks(call, g.plan.mask, kinds, at, memory.keys);
+    const bool any = is_looked_at(call, kinds[0]) || is_looked_at(call, kinds[1]);
+    read_masks(call, g.plan.mask, any, kinds, at, memory.keys);
     wait_for_rows<Tile, 1>();
     __syncthreads();  // the values are here
 #pragma unroll 1
     for (int first = 0; first < tile; first += columns) {
       WarpSums<columns> scores[2], gradients[2];
-      with_visitors(
+      with_visitors<false>(
           kinds, [&](auto... q) __attribute__((always_inline)) {
             Tile::begin(gradients[q]...);
             multiply_rows(memory.value().from(first), Product{gradients[q], memory.dout(q)}...);
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
       if (first == 0) wait_for_rows<Tile, 0>();
       __syncthreads();  // the keys are here, or the values not needed any more, or in one pass both
       if (first + columns == tile) begin_next(memory.value(), call.value);
-      with_visitors(
+      with_visitors<false>(
           kinds, [&](auto... q) __attribute__((always_inline)) {
             Tile::begin(scores[q]...);
             multiply_rows(memory.key().from(first), Product{scores[q], memory.query(q)}...);

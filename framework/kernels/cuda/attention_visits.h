@@ -75,14 +75,30 @@ __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
   return full && !call.looks_at_pairs() && !call.has_terms();
 }
 
-// Calls f(constants) with which of a block's query tiles have a tile of keys.
-template <int count, typename F>
+// Which 64 rows of queries are part q of a block's two tiles, of which each warp has 16: tile q, or
+// where the rows of a warp are to follow one another, 16 of the 32 that it then has of one tile.
+template <bool follow>
+struct PairPart {
+  __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
+  template <typename T, int count>
+  __device__ static T of_tile(const T (&of_tiles)[count], int q) {
+    if constexpr (follow) return warp() / 2 == 0 ? of_tiles[0] : of_tiles[1];
+    return of_tiles[q];
+  }
+  // From the first tile's first, for a warp whose rows of a part are those from 16 `warp`.
+  __device__ static int begin(int q) { return follow ? 16 * (warp() + q) : q * tile; }
+};
+
+// Calls f(constants) with which of a block's parts of queries have a tile of keys.
+template <bool follow, int count, typename F>
 __device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F f) {
   constexpr std::integral_constant<int, 0> first;
+  constexpr std::integral_constant<int, 1> second;
   if constexpr (count == 1) {
     f(first);
+  } else if constexpr (follow) {  // both are of one tile
+    if (kinds[0] != TileKind::none) f(first, second);
   } else {
-    constexpr std::integral_constant<int, 1> second;
     if (kinds[1] == TileKind::none)
       f(first);
     else if (kinds[0] == TileKind::none)
@@ -92,26 +108,26 @@ __device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F 
   }
 }
 
-// What counts in a tile of keys for each of a block's tiles of queries, at(constant) of it: bits
-// where pairs need to be looked at. They may be read when threads have met.
+template <typename In>
+__device__ bool is_looked_at(const AttentionCall<In>& call, TileKind kind) {
+  return kind != TileKind::none && !is_plain(call, kind == TileKind::full);
+}
+
+// What counts in a tile of keys for each part of a block's queries, at(constant) of it: bits where
+// pairs need to be looked at, which are some of the block's where `any`. They may be read when
+// threads have met.
 template <typename In, int count, typename At>
 __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
                                            const MaskView& mask,
+                                           bool any,
                                            const TileKind (&kinds)[count],
                                            At at,
                                            TileKeys* keys) {
-  const auto is_looked_at = [&](auto q) {
-    return kinds[q] != TileKind::none && !is_plain(call, kinds[q] == TileKind::full);
-  };
-  bool any_looked_at = false;
-  unrolled<count>([&](auto q) { any_looked_at = any_looked_at || is_looked_at(q); });
-  if (!any_looked_at) return;
-  unrolled<count>([&](auto q) {
-    if (is_looked_at(q)) read_keys(call, at(q), keys[q]);
-  });
+  if (!any) return;
+  unrolled<count>([&](auto q) { read_keys(call, at(q), keys[q]); });
   __syncthreads();
   unrolled<count>([&](auto q) {
-    if (is_looked_at(q)) read_bits(call, mask, at(q), keys[q]);
+    if (is_looked_at(call, kinds[q])) read_bits(call, mask, at(q), keys[q]);
   });
 }
 
@@ -122,7 +138,7 @@ __device__ __forceinline__ void read_mask(const AttentionCall<In>& call,
                                           TileKeys& keys) {
   const TileKind kinds[] = {at.full ? TileKind::full : TileKind::partial};
   read_masks(
-      call, mask, kinds, [&](auto) { return at; }, &keys);
+      call, mask, is_looked_at(call, kinds[0]), kinds, [&](auto) { return at; }, &keys);
 }
 
 }  // namespace longspan::tile_attention
