@@ -1,8 +1,12 @@
 #include "framework/train/stop_request.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <string_view>
 
 #include "framework/core/error.h"
 
@@ -13,16 +17,39 @@ namespace {
 std::atomic<bool> stop_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM};
+constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 
-void ask(int) { stop_asked.store(true, std::memory_order_relaxed); }
+void ask(int signal) {
+  stop_asked.store(true, std::memory_order_relaxed);
+  if (signal != SIGINT) return;
+  constexpr std::string_view answer =
+      "\nsaves and stops after this step; once more stops at once\n";
+  const int error = errno;
+  // Whoever does not read it is asked nothing.
+  [[maybe_unused]] const auto written = write(STDERR_FILENO, answer.data(), answer.size());
+  errno = error;
+}
 
 void handle_with(void (*handler)(int)) {
-  struct sigaction action = {};
-  action.sa_handler = handler;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : signals) sigaction(signal, &action, nullptr);
+  // What this process was started to ignore, as nohup has it, remains ignored.
+  static const auto ignored = [] {
+    std::array<bool, signals.size()> all = {};
+    for (std::size_t n = 0; n < signals.size(); ++n) {
+      struct sigaction action = {};
+      sigaction(signals[n], nullptr, &action);
+      all[n] = action.sa_handler == SIG_IGN;
+    }
+    return all;
+  }();
+  for (std::size_t n = 0; n < signals.size(); ++n) {
+    if (ignored[n]) continue;
+    struct sigaction action = {};
+    action.sa_handler = handler;
+    action.sa_flags = SA_RESTART | SA_ONSTACK;
+    if (signals[n] == SIGINT) action.sa_flags |= static_cast<int>(SA_RESETHAND);
+    sigemptyset(&action.sa_mask);
+    sigaction(signals[n], &action, nullptr);
+  }
 }
 
 }  // namespace

@@ -8,9 +8,10 @@
 
 namespace longspan {
 
-// While one lives, SIGUSR1, SIGUSR2 and SIGTERM ask this process to save and stop instead of ending
-// it. One at a time, made and destroyed by the main thread, which the signals interrupt. Open MPI
-// forwards the first two to every rank; after SIGTERM it kills the ranks within about two seconds.
+// While one lives, SIGUSR1, SIGUSR2, SIGTERM, SIGHUP and SIGINT ask this process to save and stop
+// instead of ending it; a second SIGINT ends it. One at a time, made and destroyed by the main
+// thread, which the signals interrupt. Open MPI forwards the first two to every rank; after others
+// it kills the ranks within about two seconds.
 class StopRequest {
  public:
   StopRequest();

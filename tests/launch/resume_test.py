@@ -110,7 +110,8 @@ class Resume(jobs.TestCase):
         return stopped.code
 
     def test_save_and_stop_on_one_process(self):
-        for number in signal.SIGUSR1, signal.SIGTERM:
+        for number in signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
+            signal.signal(number, signal.SIG_DFL)  # what this process ignores its jobs would
             with self.subTest(signal=number):
                 self.assertEqual(self.stop_and_resume(Layout(1, 1), number), 75)
                 shutil.rmtree(self.directory / "stopped")

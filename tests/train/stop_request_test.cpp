@@ -8,13 +8,41 @@
 namespace longspan {
 namespace {
 
+// Whoever starts the tests may have told them to ignore some.
+void ignore_none() {
+  for (const int number : {SIGHUP, SIGINT}) signal(number, SIG_DFL);
+}
+
 TEST(StopRequest, HearsEachOfItsSignals) {
-  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) {
+  ignore_none();
+  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT}) {
     const StopRequest stop;
     EXPECT_FALSE(stop.asked());
     raise(signal);
     EXPECT_TRUE(stop.asked());
   }
+}
+
+TEST(StopRequestDeathTest, EndsAtTheSecondInterrupt) {
+  const auto interrupt = [] {
+    ignore_none();
+    const StopRequest stop;
+    raise(SIGINT);
+    if (!stop.asked()) return;
+    raise(SIGINT);
+  };
+  EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGINT), "once more stops at once");
+}
+
+TEST(StopRequestDeathTest, DoesNotHearWhatItWasStartedToIgnore) {
+  const auto hang_up = [] {
+    signal(SIGHUP, SIG_IGN);
+    const StopRequest stop;
+    raise(SIGHUP);
+    _exit(stop.asked() ? 1 : 0);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // where nothing has asked before
+  EXPECT_EXIT(hang_up(), ::testing::ExitedWithCode(0), "");
 }
 
 #if defined(__x86_64__)
