@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/ptx/counts.h"
 #include "tests/support/ptx/kernels.h"
 #include "tests/support/ptx/program.h"
 
@@ -52,8 +53,7 @@ std::string kernel(const std::string& statements) {
 }
 
 // The eight words that each of `threads` writes.
-std::vector<std::uint32_t> run(const std::string& statements, unsigned threads = 32) {
-  Program program(kernel(statements));
+std::vector<std::uint32_t> run(Program& program, unsigned threads) {
   std::vector<std::uint32_t> results(8 * threads);
   const auto* const begin = results.data();
   const void* const argument = &begin;
@@ -62,6 +62,10 @@ std::vector<std::uint32_t> run(const std::string& statements, unsigned threads =
   config.dynamicSmemBytes = 4096;
   run(config, program.function("tested"), {&argument, 1});
   return results;
+}
+std::vector<std::uint32_t> run(const std::string& statements, unsigned threads = 32) {
+  Program program(kernel(statements));
+  return run(program, threads);
 }
 std::uint32_t word(const std::string& statements) {
   return run(statements + "st.global.u32 [%rd0], %r1;")[0];
@@ -375,6 +379,56 @@ TEST(Ptx, CopiesArriveWhenTheyAreWaitedFor) {
   EXPECT_EQ(word(begin + "cp.async.wait_group 1; ld.shared.u32 %r1, [%r3]; cp.async.wait_group 0;"),
             ~0u);
   EXPECT_EQ(word(begin + "cp.async.wait_group 0; ld.shared.u32 %r1, [%r3];"), 0u);
+}
+
+// How often the warps of 64 threads issue the last statement, and its turns of shared memory.
+Count count(const std::string& statements) {
+  Program program(kernel(statements));
+  const Counting counting;
+  run(program, 64);
+  const std::vector<Instruction>& code = program.function("tested").code;
+  return counting.kernels.at("tested").all().at(&code[code.size() - 2]);  // `ret` is behind it
+}
+
+TEST(Ptx, IssuesOfWarpsAndTurnsOfSharedMemoryAreCounted) {
+  const auto turns = [](const std::string& step, const std::string& access) {
+    return count("mov.u32 %r2, of_launch; and.b32 %r3, %r0, 31; mad.lo.s32 %r2, %r3, " + step +
+                 ", %r2;" + access)
+        .turns;
+  };
+  const std::string load = "ld.shared.u32 %r1, [%r2];";
+  EXPECT_EQ(turns("0", load), 2u);  // one of each warp
+  EXPECT_EQ(turns("4", load), 2u);
+  EXPECT_EQ(turns("8", load), 4u);  // two words of each even bank
+  EXPECT_EQ(turns("36", load), 2u);
+  EXPECT_EQ(turns("128", load), 64u);
+  EXPECT_EQ(turns("2", "ld.shared.u16 %h1, [%r2];"), 2u);
+  EXPECT_EQ(turns("8", "st.shared.v2.u32 [%r2], {0, 0};"), 4u);  // half a warp asks for 128 bytes
+  EXPECT_EQ(turns("16", "st.shared.v4.u32 [%r2], {0, 0, 0, 0};"), 8u);
+  EXPECT_EQ(turns("64", "st.shared.v4.u32 [%r2], {0, 0, 0, 0};"), 32u);
+  EXPECT_EQ(turns("16", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2];"),
+            8u);
+  EXPECT_EQ(turns("128", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2];"),
+            64u);
+
+  EXPECT_EQ(count("add.s32 %r1, %r0, 1;").issued, 2u);
+  EXPECT_EQ(count("mov.u32 %r1, 0; $again: add.s32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, 5;"
+                  "@%p1 bra $again;")
+                .issued,
+            10u);
+  EXPECT_EQ(count("setp.ne.s32 %p1, %r0, 0; @%p1 add.s32 %r1, %r0, 1;").issued, 2u);  // if for none
+}
+
+TEST(Ptx, InstructionsKnowTheirSource) {
+  Program program(kernel(".loc 2 31 7, function_name $L__info_string0, inlined_at 1 2 3\n"
+                         "add.s32 %r1, %r0, 1;\n.loc 1 5 1\n") +
+                  ".file 1 \"/a/kernel.cu\", 1700000000, 123\n.file 2 \"/a/tile.h\"\n"
+                  ".section .debug_str\n{\n$L__info_string0: .b8 95,90\n}\n");
+  const std::vector<Instruction>& code = program.function("tested").code;
+  EXPECT_EQ(code[code.size() - 2].source, "\"/a/tile.h\"");
+  EXPECT_EQ(code[code.size() - 2].source_line, 31);
+  EXPECT_EQ(code.back().source, "\"/a/kernel.cu\"");
+  EXPECT_EQ(code.back().source_line, 5);
 }
 
 TEST(PtxDeathTest, FindsWhatIsWrongInAKernel) {

@@ -13,6 +13,7 @@
 #include <iterator>
 #include <map>
 
+#include "tests/support/ptx/counts.h"
 #include "tests/support/ptx/thread.h"
 #include "tests/support/ptx/words.h"
 
@@ -114,6 +115,9 @@ Sources read_all(const char* folder) {
   return all;
 }
 
+// Null where nothing is counted.
+Counting* counting = nullptr;
+
 // The threads of one block after another.
 class Machine {
  public:
@@ -125,6 +129,7 @@ class Machine {
     if (kernel.most_threads != 0 && config.blockDim.x > kernel.most_threads)
       refuse(kernel.name + ": more threads than it is compiled for");
     const std::size_t bytes = kernel.shared_bytes + config.dynamicSmemBytes;
+    counts_ = counting != nullptr ? &counting->kernels[kernel.name] : nullptr;
     shared_.resize(bytes / sizeof(Piece) + 2);
     threads_.resize(config.blockDim.x);
     for (unsigned block = 0; block < config.gridDim.x; ++block) {
@@ -136,6 +141,7 @@ class Machine {
         thread.index = t;
         thread.block_index = block;
         thread.blocks = config.gridDim.x;
+        thread.counts = counts_;
         thread.start(kernel);
         for (std::size_t n = 0; n < arguments.size(); ++n)
           std::memcpy(thread.frame().parameters.data() + kernel.parameters[n].offset,
@@ -189,6 +195,7 @@ class Machine {
         warp.lanes[lane] = &thread;
         if (thread.state == State::meets_warp) one = &thread;
       }
+      if (counts_ != nullptr) counts_->end_of_lanes();
       if (one == nullptr) return any;
       warp.for_each([&](const Thread& thread, unsigned) {
         if (thread.state != State::meets_warp || thread.meeting != one->meeting)
@@ -197,12 +204,14 @@ class Machine {
                    std::to_string(thread.next[-1].line));
       });
       one->meeting->together(warp, *one->meeting);
+      if (counts_ != nullptr) counts_->end_of_lanes();
       warp.for_each([](Thread& thread, unsigned) { thread.state = State::runs; });
     }
   }
 
   std::vector<Thread> threads_;
   std::vector<Piece> shared_;
+  Counts* counts_ = nullptr;
 };
 
 // For the message: what the program calls it.
@@ -213,6 +222,9 @@ std::string name_of(const void* kernel) {
 }
 
 }  // namespace
+
+Counting::Counting() { counting = this; }
+Counting::~Counting() { counting = nullptr; }
 
 void run(const cudaLaunchConfig_t& config,
          const Function& kernel,

@@ -17,7 +17,7 @@ std::byte* place(Thread& t, const Instruction& i, std::size_t operand, std::size
   const std::uint64_t address =
       t.get<std::uint64_t>(i, operand) + static_cast<std::uint64_t>(i.offset);
   const std::size_t bytes = count * sizeof(T);
-  if constexpr (space == Space::shared) return shared_place(t, address & 0xffffffff, bytes);
+  if constexpr (space == Space::shared) return shared_place(t, i, address & 0xffffffff, bytes);
   std::byte* pointer = nullptr;
   if constexpr (space == Space::parameter) {
     auto& parameters = t.frame().parameters;
@@ -76,7 +76,7 @@ Action access(const std::vector<std::string_view>& parts) {
 }
 
 void begin_copy(Thread& t, const Instruction& i) {
-  std::byte* const to = shared_place(t, t.get<std::uint32_t>(i, 0), 16);
+  std::byte* const to = shared_place(t, i, t.get<std::uint32_t>(i, 0), 16);
   const auto from = t.get<std::uint64_t>(i, 1);
   if (from % 16 != 0) fail(t, "16 bytes that are not aligned");
   const auto real = i.values.size() > 3 ? t.get<std::uint32_t>(i, 3) : 16;

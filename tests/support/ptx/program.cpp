@@ -85,6 +85,7 @@ struct Program::Text {
   std::map<std::string, Declared, std::less<>> functions;
   std::map<std::string, std::vector<std::uint64_t>, std::less<>> globals;
   std::vector<Named> shared;
+  std::map<std::uint64_t, std::string_view> files;  // of the source
 
   explicit Text(std::string all) : text(std::move(all)) {
     Words words(text);
@@ -95,6 +96,14 @@ struct Program::Text {
       } else if (token.text == ".target") {
         do words.take();
         while (words.takes(","));
+      } else if (token.text == ".file") {
+        const std::uint64_t number = bits_of(words.take());
+        files[number] = words.take().text;
+        words.pass_line(token.line);
+      } else if (token.text == ".section") {
+        while (words.take().text != "{") {
+        }
+        words.pass_braces();
       } else if (token.text == ".entry" || token.text == ".func") {
         read_function(words, token.text == ".entry");
       } else if (token.text == ".global" || token.text == ".const") {
@@ -197,6 +206,10 @@ class Program::Text::Body {
       share(read_variable(words_));
     } else if (token.text == ".pragma") {
       words_.take();
+    } else if (token.text == ".loc") {
+      source_ = text_.files[bits_of(words_.take())];
+      source_line_ = static_cast<int>(bits_of(words_.take()));
+      words_.pass_line(token.line);
     } else if (!scopes_.empty() && token.text != ";") {
       if (!words_.takes(":"))
         read_instruction(token);
@@ -289,6 +302,8 @@ class Program::Text::Body {
     }
     instruction.name = token.text;
     instruction.line = token.line;
+    instruction.source = source_;
+    instruction.source_line = source_line_;
     if (token.text == "bra" || token.text == "bra.uni")
       branches_.emplace_back(function_.code.size(), words_.take());
     else if (token.text == "call" || token.text == "call.uni")
@@ -347,6 +362,8 @@ class Program::Text::Body {
   std::map<std::string, std::size_t, std::less<>> labels_;
   std::map<std::uint64_t, Register> constants_;
   std::vector<std::pair<std::size_t, Token>> branches_;
+  std::string_view source_;
+  int source_line_ = 0;
 };
 
 const Function& Program::Text::read(std::string_view name) {

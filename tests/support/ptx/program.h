@@ -33,6 +33,9 @@ struct Instruction {
   const Function* callee = nullptr;
   std::string_view name;
   int line = 0;
+  // Where the text knows it: of the source.
+  std::string_view source;
+  int source_line = 0;
 };
 
 // What a thread knows of where it is: %tid.x, %laneid, %ctaid.x, %ntid.x, %nctaid.x.

@@ -31,6 +31,7 @@ void Thread::fail_at_mark() const { fail(*this, "a sum that a product still comp
 void Thread::run() {
   while (state == State::runs) {
     const Instruction& instruction = *next++;
+    if (counts != nullptr && index % warp_size == 0) counts->issue(instruction);
     if (instruction.has_guard && ((registers[instruction.guard] & 1) != 0) == instruction.unless)
       continue;
     if (instruction.together != nullptr) {

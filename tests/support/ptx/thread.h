@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/support/ptx/counts.h"
 #include "tests/support/ptx/program.h"
 
 namespace ptx {
@@ -79,6 +80,7 @@ class Thread {
   std::deque<std::vector<Product>> product_groups;
   std::uint32_t next_mark = 0;
   bool products_began = false;
+  Counts* counts = nullptr;  // where instructions are counted
 
   template <typename T>
   T get(const Instruction& instruction, std::size_t operand) const {
@@ -138,5 +140,15 @@ class Warp {
 
 // Where `bytes` of shared memory are: fails beyond the block's, and where they are not aligned.
 std::byte* shared_place(const Thread& thread, std::uint64_t address, std::size_t bytes);
+// The same of what a lane asks for by an instruction of its own.
+inline std::byte* shared_place(const Thread& thread,
+                               const Instruction& instruction,
+                               std::uint64_t address,
+                               std::size_t bytes) {
+  std::byte* const place = shared_place(thread, address, bytes);
+  if (thread.counts != nullptr)
+    thread.counts->touch(thread.index % warp_size, instruction, address, bytes);
+  return place;
+}
 
 }  // namespace ptx

@@ -65,7 +65,7 @@ void read_matrices(Warp& warp, const Instruction& i) {
   std::array<std::array<std::array<std::uint16_t, 8>, 8>, 4> matrices;
   warp.for_each([&](const Thread& t, unsigned lane) {
     const auto address = t.get<std::uint32_t>(i, 4) + static_cast<std::uint64_t>(i.offset);
-    std::memcpy(matrices[lane / 8][lane % 8].data(), shared_place(t, address, 16), 16);
+    std::memcpy(matrices[lane / 8][lane % 8].data(), shared_place(t, i, address, 16), 16);
   });
   warp.for_each([&](Thread& t, unsigned lane) {
     const unsigned row = lane / 4, column = lane % 4 * 2;

@@ -50,6 +50,9 @@ class Words {
     const Token token = take();
     if (token.text != text) refuse(token.line, "wanted " + std::string(text), token.text);
   }
+  void pass_line(int line) {
+    while (!at_end() && token_.line == line) go_on();
+  }
   // To behind the brace that closes the one before this, without a look at what is between.
   void pass_braces() {
     int open = token_.text == "}" ? 0 : token_.text == "{" ? 2 : 1;

@@ -1,0 +1,119 @@
+// What the compiled kernels of tile attention cost, counted where they run without a GPU: for a
+// tile of 64 queries and 64 keys of which every pair counts, what each of four warps does. Of 256,
+// 512 and 768 causal tokens the second difference, in which there is nothing but such tiles: 16 a
+// head.
+//   benchmark_compiled_attention [--lines] [--dim 64]     LONGSPAN_PTX: the folder of the kernels'
+//   text
+//     --lines: by line of the source, where the text knows it (CMAKE_CUDA_FLAGS=-lineinfo)
+#include <cxxabi.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tests/kernels/attention_reference.h"
+#include "tests/support/ptx/counts.h"
+
+namespace longspan {
+namespace {
+
+enum Kind { instructions, products, shared_memory, shuffles, kinds };
+using Costs = std::array<double, kinds>;
+using Table = std::map<std::string, Costs>;
+
+std::string function_name(const std::string& symbol) {
+  const std::unique_ptr<char, decltype(&std::free)> readable(
+      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
+  const std::string name = readable != nullptr ? readable.get() : symbol;
+  const std::string_view unqualified = std::string_view(name).substr(0, name.find('<'));
+  const std::size_t begin = unqualified.find_last_of(": ");
+  return std::string(unqualified.substr(begin == std::string_view::npos ? 0 : begin + 1));
+}
+
+std::string place_of(const ptx::Instruction& instruction) {
+  std::string_view file = instruction.source;
+  file.remove_prefix(file.find_last_of('/') + 1);
+  return fmt::format("{}:{}", file.substr(0, file.find('"')), instruction.source_line);
+}
+
+// Of all warps, by kernel, or by kernel and line.
+Table count(std::int64_t tokens, std::int64_t dim, bool relative, bool by_line) {
+  const testing::AttentionCase c = {.time = tokens,
+                                    .keys = tokens,
+                                    .dim = dim,
+                                    .value_dim = dim,
+                                    .relative = relative,
+                                    .dtype = DType::bf16};
+  const AttentionGradient g = testing::make_attention(c, Device::cpu());
+  const ptx::Counting counting;
+  testing::run_attention(g);
+  Table table;
+  for (const auto& [kernel, of_kernel] : counting.kernels)
+    for (const auto& [instruction, found] : of_kernel.all()) {
+      const std::string name = function_name(kernel);
+      Costs& costs = table[by_line ? name + " " + place_of(*instruction) : name];
+      const auto issued = static_cast<double>(found.issued);
+      costs[instructions] += issued;
+      if (instruction->name.starts_with("mma")) costs[products] += issued;
+      if (instruction->name.starts_with("shfl")) costs[shuffles] += issued;
+      costs[shared_memory] += static_cast<double>(found.turns);
+    }
+  return table;
+}
+
+void print(std::int64_t dim, bool relative, bool by_line) {
+  constexpr std::int64_t step = 256;
+  constexpr double warps = 16 * 4;
+  const Table one = count(step, dim, relative, by_line),
+              two = count(2 * step, dim, relative, by_line);
+  for (const auto& [name, three] : count(3 * step, dim, relative, by_line)) {
+    const auto of = [&](const Table& table, std::size_t kind) {
+      const auto found = table.find(name);
+      return found == table.end() ? 0 : found->second[kind];
+    };
+    Costs costs;
+    for (std::size_t kind = 0; kind < kinds; ++kind)
+      costs[kind] = (three[kind] - 2 * of(two, kind) + of(one, kind)) / warps;
+    if (costs[instructions] < 1) continue;
+    fmt::print("{:9} {:52} {:12.0f} {:9.0f} {:13.0f} {:9.0f}\n",
+               relative ? "relative" : "causal",
+               name,
+               costs[instructions],
+               costs[products],
+               costs[shared_memory],
+               costs[shuffles]);
+  }
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int argc, char** argv) {
+  bool by_line = false;
+  std::int64_t dim = 64;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--lines") == 0)
+      by_line = true;
+    else if (std::strcmp(argv[i], "--dim") == 0 && i + 1 < argc)
+      dim = std::atoll(argv[++i]);
+    else
+      return fmt::print(stderr, "usage: {} [--lines] [--dim 64]\n", argv[0]), 2;
+  }
+  if (std::getenv("LONGSPAN_PTX") == nullptr)
+    return fmt::print(stderr, "LONGSPAN_PTX is not set: wanted the folder of the kernels' text\n"),
+           2;
+  fmt::print("a warp and tile, heads of {}, bf16\n{:62} {:>12} {:>9} {:>13} {:>9}\n",
+             dim,
+             "",
+             "instructions",
+             "products",
+             "shared memory",
+             "shuffles");
+  for (const bool relative : {false, true}) longspan::print(dim, relative, by_line);
+  return 0;
+}
