@@ -31,13 +31,14 @@ void ask(int signal) {
 }
 
 void handle_with(void (*handler)(int)) {
-  // What this process was started to ignore, as nohup has it, remains ignored.
+  // What nohup, or a shell for what it starts in the background, lets a process ignore remains so.
   static const auto ignored = [] {
     std::array<bool, signals.size()> all = {};
     for (std::size_t n = 0; n < signals.size(); ++n) {
       struct sigaction action = {};
       sigaction(signals[n], nullptr, &action);
-      all[n] = action.sa_handler == SIG_IGN;
+      const bool is_terminals = signals[n] == SIGHUP || signals[n] == SIGINT;
+      all[n] = is_terminals && action.sa_handler == SIG_IGN;
     }
     return all;
   }();
@@ -46,7 +47,10 @@ void handle_with(void (*handler)(int)) {
     struct sigaction action = {};
     action.sa_handler = handler;
     action.sa_flags = SA_RESTART | SA_ONSTACK;
-    if (signals[n] == SIGINT) action.sa_flags |= static_cast<int>(SA_RESETHAND);
+    if (signals[n] == SIGINT) {  // the second time it ends whatever hangs
+      action.sa_flags |= static_cast<int>(SA_RESETHAND);
+      if (handler == SIG_IGN) action.sa_handler = SIG_DFL;
+    }
     sigemptyset(&action.sa_mask);
     sigaction(signals[n], &action, nullptr);
   }

@@ -9,7 +9,8 @@
 namespace longspan {
 
 // While one lives, SIGUSR1, SIGUSR2, SIGTERM, SIGHUP and SIGINT ask this process to save and stop
-// instead of ending it; a second SIGINT ends it. One at a time, made and destroyed by the main
+// instead of ending it; a second SIGINT ends it. SIGHUP and SIGINT that the process was started to
+// ignore remain ignored. One at a time, made and destroyed by the main
 // thread, which the signals interrupt. Open MPI forwards the first two to every rank; after others
 // it kills the ranks within about two seconds.
 class StopRequest {
@@ -17,7 +18,7 @@ class StopRequest {
   StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
-  // From then on the signals are ignored: what they ask for is done.
+  // From then on the signals but SIGINT are ignored: what they ask for is done.
   ~StopRequest();
 
   // Whether one of the signals has come to this process.

@@ -8,6 +8,7 @@
 #include "tests/kernels/attention_dense.h"
 #ifdef LONGSPAN_EMULATED_CUDA
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "tests/support/ptx/counts.h"
 #endif
 
 namespace longspan::testing {
@@ -63,7 +64,7 @@ const std::vector<AttentionCase>& cases() {
 bool takes_matrix_units(const AttentionGradient& g) {
   return with_floating_type(g.dout.dtype(), [&]<typename In>(TypeTag<In>) {
     return tile_attention::takes_matrix_units(tile_attention::AttentionCall<In>(g.forward),
-                                              g.dout.data<In>());
+                                              {g.dout.bytes(), g.dquery.bytes()});
   });
 }
 bool takes_two_tiles(const AttentionGradient& g) {
@@ -173,7 +174,7 @@ constexpr std::int64_t enough_heads = 1;
 // which one of two sees tiles of keys that the other does not, none at all, or padding.
 std::vector<AttentionCase> neighbouring_tiles() {
   const AttentionCase sizes = {.time = 130, .keys = 130, .heads = enough_heads};
-  std::vector<AttentionCase> all(7, sizes);
+  std::vector<AttentionCase> all(9, sizes);
   all[0].keys = 190;
   all[1].padded = true;
   all[1].causal = false;
@@ -190,6 +191,11 @@ std::vector<AttentionCase> neighbouring_tiles() {
   all[5].keys = 40;
   all[5].window = 150;
   all[6].sorted = true;
+  // Pairs pass over one tile of keys, or two.
+  all[7].time = all[7].keys = 330;
+  all[7].rules = HeadMasks(masks::stride(250) | masks::window(5, 0));
+  all[8].time = all[8].keys = 400;
+  all[8].rules = HeadMasks(masks::stride(320) | masks::window(70, 0));
   return all;
 }
 
@@ -202,9 +208,19 @@ void expect_dense_in_turns(const AttentionCase& c,
       const std::uint64_t all = 2 * widths.size(), of = emulated ? all : enough_heads > 1 ? 2 : 1;
       const std::uint64_t turn = seed / all % of;
       if (seed++ % of != turn) continue;
+#ifdef LONGSPAN_EMULATED_CUDA
+      const ptx::Counting counting;
+#endif
       const AttentionGradient g = expect_dense(c, width, dtype, seed);
 #ifdef LONGSPAN_EMULATED_CUDA
       EXPECT_TRUE(takes_two_tiles(g));
+      // Of terms and tiles a kernel's name has numbers: that of the compiled one has run.
+      const bool any_compiled = !counting.kernels.empty();
+      const bool by_two = std::ranges::any_of(counting.kernels, [](const auto& kernel) {
+        return kernel.first.find("attend_matrices") != std::string::npos &&
+               kernel.first.find("ELi2EEEv") != std::string::npos;
+      });
+      EXPECT_EQ(by_two, any_compiled) << c.to_string();
 #endif
     }
 }

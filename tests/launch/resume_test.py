@@ -111,7 +111,8 @@ class Resume(jobs.TestCase):
 
     def test_save_and_stop_on_one_process(self):
         for number in signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP, signal.SIGINT:
-            signal.signal(number, signal.SIG_DFL)  # what this process ignores its jobs would
+            if signal.getsignal(number) == signal.SIG_IGN:  # then its jobs would, too
+                self.addCleanup(signal.signal, number, signal.signal(number, signal.SIG_DFL))
             with self.subTest(signal=number):
                 self.assertEqual(self.stop_and_resume(Layout(1, 1), number), 75)
                 shutil.rmtree(self.directory / "stopped")

@@ -2,31 +2,31 @@
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "framework/kernels/cuda/attention_row_products.h"
 
 namespace longspan {
 namespace tile_attention {
 namespace {
 
-// delta[b, h, i] = dout . out, where out and dout are [batch, time, heads, width]: a warp a row.
+// delta[b, h, i] = dout . out, whose rows are [batch, time, heads].
 template <typename In>
-__global__ void multiply_rows(std::int64_t rows,
-                              std::int64_t heads,
-                              std::int64_t time,
-                              std::int64_t width,
-                              const In* out,
-                              const In* dout,
-                              Accumulator<In>* delta) {
-  const std::int64_t row =
-      (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / warp_size;  // as they lie
-  if (row >= rows) return;
-  const int lane = static_cast<int>(threadIdx.x % warp_size);
-  Accumulator<In> sum = 0;
-  for (std::int64_t c = lane; c < width; c += warp_size)
-    sum += wide(out[row * width + c]) * wide(dout[row * width + c]);
-  sum = over_warp(sum, Plus());
-  const std::int64_t h = row % heads, i = row / heads % time, b = row / (heads * time);
-  if (lane == 0) delta[(b * heads + h) * time + i] = sum;
-}
+struct Deltas {
+  std::uint32_t heads;
+  std::uint32_t time;
+  int width;
+  const In* out;
+  const In* dout;
+  Accumulator<In>* delta;
+
+  __device__ const In* row(std::uint32_t n) const { return out + std::int64_t{n} * width; }
+  __device__ Four<In> others(std::uint32_t n, int c) const {
+    return read_four(dout + std::int64_t{n} * width, c, width);
+  }
+  __device__ Accumulator<In>& to(std::uint32_t n) const {
+    const std::uint32_t h = n % heads, i = n / heads % time, b = n / heads / time;
+    return delta[(std::int64_t{b} * heads + h) * time + i];
+  }
+};
 
 // to[c] = the sum over the rows of what the block's threads have.
 template <typename T>
@@ -189,22 +189,24 @@ class Run {
       : cuda_(cuda),
         g_(gradient),
         call_(gradient.forward),
-        with_matrices_(takes_matrix_units(call_, gradient.dout.data<In>())) {}
+        with_matrices_(takes_matrix_units(call_,
+                                          {gradient.dout.bytes(),
+                                           gradient.dquery.bytes(),
+                                           gradient.dkey.bytes(),
+                                           gradient.dvalue.bytes()})) {}
 
   void run() {
     const std::int64_t rows = call_.batch * call_.heads * call_.time;
     const Tensor delta = scratch({rows});
-    constexpr int threads = 256, rows_a_block = threads / warp_size;
-    launch(cuda_,
-           {.blocks = (rows + rows_a_block - 1) / rows_a_block, .threads = threads},
-           multiply_rows<In>,
-           rows,
-           call_.heads,
-           call_.time,
-           call_.value_dim,
-           call_.out,
-           g_.dout.data<In>(),
-           delta.data<T>());
+    launch_row_products<In>(cuda_,
+                            rows,
+                            call_.value_dim,
+                            Deltas<In>{.heads = static_cast<std::uint32_t>(call_.heads),
+                                       .time = static_cast<std::uint32_t>(call_.time),
+                                       .width = call_.value_dim,
+                                       .out = call_.out,
+                                       .dout = g_.dout.data<In>(),
+                                       .delta = delta.data<T>()});
     BiasProducts biases;
     if constexpr (sizeof(In) == 2)
       if (with_matrices_) biases = multiply_biases(cuda_, g_.dout.device(), call_);

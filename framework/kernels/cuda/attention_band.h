@@ -67,8 +67,8 @@ __device__ inline std::int64_t first_half_of(const TilePlace& at) {
 }
 inline constexpr std::int64_t no_half = std::int64_t{1} << 62;
 
-// The halves of a tile, or of it and those of the tiles of queries before it, in shared memory,
-// half m in place m % halves, and for each row what a bias adds to its products.
+// The halves of a tile, or of it and of the tile of queries before it, in shared memory, half m in
+// place m % halves, and for each row what a bias adds to its products.
 template <typename In, int dim, int halves = 2>
 class Band {
  public:
@@ -131,17 +131,16 @@ class Band {
     unrolled<band_columns / 16>([&](auto part) { add_shifted(sums, of_band, part); });
   }
 
-  // The same for the 32 rows of queries of a warp that follow one another, the first 16 in sums[0]:
-  // `at` is the last of a block's two tiles. Part by part, so that few products are there at once.
+  // The same for the 32 rows of queries of a warp that follow one another, the first 16 in sums[0],
+  // where `last` is the second of a block's two tiles. Part by part, so that few products are there
+  // at once.
   template <typename Own>
   __device__ __forceinline__ void add_products_of_pair(WarpSums<tile> (&sums)[2],
                                                        Own own,
-                                                       const TilePlace& at) const {
-    const int place = place_of_half(first_half_of(at));
+                                                       const TilePlace& last) const {
+    const int place = place_of_half(first_half_of(last));
     const int first = 2 * tile - 32 - static_cast<int>(threadIdx.x) / 32 * 32;
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    const In* const of_lane =
-        rows_ + (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
+    const In* const of_lane = rows_ + place_of_lane<dim>();
     WarpSums<band_columns> of_band[2];
     unrolled<band_columns / 16 + 1>([&](auto n) {
       const int begin = place_of(place, first + 16 * n);
@@ -161,9 +160,7 @@ class Band {
       unrolled<dim / 16>([&](auto k) {
         const Pairs rows = tensor_core::read_matrices(of_lane + begin * matrix_step<dim> + 16 * k);
         for_both([&](auto q, auto part) {
-          auto& of = of_band[q].of;
-          tensor_core::multiply_add<In>(of[2 * part], own(q)(k), rows.of[0], rows.of[1]);
-          tensor_core::multiply_add<In>(of[2 * part + 1], own(q)(k), rows.of[2], rows.of[3]);
+          add_columns<In>(part, {own(q)(k)}, rows, Product{of_band[q], own});
         });
       });
       for_both([&](auto q, auto part) { add_shifted(sums[q], of_band[q], part); });
@@ -193,9 +190,6 @@ class Band {
   __device__ __forceinline__ static void add_exchanged(WarpSums<columns>& sums,
                                                        const float* exchange,
                                                        int first) {
-    struct alignas(8) Neighbours {
-      float of[2];
-    };
     unrolled<columns / 4>([&](auto e) {
       constexpr int n = e / 2, r = e % 2;
       const int place = exchange_place(first + sums.column(n, 0), sums.row(2 * r));
@@ -211,9 +205,9 @@ class Band {
   }
 
  private:
-  // Where the product of query i and key j is exchanged. Eights of queries change places from key
-  // to key, so that the threads of a warp are at different banks, who write, for queries that
-  // follow one another keys as many further, as who read.
+  // Where the product of query i and key j is exchanged. The key changes bits 3 and 4 of the query,
+  // so that neither the threads of a warp that write meet at a bank, whose keys follow their
+  // queries, nor those that read, who have two queries of eight keys.
   __device__ static int exchange_place(int i, int j) {
     return j * tile + (i ^ ((j & 6) << 2) ^ ((j & 1) << 4));
   }

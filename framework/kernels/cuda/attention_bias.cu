@@ -2,52 +2,74 @@
 // . r is q . r and a number a row of the table: so the products are of the inputs as they are, and
 // a number is added.
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "framework/kernels/cuda/attention_row_products.h"
 
 namespace longspan::tile_attention {
 namespace {
 
+// Features c .. c + 3 of a head's bias.
 template <typename In>
-__device__ Accumulator<In> bias_product(const AttentionCall<In>& call,
-                                        const Either<In>& bias,
-                                        std::int64_t h,
-                                        const In* row) {
-  Accumulator<In> sum = 0;
-  for (int c = 0; c < call.dim; ++c) sum += bias.at(h * call.dim + c) * wide(row[c]);
-  return sum;
+__device__ Four<Accumulator<In>> bias_of(const Either<In>& bias, std::int64_t h, int dim, int c) {
+  Four<Accumulator<In>> four;
+  for (int k = 0; k < 4; ++k) four.at[k] = bias.at(h * dim + c + k);
+  return four;
 }
 
-// Elements (batch row, key, head), to [batch, heads, keys of whole tiles].
+// Rows (batch row, key, head), to [batch, heads, keys of whole tiles].
 template <typename In>
-struct MultiplyKeys {
+struct KeyBiases {
   AttentionCall<In> call;
-  Accumulator<In>* to;
+  Accumulator<In>* all;
 
-  __device__ void operator()(std::int64_t e) const {
-    const std::int64_t keys = call.key_tiles() * tile;
-    const std::int64_t h = e % call.heads, j = e / call.heads % keys, b = e / (call.heads * keys);
-    to[(b * call.heads + h) * keys + j] =
-        call.is_key(b, h, j) ? bias_product(call,
-                                            call.content_bias,
-                                            h,
-                                            call.key + call.place(b, call.keys, j, h, call.dim, 0))
-                             : 0;
+  struct Place {
+    std::uint32_t b, j, h;
+  };
+  __device__ std::uint32_t keys() const {
+    return static_cast<std::uint32_t>(call.key_tiles()) * tile;
+  }
+  __device__ Place place(std::uint32_t n) const {
+    const auto heads = static_cast<std::uint32_t>(call.heads);
+    return {n / heads / keys(), n / heads % keys(), n % heads};
+  }
+  __device__ const In* row(std::uint32_t n) const {
+    const auto [b, j, h] = place(n);
+    if (!call.is_key(b, h, j)) return nullptr;
+    return call.key + call.place(b, call.keys, j, h, call.dim, 0);
+  }
+  __device__ Four<Accumulator<In>> others(std::uint32_t n, int c) const {
+    return bias_of(call.content_bias, place(n).h, call.dim, c);
+  }
+  __device__ Accumulator<In>& to(std::uint32_t n) const {
+    const auto [b, j, h] = place(n);
+    return all[call.key_bias_place(b, h, j)];
   }
 };
 
-// Elements (row of a half, head), to [heads, halves, 64].
+// Rows (row of a half, head), to [heads, halves, 64].
 template <typename In>
-struct MultiplyDistances {
+struct DistanceBiases {
   AttentionCall<In> call;
-  Accumulator<In>* to;
+  Accumulator<In>* all;
 
-  __device__ void operator()(std::int64_t e) const {
-    const std::int64_t h = e % call.heads, m = e / (call.heads * tile) + call.first_half();
-    const std::int64_t row = e / call.heads % tile, distance = call.half_distance(m) - row;
+  __device__ std::uint32_t head(std::uint32_t n) const {
+    return n % static_cast<std::uint32_t>(call.heads);
+  }
+  __device__ std::uint32_t row_of_half(std::uint32_t n) const {
+    return n / static_cast<std::uint32_t>(call.heads) % tile;
+  }
+  __device__ std::int64_t half(std::uint32_t n) const {
+    return call.first_half() + n / static_cast<std::uint32_t>(call.heads) / tile;
+  }
+  __device__ const In* row(std::uint32_t n) const {
     const auto& table = call.key_table;
-    to[call.half_place(h, m) + row] =
-        distance < table.low || distance > table.high
-            ? 0
-            : bias_product(call, call.position_bias, h, table.row(h, distance));
+    const std::int64_t distance = call.half_distance(half(n)) - row_of_half(n);
+    return distance < table.low || distance > table.high ? nullptr : table.row(head(n), distance);
+  }
+  __device__ Four<Accumulator<In>> others(std::uint32_t n, int c) const {
+    return bias_of(call.position_bias, head(n), call.dim, c);
+  }
+  __device__ Accumulator<In>& to(std::uint32_t n) const {
+    return all[call.half_place(head(n), half(n)) + row_of_half(n)];
   }
 };
 
@@ -64,9 +86,10 @@ BiasProducts multiply_biases(Cuda cuda, const Device& device, AttentionCall<In>&
                                  numbers({call.heads, call.halves(), std::int64_t{tile}})};
   T* const of_keys = products.of_keys.data<T>();
   T* const of_distances = products.of_distances.data<T>();
-  for_each_element(cuda, products.of_keys.elements(), MultiplyKeys<In>{call, of_keys});
-  for_each_element(
-      cuda, products.of_distances.elements(), MultiplyDistances<In>{call, of_distances});
+  launch_row_products<In>(
+      cuda, products.of_keys.elements(), call.dim, KeyBiases<In>{call, of_keys});
+  launch_row_products<In>(
+      cuda, products.of_distances.elements(), call.dim, DistanceBiases<In>{call, of_distances});
   call.key_bias = of_keys;
   call.distance_bias = of_distances;
   return products;

@@ -89,6 +89,40 @@ struct WarpSums {
   }
 };
 
+struct alignas(8) Neighbours {
+  float of[2];
+};
+
+// The warp's rows of sums, each times the factor of the first or second of a thread's two rows, to
+// `rows` rows of a head [.., rows, heads, dim] of which the first is row `first`.
+template <int dim, typename In>
+__device__ __forceinline__ void write_rows(const Either<In>& to,
+                                           const AttentionCall<In>& call,
+                                           std::int64_t b,
+                                           std::int64_t h,
+                                           std::int64_t rows,
+                                           std::int64_t first,
+                                           const WarpSums<dim>& sums,
+                                           const float (&factors)[2],
+                                           bool add) {
+  unrolled<2>([&](auto r) {
+    const std::int64_t row = first + sums.row(2 * r);
+    if (row >= rows) return;
+    const std::int64_t begin = call.place(b, rows, row, h, dim, sums.column(0, 0));
+    unrolled<dim / 8>([&](auto n) {
+      const std::int64_t place = begin + 8 * n;
+      Neighbours both = {factors[r] * sums.of[n][2 * r], factors[r] * sums.of[n][2 * r + 1]};
+      if (add)
+        for (int p = 0; p < 2; ++p) both.of[p] += to.at(place + p);
+      if (to.narrow != nullptr)
+        reinterpret_cast<std::uint32_t&>(to.narrow[place]) =
+            tensor_core::pair_of<In>(both.of[0], both.of[1]);
+      else
+        reinterpret_cast<Neighbours&>(to.wide_ones[place]) = both;
+    });
+  });
+}
+
 // Elements that a block stages at once, and from a row of them to the next.
 inline constexpr int stage_columns = 16;
 inline constexpr int stage_step = stage_columns + 2;
@@ -276,14 +310,20 @@ __device__ __forceinline__ void add_columns(auto n,
   (add(products.sums, left[i++]), ...);
 }
 
+// From where 16 rows begin to what this lane gives the address of, where they are columns.
+template <int dim>
+__device__ int place_of_lane() {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
+}
+
 // sums[i, j] += own row i . row j of the others, of each product; others(n) is where rows 16 n ..
 // 16 n + 15 are.
 template <int dim, typename In, typename Others, int columns, typename Own, typename... More>
 __device__ __forceinline__ void add_row_products(Others others,
                                                  const Product<columns, Own>& product,
                                                  const More&... more) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int place = (lane / 16 * 8 + lane % 8) * matrix_step<dim> + lane / 8 % 2 * 8;
+  const int place = place_of_lane<dim>();
   unrolled<dim / 16>([&](auto k) {
     const Pairs left[] = {features_of(product.first, k), features_of(more.first, k)...};
     unrolled<columns / 16>([&](auto n) {

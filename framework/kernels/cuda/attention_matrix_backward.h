@@ -103,16 +103,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
     if (c < dim)
       biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
   }
-  of_key.each([&](int j, int c, float sum, int r) {
-    if (key + j < call.keys)
-      dkey.write(
-          call.place(b, call.keys, key + j, h, dim, c), call.scale * from_units[r] * sum, g.add);
-  });
+  const float of_scores[2] = {call.scale * from_units[0], call.scale * from_units[1]};
+  write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.add);
   const float of_weights = call.dropout.factor * unlifted<In>;
-  of_value.each([&](int j, int c, float sum, int) {
-    if (key + j < call.keys)
-      dvalue.write(call.place(b, call.keys, key + j, h, dim, c), of_weights * sum, g.add);
-  });
+  write_rows(dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.add);
 }
 
 // Whether a multiprocessor has shared memory for two blocks (compute capability 8.0 has not, for

@@ -1,6 +1,8 @@
 // Which attention is for matrix units, and what starts its kernels.
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
 #include <type_traits>
 
 #include "framework/kernels/cuda/attention_gradient.h"
@@ -9,15 +11,17 @@
 namespace longspan::tile_attention {
 
 // Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features. The
-// backward pass has a gradient that must be aligned too.
+// backward pass has gradients that must be aligned too.
 template <typename In>
-bool takes_matrix_units(const AttentionCall<In>& call, const In* dout = nullptr) {
-  const auto aligned = [](const In* from) {
-    return reinterpret_cast<std::uintptr_t>(from) % 16 == 0;
+bool takes_matrix_units(const AttentionCall<In>& call,
+                        std::initializer_list<const void*> gradients = {}) {
+  const auto aligned = [](const void* rows) {
+    return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
   };
   return sizeof(In) == 2 && call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 &&
-         call.dim <= 128 && aligned(dout) && aligned(call.query) && aligned(call.key) &&
-         aligned(call.value) && aligned(call.key_table.lowest) && aligned(call.value_table.lowest);
+         call.dim <= 128 && aligned(call.query) && aligned(call.key) && aligned(call.value) &&
+         aligned(call.out) && aligned(call.key_table.lowest) && aligned(call.value_table.lowest) &&
+         std::ranges::all_of(gradients, aligned);
 }
 
 // Calls f(integral constant) with the head width of a call that takes them.
@@ -41,6 +45,7 @@ void with_matrix_width(const AttentionCall<In>& call, const F& f) {
 // none, or distances of keys alone, for the widths that models have most.
 template <typename Tile, Terms most, typename In, typename F>
 void with_terms(const AttentionCall<In>& call, const F& f) {
+  static_assert(most == Terms::any || most == Terms::no_tables);  // terms have no other order
   const Terms terms = terms_of(call);
   require(terms >= most, "attention: a call has terms that its kernel does not know");
   if constexpr (Tile::dim % 64 == 0)

@@ -134,11 +134,14 @@ __device__ __forceinline__ float finish_scores(const AttentionCall<In>& call,
                                                const TileKeys& keys,
                                                float* stage,
                                                WarpSums<tile>& scores) {
-  if (is_plain(call, at.full)) {
-    const float to_units = call.scale * log2_of_e;
-    if (to_units > 0) return to_units;
-    scores.change([=](int, int, float score, int) { return score * to_units; });
-    return 1;
+  if (!call.has_terms()) {
+    float to_units = call.scale * log2_of_e;
+    if (!(to_units > 0)) {
+      scores.change([=](int, int, float score, int) { return score * to_units; });
+      to_units = 1;
+    }
+    if (!is_plain(call, at.full)) hide_unseen<false>(keys, 0, scores);
+    return to_units;
   }
   const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
   change_by_stage(scores, stage, [&](int, int j, float product) { return row.score(j, product); });
@@ -180,7 +183,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   static_assert(count == 1 || may_have_pairs<terms>);
   constexpr bool has_table = terms == Terms::any || terms == Terms::key_distances;
   constexpr bool follow = count == 2 && has_table;
-  constexpr bool keeps_features = count == 1 || follow;  // there are registers for them
+  constexpr bool keeps_features = count == 1 || follow;  // the band's products need them too
   using Part = PairPart<follow>;
   const GroupCall<In>& group = known<terms>(given);
   const AttentionCall<In>& call = group.call;
@@ -315,10 +318,9 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
             total != 0 ? running[q].maximum[r] / log2_of_e + std::log(total * unlifted<In>)
                        : minus_infinity<float>;
     }
-    out[q].each([&](int i, int c, float sum, int r) {
-      if (query + i < call.time)
-        put(call.out[call.place(b, call.time, query + i, h, dim, c)], sum * inverse[r]);
-    });
+    Either<In> to;
+    to.narrow = call.out;
+    write_rows(to, call, b, h, call.time, query, out[q], inverse, false);
   });
 }
 

@@ -133,9 +133,10 @@ __device__ __forceinline__ void raise(const AttentionCall<In>& call,
                                       int first,
                                       float* stage,
                                       WarpSums<columns>& scores) {
-  if (is_plain(call, at.full)) {
+  if (!call.has_terms()) {
     const float to_units = call.scale * log2_of_e;
     scores.change([=](int, int, float product, int) { return product * to_units; });
+    if (!is_plain(call, at.full)) hide_unseen<transposed>(keys, first, scores);
   } else if constexpr (transposed) {  // each element of a thread is another row of the tile
     change_by_stage(scores, stage, [&](int j, int c, float product) {
       return TileRow<In>(call, at, keys, first + c).score(j, product) * log2_of_e;
@@ -325,11 +326,8 @@ __device__ __forceinline__ void write_query_gradient(const GradientCall<In>& g,
                                                      const RowUnits<In>& units,
                                                      const WarpSums<dim>& sums) {
   const AttentionCall<In>& call = g.call;
-  const float factor[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
-  sums.each([&](int i, int c, float sum, int r) {
-    if (query + i < call.time)
-      dquery.write(call.place(b, call.time, query + i, h, dim, c), factor[r] * sum, g.add);
-  });
+  const float factors[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
+  write_rows(dquery, call, b, h, call.time, query, sums, factors, g.add);
 }
 
 // Begins to copy the halves of a tile's bands.
@@ -344,7 +342,7 @@ __device__ void begin_copy_bands(const AttentionCall<In>& call,
 }
 
 // With two sums of a key's features for each of the query's there are registers for half the
-// columns of a tile, where there is anything else to keep.
+// columns of a tile, where there are units or terms to keep: distances of keys alone leave room.
 template <bool by_key, Terms terms, typename In>
 inline constexpr int columns_at_once =
     by_key && ((terms != Terms::none && terms != Terms::key_distances) || has_units<In>) ? tile / 2

@@ -27,12 +27,13 @@ struct TilePlace {
 };
 
 // What is known of the keys of a tile, and the pairs that count: bit j % 32 of word 2 i + j / 32.
-struct TileKeys {
-  std::int32_t real[tile];
+struct alignas(16) TileKeys {
+  std::uint32_t real[2];  // bits
   std::int32_t position[tile];
   std::int32_t bucket[tile];
   std::uint32_t bits[2 * tile];
 
+  __device__ bool is_real(int j) const { return (real[j / 32] >> (j % 32) & 1) != 0; }
   __device__ bool sees(int i, int j) const { return (bits[2 * i + j / 32] >> (j % 32) & 1) != 0; }
 };
 
@@ -220,11 +221,11 @@ struct TileRows {
     return wide(from[call.place(at.b, call.time, at.query + i, at.h, call.value_dim, c)]);
   }
   __device__ T key(int j, int c) const {
-    if (keys.real[j] == 0) return 0;
+    if (!keys.is_real(j)) return 0;
     return wide(call.key[call.place(at.b, call.keys, at.key + j, at.h, call.dim, c)]);
   }
   __device__ T value(int j, int c) const {
-    if (keys.real[j] == 0) return 0;
+    if (!keys.is_real(j)) return 0;
     return wide(call.value[call.place(at.b, call.keys, at.key + j, at.h, call.value_dim, c)]);
   }
 };
@@ -234,7 +235,8 @@ __device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, Ti
   const int j = static_cast<int>(threadIdx.x);
   if (j >= tile) return;
   const bool real = call.is_key(at.b, at.h, at.key + j);
-  keys.real[j] = real ? 1 : 0;
+  const std::uint32_t bits = __ballot_sync(all_lanes, real);
+  if (j % 32 == 0) keys.real[j / 32] = bits;
   keys.position[j] = real ? call.key_position(at.b, at.h, at.key + j) : -1;
   keys.bucket[j] = real && call.sorted.key_bucket != nullptr
                        ? call.sorted.key_bucket[(at.b * call.heads + at.h) * call.keys + at.key + j]
@@ -253,21 +255,17 @@ __device__ void read_bits(const AttentionCall<In>& call,
   if (!at.full)
     bits = query < call.time ? mask.word(call.query_begin + query, call.key_begin + at.key + first)
                              : 0;
-  if (bits != 0 && (!at.full || call.looks_at_pairs())) {
-    const auto& sorted = call.sorted;
-    const bool by_order = sorted.query_position != nullptr;
-    const std::int32_t position = by_order ? call.query_position(at.b, at.h, query) : 0;
+  bits &= keys.real[threadIdx.x % 2];
+  if (const auto& sorted = call.sorted; bits != 0 && sorted.query_position != nullptr) {
+    const std::int32_t position = call.query_position(at.b, at.h, query);
     const std::int32_t bucket =
         sorted.query_bucket != nullptr
             ? sorted.query_bucket[(at.b * call.heads + at.h) * call.time + query]
             : 0;
-    for (int j = 0; j < 32; ++j) {
-      bool seen = keys.real[first + j] != 0;
-      if (by_order)
-        seen = seen && position >= 0 && (!sorted.causal || keys.position[first + j] <= position) &&
-               keys.bucket[first + j] == bucket;
-      if (!seen) bits &= ~(std::uint32_t{1} << j);
-    }
+    for (int j = 0; j < 32; ++j)
+      if (position < 0 || (sorted.causal && keys.position[first + j] > position) ||
+          keys.bucket[first + j] != bucket)
+        bits &= ~(std::uint32_t{1} << j);
   }
   keys.bits[threadIdx.x] = bits;
 }

@@ -75,8 +75,8 @@ __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
   return full && !call.looks_at_pairs() && !call.has_terms();
 }
 
-// Which 64 rows of queries are part q of a block's two tiles, of which each warp has 16: tile q, or
-// where the rows of a warp are to follow one another, 16 of the 32 that it then has of one tile.
+// Which rows of a block's two tiles of queries are part q, of which warp w has the rows 16 w ..
+// 16 w + 15: tile q, or where a warp's rows are to `follow` one another those from 32 w + 16 q.
 template <bool follow>
 struct PairPart {
   __device__ static int warp() { return static_cast<int>(threadIdx.x) / 32; }
@@ -105,6 +105,38 @@ __device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F 
       f(second);
     else
       f(first, second);
+  }
+}
+
+// Scores of pairs that do not count become -infinity. Rows are queries and columns keys, or with
+// `transposed` the other way round; columns are those of the tile from `first`.
+template <bool transposed, int columns>
+__device__ __forceinline__ void hide_unseen(const TileKeys& keys,
+                                            int first,
+                                            WarpSums<columns>& scores) {
+  constexpr int bits = 32;  // of a word
+  if constexpr (transposed) {
+    const int row = scores.row(0);
+    unrolled<columns / 4>([&](auto e) {
+      constexpr int n = e / 2, p = e % 2;
+      const std::uint32_t of_query =
+          keys.bits[2 * (first + scores.column(n, p)) + row / bits] >> row % bits;
+      unrolled<2>([&](auto r) {
+        if ((of_query >> 8 * r & 1) == 0) scores.of[n][2 * r + p] = minus_infinity<float>;
+      });
+    });
+  } else {
+    static_assert(columns % bits == 0);
+    unrolled<2 * columns / bits>([&](auto part) {
+      constexpr int r = part % 2, w = part / 2;
+      const std::uint32_t of_keys =
+          keys.bits[2 * scores.row(2 * r) + first / bits + w] >> scores.column(0, 0);
+      unrolled<bits / 4>([&](auto e) {
+        constexpr int n = e / 2, p = e % 2;
+        if ((of_keys >> (8 * n + p) & 1) == 0)
+          scores.of[w * bits / 8 + n][2 * r + p] = minus_infinity<float>;
+      });
+    });
   }
 }
 

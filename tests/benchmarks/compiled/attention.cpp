@@ -1,9 +1,9 @@
-// What the compiled kernels of tile attention cost, counted where they run without a GPU: for a
-// tile of 64 queries and 64 keys of which every pair counts, what each of four warps does. Of 256,
-// 512 and 768 causal tokens the second difference, in which there is nothing but such tiles: 16 a
-// head.
-//   benchmark_compiled_attention [--lines] [--dim 64]     LONGSPAN_PTX: the folder of the kernels'
-//   text
+// What the compiled kernels of tile attention cost, counted where they run without a GPU, in the
+// compiler's text of them, before registers are given out: for a tile of 64 queries and 64 keys of
+// which every pair counts, what each of four warps does. Of 256, 512 and 768 causal tokens the
+// second difference, in which there is nothing but such tiles: 16 a head.
+//   benchmark_compiled_attention [--lines] [--dim 64]
+//     LONGSPAN_PTX: the folder of the kernels' text
 //     --lines: by line of the source, where the text knows it (CMAKE_CUDA_FLAGS=-lineinfo)
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -59,14 +59,18 @@ Table count(std::int64_t tokens, std::int64_t dim, bool relative, bool by_line) 
       Costs& costs = table[by_line ? name + " " + place_of(*instruction) : name];
       const auto issued = static_cast<double>(found.issued);
       costs[instructions] += issued;
-      if (instruction->name.starts_with("mma")) costs[products] += issued;
+      if (instruction->name.starts_with("mma.sync")) costs[products] += issued;
       if (instruction->name.starts_with("shfl")) costs[shuffles] += issued;
       costs[shared_memory] += static_cast<double>(found.turns);
     }
   return table;
 }
 
-void print(std::int64_t dim, bool relative, bool by_line) {
+// Returns whether the forward pass has as many products of 16 x 8 x 16 as a tile of scores and one
+// of outputs have, and 80 rows of a table for 16 queries.
+bool print(std::int64_t dim, bool relative, bool by_line) {
+  const auto wanted = static_cast<double>(relative ? dim * 26 / 16 : dim);
+  bool is_right = by_line;
   constexpr std::int64_t step = 256;
   constexpr double warps = 16 * 4;
   const Table one = count(step, dim, relative, by_line),
@@ -87,7 +91,11 @@ void print(std::int64_t dim, bool relative, bool by_line) {
                costs[products],
                costs[shared_memory],
                costs[shuffles]);
+    if (name == "attend_matrices") is_right = costs[products] == wanted;
   }
+  if (!is_right)
+    fmt::print(stderr, "the forward pass has not the {} products of a warp and tile\n", wanted);
+  return is_right;
 }
 
 }  // namespace
@@ -114,6 +122,8 @@ int main(int argc, char** argv) {
              "products",
              "shared memory",
              "shuffles");
-  for (const bool relative : {false, true}) longspan::print(dim, relative, by_line);
-  return 0;
+  bool is_right = true;
+  for (const bool relative : {false, true})
+    is_right = longspan::print(dim, relative, by_line) && is_right;
+  return is_right ? 0 : 1;
 }

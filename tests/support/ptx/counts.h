@@ -17,7 +17,8 @@ namespace ptx {
 struct Count {
   std::uint64_t issued = 0;  // by warps, as far as their first lanes go
   // Turns of shared memory, in which each of its 32 banks gives a word: a warp's request for 128
-  // bytes takes one, or as many as it has different words of one bank.
+  // bytes takes one, or as many as it has different words of one bank. Not what products of warp
+  // groups read there, nor addresses of no space.
   std::uint64_t turns = 0;
 };
 

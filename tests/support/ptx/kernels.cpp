@@ -223,7 +223,10 @@ std::string name_of(const void* kernel) {
 
 }  // namespace
 
-Counting::Counting() { counting = this; }
+Counting::Counting() {
+  if (counting != nullptr) refuse("kernels are counted already");
+  counting = this;
+}
 Counting::~Counting() { counting = nullptr; }
 
 void run(const cudaLaunchConfig_t& config,
