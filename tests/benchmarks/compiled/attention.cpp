@@ -29,8 +29,11 @@ using Table = std::map<std::string, Costs>;
 std::string function_name(const std::string& symbol) {
   const std::unique_ptr<char, decltype(&std::free)> readable(
       abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, nullptr), &std::free);
-  const std::string name = readable != nullptr ? readable.get() : symbol;
-  const std::string_view unqualified = std::string_view(name).substr(0, name.find('<'));
+  std::string name = readable != nullptr ? readable.get() : symbol;
+  constexpr std::string_view unnamed = "(anonymous namespace)::";
+  for (std::size_t at = 0; (at = name.find(unnamed, at)) != std::string::npos;)
+    name.erase(at, unnamed.size());
+  const std::string_view unqualified = std::string_view(name).substr(0, name.find_first_of("<("));
   const std::size_t begin = unqualified.find_last_of(": ");
   return std::string(unqualified.substr(begin == std::string_view::npos ? 0 : begin + 1));
 }
