@@ -125,10 +125,11 @@ class DenseAttention {
     const auto& d = *a_.dropout;
     const std::int64_t time = d.time_total > 0 ? d.time_total : time_;
     const std::int64_t keys = d.keys_total > 0 ? d.keys_total : keys_;
+    // Row i of head r * heads + h of a view is position i fold + r of head h.
+    const std::int64_t heads = heads_ / d.fold, r = h / heads;
+    const std::int64_t head = (d.batch_begin + b) * d.heads_total + d.head_begin + h % heads;
     const std::int64_t index =
-        (((d.batch_begin + b) * d.heads_total + d.head_begin + h) * time + d.time_begin + i) *
-            keys +
-        d.keys_begin + j;
+        (head * time + d.time_begin + i * d.fold + r) * keys + d.keys_begin + j * d.fold + r;
     return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
   }
 

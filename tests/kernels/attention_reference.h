@@ -37,6 +37,7 @@ struct AttentionCase {
   std::optional<std::int64_t> query_begin = {};
   std::int64_t key_begin = 0;
   double dropout = 0;
+  std::int64_t fold = 1;  // of its view
   DType dtype = DType::f64;
   double spread = 1;  // of the inputs
   std::uint64_t seed = 1;
@@ -49,7 +50,8 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} slopes {} span {} sorted {} {} hash {} from {} {} dropout {} {} "
+        "relative {} tables {} {} slopes {} span {} sorted {} {} hash {} from {} {} dropout {} "
+        "fold {} {} "
         "seed {}",
         batch,
         time,
@@ -71,6 +73,7 @@ struct AttentionCase {
         first_query(),
         key_begin,
         dropout,
+        fold,
         name_of(dtype),
         seed);
   }
@@ -261,8 +264,14 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   a.value = input("value", {c.batch, c.keys, c.heads, c.value_dim});
   a.scale = c.scale;
   make_mask(c, device, random, a);
-  if (c.dropout > 0)
-    a.dropout = AttentionDropout{c.dropout, random.child("dropout"), 0, 0, c.heads};
+  if (c.dropout > 0) {
+    a.dropout = AttentionDropout{c.dropout, random.child("dropout"), 0, 0, c.heads / c.fold};
+    if (c.fold > 1) {
+      a.dropout->fold = c.fold;
+      a.dropout->time_total = c.time * c.fold;
+      a.dropout->keys_total = c.keys * c.fold;
+    }
+  }
   a.out = poisoned(out, c.dtype, device);
   a.log_sum_exp = poisoned({c.batch, c.heads, c.time}, accumulator_of(c.dtype), device);
   g.dout = random_tensor(out, c.dtype, device, random.child("dout"), 1);

@@ -27,6 +27,8 @@ const std::vector<AttentionCase>& cases() {
       {.batch = 2, .time = 67, .keys = 60, .heads = 2, .causal = false, .padded = true},
       {.time = 130, .keys = 130, .window = 40, .slopes = true},
       {.time = 66, .keys = 129, .causal = false, .dropout = 0.3},
+      {.time = 64, .keys = 132, .causal = false, .dropout = 0.3},
+      {.time = 66, .keys = 70, .heads = 6, .dropout = 0.3, .fold = 3},
       {.time = 70, .keys = 70, .sorted = true, .buckets = true, .hash = 1},
       {.time = 75, .keys = 100, .sorted = true, .hash = 3, .dropout = 0.2},
       {.time = 65, .keys = 65, .causal = true, .padded = true, .hash = 1},

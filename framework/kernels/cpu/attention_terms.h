@@ -149,7 +149,7 @@ struct SpanRow {
     const bool by_token = span.span.shape().dimensions() == 3;
     const T z = span.span.template data<T>()[by_token ? (b * p.time + query) * p.heads + h : h];
     const SoftSpan<T> soft(span);
-    inside = soft.inside(z, distance);
+    inside = soft.end(z) - distance;
     ramp = soft.ramp;
     step = soft.step;
     floor = soft.floor;

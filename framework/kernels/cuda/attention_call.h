@@ -134,27 +134,32 @@ struct DropoutView {
         index(d, time, keys, heads),
         threshold(dropout_threshold(d.rate)),
         factor(static_cast<T>(1 / (1 - d.rate))) {}
-};
 
-// The factors of dropout, one after the other: neighbours share the words of a block.
-template <typename T>
-class Draws {
- public:
-  __device__ T factor(const DropoutView<T>& dropout, std::uint64_t index) {
-    if (index / 4 != block_) {
-      block_ = index / 4;
-      words_ = dropout.random.block(block_);
+  // Which of the 32 probabilities of a query and neighbouring keys are kept, by the index of the
+  // first.
+  __device__ std::uint32_t kept(std::uint64_t first) const {
+    std::uint32_t bits = 0;
+    if (index.fold != 1) {
+      for (int j = 0; j < 32; ++j) {
+        const std::uint64_t place = first + static_cast<std::uint64_t>(j * index.fold);
+        const std::uint32_t of_block = kept_of_block(place / 4);
+        bits |= (of_block >> place % 4 & 1) << j;
+      }
+      return bits;
     }
-    // Not by an index, for which they would have to be in memory.
-    const auto [first, second, third, fourth] = words_;
-    const std::uint32_t even = index % 4 < 2 ? first : third;
-    const std::uint32_t odd = index % 4 < 2 ? second : fourth;
-    return (index % 2 == 0 ? even : odd) >> 8 >= dropout.threshold ? dropout.factor : T{0};
+    const auto before = static_cast<unsigned>(first % 4);  // of the first block's four
+#pragma unroll 4
+    for (int k = 0; k < 8; ++k) bits |= kept_of_block(first / 4 + k) << 4 * k;
+    if (before == 0) return bits;
+    return bits >> before | kept_of_block(first / 4 + 8) << (32 - before);
   }
 
  private:
-  std::uint64_t block_ = ~std::uint64_t{0};
-  std::array<std::uint32_t, 4> words_ = {};
+  __device__ std::uint32_t kept_of_block(std::uint64_t block) const {
+    const auto [first, second, third, fourth] = random.block(block);
+    const auto bit = [this](std::uint32_t word) { return word >> 8 >= threshold ? 1U : 0U; };
+    return bit(first) | bit(second) << 1 | bit(third) << 2 | bit(fourth) << 3;
+  }
 };
 
 template <typename In>
@@ -245,7 +250,8 @@ struct AttentionCall {
   }
   // Whether the pairs of a full tile need to be looked at one by one.
   __device__ bool looks_at_pairs() const {
-    return padding != nullptr || length != nullptr || sorted.query_position != nullptr;
+    return padding != nullptr || length != nullptr || sorted.query_position != nullptr ||
+           hash.has_self || hash.rounds > 0;
   }
 
   std::int64_t batch;

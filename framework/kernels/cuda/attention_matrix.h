@@ -123,62 +123,6 @@ __device__ __forceinline__ void write_rows(const Either<In>& to,
   });
 }
 
-// Elements that a block stages at once, and from a row of them to the next.
-inline constexpr int stage_columns = 16;
-inline constexpr int stage_step = stage_columns + 2;
-inline constexpr std::size_t stage_bytes = tile * stage_step * sizeof(float);
-
-// to[i, c] = f(i, column + c, from[i, c]) for the warp's 16 rows: a loop for what is too long to be
-// there for each of a thread's elements. Two neighbouring threads have one row, each fours of it,
-// since four draws of dropout are made at once.
-template <typename F>
-__device__ void change_stage(float* stage, int column, F f) {
-  const int row = static_cast<int>(threadIdx.x) / 2;
-  float* const of_row = stage + row * stage_step;
-  __syncwarp();
-#pragma unroll 1
-  for (int e = 0; e < stage_columns / 2; ++e) {
-    const int c = static_cast<int>(threadIdx.x) % 2 * 4 + e / 4 * 8 + e % 4;
-    of_row[c] = f(row, column + c, of_row[c]);
-  }
-  __syncwarp();
-}
-
-// Elements become what f(row, column, element) makes of them by stage, and join of both.
-template <int columns, typename F, typename Join>
-__device__ __forceinline__ void join_by_stage(WarpSums<columns>& sums,
-                                              float* stage,
-                                              F f,
-                                              Join join) {
-  unrolled<columns / stage_columns>([&](auto part) {
-    constexpr int column = part * stage_columns;
-    const auto place = [&](auto e) -> float& {
-      return stage[sums.row(e % 4) * stage_step + sums.column(e / 4, e % 4)];
-    };
-    unrolled<stage_columns / 2>([&](auto e) { place(e) = sums.of[column / 8 + e / 4][e % 4]; });
-    change_stage(stage, column, f);
-    unrolled<stage_columns / 2>([&](auto e) {
-      join(std::integral_constant<int, column / 8 + e / 4>(),
-           std::integral_constant<int, e % 4>(),
-           place(e));
-    });
-    __syncwarp();
-  });
-}
-
-// Elements become what f(row, column, element) returns.
-template <int columns, typename F>
-__device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* stage, F f) {
-  join_by_stage(sums, stage, f, [&](auto n, auto s, float changed) { sums.of[n][s] = changed; });
-}
-
-// The factor of dropout of a pair. Sums of weights take it in the end, so that no weight grows.
-template <typename In>
-__device__ float keep_of(
-    const AttentionCall<In>& call, const TilePlace& at, Draws<float>& draws, int i, int j) {
-  return draws.factor(call.dropout, call.dropout.index.of(at.b, at.h, at.query + i, at.key + j));
-}
-
 // Where tiles of this kind may begin.
 template <typename Tile>
 LONGSPAN_HOST_DEVICE constexpr std::size_t aligned_bytes(std::size_t bytes) {

@@ -6,29 +6,26 @@
 
 #include "framework/kernels/cuda/attention_band.h"
 #include "framework/kernels/cuda/attention_matrix_calls.h"
-#include "framework/kernels/cuda/attention_visits.h"
+#include "framework/kernels/cuda/attention_matrix_terms.h"
 
 namespace longspan::tile_attention {
 
-// The factors of a soft span for the two rows that a thread has elements of.
-struct SoftRows {
-  SoftSpan<float> soft;
-  float z[2];
-  float distance[2];  // of the row from the tile's first key
-
+// How far inside their queries' spans the keys of a thread's elements are.
+class Insides {
+ public:
   template <typename In>
-  __device__ SoftRows(const AttentionCall<In>& call, const TilePlace& at) : soft(call.span.soft) {
+  __device__ Insides(const AttentionCall<In>& call, const TilePlace& at) : distance_(call, at, 0) {
     for (int r = 0; r < 2; ++r) {
-      const int i = WarpSums<tile>::row(2 * r);
-      const bool real = at.query + i < call.time;
-      z[r] = real ? call.span_of(at.b, at.h, at.query + i) : 0;
-      distance[r] = static_cast<float>(origin_of(call, at) + i);
+      const std::int64_t i = at.query + WarpSums<tile>::row(2 * r);
+      const bool asked = call.span.z != nullptr && i < call.time;
+      end_[r] = asked ? call.span.soft.end(call.span_of(at.b, at.h, i)) : 0;
     }
   }
-  // Rounded as where it is decided which keys count.
-  __device__ float at(int r, int j) const {
-    return soft.at(z[r], distance[r] - static_cast<float>(j));
-  }
+  __device__ float operator()(auto n, auto s) const { return end_[s / 2] - distance_(n, s); }
+
+ private:
+  Distances<false> distance_;
+  float end_[2];
 };
 
 // The two rows that a thread has elements of, with three neighbours.
@@ -41,18 +38,19 @@ struct RunningRows {
   // changed, as they do in few tiles but the first.
   template <bool seldom, typename In, int dim>
   __device__ __forceinline__ void soften(const AttentionCall<In>& call,
-                                         const TilePlace& at,
+                                         const Insides& inside,
                                          float to_units,
                                          WarpSums<tile>& scores,
                                          WarpSums<dim>& out) {
     float largest[2] = {minus_infinity<float>, minus_infinity<float>};
+    const SoftSpan<float>& soft = call.span.soft;
     if (call.span.z != nullptr) {
       // Beyond the span a key has a part of the sum alone: were it the maximum by its score, what
       // the others weigh might vanish beside it.
-      const SoftRows rows(call, at);
-      const float of_floor = std::log(rows.soft.floor);
-      scores.each([&](int, int j, float score, int r) {
-        largest[r] = Greater()(largest[r], rows.at(r, j) > 0 ? score : score + of_floor);
+      const float of_floor = std::log2(soft.floor);  // such scores are in units of ln 2
+      each_element<tile>([&](auto n, auto s) {
+        const float score = scores.of[n][s];
+        largest[s / 2] = Greater()(largest[s / 2], inside(n, s) > 0 ? score : score + of_floor);
       });
     } else {
       scores.each([&](int, int, float score, int r) { largest[r] = Greater()(largest[r], score); });
@@ -75,11 +73,10 @@ struct RunningRows {
       return tensor_core::power_of_two(score * to_units - against[r]);
     });
     if (call.span.z != nullptr) {
-      const SoftRows rows(call, at);
-      scores.change([&](int, int j, float power, int r) {
-        const float soft = rows.at(r, j);
-        sum[r] += (soft + rows.soft.floor) * power;
-        return soft * power;
+      each_element<tile>([&](auto n, auto s) {
+        const float power = scores.of[n][s], factor = soft.at(inside(n, s));
+        sum[s / 2] += (factor + soft.floor) * power;
+        scores.of[n][s] = factor * power;
       });
     } else {
       scores.each([&](int, int, float power, int r) { sum[r] += power; });
@@ -104,8 +101,10 @@ struct ForwardMemory {
   BandOf key_band;
   BandOf value_band;
 
+  // Two tiles have no terms that need the stage.
+  static constexpr std::size_t staged_bytes = count == 1 ? stage_bytes : 0;
   static constexpr std::size_t number_bytes =
-      aligned_bytes<Tile>(count * sizeof(TileKeys) + stage_bytes + tile * sizeof(float));
+      aligned_bytes<Tile>(count * sizeof(TileKeys) + staged_bytes + tile * sizeof(float));
   static constexpr std::size_t row_bytes = number_bytes + (count + 2) * Tile::bytes;
   static std::size_t bytes(const AttentionCall<In>& call) {
     const std::size_t bands = (call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U);
@@ -119,7 +118,7 @@ struct ForwardMemory {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     stage = reinterpret_cast<float*>(at + count * sizeof(TileKeys));
-    key_bias = stage + tile * stage_step;
+    key_bias = stage + staged_bytes / sizeof(float);
     rows = at + number_bytes;
     key = nth_tile<Tile>(rows, count);
     value = nth_tile<Tile>(rows, count + 1);
@@ -133,30 +132,24 @@ __device__ __forceinline__ float finish_scores(const AttentionCall<In>& call,
                                                const TilePlace& at,
                                                const TileKeys& keys,
                                                float* stage,
+                                               const Insides& inside,
                                                WarpSums<tile>& scores) {
-  if (!call.has_terms()) {
-    float to_units = call.scale * log2_of_e;
-    if (!(to_units > 0)) {
-      scores.change([=](int, int, float score, int) { return score * to_units; });
-      to_units = 1;
-    }
+  const float to_units = call.scale * log2_of_e;
+  if (!call.has_terms() && to_units > 0) {
     if (!is_plain(call, at.full)) hide_unseen<false>(keys, 0, scores);
     return to_units;
   }
-  const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
-  change_by_stage(scores, stage, [&](int, int j, float product) { return row.score(j, product); });
-  return log2_of_e;
+  finish_scores<false>(call, at, keys, 0, stage, inside, scores);
+  return 1;
 }
 
 template <typename In>
 __device__ __forceinline__ void drop(const AttentionCall<In>& call,
-                                     const TilePlace& at,
-                                     float* stage,
+                                     const TileKeys& keys,
                                      WarpSums<tile>& powers) {
   if (!call.dropout.active) return;
-  Draws<float> draws;
-  change_by_stage(powers, stage, [&](int i, int j, float power) {
-    return keep_of(call, at, draws, i, j) != 0 ? power : 0;
+  each_bit<false, tile>(keys.kept, 0, [&](auto n, auto s, bool kept) {
+    if (!kept) powers.of[n][s] = 0;
   });
 }
 
@@ -279,11 +272,13 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
           const auto weigh = [&](auto i) __attribute__((always_inline)) {
+            const TileKeys& keys = memory.keys[i];
+            const Insides inside(call, at(i));
             const float to_units =
-                finish_scores(call, at(i), memory.keys[i], memory.stage, scores[i]);
+                finish_scores(call, at(i), keys, memory.stage, inside, scores[i]);
             running[i].template soften<scaled_seldom<Tile, count>>(
-                call, at(i), to_units, scores[i], out[i]);
-            drop(call, at(i), memory.stage, scores[i]);
+                call, inside, to_units, scores[i], out[i]);
+            drop(call, keys, scores[i]);
           };
           if constexpr (Tile::products_go_on) {
             const auto weigh_and_sum = [&](auto i) __attribute__((always_inline)) {

@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "framework/kernels/cuda/attention_band.h"
-#include "framework/kernels/cuda/attention_visits.h"
+#include "framework/kernels/cuda/attention_matrix_terms.h"
 
 namespace longspan::tile_attention {
 
@@ -22,7 +22,8 @@ struct BackwardMemory {
   using In = typename Tile::In;
   using BandOf = Band<In, Tile::dim>;
   TileKeys* keys;
-  float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta, span
+  float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta,
+                           // end of the span
   float* stage;
   float* key_bias;
   unsigned char* rows;
@@ -106,8 +107,8 @@ __device__ void begin_copy_key_pair(Tile key,
     begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
 }
 
-// The log-sum-exp in units of ln 2 less the lift, delta and the span of 64 queries. Infinity for a
-// row that sees no key makes its probabilities 0.
+// The log-sum-exp in units of ln 2 less the lift, delta and the end of the span of 64 queries.
+// Infinity for a row that sees no key makes its probabilities 0.
 template <typename In>
 __device__ void read_sums(const GradientCall<In>& g,
                           std::int64_t b,
@@ -121,35 +122,8 @@ __device__ void read_sums(const GradientCall<In>& g,
   const float sum = real ? g.call.log_sum_exp[place] : minus_infinity<float>;
   to[0][i] = sum == minus_infinity<float> ? -minus_infinity<float> : sum * log2_of_e - lift<In>;
   to[1][i] = real ? g.delta[place] : 0;
-  to[2][i] = real && g.call.span.z != nullptr ? g.call.span_of(b, h, first + i) : 0;
-}
-
-// Products become powers: e to the score less the log-sum-exp of its row, lifted.
-template <bool transposed, typename In, int columns>
-__device__ __forceinline__ void raise(const AttentionCall<In>& call,
-                                      const TilePlace& at,
-                                      const TileKeys& keys,
-                                      const float (&sums)[3][tile],
-                                      int first,
-                                      float* stage,
-                                      WarpSums<columns>& scores) {
-  if (!call.has_terms()) {
-    const float to_units = call.scale * log2_of_e;
-    scores.change([=](int, int, float product, int) { return product * to_units; });
-    if (!is_plain(call, at.full)) hide_unseen<transposed>(keys, first, scores);
-  } else if constexpr (transposed) {  // each element of a thread is another row of the tile
-    change_by_stage(scores, stage, [&](int j, int c, float product) {
-      return TileRow<In>(call, at, keys, first + c).score(j, product) * log2_of_e;
-    });
-  } else {
-    const TileRow<In> row(call, at, keys, static_cast<int>(threadIdx.x) / 2);
-    change_by_stage(scores, stage, [&](int, int j, float product) {
-      return row.score(first + j, product) * log2_of_e;
-    });
-  }
-  scores.change([&](int r, int c, float score, int) {
-    return tensor_core::power_of_two(score - sums[0][transposed ? first + c : r]);
-  });
+  to[2][i] =
+      real && g.call.span.z != nullptr ? g.call.span.soft.end(g.call.span_of(b, h, first + i)) : 0;
 }
 
 // Products become the weights of values but for dropout's factor, and gradients of probabilities
@@ -166,57 +140,48 @@ __device__ __forceinline__ void differentiate(const GradientCall<In>& g,
                                               WarpSums<columns>& scores,
                                               WarpSums<columns>& gradients,
                                               float (&dspan)[2]) {
-  const auto& call = g.call;
-  const auto query_of = [first](int row, int column) { return transposed ? first + column : row; };
-  const auto key_of = [first](int row, int column) { return transposed ? row : first + column; };
-  raise<transposed>(call, at, keys, sums, first, stage, scores);
-  if (is_plain(call, at.full) && !call.dropout.active) {  // every pair is seen: none is kept zero
-    unrolled<columns / 2>([&](auto e) {
-      constexpr int n = e / 4, s = e % 4;
-      float& gradient = gradients.of[n][s];
-      gradient =
-          scores.of[n][s] * (gradient - sums[1][query_of(scores.row(s), scores.column(n, s))]);
-    });
-    return;
-  }
-  const float origin = static_cast<float>(origin_of(call, at));
-  // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
-  const auto finish = [&](auto n, auto s, float keep, bool constant) {
-    const int row = scores.row(s), column = scores.column(n, s), i = query_of(row, column);
-    const float power = scores.of[n][s];
-    float change = gradients.of[n][s] * keep - sums[1][i], kept = keep != 0 ? power : 0;
-    if (call.span.z != nullptr) {
-      const float distance = origin + static_cast<float>(i - key_of(row, column));
-      const float soft = call.span.soft.at(sums[2][i], distance);
-      if (power != 0 && call.span.soft.is_on_ramp(sums[2][i], distance))
-        dspan[s / 2] += power * change;
-      kept *= soft;
-      change = soft * gradients.of[n][s] * keep - (soft + call.span.soft.floor) * sums[1][i];
-    }
-    scores.of[n][s] = kept;
-    gradients.of[n][s] = power == 0 || constant ? 0 : power * change;
+  const AttentionCall<In>& call = g.call;
+  const auto query_of = [first](auto n, auto s) {
+    using Sums = WarpSums<columns>;
+    return transposed ? first + Sums::column(n, s) : Sums::row(s);
   };
-  if (!call.dropout.active && !call.hash.has_self) {
-    unrolled<columns / 2>([&](auto e) {
-      finish(std::integral_constant<int, e / 4>(), std::integral_constant<int, e % 4>(), 1, false);
+  const Distances<transposed> distance(call, at, first);
+  const auto inside = [&](auto n, auto s) { return sums[2][query_of(n, s)] - distance(n, s); };
+  finish_scores<transposed>(call, at, keys, first, stage, inside, scores);
+  // Powers: e to the score less the log-sum-exp of its row, lifted.
+  each_element<columns>([&](auto n, auto s) {
+    scores.of[n][s] = tensor_core::power_of_two(scores.of[n][s] - sums[0][query_of(n, s)]);
+  });
+  const bool has_span = call.span.z != nullptr;
+  if (is_plain(call, at.full) && !call.dropout.active && !has_span) {  // none is kept zero
+    each_element<columns>([&](auto n, auto s) {
+      gradients.of[n][s] = scores.of[n][s] * (gradients.of[n][s] - sums[1][query_of(n, s)]);
     });
     return;
   }
-  // The score of a pair with itself does not depend on the query or the key: its factor comes as
-  // -1 less the factor.
-  Draws<float> draws;
-  join_by_stage(
-      scores,
-      stage,
-      [&](int r, int c, float) {
-        const int i = query_of(r, c), j = key_of(r, c);
-        const float keep = call.dropout.active ? keep_of(call, at, draws, i, j) : 1;
-        if (!call.hash.has_self) return keep;
-        return TileRow<In>(call, at, keys, i).is_self(j) ? -1 - keep : keep;
-      },
-      [&](auto n, auto s, float factor) {
-        finish(n, s, factor < 0 ? -1 - factor : factor, factor < 0);
-      });
+  // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
+  const auto finish = [&](auto n, auto s, bool kept) {
+    const float power = scores.of[n][s], delta = sums[1][query_of(n, s)];
+    const float gradient = kept ? gradients.of[n][s] * call.dropout.factor : 0;
+    float change = gradient - delta, weight = kept ? power : 0;
+    if (has_span) {
+      const float by = inside(n, s), soft = call.span.soft.at(by);
+      if (power != 0 && call.span.soft.is_on_ramp(by)) dspan[s / 2] += power * change;
+      weight *= soft;
+      change = soft * change - call.span.soft.floor * delta;
+    }
+    scores.of[n][s] = weight;
+    gradients.of[n][s] = power == 0 ? 0 : power * change;
+  };
+  if (call.dropout.active)
+    each_bit<transposed, columns>(keys.kept, first, finish);
+  else
+    each_element<columns>([&](auto n, auto s) { finish(n, s, true); });
+  // The score of a pair with itself does not depend on the query or the key.
+  if (call.hash.has_self && any_same(keys))
+    each_bit<transposed, columns>(keys.same, first, [&](auto n, auto s, bool same) {
+      if (same) gradients.of[n][s] = 0;
+    });
 }
 
 // Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or

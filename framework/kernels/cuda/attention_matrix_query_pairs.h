@@ -12,11 +12,10 @@ template <typename Tile>
 struct QueryPairMemory {
   TileKeys* keys;          // for each tile of queries
   float (*sums)[3][tile];  // of each, as in BackwardMemory
-  float* stage;
   unsigned char* rows;
 
   static constexpr std::size_t number_bytes =
-      aligned_bytes<Tile>(2 * (sizeof(TileKeys) + 3 * tile * sizeof(float)) + stage_bytes);
+      aligned_bytes<Tile>(2 * (sizeof(TileKeys) + 3 * tile * sizeof(float)));
   static constexpr std::size_t bytes = number_bytes + 6 * Tile::bytes;
   static_assert(2 * (bytes + 1024) <= 228 * 1024, "compute capability 9.0 has room for two blocks");
 
@@ -24,7 +23,6 @@ struct QueryPairMemory {
     auto* at = shared_memory<unsigned char>();
     keys = reinterpret_cast<TileKeys*>(at);
     sums = reinterpret_cast<float(*)[3][tile]>(at + 2 * sizeof(TileKeys));
-    stage = reinterpret_cast<float*>(sums + 2);
     rows = at + number_bytes;
   }
   __device__ Tile query(int q) const { return nth_tile<Tile>(rows, q); }
@@ -62,6 +60,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
   WarpSums<dim> of_query[2];
   RowUnits<In> units[2];
   float unused[2] = {0, 0};
+  float* const no_stage = nullptr;  // there are no terms that need one
   while (cursors.any()) {
     const std::int64_t key_tile = cursors.tile_index();
     const TileKind kinds[2] = {cursors.kind(0), cursors.kind(1)};
@@ -97,7 +96,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
                                    memory.keys[i],
                                    memory.sums[i],
                                    first,
-                                   memory.stage,
+                                   no_stage,
                                    scores[i],
                                    gradients[i],
                                    unused);

@@ -26,15 +26,26 @@ struct TilePlace {
   bool full;
 };
 
-// What is known of the keys of a tile, and the pairs that count: bit j % 32 of word 2 i + j / 32.
+// A bit for each pair of a tile: that of query i and key j is bit j % 32 of word 2 i + j / 32.
+struct PairBits {
+  std::uint32_t words[2 * tile];
+
+  __device__ bool operator()(int i, int j) const {
+    return (words[2 * i + j / 32] >> (j % 32) & 1) != 0;
+  }
+};
+
+// What is known of the keys of a tile, and of its pairs.
 struct alignas(16) TileKeys {
-  std::uint32_t real[2];  // bits
   std::int32_t position[tile];
   std::int32_t bucket[tile];
-  std::uint32_t bits[2 * tile];
+  std::uint32_t real[2];  // bits
+  PairBits seen;          // those that count
+  PairBits same;          // those of them with one position, where they have a score of their own
+  bool any_same[4];       // in the words of each warp's threads
+  PairBits kept;          // those that dropout keeps
 
   __device__ bool is_real(int j) const { return (real[j / 32] >> (j % 32) & 1) != 0; }
-  __device__ bool sees(int i, int j) const { return (bits[2 * i + j / 32] >> (j % 32) & 1) != 0; }
 };
 
 // The shared memory of a block.
@@ -245,10 +256,10 @@ __device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, Ti
 
 // Half a row's pairs a thread.
 template <typename In>
-__device__ void read_bits(const AttentionCall<In>& call,
-                          const MaskView& mask,
-                          const TilePlace& at,
-                          TileKeys& keys) {
+__device__ void read_pairs(const AttentionCall<In>& call,
+                           const MaskView& mask,
+                           const TilePlace& at,
+                           TileKeys& keys) {
   const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
   const std::int64_t query = at.query + i;
   std::uint32_t bits = ~std::uint32_t{0};
@@ -256,18 +267,41 @@ __device__ void read_bits(const AttentionCall<In>& call,
     bits = query < call.time ? mask.word(call.query_begin + query, call.key_begin + at.key + first)
                              : 0;
   bits &= keys.real[threadIdx.x % 2];
-  if (const auto& sorted = call.sorted; bits != 0 && sorted.query_position != nullptr) {
-    const std::int32_t position = call.query_position(at.b, at.h, query);
+  const auto& sorted = call.sorted;
+  const bool has_position = bits != 0 && (sorted.query_position != nullptr || call.hash.has_self);
+  const std::int32_t position = has_position ? call.query_position(at.b, at.h, query) : -1;
+  if (bits != 0 && sorted.query_position != nullptr) {
     const std::int32_t bucket =
         sorted.query_bucket != nullptr
             ? sorted.query_bucket[(at.b * call.heads + at.h) * call.time + query]
             : 0;
+    const std::int32_t last = sorted.causal ? position : std::numeric_limits<std::int32_t>::max();
+    std::uint32_t allowed = 0;
+#pragma unroll
     for (int j = 0; j < 32; ++j)
-      if (position < 0 || (sorted.causal && keys.position[first + j] > position) ||
-          keys.bucket[first + j] != bucket)
-        bits &= ~(std::uint32_t{1} << j);
+      if (keys.position[first + j] <= last && keys.bucket[first + j] == bucket)
+        allowed |= std::uint32_t{1} << j;
+    bits &= position >= 0 ? allowed : 0;
   }
-  keys.bits[threadIdx.x] = bits;
+  keys.seen.words[threadIdx.x] = bits;
+  if (!call.hash.has_self) return;
+  std::uint32_t same = 0;
+#pragma unroll
+  for (int j = 0; j < 32; ++j)
+    if (keys.position[first + j] == position) same |= std::uint32_t{1} << j;
+  same &= bits;
+  keys.same.words[threadIdx.x] = same;
+  const bool any = __ballot_sync(all_lanes, same != 0) != 0;
+  if (threadIdx.x % 32 == 0) keys.any_same[threadIdx.x / 32] = any;
+}
+
+// The same of what dropout keeps.
+template <typename In>
+__device__ void read_kept(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
+  if (!call.dropout.active) return;
+  const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
+  keys.kept.words[threadIdx.x] =
+      call.dropout.kept(call.dropout.index.of(at.b, at.h, at.query + i, at.key + first));
 }
 
 // One row of a tile's pairs: from a product to a score, and what the score is multiplied by.
@@ -279,23 +313,21 @@ struct TileRow {
   const TileKeys& keys;
   int i;
   std::int32_t position;  // where rules of hashing ask for it
-  T z = 0;                // of the soft span
+  T end = 0;              // of the soft span
 
   __device__ TileRow(const AttentionCall<In>& c, const TilePlace& p, const TileKeys& k, int row)
       : call(c), at(p), keys(k), i(row), position(-1) {
     if (at.query + i >= call.time) return;
     position = call.query_position(at.b, at.h, at.query + i);
-    if (call.span.z != nullptr) z = call.span_of(at.b, at.h, at.query + i);
+    if (call.span.z != nullptr) end = call.span.soft.end(call.span_of(at.b, at.h, at.query + i));
   }
   __device__ T distance(int j) const { return static_cast<T>(origin_of(call, at) + i - j); }
-  __device__ T soft(int j) const { return call.span.soft.at(z, distance(j)); }
-  __device__ bool is_on_ramp(int j) const { return call.span.soft.is_on_ramp(z, distance(j)); }
-  __device__ bool is_self(int j) const {
-    return call.hash.has_self && keys.position[j] == position;
-  }
+  __device__ T soft(int j) const { return call.span.soft.at(end - distance(j)); }
+  __device__ bool is_on_ramp(int j) const { return call.span.soft.is_on_ramp(end - distance(j)); }
+  __device__ bool is_self(int j) const { return call.hash.has_self && keys.same(i, j); }
 
   __device__ T score(int j, T product) const {
-    if (!keys.sees(i, j)) return minus_infinity<T>;
+    if (!keys.seen(i, j)) return minus_infinity<T>;
     T score = is_self(j) ? call.hash.self : product * call.scale;
     if (call.slopes != nullptr) score -= call.slopes[at.h] * std::abs(distance(j));
     // Of a token with itself too: it meets itself in every round.
@@ -314,10 +346,7 @@ struct TileRow {
   __device__ void each(F f) const {
     const int half = static_cast<int>(threadIdx.x) % 2;
     const auto& d = call.dropout;
-    const std::uint64_t first = d.active ? d.index.of(at.b, at.h, at.query + i, at.key) : 0;
-    Draws<T> draws;
-    for (int j = half; j < tile; j += 2)
-      f(j, d.active ? draws.factor(d, first + static_cast<std::uint64_t>(j * d.index.fold)) : T{1});
+    for (int j = half; j < tile; j += 2) f(j, !d.active ? T{1} : keys.kept(i, j) ? d.factor : T{0});
   }
 };
 
@@ -331,7 +360,8 @@ __device__ void read_scores(const AttentionCall<In>& call,
   __syncthreads();  // the last tile has been used
   read_keys(call, at, *memory.keys);
   __syncthreads();
-  read_bits(call, mask, at, *memory.keys);
+  read_pairs(call, mask, at, *memory.keys);
+  read_kept(call, at, *memory.keys);
   const TileRows<In> rows{call, at, *memory.keys};
   Sums<T> sums;
   add_row_products(

@@ -69,10 +69,10 @@ class TileCursors {
   TileCursor last_;  // the same list where there is one
 };
 
-// Whether the scores of a tile are nothing but its products.
+// Whether a tile's pairs are all alike.
 template <typename In>
 __device__ bool is_plain(const AttentionCall<In>& call, bool full) {
-  return full && !call.looks_at_pairs() && !call.has_terms();
+  return full && !call.looks_at_pairs();
 }
 
 // Which rows of a block's two tiles of queries are part q, of which warp w has the rows 16 w ..
@@ -108,46 +108,14 @@ __device__ __forceinline__ void with_visitors(const TileKind (&kinds)[count], F 
   }
 }
 
-// Scores of pairs that do not count become -infinity. Rows are queries and columns keys, or with
-// `transposed` the other way round; columns are those of the tile from `first`.
-template <bool transposed, int columns>
-__device__ __forceinline__ void hide_unseen(const TileKeys& keys,
-                                            int first,
-                                            WarpSums<columns>& scores) {
-  constexpr int bits = 32;  // of a word
-  if constexpr (transposed) {
-    const int row = scores.row(0);
-    unrolled<columns / 4>([&](auto e) {
-      constexpr int n = e / 2, p = e % 2;
-      const std::uint32_t of_query =
-          keys.bits[2 * (first + scores.column(n, p)) + row / bits] >> row % bits;
-      unrolled<2>([&](auto r) {
-        if ((of_query >> 8 * r & 1) == 0) scores.of[n][2 * r + p] = minus_infinity<float>;
-      });
-    });
-  } else {
-    static_assert(columns % bits == 0);
-    unrolled<2 * columns / bits>([&](auto part) {
-      constexpr int r = part % 2, w = part / 2;
-      const std::uint32_t of_keys =
-          keys.bits[2 * scores.row(2 * r) + first / bits + w] >> scores.column(0, 0);
-      unrolled<bits / 4>([&](auto e) {
-        constexpr int n = e / 2, p = e % 2;
-        if ((of_keys >> (8 * n + p) & 1) == 0)
-          scores.of[w * bits / 8 + n][2 * r + p] = minus_infinity<float>;
-      });
-    });
-  }
-}
-
 template <typename In>
 __device__ bool is_looked_at(const AttentionCall<In>& call, TileKind kind) {
   return kind != TileKind::none && !is_plain(call, kind == TileKind::full);
 }
 
 // What counts in a tile of keys for each part of a block's queries, at(constant) of it: bits where
-// pairs need to be looked at, which are some of the block's where `any`. They may be read when
-// threads have met.
+// pairs need to be looked at, which are some of the block's where `any`, and what dropout keeps.
+// They may be read when threads have met.
 template <typename In, int count, typename At>
 __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
                                            const MaskView& mask,
@@ -155,11 +123,12 @@ __device__ __forceinline__ void read_masks(const AttentionCall<In>& call,
                                            const TileKind (&kinds)[count],
                                            At at,
                                            TileKeys* keys) {
+  unrolled<count>([&](auto q) { read_kept(call, at(q), keys[q]); });
   if (!any) return;
   unrolled<count>([&](auto q) { read_keys(call, at(q), keys[q]); });
   __syncthreads();
   unrolled<count>([&](auto q) {
-    if (is_looked_at(call, kinds[q])) read_bits(call, mask, at(q), keys[q]);
+    if (is_looked_at(call, kinds[q])) read_pairs(call, mask, at(q), keys[q]);
   });
 }
 

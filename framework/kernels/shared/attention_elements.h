@@ -77,18 +77,16 @@ struct SoftSpan {
         first(static_cast<T>(span.first)),
         floor(static_cast<T>(span.floor)) {}
 
-  // How far a key is from the end of the ramp, where the factor is 0.
-  LONGSPAN_HOST_DEVICE T inside(T z, T distance) const { return ramp + (z - distance + first); }
-  LONGSPAN_HOST_DEVICE T at(T z, T distance) const {
-    const T factor = inside(z, distance) * step;
+  // The distance at which the ramp ends: the factor there is 0. A key is as far inside the span as
+  // it is nearer than that.
+  LONGSPAN_HOST_DEVICE T end(T z) const { return ramp + (z + first); }
+  LONGSPAN_HOST_DEVICE T at(T inside) const {
+    const T factor = inside * step;
     return factor < T{0} ? T{0} : factor > T{1} ? T{1} : factor;
   }
   // Where the factor depends on z: on the ramp and, as in the authors' code, at both of its ends
   // (without a floor nothing is seen at the outer one).
-  LONGSPAN_HOST_DEVICE bool is_on_ramp(T z, T distance) const {
-    const T by = inside(z, distance);
-    return by >= T{0} && by <= ramp;
-  }
+  LONGSPAN_HOST_DEVICE bool is_on_ramp(T inside) const { return inside >= T{0} && inside <= ramp; }
 };
 
 // Two outputs of one row over disjoint keys become one.

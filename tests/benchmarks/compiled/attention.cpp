@@ -2,8 +2,9 @@
 // compiler's text of them, before registers are given out: for a tile of 64 queries and 64 keys of
 // which every pair counts, what each of four warps does. Of 256, 512 and 768 causal tokens the
 // second difference, in which there is nothing but such tiles: 16 a head.
-//   benchmark_compiled_attention [--lines] [--dim 64]
+//   benchmark_compiled_attention [--terms all] [--lines] [--dim 64]
 //     LONGSPAN_PTX: the folder of the kernels' text
+//     --terms: all, or causal, relative, slopes, span, dropout, self-score
 //     --lines: by line of the source, where the text knows it (CMAKE_CUDA_FLAGS=-lineinfo)
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -15,6 +16,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/kernels/attention_reference.h"
 #include "tests/support/ptx/counts.h"
@@ -44,14 +47,23 @@ std::string place_of(const ptx::Instruction& instruction) {
   return fmt::format("{}:{}", file.substr(0, file.find('"')), instruction.source_line);
 }
 
+// What is counted, as `--terms` calls it.
+const std::vector<std::pair<std::string_view, testing::AttentionCase>>& kinds_of_calls() {
+  static const std::vector<std::pair<std::string_view, testing::AttentionCase>> all = {
+      {"causal", {}},
+      {"relative", {.relative = true}},
+      {"slopes", {.slopes = true}},
+      {"span", {.span = 1}},
+      {"dropout", {.dropout = 0.1}},
+      {"self-score", {.hash = 1}}};
+  return all;
+}
+
 // Of all warps, by kernel, or by kernel and line.
-Table count(std::int64_t tokens, std::int64_t dim, bool relative, bool by_line) {
-  const testing::AttentionCase c = {.time = tokens,
-                                    .keys = tokens,
-                                    .dim = dim,
-                                    .value_dim = dim,
-                                    .relative = relative,
-                                    .dtype = DType::bf16};
+Table count(testing::AttentionCase c, std::int64_t tokens, std::int64_t dim, bool by_line) {
+  c.time = c.keys = tokens;
+  c.dim = c.value_dim = dim;
+  c.dtype = DType::bf16;
   const AttentionGradient g = testing::make_attention(c, Device::cpu());
   const ptx::Counting counting;
   testing::run_attention(g);
@@ -71,14 +83,13 @@ Table count(std::int64_t tokens, std::int64_t dim, bool relative, bool by_line) 
 
 // Returns whether the forward pass has as many products of 16 x 8 x 16 as a tile of scores and one
 // of outputs have, and 80 rows of a table for 16 queries.
-bool print(std::int64_t dim, bool relative, bool by_line) {
-  const auto wanted = static_cast<double>(relative ? dim * 26 / 16 : dim);
+bool print(std::string_view call, const testing::AttentionCase& c, std::int64_t dim, bool by_line) {
+  const auto wanted = static_cast<double>(c.relative ? dim * 26 / 16 : dim);
   bool is_right = by_line;
   constexpr std::int64_t step = 256;
   constexpr double warps = 16 * 4;
-  const Table one = count(step, dim, relative, by_line),
-              two = count(2 * step, dim, relative, by_line);
-  for (const auto& [name, three] : count(3 * step, dim, relative, by_line)) {
+  const Table one = count(c, step, dim, by_line), two = count(c, 2 * step, dim, by_line);
+  for (const auto& [name, three] : count(c, 3 * step, dim, by_line)) {
     const auto of = [&](const Table& table, std::size_t kind) {
       const auto found = table.find(name);
       return found == table.end() ? 0 : found->second[kind];
@@ -87,8 +98,8 @@ bool print(std::int64_t dim, bool relative, bool by_line) {
     for (std::size_t kind = 0; kind < kinds; ++kind)
       costs[kind] = (three[kind] - 2 * of(two, kind) + of(one, kind)) / warps;
     if (costs[instructions] < 1) continue;
-    fmt::print("{:9} {:52} {:12.0f} {:9.0f} {:13.0f} {:9.0f}\n",
-               relative ? "relative" : "causal",
+    fmt::print("{:11} {:50} {:12.0f} {:9.0f} {:13.0f} {:9.0f}\n",
+               call,
                name,
                costs[instructions],
                costs[products],
@@ -107,13 +118,16 @@ bool print(std::int64_t dim, bool relative, bool by_line) {
 int main(int argc, char** argv) {
   bool by_line = false;
   std::int64_t dim = 64;
+  std::string_view terms = "all";
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--lines") == 0)
       by_line = true;
     else if (std::strcmp(argv[i], "--dim") == 0 && i + 1 < argc)
       dim = std::atoll(argv[++i]);
+    else if (std::strcmp(argv[i], "--terms") == 0 && i + 1 < argc)
+      terms = argv[++i];
     else
-      return fmt::print(stderr, "usage: {} [--lines] [--dim 64]\n", argv[0]), 2;
+      return fmt::print(stderr, "usage: {} [--terms all] [--lines] [--dim 64]\n", argv[0]), 2;
   }
   if (std::getenv("LONGSPAN_PTX") == nullptr)
     return fmt::print(stderr, "LONGSPAN_PTX is not set: wanted the folder of the kernels' text\n"),
@@ -125,8 +139,12 @@ int main(int argc, char** argv) {
              "products",
              "shared memory",
              "shuffles");
-  bool is_right = true;
-  for (const bool relative : {false, true})
-    is_right = longspan::print(dim, relative, by_line) && is_right;
+  bool is_right = true, is_known = false;
+  for (const auto& [name, c] : longspan::kinds_of_calls()) {
+    if (terms != "all" && terms != name) continue;
+    is_known = true;
+    is_right = longspan::print(name, c, dim, by_line) && is_right;
+  }
+  if (!is_known) return fmt::print(stderr, "--terms {}: there is no such call\n", terms), 2;
   return is_right ? 0 : 1;
 }
