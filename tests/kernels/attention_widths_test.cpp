@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <string_view>
 
 #include "tests/kernels/attention_dense.h"
 #ifdef LONGSPAN_EMULATED_CUDA
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "framework/kernels/cuda/attention_parts.h"
 #include "tests/support/ptx/counts.h"
 #endif
 
@@ -58,6 +60,10 @@ const std::vector<AttentionCase>& cases() {
       {.time = 66, .keys = 70, .slopes = true, .span = 2},
       {.time = 70, .keys = 100, .sorted = true, .hash = 2},
       {.time = 70, .keys = 130, .padded = true, .sorted = true, .buckets = true},
+      // Terms on tiles all of whose pairs count.
+      {.time = 130, .keys = 130, .slopes = true, .span = 1},
+      {.time = 128, .keys = 131, .causal = false, .hash = 1, .dropout = 0.3},
+      {.time = 130, .keys = 130, .scale = -0.2},
   };
   return all;
 }
@@ -164,6 +170,85 @@ TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
       }
   }
 }
+
+// Gradients of scores are kept for all pairs of a batch row and a head at once, or for so many at a
+// time, or made again.
+TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
+  AttentionCase c = {.batch = 2, .time = 66, .keys = 70, .heads = 3, .relative = true};
+  std::uint64_t seed = 0;
+  for (const char* const most : {"0", "1", "2", "3"}) {
+    ++seed;
+    ::setenv("LONGSPAN_KEPT_PAIRS", most, 1);
+#ifdef LONGSPAN_EMULATED_CUDA
+    const ptx::Counting counting;
+#endif
+    const AttentionGradient g = expect_dense(c, 32, DType::bf16, seed);
+#ifdef LONGSPAN_EMULATED_CUDA
+    const auto group = tile_attention::head_groups(g.forward)[0];
+    const tile_attention::AttentionCall<BFloat16> call(g.forward);
+    EXPECT_EQ(tile_attention::kept_pairs(call, *group.plan, 6), *most - '0');
+    const auto kept = std::ranges::count_if(counting.kernels, [](const auto& kernel) {
+      return kernel.first.find("_kept_") != std::string::npos;
+    });
+    EXPECT_EQ(kept, counting.kernels.empty() || *most == '0' ? 0 : 2);
+#endif
+    c.dropout = 0.2;  // what a kernel for any terms keeps too, in two parts of columns
+  }
+  ::unsetenv("LONGSPAN_KEPT_PAIRS");
+}
+
+#ifdef LONGSPAN_EMULATED_CUDA
+TEST(AttentionWidths, RangesOfPairsHaveAllOfThemOnceAndNoMoreThanAsked) {
+  for (const std::int64_t heads : {0, 1, 5})
+    for (const std::int64_t rows : {0, 1, 4})
+      for (const std::int64_t most : {0, 1, 2, 4, 7, 13, 20, 100}) {
+        std::map<std::pair<std::int64_t, std::int64_t>, int> times;
+        for (const auto& range : tile_attention::pair_ranges(3, heads, rows, most)) {
+          EXPECT_LE(range.heads * range.rows, std::max<std::int64_t>(most, 1));
+          for (std::int64_t h = 0; h < range.heads; ++h)
+            for (std::int64_t b = 0; b < range.rows; ++b)
+              ++times[{range.head_begin + h - 3, range.row_begin + b}];
+        }
+        EXPECT_EQ(std::ssize(times), heads * rows);
+        for (const auto& [pair, count] : times) {
+          EXPECT_EQ(count, 1);
+          EXPECT_TRUE(pair.first >= 0 && pair.first < heads);
+          EXPECT_TRUE(pair.second >= 0 && pair.second < rows);
+        }
+      }
+}
+
+// Half a GiB for those of 16,384 tiles a pair: four, with blocks enough where keys have 128 tiles.
+TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
+  const auto kept = [](AttentionCase c, std::int64_t pairs) {
+    c.causal = false;
+    c.dim = c.value_dim = 32;
+    const AttentionGradient g = make_attention(c, Device::cpu());
+    const auto group = tile_attention::head_groups(g.forward)[0];
+    return with_floating_type(c.dtype, [&]<typename In>(TypeTag<In>) {
+      return tile_attention::kept_pairs(
+          tile_attention::AttentionCall<In>(g.forward), *group.plan, pairs);
+    });
+  };
+  const AttentionCase large = {
+      .time = 128 * 64, .keys = 128 * 64, .relative = true, .dtype = DType::bf16};
+  EXPECT_EQ(kept(large, 3), 3);
+  EXPECT_EQ(kept(large, 100), 4);
+  AttentionCase other = large;
+  other.keys = 127 * 64;
+  EXPECT_EQ(kept(other, 100), 0);
+  EXPECT_EQ(kept(other, 4), 4);
+  other = large;
+  other.dtype = DType::f16;
+  EXPECT_EQ(kept(other, 1), 0);
+  other = large;
+  other.span = 1;
+  EXPECT_EQ(kept(other, 1), 0);
+  other = large;
+  other.relative = false;
+  EXPECT_EQ(kept(other, 1), 0);
+}
+#endif
 
 // So many that all multiprocessors of a GPU have blocks of two tiles of queries.
 #if defined(LONGSPAN_CUDA_KERNELS) && !defined(LONGSPAN_EMULATED_CUDA)

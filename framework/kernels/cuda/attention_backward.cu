@@ -2,6 +2,7 @@
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
 #include "framework/kernels/cuda/attention_matrix_calls.h"
+#include "framework/kernels/cuda/attention_parts.h"
 #include "framework/kernels/cuda/attention_row_products.h"
 
 namespace longspan {
@@ -237,15 +238,34 @@ class Run {
   }
 
   void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
-    const GradientCall<In> call = {
-        {call_, plan_view(cuda_, group.plan, true), group.begin, group.count},
-        g_.dout.data<In>(),
-        delta.data<T>(),
-        g_.add,
-        with_matrices_};
     const std::int64_t pairs = call_.batch * group.count;
+    const std::int64_t kept = with_matrices_ ? kept_pairs(call_, *group.plan, pairs) : 0;
+    const PlanView plan = plan_view(cuda_, group.plan, true);
+    Tensor gradients;
+    if (kept > 0)
+      gradients =
+          Tensor::empty({kept, plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
+                        DTypeOf<In>::value,
+                        g_.dout.device(),
+                        MemoryTag::workspace);
+    for (const PairRange& range :
+         pair_ranges(group.begin, group.count, call_.batch, kept > 0 ? kept : pairs)) {
+      GradientCall<In> call = {
+          {call_, plan, range.head_begin, range.heads, range.row_begin, range.rows},
+          g_.dout.data<In>(),
+          delta.data<T>(),
+          g_.add,
+          with_matrices_};
+      if (kept > 0) call.kept = gradients.data<In>();
+      run_pairs(call, group, parts);
+    }
+  }
+
+  void run_pairs(const GradientCall<In>& call,
+                 const HeadGroup& group,
+                 const BackwardParts<T>& parts) {
     const auto grid = [&](std::int64_t tiles, int width) {
-      return Grid{.blocks = tiles * pairs * slices_of(width),
+      return Grid{.blocks = tiles * call.pairs() * slices_of(width),
                   .threads = tile_threads,
                   .shared_bytes = TileMemory<T>::bytes(true)};
     };

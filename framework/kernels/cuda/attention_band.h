@@ -43,20 +43,30 @@ __device__ __forceinline__ void add_shifted(WarpSums<tile>& to,
   });
 }
 
+// The same of elements, two in a word.
+__device__ inline std::uint32_t shift_columns(std::uint32_t low, std::uint32_t high, int by) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const auto word = [=](int further) {
+    const std::uint32_t given = lane % 4 < further ? high : low;
+    return __shfl_sync(all_lanes, given, lane / 4 * 4 + (lane + further) % 4);
+  };
+  const std::uint32_t first = word(by / 2), second = word(by / 2 + 1);
+  return by % 2 == 0 ? first : first >> 16 | second << 16;
+}
+
 // The other way: [i, c] is from[i, c + i - 15], 0 beyond the keys.
-__device__ __forceinline__ WarpSums<band_columns> unshifted(const WarpSums<tile>& from) {
+__device__ __forceinline__ Factors<band_columns> unshifted(const Factors<tile>& from) {
   const int by = static_cast<int>(threadIdx.x) % 32 / 4 + 1;
-  WarpSums<band_columns> to;
+  Factors<band_columns> to;
   unrolled<band_columns / 4>([&](auto e) {
-    constexpr int n = e / 2, r = e % 2, low = n - 2 + r, high = n - 1 + r;
-    float of_low[2] = {}, of_high[2] = {}, shifted[2];
-    for (int p = 0; p < 2; ++p) {
-      if constexpr (low >= 0 && low < tile / 8) of_low[p] = from.of[low][2 * r + p];
-      if constexpr (high >= 0 && high < tile / 8) of_high[p] = from.of[high][2 * r + p];
-    }
-    shift_columns(of_low, of_high, by, shifted);
-    to.of[n][2 * r] = shifted[0];
-    to.of[n][2 * r + 1] = shifted[1];
+    constexpr std::integral_constant<int, e / 2> n;
+    constexpr std::integral_constant<int, e % 2> r;
+    constexpr std::integral_constant<int, n - 2 + r> low;
+    constexpr std::integral_constant<int, n - 1 + r> high;
+    std::uint32_t of_low = 0, of_high = 0;
+    if constexpr (low >= 0 && low < tile / 8) of_low = from.word(low, r);
+    if constexpr (high >= 0 && high < tile / 8) of_high = from.word(high, r);
+    to.word(n, r) = shift_columns(of_low, of_high, by);
   });
   return to;
 }
@@ -164,6 +174,32 @@ class Band {
         });
       });
       for_both([&](auto q, auto part) { add_shifted(sums[q], of_band[q], part); });
+    });
+  }
+
+  // sums[q] += the rows of the distances of part q's factors, where parts follow one another: one
+  // of 16 rows of queries, or of two tiles, where `last` is the second, two.
+  template <int count>
+  __device__ __forceinline__ void add_rows_of_parts(WarpSums<dim> (&sums)[count],
+                                                    const Factors<tile> (&factors)[count],
+                                                    const TilePlace& last) const {
+    static_assert(halves == count + 1);
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    const int place = place_of_half(first_half_of(last));
+    const int first = count * (tile - 16 - static_cast<int>(threadIdx.x) / 32 * 16);
+    const In* const of_lane = rows_ + lane % 16 * matrix_step<dim> + lane / 16 * 8;
+    Factors<band_columns> shifted[count];
+    unrolled<count>([&](auto q) { shifted[q] = unshifted(factors[q]); });
+    unrolled<band_columns / 16 + count - 1>([&](auto n) {
+      const In* const from = of_lane + place_of(place, first + 16 * n) * matrix_step<dim>;
+      unrolled<dim / 16>([&](auto c) {
+        const Pairs rows = tensor_core::read_transposed(from + c * 16);
+        unrolled<count>([&](auto q) {
+          constexpr int part = n - (count - 1) + q;
+          if constexpr (part >= 0 && part < band_columns / 16)
+            add_columns<In>(c, {shifted[q].of[part]}, rows, Product{sums[q], shifted[q]});
+        });
+      });
     });
   }
 

@@ -9,15 +9,17 @@ namespace longspan::tile_attention {
 // Blocks of 64 features.
 inline LONGSPAN_HOST_DEVICE int slices_of(int width) { return (width + tile - 1) / tile; }
 
-// A call for heads that have one plan: what a kernel is started for.
+// A call for heads that have one plan, and for rows of the batch: what a kernel is started for.
 template <typename In>
 struct GroupCall {
   AttentionCall<In> call;
   PlanView plan;
   std::int64_t head_begin;
   std::int64_t heads;
+  std::int64_t row_begin = 0;  // of the batch
+  std::int64_t rows = call.batch;
 
-  LONGSPAN_HOST_DEVICE std::int64_t pairs() const { return call.batch * heads; }
+  LONGSPAN_HOST_DEVICE std::int64_t pairs() const { return rows * heads; }
   // Pairs of a batch row and a head whose tiles are taken one after another, the largest first:
   // what streams past all tiles of a pair is to stay in the cache from one to the next.
   LONGSPAN_HOST_DEVICE std::int64_t pairs_together() const {
@@ -61,7 +63,7 @@ struct BlockPlace {
     const std::int64_t here = left < together ? left : together;
     const std::int64_t pair = pair_begin + item % here;
     h = group.head_begin + pair % group.heads;
-    b = pair / group.heads;
+    b = group.row_begin + pair / group.heads;
     tile_index = order[item / here];
   }
 };

@@ -248,10 +248,10 @@ struct AttentionCall {
   LONGSPAN_HOST_DEVICE bool has_terms() const {
     return slopes != nullptr || span.z != nullptr || hash.has_self || hash.rounds > 0;
   }
-  // Whether the pairs of a full tile need to be looked at one by one.
+  // Whether the pairs of a full tile need to be looked at one by one. Rounds come with sorted keys.
   __device__ bool looks_at_pairs() const {
     return padding != nullptr || length != nullptr || sorted.query_position != nullptr ||
-           hash.has_self || hash.rounds > 0;
+           hash.has_self;
   }
 
   std::int64_t batch;

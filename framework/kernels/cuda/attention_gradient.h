@@ -15,6 +15,15 @@ struct GradientCall : GroupCall<In> {
   bool add;
   bool with_matrices;
   bool ahead = false;  // with matrix units: the next rows arrive while these are multiplied
+  // With matrix units, where gradients of scores are made once and kept: [pairs(), visits of the
+  // plan, 64 keys, 64 queries].
+  In* kept = nullptr;
+
+  // That of tile `number` of the plan's by query.
+  __device__ In* kept_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
+    const std::int64_t pair = (b - this->row_begin) * this->heads + h - this->head_begin;
+    return kept + (pair * this->plan.by_query.visits + number) * tile * tile;
+  }
 };
 
 // Where blocks put what is summed up over them after: null where it is not needed.
@@ -105,20 +114,25 @@ struct Diagonals {
 
 enum class TileKind { none, partial, full };
 
-// Of a tile in the lists of the other.
-__device__ inline TileKind kind_of(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
+// What a list knows of a tile: nothing, or as the how many-th of all lists it is visited.
+struct Visit {
+  TileKind kind;
+  std::int64_t number;
+};
+__device__ inline Visit find_visit(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
   std::int64_t begin = lists.begin[of], end = lists.begin[of + 1];
   while (begin < end) {
     const std::int64_t middle = begin + (end - begin) / 2;
     const TileRun run = lists.runs[middle];
     if (run.begin <= wanted && wanted < run.end)
-      return run.full != 0 ? TileKind::full : TileKind::partial;
+      return {run.full != 0 ? TileKind::full : TileKind::partial,
+              lists.before[middle] + wanted - run.begin};
     if (run.end <= wanted)
       begin = middle + 1;
     else
       end = middle;
   }
-  return TileKind::none;
+  return {TileKind::none, 0};
 }
 
 // Adds to the gradient of a table of distances, [distances, heads, width] or with clipped distances

@@ -60,13 +60,15 @@ __device__ __forceinline__ void unrolled(F f) {
 
 // A warp's part of a product: 16 rows of `columns`. What takes one is forced to be inlined: a call
 // would need it in memory.
-template <int columns>
+template <int width>
 struct WarpSums {
+  static constexpr int columns = width;
   float of[columns / 8][4] = {};
 
+  // Of the warp's.
+  __device__ static int first_row() { return static_cast<int>(threadIdx.x) / 32 * 16; }
   __device__ static int row(int s) {
-    return static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4 +
-           s / 2 * 8;
+    return first_row() + static_cast<int>(threadIdx.x) % 32 / 4 + s / 2 * 8;
   }
   __device__ static int column(int n, int s) {
     return 8 * n + static_cast<int>(threadIdx.x) % 4 * 2 + s % 2;
@@ -277,7 +279,22 @@ __device__ __forceinline__ void add_row_products(Others others,
   });
 }
 
+// 16 rows of factors as they are multiplied.
+template <int width>
+struct Factors {
+  static constexpr int columns = width;
+  Pairs of[columns / 16];
+
+  // Columns column(n, 0) and the next of the first or second of the thread's rows.
+  __device__ std::uint32_t& word(auto n, auto r) { return of[n / 2].of[n % 2 * 2 + r]; }
+  __device__ std::uint32_t word(auto n, auto r) const { return of[n / 2].of[n % 2 * 2 + r]; }
+};
+
 // Columns 16 k .. 16 k + 15 of the warp's factors, rounded.
+template <typename In, int columns>
+__device__ __forceinline__ Pairs pairs_of(const Factors<columns>& factors, auto k) {
+  return factors.of[k];
+}
 template <typename In, int columns>
 __device__ __forceinline__ Pairs pairs_of(const WarpSums<columns>& factors, auto k) {
   const auto& first = factors.of[2 * k];
@@ -288,15 +305,22 @@ __device__ __forceinline__ Pairs pairs_of(const WarpSums<columns>& factors, auto
            tensor_core::pair_of<In>(second[2], second[3])}};
 }
 
+template <typename In, int columns>
+__device__ __forceinline__ Factors<columns> rounded(const WarpSums<columns>& sums) {
+  Factors<columns> factors;
+  unrolled<columns / 16>([&](auto k) { factors.of[k] = pairs_of<In>(sums, k); });
+  return factors;
+}
+
 // sums[i, c] += the sum over the other rows j of factors[i, j] and their feature c, of each
 // product.
-template <typename In, typename Others, int dim, int columns, typename... More>
+template <typename In, typename Others, int dim, typename First, typename... More>
 __device__ __forceinline__ void add_rows(Others others,
-                                         const Product<dim, WarpSums<columns>>& product,
+                                         const Product<dim, First>& product,
                                          const More&... more) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int place = lane % 16 * matrix_step<dim> + lane / 16 * 8;
-  unrolled<columns / 16>([&](auto k) {
+  unrolled<First::columns / 16>([&](auto k) {
     const Pairs left[] = {pairs_of<In>(product.first, k), pairs_of<In>(more.first, k)...};
     unrolled<dim / 16>([&](auto n) {
       const Pairs right = tensor_core::read_transposed(others(k) + place + n * 16);

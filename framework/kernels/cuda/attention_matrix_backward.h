@@ -1,12 +1,14 @@
 // The backward pass on matrix units. As on the other path a block by query tile, or two neighbours,
 // writes the gradient of the query, one by key tile those of the key and the value, where the tile
 // of scores is held transposed, so that what comes out of one product goes into the next without
-// leaving registers.
+// leaving registers. With a table of distances it keeps the gradients of scores for the others.
 #pragma once
 
 #include "framework/kernels/cuda/attention_matrix_calls.h"
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
+#include "framework/kernels/cuda/attention_matrix_kept.h"
 #include "framework/kernels/cuda/attention_matrix_query_pairs.h"
+#include "framework/kernels/cuda/attention_parts.h"
 
 namespace longspan::tile_attention {
 
@@ -36,13 +38,14 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       dspan,
-      [&](const TilePlace& at, const auto& keys, const auto&, auto& gradients) {
+      [&](const TilePlace& at, int, const auto& keys, const auto&, auto& gradients) {
         units.apply(gradients, of_query, unused);
         Tile::begin(of_query);
         sum_rows(keys(0), Product{of_query, gradients});
         Tile::finish(of_query);
         if (call.key_table)
-          add_rows<In>(memory.key_band.rows(at), Product{of_query, unshifted(gradients)});
+          add_rows<In>(memory.key_band.rows(at),
+                       Product{of_query, unshifted(rounded<In>(gradients))});
       });
   write_query_gradient(g, dquery, b, h, query, units, of_query);
   if (spans == nullptr) return;
@@ -77,8 +80,17 @@ __global__ void __launch_bounds__(tile_threads, 2)
       memory,
       block,
       no_span,
-      [&](const TilePlace&, const auto& queries, const auto& weights, auto& gradients) {
+      [&](const TilePlace& at,
+          int first,
+          const auto& queries,
+          const auto& weights,
+          auto& gradients) {
         units.apply(gradients, of_key, of_bias);
+        if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
+          if (g.kept != nullptr) {
+            const Visit visit = find_visit(g.plan.by_query, at.query / tile, block.tile_index);
+            keep_factors(g.kept_tile(b, h, visit.number), rounded<In>(gradients), first);
+          }
         Tile::begin(of_value, of_key);
         sum_rows(queries(1), Product{of_value, weights});
         sum_rows(queries(0), Product{of_key, gradients});
@@ -129,6 +141,8 @@ bool copies_ahead(Cuda cuda, GradientCall<In> g) {
 template <typename Tile, Terms terms, typename In>
 void launch_queries(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to) {
   const std::int64_t tiles = g.call.query_tiles();
+  if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
+    if (g.kept != nullptr) return launch_kept_queries<Tile::dim>(cuda, g, to.dquery);
   // By warp groups each product reads its factors anyway.
   if constexpr (terms == Terms::none && !Tile::products_go_on) {
     constexpr std::size_t bytes = QueryPairMemory<Tile>::bytes;
@@ -155,7 +169,6 @@ template <typename Tile, Terms most, typename In>
 void launch_backward(Cuda cuda, GradientCall<In> g, const Gradients<In>& to) {
   g.ahead = copies_ahead<Tile>(cuda, g);
   with_terms<Tile, most>(g.call, [&]<Terms terms>() {
-    launch_queries<Tile, terms>(cuda, g, to);
     launch(cuda,
            {.blocks = g.call.key_tiles() * g.pairs(),
             .threads = tile_threads,
@@ -165,6 +178,7 @@ void launch_backward(Cuda cuda, GradientCall<In> g, const Gradients<In>& to) {
            to.dkey,
            to.dvalue,
            to.parts.content_bias);
+    launch_queries<Tile, terms>(cuda, g, to);
   });
 }
 

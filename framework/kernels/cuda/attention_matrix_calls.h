@@ -84,6 +84,10 @@ bool takes_warp_groups(Cuda cuda, const AttentionCall<In>& call) {
   return call.dim % 64 == 0 && terms_of(call) >= Terms::no_tables && warp_groups_are_wanted(cuda);
 }
 
+// Whether the kernels of calls with those terms may have tables of distances.
+template <Terms terms>
+inline constexpr bool may_have_tables = terms == Terms::any || terms == Terms::key_distances;
+
 // For calls that take matrix units.
 template <typename In>
 void attend_with_matrices(Cuda cuda, const GroupCall<In>& group);

@@ -174,8 +174,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   using In = typename Tile::In;
   constexpr int dim = Tile::dim;
   static_assert(count == 1 || may_have_pairs<terms>);
-  constexpr bool has_table = terms == Terms::any || terms == Terms::key_distances;
-  constexpr bool follow = count == 2 && has_table;
+  constexpr bool follow = count == 2 && may_have_tables<terms>;
   constexpr bool keeps_features = count == 1 || follow;  // the band's products need them too
   using Part = PairPart<follow>;
   const GroupCall<In>& group = known<terms>(given);
@@ -251,7 +250,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     WarpSums<tile> scores[count];
     with_visitors<follow>(
         kinds, [&](auto... q) __attribute__((always_inline)) {
-          if constexpr (has_table) {
+          if constexpr (may_have_tables<terms>) {
             const auto bias = [&](int, int j, float, int) { return memory.key_bias[j]; };
             if (call.key_bias != nullptr) (scores[q].change(bias), ...);
             const auto add_distances = [&](auto i) {
@@ -294,7 +293,8 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
           Tile::finish(out[q]...);
           const auto add_distances = [&](auto i) {
             if (call.value_table)
-              add_rows<In>(memory.value_band.rows(at(i)), Product{out[i], unshifted(scores[i])});
+              add_rows<In>(memory.value_band.rows(at(i)),
+                           Product{out[i], unshifted(rounded<In>(scores[i]))});
           };
           if constexpr (terms == Terms::any) (add_distances(q), ...);
         });

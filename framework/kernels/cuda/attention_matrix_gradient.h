@@ -313,8 +313,8 @@ inline constexpr int columns_at_once =
     by_key && ((terms != Terms::none && terms != Terms::key_distances) || has_units<In>) ? tile / 2
                                                                                          : tile;
 
-// Calls use(place, where the others' rows of query or key and of dout or value are, weights,
-// gradients of scores) for the tiles of a block's own queries, or keys.
+// Calls use(place, first column, where the others' rows of query or key and of dout or value are,
+// weights, gradients of scores) for the tiles of a block's own queries, or keys.
 template <bool by_key, Terms terms, typename Tile, typename In, typename Use>
 __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
                                                    const BackwardMemory<Tile>& memory,
@@ -370,7 +370,7 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
       differentiate_tile<by_key>(
           g, memory, stage, at, memory.sums[by_key ? stage : 0], first, scores, gradients, dspan);
       const auto others = [&](int which) { return memory.other(stage, which).from(first); };
-      use(at, others, scores, gradients);
+      use(at, first, others, scores, gradients);
     }
     __syncthreads();  // the next tile, or the one after it, comes here
     if (!g.ahead) begin_next(0);

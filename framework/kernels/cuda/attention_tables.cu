@@ -25,10 +25,10 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
   Sums<T> halves[2];
   const T* const factors = of_values ? memory.first : memory.second;
   const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
-  for (std::int64_t b = 0; b < call.batch; ++b)
+  for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
     for (std::int64_t q = diagonal > 0 ? diagonal : 0; q < query_tiles && q - diagonal < key_tiles;
          ++q) {
-      const TileKind kind = kind_of(g.plan.by_query, q, q - diagonal);
+      const TileKind kind = find_visit(g.plan.by_query, q, q - diagonal).kind;
       if (kind == TileKind::none) continue;
       const TilePlace at{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full};
       const TileRows<In> rows{call, at, *memory.keys};
@@ -131,7 +131,7 @@ void add_table_gradient(Cuda cuda,
                         const Tensor& gradient,
                         const Tensor& bias_gradient) {
   using T = Accumulator<In>;
-  if (plan.pairs() == 0 || g.call.batch == 0) return;
+  if (plan.pairs() == 0 || g.rows == 0) return;
   const auto& table = of_values ? g.call.value_table : g.call.key_table;
   const std::int64_t width = table.width;
   const T factor = of_values ? T{1} : g.call.scale;

@@ -35,14 +35,15 @@ struct PairBits {
   }
 };
 
-// What is known of the keys of a tile, and of its pairs.
+// What is known of the keys of a tile and of its pairs: of those where they are looked at, or where
+// there is dropout.
 struct alignas(16) TileKeys {
   std::int32_t position[tile];
   std::int32_t bucket[tile];
   std::uint32_t real[2];  // bits
   PairBits seen;          // those that count
   PairBits same;          // those of them with one position, where they have a score of their own
-  bool any_same[4];       // in the words of each warp's threads
+  bool any_same[4];       // of those that each warp's threads made
   PairBits kept;          // those that dropout keeps
 
   __device__ bool is_real(int j) const { return (real[j / 32] >> (j % 32) & 1) != 0; }

@@ -21,6 +21,10 @@ class TileCursor {
   __device__ bool any() const { return tile_ != no_tile; }
   __device__ std::int64_t tile_index() const { return tile_; }
   __device__ bool full() const { return run_.full != 0; }
+  // As the how many-th of all lists it is visited.
+  __device__ std::int64_t number(const TileLists& lists) const {
+    return lists.before[next_run_ - 1] + tile_ - run_.begin;
+  }
   __device__ void next(const TileLists& lists) {
     if (++tile_ == run_.end) begin_run(lists);
   }
@@ -56,6 +60,9 @@ class TileCursors {
     const TileCursor& cursor = i == 0 ? first_ : last_;
     if (cursor.tile_index() != tile_index()) return TileKind::none;
     return cursor.full() ? TileKind::full : TileKind::partial;
+  }
+  __device__ std::int64_t number(const TileLists& lists, int i) const {
+    return (i == 0 ? first_ : last_).number(lists);
   }
   __device__ void next(const TileLists& lists) {
     const std::int64_t present = tile_index();

@@ -82,14 +82,17 @@ TileLists pack_lists(Cuda cuda,
                      std::unique_ptr<Packed>& packed) {
   std::vector<std::int64_t> begin = {0};
   std::vector<TileRun> runs;
-  std::vector<std::int64_t> visits, of_pairs;
+  std::vector<std::int64_t> before, visits, of_pairs;
   std::int64_t all = 0, shared = 0;
   for (std::int64_t t = 0; t < tiles; ++t) {
     const auto of_tile = runs_of(t);
     runs.insert(runs.end(), of_tile.begin(), of_tile.end());
     begin.push_back(static_cast<std::int64_t>(runs.size()));
     visits.push_back(0);
-    for (const TileRun& run : of_tile) visits.back() += run.end - run.begin;
+    for (const TileRun& run : of_tile) {
+      before.push_back(all + visits.back());
+      visits.back() += run.end - run.begin;
+    }
     if (t % 2 == 0) of_pairs.push_back(0);
     of_pairs.back() += visits.back();
     all += visits.back();
@@ -97,13 +100,16 @@ TileLists pack_lists(Cuda cuda,
   }
   Packer packer;
   const std::size_t begin_place = packer.add(begin), runs_place = packer.add(runs);
+  const std::size_t before_place = packer.add(before);
   const std::size_t order_place = packer.add(by_visits(visits));
   const std::size_t pair_order_place = packer.add(by_visits(of_pairs));
   packed = std::make_unique<Packed>(cuda, packer);
   return {packed->at<std::int64_t>(begin_place),
           packed->at<TileRun>(runs_place),
+          packed->at<std::int64_t>(before_place),
           packed->at<std::int64_t>(order_place),
           packed->at<std::int64_t>(pair_order_place),
+          all,
           4 * shared >= all};
 }
 
