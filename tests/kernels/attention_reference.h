@@ -29,6 +29,7 @@ struct AttentionCase {
   bool value_table = false;
   bool slopes = false;
   int span = 0;         // 1: by head, 2: by token
+  double ramp = 0;      // of the span, where keys are to lie beyond it
   bool sorted = false;  // and its causal rule by `causal`
   bool buckets = false;
   int hash = 0;  // 1: self score, 2: counts, 3: both
@@ -50,9 +51,8 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} slopes {} span {} sorted {} {} hash {} from {} {} dropout {} "
-        "fold {} {} "
-        "seed {}",
+        "relative {} tables {} {} slopes {} span {} ramp {} sorted {} {} hash {} from {} {} "
+        "dropout {} fold {} {} seed {}",
         batch,
         time,
         keys,
@@ -67,6 +67,7 @@ struct AttentionCase {
         value_table,
         slopes,
         span,
+        ramp,
         sorted,
         buckets,
         hash,
@@ -223,15 +224,21 @@ inline void make_terms(const AttentionCase& c,
     const Shape shape = c.span == 1 ? Shape{c.heads} : Shape{c.batch, c.time, c.heads};
     // Some keys lie at an end of the ramp. No factor but 0 is below 1/18 (1/5 in narrow dtypes),
     // which would multiply the rounding of the rest.
-    const bool narrow = c.dtype != DType::f64;
+    struct Ends {
+      double ramp, middle, steps;  // of z
+    };
+    const Ends ends = c.ramp > 0              ? Ends{c.ramp, 40, 1}
+                      : c.dtype == DType::f64 ? Ends{9, 0, 2}
+                                              : Ends{300, 100, 2};
     const Tensor z = random_tensor(shape, sums, device, random.child("span"), 20);
     with_floating_type(sums, [&](auto tag) {
       using T = typename decltype(tag)::type;
       if constexpr (std::is_floating_point_v<T>)
-        for (T& x : z.span<T>()) x = std::round(2 * x) / 2 + (narrow ? 100 : 0);
+        for (T& x : z.span<T>())
+          x = static_cast<T>(std::round(ends.steps * x) / ends.steps + ends.middle);
     });
     a.span = SpanTerm{.span = z,
-                      .ramp = narrow ? 300.0 : 9.0,
+                      .ramp = ends.ramp,
                       .first = static_cast<std::int64_t>(c.seed % 2),
                       .floor = c.seed % 3 == 0 ? 0.01 : 1e-8};
     g.dspan = half(shape);

@@ -407,6 +407,19 @@ TEST(Attention, RefusesTensorsThatDoNotFit) {
   }
 }
 
+// Of scores that are hidden it would make the largest.
+TEST(Attention, RefusesANegativeScale) {
+  const Device device = fresh_device();
+  const Attention a = make_attention({.time = 3, .keys = 3, .scale = -0.5}, device).forward;
+  try {
+    attend(a);
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(),
+                 "attention: scale is -0.5, wanted more than 0, or 0 for the usual");
+  }
+}
+
 TEST(Attention, NothingToAttendToIsNotAnError) {
   const Device device = fresh_device();
   const AttentionResult none = run_attention(

@@ -63,7 +63,9 @@ const std::vector<AttentionCase>& cases() {
       // Terms on tiles all of whose pairs count.
       {.time = 130, .keys = 130, .slopes = true, .span = 1},
       {.time = 128, .keys = 131, .causal = false, .hash = 1, .dropout = 0.3},
-      {.time = 130, .keys = 130, .scale = -0.2},
+      // Keys at the outer end of the ramp and beyond.
+      {.time = 130, .keys = 130, .span = 1, .ramp = 4},
+      {.time = 130, .keys = 150, .span = 2, .ramp = 4, .dropout = 0.2},
   };
   return all;
 }
