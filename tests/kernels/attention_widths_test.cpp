@@ -189,10 +189,13 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
     const auto group = tile_attention::head_groups(g.forward)[0];
     const tile_attention::AttentionCall<BFloat16> call(g.forward);
     EXPECT_EQ(tile_attention::kept_pairs(call, *group.plan, 6), *most - '0');
-    const auto kept = std::ranges::count_if(counting.kernels, [](const auto& kernel) {
-      return kernel.first.find("_kept_") != std::string::npos;
-    });
-    EXPECT_EQ(kept, counting.kernels.empty() || *most == '0' ? 0 : 2);
+    const bool any_compiled = !counting.kernels.empty();
+    for (const std::string_view kernel : {"multiply_kept_by_keys", "sum_kept_diagonals"}) {
+      const bool has_run = std::ranges::any_of(counting.kernels, [&](const auto& ran) {
+        return ran.first.find(kernel) != std::string::npos;
+      });
+      EXPECT_EQ(has_run, any_compiled && *most != '0') << kernel;
+    }
 #endif
     c.dropout = 0.2;  // what a kernel for any terms keeps too, in two parts of columns
   }
