@@ -10,6 +10,7 @@
 // 16 bytes is shared memory of the block.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -150,13 +151,34 @@ class Access {
 // All threads of the block, or lanes of the warp, that have not returned wait for each other here.
 void meet_in_block(const std::source_location& place);
 void meet_in_warp(const std::source_location& place);
-// The 16 bytes of a lane of this thread's warp, through which lanes exchange.
-std::byte* slot(unsigned lane);
 unsigned lane();
 
-// The value of another lane.
+// What lanes give each other.
+struct Parcel {
+  std::array<std::byte, 32> bytes;
+};
+// All lanes of the warp that have not returned have given theirs when it returns: as with a GPU's
+// registers, what they did to memory before is in no order by that.
+void give(const Parcel& parcel, const std::source_location& place);
+// What a lane of this thread's warp gave last.
+const Parcel& given(unsigned lane);
+
+// Nothing of it is the kernel's memory, for the thread sanitizer to look at.
+#define LONGSPAN_REGISTERS __attribute__((no_sanitize("thread")))
+
 template <typename T>
-T exchange(unsigned mask, const T& value, unsigned from, const std::source_location& place);
+LONGSPAN_REGISTERS void give_value(const T& value, const std::source_location& place) {
+  static_assert(sizeof(T) <= sizeof(Parcel) && std::is_trivially_copyable_v<T>);
+  Parcel parcel = {};
+  std::memcpy(parcel.bytes.data(), &value, sizeof(T));
+  give(parcel, place);
+}
+template <typename T>
+LONGSPAN_REGISTERS T given_value(unsigned lane) {
+  T value;
+  std::memcpy(&value, given(lane).bytes.data(), sizeof(T));
+  return value;
+}
 
 [[noreturn]] void fail(const char* what, const std::source_location& place);
 // Fails where 16 bytes are not of the block's shared memory, or not aligned to 16.
@@ -191,50 +213,34 @@ inline void __syncwarp(unsigned = ~0u,
   emulated_cuda::meet_in_warp(place);
 }
 
-template <typename T>
-T emulated_cuda::exchange(unsigned mask,
-                          const T& value,
-                          unsigned from,
-                          const std::source_location& place) {
-  static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
-  if (mask != ~0u) fail("a warp exchanges with all of its lanes", place);
-  std::memcpy(slot(lane()), &value, sizeof(T));
-  meet_in_warp(place);
-  T other;
-  std::memcpy(&other, slot(from), sizeof(T));
-  meet_in_warp(place);
-  return other;
+inline void expect_whole_warp(unsigned mask, const std::source_location& place) {
+  if (mask != ~0u) emulated_cuda::fail("a warp exchanges with all of its lanes", place);
 }
-
 template <typename T>
 T __shfl_sync(unsigned mask,
               T value,
               int from,
               std::source_location place = std::source_location::current()) {
-  return emulated_cuda::exchange(mask, value, static_cast<unsigned>(from) % 32, place);
+  expect_whole_warp(mask, place);
+  emulated_cuda::give_value(value, place);
+  return emulated_cuda::given_value<T>(static_cast<unsigned>(from) % 32);
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask,
                   T value,
                   int lanes,
                   std::source_location place = std::source_location::current()) {
-  return emulated_cuda::exchange(
-      mask, value, emulated_cuda::lane() ^ static_cast<unsigned>(lanes), place);
+  const unsigned from = emulated_cuda::lane() ^ static_cast<unsigned>(lanes);
+  return __shfl_sync(mask, value, static_cast<int>(from), place);
 }
 inline unsigned __ballot_sync(unsigned mask,
                               int vote,
                               std::source_location place = std::source_location::current()) {
+  expect_whole_warp(mask, place);
+  emulated_cuda::give_value(vote != 0, place);
   unsigned votes = 0;
-  const int mine = vote != 0;
-  if (mask != ~0u) emulated_cuda::fail("a warp votes with all of its lanes", place);
-  std::memcpy(emulated_cuda::slot(emulated_cuda::lane()), &mine, sizeof(mine));
-  emulated_cuda::meet_in_warp(place);
-  for (unsigned other = 0; other < 32; ++other) {
-    int yes = 0;
-    std::memcpy(&yes, emulated_cuda::slot(other), sizeof(yes));
-    votes |= static_cast<unsigned>(yes) << other;
-  }
-  emulated_cuda::meet_in_warp(place);
+  for (unsigned lane = 0; lane < 32; ++lane)
+    votes |= static_cast<unsigned>(emulated_cuda::given_value<bool>(lane)) << lane;
   return votes;
 }
 

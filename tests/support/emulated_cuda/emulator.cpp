@@ -93,8 +93,9 @@ enum class State { runs, waits_for_warp, waits_for_block, returned };
 struct Thread {
   Fiber fiber;
   State state = State::returned;
-  std::source_location place;  // where it waits
-  std::byte slot[16] = {};
+  std::source_location place;     // where it waits
+  std::array<Parcel, 2> parcels;  // in turns: nobody takes of the last but one any more
+  unsigned parcels_given = 0;
   unsigned block_meetings = 0;
   unsigned warp_meetings = 0;
   Tokens warp_tokens;  // of the warp, in its first thread
@@ -119,17 +120,24 @@ class Machine {
     }
   }
 
-  // Gives way until all have come whom this thread waits for.
-  void wait(State whom, const std::source_location& place) {
+  void meet(State whom, const std::source_location& place) {
     Thread& me = *threads_[threadIdx.x];
-    me.state = whom;
-    me.place = place;
     Token& token = whom == State::waits_for_block
                        ? block_tokens_[me.block_meetings++ % 2]
                        : warp_of(threadIdx.x).warp_tokens[me.warp_meetings++ % 2];
     tell(token);
-    go(me.fiber, starter_);
+    wait(me, whom, place);
     hear(token);
+  }
+
+  void give(const Parcel& parcel, const std::source_location& place) {
+    Thread& me = *threads_[threadIdx.x];
+    me.parcels[++me.parcels_given % 2] = parcel;
+    wait(me, State::waits_for_warp, place);
+  }
+  const Parcel& given(unsigned lane) const {
+    const unsigned me = threadIdx.x;
+    return threads_[me / warp_size * warp_size + lane]->parcels[threads_[me]->parcels_given % 2];
   }
 
   bool shares(const void* begin, std::size_t bytes) const {
@@ -137,11 +145,15 @@ class Machine {
     const auto first = reinterpret_cast<std::uintptr_t>(longspan_shared_bytes);
     return at >= first && at + bytes <= first + shared_bytes_;
   }
-  std::byte* slot(unsigned lane) {
-    return threads_[threadIdx.x / warp_size * warp_size + lane]->slot;
-  }
 
  private:
+  // Gives way until all have come whom the thread waits for.
+  void wait(Thread& me, State whom, const std::source_location& place) {
+    me.state = whom;
+    me.place = place;
+    go(me.fiber, starter_);
+  }
+
   void add_thread() {
     auto thread = std::make_unique<Thread>();
     Fiber& fiber = thread->fiber;
@@ -171,7 +183,7 @@ class Machine {
     for (unsigned t = 0; t < count; ++t) {
       Thread& thread = *threads_[t];
       thread.state = State::runs;
-      thread.block_meetings = thread.warp_meetings = 0;
+      thread.parcels_given = thread.block_meetings = thread.warp_meetings = 0;
       getcontext(&thread.fiber.context);
       thread.fiber.context.uc_stack.ss_sp = thread.fiber.stack.get();
       thread.fiber.context.uc_stack.ss_size = stack_bytes;
@@ -262,12 +274,15 @@ void expect_shared_piece(const void* piece, const std::source_location& place) {
 }
 
 void meet_in_block(const std::source_location& place) {
-  machine().wait(State::waits_for_block, place);
+  machine().meet(State::waits_for_block, place);
 }
 void meet_in_warp(const std::source_location& place) {
-  machine().wait(State::waits_for_warp, place);
+  machine().meet(State::waits_for_warp, place);
 }
-std::byte* slot(unsigned lane) { return machine().slot(lane); }
+void give(const Parcel& parcel, const std::source_location& place) {
+  machine().give(parcel, place);
+}
+const Parcel& given(unsigned lane) { return machine().given(lane); }
 unsigned lane() { return threadIdx.x % warp_size; }
 
 namespace {

@@ -16,16 +16,8 @@ template <typename T, typename F>
 auto over_lanes(const T& value,
                 const F& f,
                 const std::source_location& place = std::source_location::current()) {
-  static_assert(sizeof(T) <= 16);
-  std::memcpy(slot(lane()), &value, sizeof(T));
-  meet_in_warp(place);
-  const auto result = f([](unsigned lane) {
-    T of_lane;
-    std::memcpy(&of_lane, slot(lane), sizeof(T));
-    return of_lane;
-  });
-  meet_in_warp(place);
-  return result;
+  give_value(value, place);
+  return f([](unsigned lane) { return given_value<T>(lane); });
 }
 
 // An element of a pair, the first in the lower half.

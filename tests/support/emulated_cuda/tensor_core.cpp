@@ -90,31 +90,30 @@ Pairs read_matrices(const void* row) { return read(row, false); }
 Pairs read_transposed(const void* row) { return read(row, true); }
 
 template <typename In>
-void multiply_add(float (&sums)[4], const Pairs& a, std::uint32_t b_first, std::uint32_t b_second) {
+LONGSPAN_REGISTERS void multiply_add(float (&sums)[4],
+                                     const Pairs& a,
+                                     std::uint32_t b_first,
+                                     std::uint32_t b_second) {
+  struct Factors {
+    Pairs a;
+    std::uint32_t b[2];
+  };
+  emulated_cuda::give_value(Factors{a, {b_first, b_second}}, std::source_location::current());
   // Rows lane / 4 and eight further down of a are in four lanes, columns of b too.
   const unsigned lane = emulated_cuda::lane();
-  using Row = std::array<float, 16>;
-  const auto left = over_lanes(a, [&](const auto& of) {
-    std::array<Row, 2> rows;
-    for (unsigned c = 0; c < 4; ++c) {
-      const Pairs pairs = of(lane / 4 * 4 + c);
-      for (unsigned k = 0; k < 16; ++k)
-        if (k % 8 / 2 == c)
-          for (unsigned r = 0; r < 2; ++r)
-            rows[r][k] = element_of<In>(pairs.of[r + k / 8 * 2], k % 2);
-    }
-    return rows;
-  });
-  const auto right = over_lanes(std::array{b_first, b_second}, [&](const auto& of) {
-    std::array<Row, 2> columns;
-    for (unsigned column = 0; column < 2; ++column)
-      for (unsigned c = 0; c < 4; ++c) {
-        const auto pairs = of((lane % 4 * 2 + column) * 4 + c);
-        for (unsigned k = 0; k < 16; ++k)
-          if (k % 8 / 2 == c) columns[column][k] = element_of<In>(pairs[k / 8], k % 2);
-      }
-    return columns;
-  });
+  float left[2][16], right[2][16];
+  for (unsigned c = 0; c < 4; ++c) {
+    const auto rows = emulated_cuda::given_value<Factors>(lane / 4 * 4 + c);
+    const Factors columns[2] = {emulated_cuda::given_value<Factors>(lane % 4 * 8 + c),
+                                emulated_cuda::given_value<Factors>(lane % 4 * 8 + 4 + c)};
+    for (unsigned half = 0; half < 2; ++half)
+      for (unsigned e = 0; e < 2; ++e)
+        for (unsigned r = 0; r < 2; ++r) {
+          const unsigned k = 8 * half + 2 * c + e;
+          left[r][k] = element_of<In>(rows.a.of[r + half * 2], e);
+          right[r][k] = element_of<In>(columns[r].b[half], e);
+        }
+  }
   for (unsigned s = 0; s < 4; ++s)
     for (unsigned k = 0; k < 16; ++k) sums[s] += left[s / 2][k] * right[s % 2][k];
 }
