@@ -187,7 +187,8 @@ class DenseAttention {
     double most = -std::numeric_limits<double>::infinity();
     for (std::size_t j = 0; j < keys; ++j) {
       const auto key = static_cast<std::int64_t>(j);
-      if (seen(b, h, i, key)) scores[j] = score(b, h, i, key);
+      const bool has_part = floor > 0 || soft(b, h, i, key) > 0;
+      if (seen(b, h, i, key) && has_part) scores[j] = score(b, h, i, key);
       most = std::max(most, scores[j]);
     }
     auto& log_sum_exp = r_.log_sum_exp[static_cast<std::size_t>((b * heads_ + h) * time_ + i)];

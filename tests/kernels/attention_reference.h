@@ -30,6 +30,7 @@ struct AttentionCase {
   bool slopes = false;
   int span = 0;         // 1: by head, 2: by token
   double ramp = 0;      // of the span, where keys are to lie beyond it
+  bool floor = true;    // what a key beyond the span has of the sum
   bool sorted = false;  // and its causal rule by `causal`
   bool buckets = false;
   int hash = 0;  // 1: self score, 2: counts, 3: both
@@ -51,7 +52,8 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} slopes {} span {} ramp {} sorted {} {} hash {} from {} {} "
+        "relative {} tables {} {} slopes {} span {} ramp {} floor {} sorted {} {} hash {} from {} "
+        "{} "
         "dropout {} fold {} {} seed {}",
         batch,
         time,
@@ -68,6 +70,7 @@ struct AttentionCase {
         slopes,
         span,
         ramp,
+        floor,
         sorted,
         buckets,
         hash,
@@ -240,7 +243,9 @@ inline void make_terms(const AttentionCase& c,
     a.span = SpanTerm{.span = z,
                       .ramp = ends.ramp,
                       .first = static_cast<std::int64_t>(c.seed % 2),
-                      .floor = c.seed % 3 == 0 ? 0.01 : 1e-8};
+                      .floor = !c.floor          ? 0
+                               : c.seed % 3 == 0 ? 0.01
+                                                 : 1e-8};
     g.dspan = half(shape);
   }
   if (c.hash == 0) return;

@@ -9,7 +9,7 @@
 #include "tests/kernels/attention_dense.h"
 #ifdef LONGSPAN_EMULATED_CUDA
 #include "framework/kernels/cuda/attention_matrix_calls.h"
-#include "framework/kernels/cuda/attention_parts.h"
+#include "framework/kernels/cuda/attention_pair_ranges.h"
 #include "tests/support/ptx/counts.h"
 #endif
 
@@ -66,6 +66,7 @@ const std::vector<AttentionCase>& cases() {
       // Keys at the outer end of the ramp and beyond.
       {.time = 130, .keys = 130, .span = 1, .ramp = 4},
       {.time = 130, .keys = 150, .span = 2, .ramp = 4, .dropout = 0.2},
+      {.time = 130, .keys = 140, .span = 2, .ramp = 4, .floor = false},
   };
   return all;
 }
@@ -177,6 +178,7 @@ TEST_P(AttentionWidthsOf, EqualDenseInNarrowDtypes) {
 // time, or made again.
 TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
   AttentionCase c = {.batch = 2, .time = 66, .keys = 70, .heads = 3, .relative = true};
+  const std::int64_t widths[] = {32, 64, 96, 128};
   std::uint64_t seed = 0;
   for (const char* const most : {"0", "1", "2", "3"}) {
     ++seed;
@@ -184,11 +186,11 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
 #ifdef LONGSPAN_EMULATED_CUDA
     const ptx::Counting counting;
 #endif
-    const AttentionGradient g = expect_dense(c, 32, DType::bf16, seed);
+    const AttentionGradient g = expect_dense(c, widths[seed - 1], DType::bf16, seed);
 #ifdef LONGSPAN_EMULATED_CUDA
     const auto group = tile_attention::head_groups(g.forward)[0];
     const tile_attention::AttentionCall<BFloat16> call(g.forward);
-    EXPECT_EQ(tile_attention::kept_pairs(call, *group.plan, 6), *most - '0');
+    EXPECT_EQ(most_pairs(kept_ranges(call, group)), *most - '0');
     const bool any_compiled = !counting.kernels.empty();
     for (const std::string_view kernel : {"multiply_kept_by_keys", "sum_kept_diagonals"}) {
       const bool has_run = std::ranges::any_of(counting.kernels, [&](const auto& ran) {
@@ -199,6 +201,8 @@ TEST(AttentionWidths, GradientsOfScoresKeptForSomePairsAtATimeEqualDense) {
 #endif
     c.dropout = 0.2;  // what a kernel for any terms keeps too, in two parts of columns
   }
+  c.rules = by_head();
+  expect_dense(c, 64, DType::bf16, ++seed);
   ::unsetenv("LONGSPAN_KEPT_PAIRS");
 }
 
@@ -225,20 +229,22 @@ TEST(AttentionWidths, RangesOfPairsHaveAllOfThemOnceAndNoMoreThanAsked) {
 
 // Half a GiB for those of 16,384 tiles a pair: four, with blocks enough where keys have 128 tiles.
 TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
-  const auto kept = [](AttentionCase c, std::int64_t pairs) {
+  const auto kept = [](AttentionCase c, std::int64_t rows) {
     c.causal = false;
     c.dim = c.value_dim = 32;
     const AttentionGradient g = make_attention(c, Device::cpu());
     const auto group = tile_attention::head_groups(g.forward)[0];
     return with_floating_type(c.dtype, [&]<typename In>(TypeTag<In>) {
-      return tile_attention::kept_pairs(
-          tile_attention::AttentionCall<In>(g.forward), *group.plan, pairs);
+      tile_attention::AttentionCall<In> call(g.forward);
+      call.batch = rows;
+      return most_pairs(kept_ranges(call, group));
     });
   };
   const AttentionCase large = {
       .time = 128 * 64, .keys = 128 * 64, .relative = true, .dtype = DType::bf16};
   EXPECT_EQ(kept(large, 3), 3);
   EXPECT_EQ(kept(large, 100), 4);
+  EXPECT_EQ(kept(large, 5), 0);  // two and three: too few blocks
   AttentionCase other = large;
   other.keys = 127 * 64;
   EXPECT_EQ(kept(other, 100), 0);
@@ -252,6 +258,18 @@ TEST(AttentionWidths, GradientsOfScoresAreKeptAsFarAsThereIsRoom) {
   other = large;
   other.relative = false;
   EXPECT_EQ(kept(other, 1), 0);
+
+  // What the environment asks for, as far as there is room.
+  for (const auto& [asked, wanted] :
+       {std::pair("1000", 4), {"3", 3}, {"0", 0}, {"9223372036854775807", 4}}) {
+    ::setenv("LONGSPAN_KEPT_PAIRS", asked, 1);
+    EXPECT_EQ(kept(large, 100), wanted) << asked;
+  }
+  for (const char* const asked : {"", "all", "-1", "1e3", " 1", "9223372036854775808"}) {
+    ::setenv("LONGSPAN_KEPT_PAIRS", asked, 1);
+    EXPECT_THROW(kept(large, 1), Failure) << asked;
+  }
+  ::unsetenv("LONGSPAN_KEPT_PAIRS");
 }
 #endif
 

@@ -2,7 +2,7 @@
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
 #include "framework/kernels/cuda/attention_matrix_calls.h"
-#include "framework/kernels/cuda/attention_parts.h"
+#include "framework/kernels/cuda/attention_pair_ranges.h"
 #include "framework/kernels/cuda/attention_row_products.h"
 
 namespace longspan {
@@ -238,25 +238,25 @@ class Run {
   }
 
   void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
-    const std::int64_t pairs = call_.batch * group.count;
-    const std::int64_t kept = with_matrices_ ? kept_pairs(call_, *group.plan, pairs) : 0;
     const PlanView plan = plan_view(cuda_, group.plan, true);
-    Tensor gradients;
-    if (kept > 0)
-      gradients =
-          Tensor::empty({kept, plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
-                        DTypeOf<In>::value,
-                        g_.dout.device(),
-                        MemoryTag::workspace);
-    for (const PairRange& range :
-         pair_ranges(group.begin, group.count, call_.batch, kept > 0 ? kept : pairs)) {
+    auto ranges = with_matrices_ ? kept_ranges(call_, group) : std::vector<PairRange>();
+    Tensor kept;
+    if (!ranges.empty())
+      kept = Tensor::empty(
+          {most_pairs(ranges), plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
+          DTypeOf<In>::value,
+          g_.dout.device(),
+          MemoryTag::workspace);
+    else
+      ranges = {{group.begin, group.count, 0, call_.batch}};
+    for (const PairRange& range : ranges) {
       GradientCall<In> call = {
           {call_, plan, range.head_begin, range.heads, range.row_begin, range.rows},
           g_.dout.data<In>(),
           delta.data<T>(),
           g_.add,
           with_matrices_};
-      if (kept > 0) call.kept = gradients.data<In>();
+      if (kept.defined()) call.kept = kept.data<In>();
       run_pairs(call, group, parts);
     }
   }

@@ -1,10 +1,17 @@
 // A tile of the backward pass: its probabilities are rebuilt from the saved log-sum-exp.
 #pragma once
 
+#include <type_traits>
+
 #include "framework/kernels/cuda/attention_block.h"
 #include "framework/kernels/cuda/attention_tile.h"
 
 namespace longspan::tile_attention {
+
+// Gradients of scores in an element's bits may be kept: of float16 they have units of the sums that
+// they go into.
+template <typename In>
+inline constexpr bool may_keep_gradients = std::is_same_v<In, BFloat16>;
 
 // What the kernels of the backward pass read.
 template <typename In>
@@ -15,8 +22,8 @@ struct GradientCall : GroupCall<In> {
   bool add;
   bool with_matrices;
   bool ahead = false;  // with matrix units: the next rows arrive while these are multiplied
-  // With matrix units, where gradients of scores are made once and kept: [pairs(), visits of the
-  // plan, 64 keys, 64 queries].
+  // With matrix units, where gradients of scores are made once and kept: [at least pairs(), visits
+  // of plan.by_query, 64 keys, 64 queries].
   In* kept = nullptr;
 
   // That of tile `number` of the plan's by query.

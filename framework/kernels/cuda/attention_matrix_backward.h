@@ -8,7 +8,7 @@
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
 #include "framework/kernels/cuda/attention_matrix_kept.h"
 #include "framework/kernels/cuda/attention_matrix_query_pairs.h"
-#include "framework/kernels/cuda/attention_parts.h"
+#include "framework/kernels/cuda/attention_pair_ranges.h"
 
 namespace longspan::tile_attention {
 
@@ -119,15 +119,6 @@ __global__ void __launch_bounds__(tile_threads, 2)
   write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.add);
   const float of_weights = call.dropout.factor * unlifted<In>;
   write_rows(dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.add);
-}
-
-// Whether a multiprocessor has shared memory for two blocks (compute capability 8.0 has not, for
-// wide heads).
-inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
-  constexpr std::size_t of_system = 1024;  // that each block has beside its own
-  if (cuda.state->dry()) return true;
-  const int there = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu());
-  return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
 }
 
 // Whether rows are copied ahead: where no table of distances needs the memory.

@@ -58,7 +58,7 @@ void with_terms(const AttentionCall<In>& call, const F& f) {
 // Blocks of two tiles of queries that a multiprocessor has at once.
 inline constexpr int blocks_of_two_tiles = 2;
 
-// Whether a block of a kernel for calls with few terms has two tiles of queries: where they share
+// Whether a block of a kernel that may have two tiles of queries has them: where they share
 // what they visit, and there are blocks enough for all multiprocessors.
 template <typename In>
 bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
@@ -66,6 +66,15 @@ bool takes_two_tiles(Cuda cuda, const GroupCall<In>& group) {
   const int multiprocessors = attribute(cudaDevAttrMultiProcessorCount, cuda.state->gpu());
   return (group.call.query_tiles() + 1) / 2 * group.pairs() >=
          std::int64_t{blocks_of_two_tiles} * multiprocessors;
+}
+
+// Whether a multiprocessor has shared memory for two blocks (compute capability 8.0 has not, for
+// wide heads).
+inline bool has_room_for_two(Cuda cuda, std::size_t bytes) {
+  constexpr std::size_t of_system = 1024;  // that each block has beside its own
+  if (cuda.state->dry()) return true;
+  const int there = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor, cuda.state->gpu());
+  return 2 * (bytes + of_system) <= static_cast<std::size_t>(there);
 }
 
 // The products of the biases of a relative term, which the call then knows.

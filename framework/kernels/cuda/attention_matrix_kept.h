@@ -149,7 +149,8 @@ void launch_kept_queries(Cuda cuda, const GradientCall<In>& g, const Either<In>&
            g,
            dquery);
   };
-  if (takes_two_tiles(cuda, g)) return start(std::integral_constant<int, 2>());
+  if (takes_two_tiles(cuda, g) && has_room_for_two(cuda, KeptQueriesMemory<In, dim, 2>::bytes))
+    return start(std::integral_constant<int, 2>());
   start(std::integral_constant<int, 1>());
 }
 

@@ -3,7 +3,7 @@
 #include "framework/kernels/cuda/attention_matrix_calls.h"
 #include "framework/kernels/cuda/attention_matrix_gradient.h"
 #include "framework/kernels/cuda/attention_matrix_kept.h"
-#include "framework/kernels/cuda/attention_parts.h"
+#include "framework/kernels/cuda/attention_pair_ranges.h"
 
 namespace longspan::tile_attention {
 namespace {
@@ -89,15 +89,13 @@ struct BandSumsTo {
 struct DiagonalPlace {
   std::int64_t h;
   std::int64_t diagonal;
-  std::int64_t i;     // of those that there are blocks for
   std::int64_t item;  // of what is written
 
   template <typename In>
   __device__ DiagonalPlace(const GradientCall<In>& g, const Diagonals& diagonals)
       : h(g.head_begin + blockIdx.x % g.heads),
         diagonal(diagonals.first + blockIdx.x / g.heads),
-        i(blockIdx.x / g.heads),
-        item(blockIdx.x % g.heads * diagonals.count + i) {}
+        item(blockIdx.x % g.heads * diagonals.count + blockIdx.x / g.heads) {}
   // A tile of it, as far as the table's rows go.
   __device__ TilePlace any_tile() const { return {0, h, diagonal * tile, 0, false}; }
 };

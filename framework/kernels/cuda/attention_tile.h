@@ -379,7 +379,7 @@ __device__ void read_scores(const AttentionCall<In>& call,
   sums.write(memory.first);
 }
 
-// Calls f(place) for the tiles of a list of runs: `to_place` makes it of a tile's number and kind.
+// Calls f(tile, whether all its pairs count) for the tiles of a list of runs.
 template <typename F>
 __device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
   for (std::int64_t r = lists.begin[of]; r < lists.begin[of + 1]; ++r) {
