@@ -3,7 +3,7 @@
 // which every pair counts, what each of four warps does. Of 256, 512 and 768 causal tokens the
 // second difference, in which there is nothing but such tiles: 16 a head.
 //   benchmark_compiled_attention [--terms all] [--lines] [--dim 64]
-//     LONGSPAN_PTX: the folder of the kernels' text
+//     LONGSPAN_PTX: the folder of the libraries that have the kernels' text in them: build
 //     --terms: all, or causal, relative, slopes, span, dropout, self-score
 //     --lines: by line of the source, where the text knows it (CMAKE_CUDA_FLAGS=-lineinfo)
 #include <cxxabi.h>
@@ -108,7 +108,8 @@ bool print(std::string_view call, const testing::AttentionCase& c, std::int64_t 
     if (name == "attend_matrices") is_right = costs[products] == wanted;
   }
   if (!is_right)
-    fmt::print(stderr, "the forward pass has not the {} products of a warp and tile\n", wanted);
+    fmt::print(
+        stderr, "{}: the forward pass has not the {} products of a warp and tile\n", call, wanted);
   return is_right;
 }
 
@@ -130,7 +131,8 @@ int main(int argc, char** argv) {
       return fmt::print(stderr, "usage: {} [--terms all] [--lines] [--dim 64]\n", argv[0]), 2;
   }
   if (std::getenv("LONGSPAN_PTX") == nullptr)
-    return fmt::print(stderr, "LONGSPAN_PTX is not set: wanted the folder of the kernels' text\n"),
+    return fmt::print(stderr,
+                      "LONGSPAN_PTX is not set: wanted the folder of the kernels' libraries\n"),
            2;
   fmt::print("a warp and tile, heads of {}, bf16\n{:62} {:>12} {:>9} {:>13} {:>9}\n",
              dim,

@@ -95,22 +95,34 @@ struct Sources {
   std::map<const void*, Source> kernels;
 };
 
-Sources read_all(const char* folder) {
+// The texts in a library whose objects have them as they are (nvcc --no-compress), each ended by a
+// zero.
+std::vector<std::string> texts_in(const std::string& library) {
+  constexpr std::string_view first_line = "\n.version ";
+  std::vector<std::string> texts;
+  for (std::size_t at = 0; (at = library.find(first_line, at)) != std::string::npos;) {
+    texts.emplace_back(library.c_str() + at);
+    at += texts.back().size();
+  }
+  return texts;
+}
+
+Sources read_all(const std::filesystem::path& folder) {
   Sources all;
   const auto functions = functions_of_program();
-  if (!std::filesystem::is_directory(folder)) refuse(std::string(folder) + " is no folder");
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
-    if (entry.path().extension() != ".ptx") continue;
-    try {
-      Program& program = all.programs.emplace_back(read_file(entry.path()));
-      for (const std::string& name : program.kernels())
-        if (const auto found = functions.find(host_name(name));
-            found != functions.end() && found->second != nullptr)
-          if (!all.kernels.try_emplace(found->second, &program, name).second)
-            refuse(std::string(folder) + " has two texts of " + name);
-    } catch (const std::exception& error) {
-      refuse(entry.path().string() + ", " + error.what());
-    }
+  if (!std::filesystem::is_directory(folder)) refuse(folder.string() + " is no folder");
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".a") continue;
+    for (std::string& text : texts_in(read_file(entry.path()))) try {
+        Program& program = all.programs.emplace_back(std::move(text));
+        for (const std::string& name : program.kernels())
+          if (const auto found = functions.find(host_name(name));
+              found != functions.end() && found->second != nullptr)
+            if (!all.kernels.try_emplace(found->second, &program, name).second)
+              refuse(folder.string() + " has two texts of " + name);
+      } catch (const std::exception& error) {
+        refuse(entry.path().string() + ", " + error.what());
+      }
   }
   return all;
 }
@@ -244,7 +256,7 @@ bool runs_compiled(const cudaLaunchConfig_t& config,
   static const Sources all = read_all(folder);
   const auto found = all.kernels.find(kernel);
   if (found == all.kernels.end())
-    refuse(std::string(folder) + " has no text of " + name_of(kernel));
+    refuse(std::string("no library in ") + folder + " has the text of " + name_of(kernel));
   const auto& [program, name] = found->second;
   const Function* function = nullptr;
   try {

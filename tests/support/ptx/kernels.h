@@ -1,5 +1,5 @@
 // Runs kernels as the compiler left them instead of their files as plain C++: where LONGSPAN_PTX
-// names a folder, in whose files (*.ptx) they are.
+// names a folder, in whose libraries (*.a) the compiler's text of them is.
 #pragma once
 
 #include <span>
@@ -20,7 +20,7 @@ void run(const cudaLaunchConfig_t& config,
          std::span<const void* const> arguments);
 
 // Runs `kernel`, a function of this program, so; false where LONGSPAN_PTX is not set. A kernel that
-// is in none of the files ends the program.
+// is in none of the libraries ends the program.
 bool runs_compiled(const cudaLaunchConfig_t& config,
                    const void* kernel,
                    std::span<const void* const> arguments);
