@@ -207,6 +207,14 @@ __global__ void turn_again_and_again(int* out) {
   out[i] = sum;
 }
 
+// What lanes give each other is in registers: their memory is in no order by that.
+__global__ void turn_by_shuffle(int* out) {
+  int* const shared = shared_memory<int>();
+  const auto i = static_cast<int>(threadIdx.x);
+  shared[i] = __shfl_sync(all_lanes, i, i);
+  out[i] = __shfl_xor_sync(all_lanes, shared[i ^ 1], 1);
+}
+
 TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
   const auto run = [](void (*kernel)(int*)) {
     std::vector<int> out(3 * threads);
@@ -216,6 +224,7 @@ TEST(EmulatedCudaDeathTest, AMissingMeetingIsFound) {
   EXPECT_EXIT(run(turn), ::testing::ExitedWithCode(0), "");
   EXPECT_EXIT(run(turn_without_waiting), ::testing::ExitedWithCode(66), "data race");
   EXPECT_EXIT(run(turn_again_and_again), ::testing::ExitedWithCode(66), "data race");
+  EXPECT_EXIT(run(turn_by_shuffle), ::testing::ExitedWithCode(66), "data race");
 }
 #endif
 
