@@ -26,6 +26,7 @@ struct Command {
   std::function<Action(CLI::App&)> bind;
 };
 
+Command run_command();  // its action is empty: launch/run.h
 Command train_command();
 Command evaluate_command();
 Command generate_command();

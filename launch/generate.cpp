@@ -129,7 +129,7 @@ Command generate_command() {
           "Let a trained model go on with a text",
           "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
           "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
-          "  mpirun -n 2 longspan generate runs/large\n",
+          "  longspan run -n 2 -- generate runs/large\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             bind(app, *arguments);

@@ -15,18 +15,21 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "framework/core/option_text.h"
 #include "framework/train/run_options.h"
 #include "launch/command.h"
+#include "launch/run.h"
 #include "launch/version.h"
 
 namespace longspan {
 namespace {
 
 std::vector<Command> commands() {
-  return {train_command(),
+  return {run_command(),
+          train_command(),
           evaluate_command(),
           generate_command(),
           config_command(),
@@ -49,9 +52,9 @@ struct CommandLine {
   ExitCode code = ExitCode::ok;
 };
 
-CommandLine mistake(const std::string& sentence) {
+CommandLine mistake(const std::string& sentence, ExitCode code = ExitCode::configuration) {
   if (speaks()) std::fprintf(stderr, "longspan: %s\n", sentence.c_str());
-  return {{}, ExitCode::configuration};
+  return {{}, code};
 }
 
 CommandLine say(const std::string& text) {
@@ -153,6 +156,23 @@ int run(const Action& action) try {
   std::_Exit(static_cast<int>(ExitCode::rank_failed));
 }
 
+// `longspan run`. What the ranks would say of their command line is said before there are any.
+int start_ranks(int count, char** words) try {
+  const RunCommandLine line = read_run({words + 2, static_cast<std::size_t>(count - 2)});
+  std::vector<std::string> inner = {"longspan"};
+  if (line.wants_help)
+    inner.insert(inner.end(), {"run", "--help"});
+  else
+    inner.insert(inner.end(), line.command.begin(), line.command.end());
+  std::vector<char*> inner_words;
+  for (std::string& word : inner) inner_words.push_back(word.data());
+  const CommandLine judged =
+      read_command_line(static_cast<int>(inner_words.size()), inner_words.data());
+  return judged.action ? run_on_ranks(line) : static_cast<int>(judged.code);
+} catch (const Error& error) {
+  return static_cast<int>(mistake(error.what(), error.code()).code);
+}
+
 // A standard stream that was closed would be the number of the next file that is opened. As it was,
 // it cannot be read or written.
 void occupy_closed_streams() {
@@ -168,6 +188,7 @@ int main(int count, char** words) {
   using namespace longspan;
   occupy_closed_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails instead
+  if (count > 1 && std::string_view(words[1]) == "run") return start_ranks(count, words);
   const CommandLine line = read_command_line(count, words);
   return line.action ? run(line.action) : static_cast<int>(line.code);
 }

@@ -278,7 +278,7 @@ Command plan_command() {
           "  longspan plan configs/gpt2-124m.yaml --ranks 64 --device h100\n"
           "  longspan plan configs/gpt2-124m.yaml --ranks 8 --memory 16GiB --flops 5e13 "
           "--bandwidth 1e10\n"
-          "  mpirun -n 2 longspan plan --calibrate\n",
+          "  longspan run -n 2 -- plan --calibrate\n",
       .bind = [](CLI::App& app) -> Action {
         const auto arguments = std::make_shared<Arguments>();
         add_configuration(app, arguments->configuration, false);

@@ -37,8 +37,8 @@ Command train_command() {
           .description = "train a model; goes on from the newest checkpoint of its run directory",
           .examples =
               "  longspan train configs/quickstart.yaml\n"
-              "  mpirun -n 2 longspan train configs/quickstart.yaml --set training.steps=2000\n"
-              "  mpirun -n 4 longspan train configs/quickstart.yaml --set parallel.tensor=2\n",
+              "  longspan run -n 2 -- train configs/quickstart.yaml --set training.steps=2000\n"
+              "  longspan run -n 4 -- train configs/quickstart.yaml --set parallel.tensor=2\n",
           .bind = bind};
 }
 

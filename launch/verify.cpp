@@ -61,7 +61,7 @@ Command verify_command() {
           "Check every byte of a checkpoint, or of all checkpoints of a run",
           "  longspan verify runs/quickstart\n"
           "  longspan verify runs/quickstart/checkpoints/step-000000500\n"
-          "  mpirun -n 4 longspan verify runs/quickstart\n",
+          "  longspan run -n 4 -- verify runs/quickstart\n",
           [](CLI::App& app) -> Action {
             auto path = std::make_shared<std::string>();
             app.add_option("PATH", *path, "a checkpoint, or a run")->required();

@@ -4,12 +4,14 @@
 #include <exception>
 #include <utility>
 
+#include "framework/comm/launcher.h"
 #include "framework/comm/runtime.h"
 
 namespace longspan {
 
 Session::Session(const SessionOptions& options)
     : runtime_(std::make_shared<Runtime>(options)), exceptions_(std::uncaught_exceptions()) {
+  tell_launcher("the start of the job");
   if (runtime_->size() > 1) world_ = Communicator(runtime_->make_world());
 }
 

@@ -89,8 +89,9 @@ Trainer::Sums Trainer::agree(const std::vector<Tensor>& losses, const StepReques
   const Tensor here = found.to_host();
   const auto numbers = here.span<double>();
   const double loss = std::accumulate(numbers.begin(), numbers.end() - 1, 0.0);
+  const bool stop = request.stop && request.stop();
   const double mine[] = {
-      counts ? loss : 0.0, numbers.back(), request.stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
+      counts ? loss : 0.0, numbers.back(), stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
   const Tensor sums = Tensor::from<double>(mine, {4}, device.host(), MemoryTag::workspace);
   all.world.all_reduce(sums, Reduction::sum);
   const auto values = sums.span<double>();

@@ -17,7 +17,8 @@
 namespace longspan {
 
 struct StepRequest {
-  bool stop = false;     // asks all ranks to stop after the step
+  // Whether all ranks are to stop after the step: asked at its end, as steps may be long.
+  std::function<bool()> stop = {};
   bool measure = false;  // the error of what reversible stacks rebuild
   bool writing = false;  // this rank still writes an earlier state
   // Called before weights and optimizer change, if they do.

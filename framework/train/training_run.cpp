@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "framework/comm/launcher.h"
 #include "framework/core/gpu.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
@@ -274,12 +275,13 @@ ExitCode TrainingRun::run() {
 
 void TrainingRun::step() {
   const Stopwatch stopwatch;
+  if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
   const Batch batch = loader_.next();
   const std::int64_t remembered = batch.epoch_start ? 0 : trainer_.memory_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
   const StepResult result = trainer_.step(batch,
-                                          {.stop = stop_request_.asked(),
+                                          {.stop = [this] { return stop_request_.asked(); },
                                            .measure = measure,
                                            .writing = saver_.writing(),
                                            .before_update = [this] { saver_.wait_for_copy(); }});
@@ -423,6 +425,7 @@ TrainingState TrainingRun::state() {
 
 void TrainingRun::save(bool beside) {
   if (metrics_) metrics_->sync();
+  if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),
                                .layout = mesh_.shape,

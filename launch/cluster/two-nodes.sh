@@ -17,13 +17,12 @@ hosts=launch/cluster/hosts.txt
 # change: threads a rank (cores of a machine / its slots)
 export OMP_NUM_THREADS=4
 
-. launch/mpirun-environment
 ranks=$(awk -F'slots=' '!/^#/ && NF > 1 { sum += $2 } END { print sum }' "$hosts")
 
 # The neighbours in the tensor axis talk most: by slot keeps them on one machine.
 # -x hands a variable to the ranks of the other machine. btl_tcp_if_include picks the network by its address range, when
 # the machines have several:  --mca btl_tcp_if_include 10.0.0.0/24
-# To stop with a checkpoint:  kill -USR1 <the process id of mpirun>   (exit code 75; start again to go on)
-exec mpirun --hostfile "$hosts" -n "$ranks" --map-by slot --bind-to none -x OMP_NUM_THREADS \
-  build/launch/longspan train "$configuration" \
+# To stop with a checkpoint: Ctrl-C, or kill <the process id of this script>   (exit code 75; start again to go on)
+exec build/launch/longspan run -n "$ranks" --hostfile "$hosts" --map-by slot --bind-to none -x OMP_NUM_THREADS -- \
+  train "$configuration" \
   --set parallel.data="$ranks" --set data.batch="$((4 * ranks))" --set run.directory=runs/two-nodes

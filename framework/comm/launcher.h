@@ -1,0 +1,17 @@
+// What a job tells the process that started it, which is `longspan run`.
+#pragma once
+
+#include <string_view>
+
+namespace longspan {
+
+// The environment variable that names the socket on which that process listens: an abstract one of
+// Linux, which needs no file.
+inline constexpr const char* launcher_variable = "LONGSPAN_LAUNCHER";
+
+// Says what this process is doing, in a few words as "step 41": whoever asked the job to stop is
+// told what is waited for. Takes some microseconds and never waits. Does nothing where no such
+// process is on this machine; what cannot be told is lost.
+void tell_launcher(std::string_view doing);
+
+}  // namespace longspan

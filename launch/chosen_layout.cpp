@@ -1,0 +1,118 @@
+#include "launch/chosen_layout.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "framework/core/gpu.h"
+#include "framework/train/machine.h"
+#include "framework/train/plan.h"
+
+namespace longspan {
+namespace {
+
+// Of what speeds decide only an order is wanted here.
+constexpr double usual_flops = 1e11;
+constexpr double usual_memory_bandwidth = 2e10;
+constexpr double usual_bandwidth = 5e9;
+constexpr std::int64_t usual_vocabulary = 256;
+
+struct Places {
+  int count = 1;
+  Processor processor = Processor::cpu;
+};
+
+// Whether one of the processors of a list such as "0-3,8" may be used by this process.
+bool may_use(const std::string& list, const cpu_set_t& allowed) {
+  std::istringstream ranges(list);
+  for (std::string range; std::getline(ranges, range, ',');) {
+    unsigned first = 0, last = 0;
+    const int read = std::sscanf(range.c_str(), "%u-%u", &first, &last);
+    if (read < 1) continue;
+    for (unsigned core = first; core <= (read == 2 ? last : first) && core < CPU_SETSIZE; ++core)
+      if (CPU_ISSET(core, &allowed)) return true;
+  }
+  return false;
+}
+
+int memories() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  int count = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/node", error)) {
+    std::ifstream file(entry.path() / "cpulist");
+    std::string list;
+    if (std::getline(file, list) && may_use(list, allowed)) ++count;
+  }
+  return std::max(count, 1);
+}
+
+Places places_here(DeviceChoice choice) {
+  if (choice != DeviceChoice::cpu)
+    if (const auto gpus = gpu::usable(); !gpus.empty())
+      return {static_cast<int>(gpus.size()), Processor::gpu};
+  return {memories()};
+}
+
+std::string reason_of(const Places& places, int ranks) {
+  const char* const what = places.processor == Processor::gpu ? "GPU" : "memory (NUMA node)";
+  if (places.count == 1) return fmt::format("this machine has one {}", what);
+  return fmt::format("of {} that this machine has the layout takes {}",
+                     places.processor == Processor::gpu
+                         ? fmt::format("{} GPUs", places.count)
+                         : fmt::format("{} memories (NUMA nodes)", places.count),
+                     ranks);
+}
+
+Machine usual_machine(const Places& places, int ranks) {
+  Machine machine;
+  machine.processor = places.processor;
+  machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
+  machine.memory_bandwidth = usual_memory_bandwidth;
+  machine.bandwidth = usual_bandwidth;
+  machine.memory = places.processor == Processor::gpu ? memory_of_gpu(0, 1) : memory_of_rank(ranks);
+  return machine;
+}
+
+std::vector<std::string> settings_of(const StepPlan& plan) {
+  return {fmt::format("parallel.data={}", plan.mesh.data),
+          fmt::format("parallel.context={}", plan.mesh.context),
+          fmt::format("parallel.tensor={}", plan.mesh.tensor),
+          fmt::format("parallel.sequence={}", plan.mesh.sequence),
+          fmt::format("parallel.zero={}", plan.zero)};
+}
+
+}  // namespace
+
+ChosenLayout choose_ranks() {
+  const Places places = places_here(DeviceChoice::automatic);
+  return {places.count, {}, reason_of(places, places.count)};
+}
+
+ChosenLayout choose_layout(const ConfigurationText& source) {
+  const auto configuration = configure(source);
+  const ParallelOptions& parallel = configuration->parallel;
+  const auto others = static_cast<int>(parallel.context * parallel.tensor);
+  if (parallel.data)
+    return {static_cast<int>(*parallel.data) * others, {}, "parallel.* of the configuration"};
+  const Places places = places_here(configuration->run.device);
+  if (others > 1) {
+    int data = std::max(places.count / others, 1);
+    while (!batch_problem(*configuration, data).empty()) --data;
+    return {data * others, {}, reason_of(places, data * others)};
+  }
+  for (int ranks = places.count; ranks > 1; --ranks) {
+    const LayoutPlans plans =
+        plan_layouts(*configuration, ranks, usual_machine(places, ranks), usual_vocabulary);
+    if (!plans.fitting.empty())
+      return {ranks, settings_of(plans.fitting.front()), reason_of(places, ranks)};
+  }
+  return {1, {}, reason_of(places, 1)};
+}
+
+}  // namespace longspan

@@ -1,0 +1,322 @@
+#include "launch/job.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "checkpoints/files.h"
+#include "framework/comm/launcher.h"
+#include "framework/core/byte_text.h"
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+constexpr seconds start_limit{30};  // for the first rank to speak, before a hint is given
+constexpr seconds asked_start{10};  // the same once the job was asked to stop
+constexpr seconds reminder{10};     // between words about what is waited for
+constexpr seconds time_to_end{5};   // from SIGTERM to SIGKILL
+constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+
+void say(const std::string& sentence) {
+  std::fprintf(stderr, "longspan run: %s\n", sentence.c_str());
+}
+
+std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
+
+// Signals that come as bytes to be read.
+Descriptor open_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : asking_signals) sigaddset(&set, number);
+  sigaddset(&set, SIGCHLD);
+  // What nohup or a shell lets this process ignore stays ignored: such a signal is never read.
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// The socket on which ranks of this machine say what they do. Its name goes to them by the
+// environment.
+Descriptor open_ear() {
+  const std::string name =
+      fmt::format("longspan-{}-{:x}", ::getpid(), Clock::now().time_since_epoch().count());
+  Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::copy(name.begin(), name.end(), address.sun_path + 1);
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0)
+    ::setenv(launcher_variable, name.c_str(), 1);
+  return socket;
+}
+
+// In the child, between fork and exec.
+[[noreturn]] void become(char* const* words, pid_t parent, int trouble) {
+  ::setpgid(0, 0);
+  // Should this process be killed the job saves and stops: nobody could ask it to any more.
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR1);
+  if (::getppid() != parent) ::_exit(1);
+  // It may write to the terminal though another group has it.
+  std::signal(SIGTTOU, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execvp(words[0], words);
+  const int error = errno;
+  [[maybe_unused]] const auto written = ::write(trouble, &error, sizeof error);
+  ::_exit(127);
+}
+
+pid_t start(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", system_message());
+  const Descriptor reads(ends[0]);
+  Descriptor writes(ends[1]);
+  const pid_t parent = ::getpid();
+  // What a terminal has typed is this process's to read.
+  const bool takes_input = ::isatty(STDIN_FILENO) == 0;
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw Failure("longspan run: no process can be started: {}", system_message());
+  if (child == 0) {
+    if (!takes_input)
+      if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
+        ::dup2(nothing, STDIN_FILENO);
+    become(words.data(), parent, ends[1]);
+  }
+  ::setpgid(child, child);
+  writes = Descriptor();
+  int error = 0;
+  if (::read(reads.get(), &error, sizeof error) == sizeof error) {
+    ::waitpid(child, nullptr, 0);
+    errno = error;
+    throw Failure("longspan run: {} cannot be started: {}", command.front(), system_message());
+  }
+  return child;
+}
+
+// Every process that this one started, and those that they did.
+std::vector<pid_t> descendants() {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string text;
+    std::getline(file, text);
+    // The name of a program, in brackets, may hold anything.
+    const auto after = text.rfind(')');
+    if (after == std::string::npos) continue;
+    char state = 0;
+    pid_t parent = 0;
+    if (std::sscanf(text.c_str() + after + 1, " %c %d", &state, &parent) == 2 && state != 'Z')
+      children.emplace(parent, std::stoi(name));
+  }
+  std::vector<pid_t> found = {::getpid()};
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (auto [child, end] = children.equal_range(found[i]); child != end; ++child)
+      found.push_back(child->second);
+  found.erase(found.begin());
+  return found;
+}
+
+std::string room_in(const std::string& folder) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  return error ? fmt::format("{}: {}", folder, error.message())
+               : fmt::format(
+                     "{} has {} left", folder, byte_text(static_cast<double>(space.available)));
+}
+
+class Watch {
+ public:
+  explicit Watch(const Job& job)
+      : job_(job), signals_(open_signals()), ear_(open_ear()), child_(begin()) {}
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  int wait();
+
+ private:
+  // Processes whose parents end become children of this one, so that none is lost.
+  pid_t begin() {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    return start(job_.command);
+  }
+  void read_signals();
+  void take(int signal);
+  void ask();
+  void end(int signal);
+  void listen();
+  void look_at_clock();
+  void reap();
+  int exit_code() const;
+  std::string waits_for() const;
+
+  const Job& job_;
+  Descriptor signals_;
+  Descriptor ear_;
+  pid_t child_;
+  std::string doing_;  // what a rank said last; nothing before the first has started
+  std::optional<int> status_;
+  Clock::time_point started_ = Clock::now();
+  Clock::time_point spoke_ = Clock::now();
+  std::optional<Clock::time_point> asked_;
+  std::optional<Clock::time_point> ended_;
+  int ended_by_ = 0;
+  bool gave_hint_ = false;
+};
+
+std::string Watch::waits_for() const { return doing_.empty() ? "the start of the ranks" : doing_; }
+
+void Watch::ask() {
+  if (asked_) return;
+  asked_ = spoke_ = Clock::now();
+  say(
+      fmt::format("asked to save and stop; waits for {}, then for the checkpoint. Ctrl-C once more "
+                  "ends the job now: what came after its last checkpoint is lost",
+                  waits_for()));
+  ::kill(child_, SIGUSR1);
+}
+
+void Watch::end(int signal) {
+  if (ended_) return;
+  ended_ = Clock::now();
+  ended_by_ = signal;
+  ::kill(child_, SIGTERM);
+}
+
+void Watch::take(int signal) {
+  if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
+  if (!job_.saves) return end(signal);
+  if (asked_ && signal == SIGINT) {
+    say("ends the job now");
+    return end(signal);
+  }
+  ask();
+}
+
+void Watch::read_signals() {
+  signalfd_siginfo signal = {};
+  while (::read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+    if (signal.ssi_signo == SIGCHLD)
+      reap();
+    else
+      take(static_cast<int>(signal.ssi_signo));
+  }
+}
+
+void Watch::listen() {
+  char text[256];
+  ssize_t length = 0;
+  while ((length = ::recv(ear_.get(), text, sizeof text, 0)) >= 0) {
+    const bool is_first = doing_.empty();
+    doing_.assign(text, static_cast<std::size_t>(length));
+    // Of a job that was asked while it started nobody may have heard it.
+    if (is_first && asked_) ::kill(child_, SIGUSR1);
+  }
+}
+
+void Watch::reap() {
+  int status = 0;
+  while (const pid_t child = ::waitpid(-1, &status, WNOHANG)) {
+    if (child < 0) break;
+    if (child == child_) status_ = status;
+  }
+}
+
+void Watch::look_at_clock() {
+  const auto now = Clock::now();
+  if (ended_) {
+    if (now - *ended_ > time_to_end)
+      for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+    return;
+  }
+  if (job_.is_local && doing_.empty()) {
+    if (asked_ && now - *asked_ > asked_start) {
+      say("no rank has started, so there is nothing to save: ends the job now");
+      return end(SIGUSR1);
+    }
+    if (!gave_hint_ && now - started_ > start_limit) {
+      gave_hint_ = true;
+      const char* const temporary = std::getenv("TMPDIR");
+      say(
+          fmt::format("no rank has started after {} s; Open MPI needs room in /dev/shm and in "
+                      "TMPDIR ({}; {})",
+                      start_limit.count(),
+                      room_in("/dev/shm"),
+                      room_in(temporary ? temporary : "/tmp")));
+    }
+  }
+  if (asked_ && now - spoke_ > reminder) {
+    spoke_ = now;
+    say(fmt::format("waits for {} ({} s so far)",
+                    waits_for(),
+                    std::chrono::duration_cast<seconds>(now - *asked_).count()));
+  }
+}
+
+int Watch::exit_code() const {
+  const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
+  if (ended_ && ended_by_ != SIGUSR1) return 128 + ended_by_;
+  if (ended_ || (asked_ && code == 128 + SIGUSR1)) {
+    // A rank is ended by this signal until it listens for it, which is before it trains.
+    say("stopped before training began: there was nothing to save");
+    return static_cast<int>(ExitCode::stopped);
+  }
+  if (code > 128)
+    say(fmt::format("signal {} ({}) ended a rank{}",
+                    code - 128,
+                    ::strsignal(code - 128),
+                    code - 128 == SIGKILL ? ", as where the memory of the machine ran out" : ""));
+  return code;
+}
+
+int Watch::wait() {
+  std::array<pollfd, 2> events = {pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                                  pollfd{.fd = ear_.get(), .events = POLLIN, .revents = 0}};
+  while (!status_) {
+    ::poll(events.data(), events.size(), 500);
+    listen();
+    read_signals();
+    look_at_clock();
+  }
+  // Ranks end with mpirun; those that it lost sight of end here.
+  for (const pid_t process : descendants()) ::kill(process, SIGKILL);
+  return exit_code();
+}
+
+}  // namespace
+
+int run_job(const Job& job) { return Watch(job).wait(); }
+
+}  // namespace longspan

@@ -1,0 +1,162 @@
+#include "launch/run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "launch/chosen_layout.h"
+#include "launch/command.h"
+#include "launch/job.h"
+#include "mpirun_environment.h"
+
+namespace longspan {
+namespace {
+
+constexpr int most_ranks = 1 << 20;
+constexpr std::array ranks_options = {"-n", "-np", "--np", "--n", "-c"};  // mpirun's names for it
+constexpr std::array host_options = {
+    "-H", "-host", "--host", "-hostfile", "--hostfile", "-machinefile", "--machinefile"};
+// Where one of these is set, mpirun starts ranks on the machines of a queue's job.
+constexpr std::array queue_variables = {"SLURM_JOB_ID", "PBS_NODEFILE", "LSB_JOBID", "PE_HOSTFILE"};
+
+int ranks_in(const std::string& option, const std::string& text) {
+  int ranks = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, ranks);
+  if (error != std::errc() || stop != end || ranks < 1 || ranks > most_ranks)
+    throw ConfigurationError("longspan run: {}: found {}; wanted a whole number from 1 to {}",
+                             option,
+                             in_quotes(text),
+                             most_ranks);
+  return ranks;
+}
+
+// The configuration that `train` would read; none for other commands.
+std::optional<ConfigurationText> configuration_of(const std::vector<std::string>& command) {
+  if (command.front() != "train") return std::nullopt;
+  CLI::App app;
+  ConfigurationArguments arguments;
+  add_configuration(app, arguments);
+  std::vector<std::string> words(command.rbegin(), command.rend() - 1);  // as the parser wants them
+  app.parse(words);
+  return read_configuration(arguments.file, arguments.settings, Communicator());
+}
+
+bool is_local(const std::vector<std::string>& options) {
+  const auto names_host = [](const std::string& option) {
+    return std::ranges::find(host_options, option) != host_options.end();
+  };
+  return std::ranges::none_of(options, names_host) &&
+         std::ranges::none_of(queue_variables,
+                              [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+// Where this program lies. An archive of launch/bundle starts it by a script.
+std::string own_program() {
+  if (const char* const script = std::getenv("LONGSPAN_PROGRAM")) return script;
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+// mpirun, told what launch/mpirun-environment tells it.
+std::vector<std::string> mpirun(const RunCommandLine& line, std::optional<int> ranks) {
+  std::vector<std::string> words = {
+      "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun", "--quiet"};
+  if (ranks) {
+    words.emplace_back("-n");
+    words.push_back(fmt::to_string(*ranks));
+  }
+  words.insert(words.end(), line.options.begin(), line.options.end());
+  return words;
+}
+
+}  // namespace
+
+RunCommandLine read_run(std::span<char* const> words) {
+  RunCommandLine line;
+  std::size_t i = 0;
+  for (; i < words.size() && std::string_view(words[i]) != "--"; ++i) {
+    const std::string word = words[i];
+    if (word == "-h" || word == "--help") {
+      line.wants_help = true;
+      return line;
+    }
+    if (std::ranges::find(ranks_options, word) == ranks_options.end()) {
+      line.options.push_back(word);
+      continue;
+    }
+    if (++i == words.size())
+      throw ConfigurationError("longspan run: {} needs a number of ranks", word);
+    line.ranks = ranks_in(word, words[i]);
+  }
+  if (i < words.size())
+    line.command.assign(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, words.end());
+  if (line.command.empty())
+    throw ConfigurationError(
+        "longspan run: found no command; wanted \"--\" and a command behind it, as in longspan run "
+        "-n 2 -- train configs/quickstart.yaml");
+  if (line.command.front() == "run" || std::getenv("OMPI_COMM_WORLD_RANK") != nullptr)
+    throw ConfigurationError(
+        "longspan run: is started on ranks already; wanted another command behind \"--\", and no "
+        "mpirun before it");
+  return line;
+}
+
+int run_on_ranks(const RunCommandLine& line) {
+  std::optional<int> ranks = line.ranks;
+  std::vector<std::string> command = line.command;
+  const bool here = is_local(line.options);
+  if (const auto source = configuration_of(command)) {
+    if (!ranks && here) {
+      const ChosenLayout chosen = choose_layout(*source);
+      ranks = chosen.ranks;
+      for (const std::string& setting : chosen.settings) {
+        command.emplace_back("--set");
+        command.push_back(setting);
+      }
+      std::fprintf(stderr,
+                   "longspan run: starts %s, since %s\n",
+                   chosen.ranks == 1 ? "1 rank" : fmt::format("{} ranks", chosen.ranks).c_str(),
+                   chosen.reason.c_str());
+    } else {
+      configure(*source);  // what is wrong is told once, and before anything starts
+    }
+  } else if (!ranks && here) {
+    ranks = choose_ranks().ranks;
+  }
+  // A rank alone needs no mpirun.
+  std::vector<std::string> words;
+  if (ranks != 1 || !line.options.empty()) words = mpirun(line, ranks);
+  words.push_back(own_program());
+  words.insert(words.end(), command.begin(), command.end());
+  return run_job({.command = words, .saves = command.front() == "train", .is_local = here});
+}
+
+Command run_command() {
+  return {
+      .name = "run",
+      .description =
+          "Start a command on several ranks by mpirun, so that Ctrl-C saves and stops: longspan "
+          "run [-n RANKS] [OPTIONS OF MPIRUN] -- COMMAND ...\n"
+          "Without -n as many ranks as parallel.* of the configuration names, or one for each "
+          "GPU, or without one for each memory (NUMA node) of this machine, in the layout that "
+          "is fastest by plan. Ctrl-C, SIGTERM and SIGHUP, as when a terminal is closed, ask "
+          "`train` to finish its step, save and stop: exit code 75. A second Ctrl-C ends it at "
+          "once: exit code 130. Other commands have nothing to save and end.",
+      .examples =
+          "  longspan run -n 2 -- train configs/quickstart.yaml\n"
+          "  longspan run -- train configs/quickstart.yaml --set training.steps=2000\n"
+          "  longspan run -n 8 --hostfile launch/cluster/hosts.txt -- train my-run.yaml\n"
+          "  longspan run -n 4 -- evaluate runs/quickstart --split test\n",
+      .bind = [](CLI::App&) { return Action(); }};  // it needs no session: main starts it
+}
+
+}  // namespace longspan

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""`longspan run`: a job of several ranks that a person at a terminal can stop without losing work.
+
+    tests/launch/run_test.py build/launch/longspan
+"""
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+import time
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import until
+
+# Steps of seconds: longer than mpirun gives its ranks after a signal.
+SLOW = {"model.layers": 8, "model.width": 256, "model.feed_forward": 1024, "data.segment": 512, "model.memory": 0,
+        "checkpoint.every": 0, "training.steps": 1000}
+
+
+class Terminal:
+    """A command in the foreground of a terminal of its own, with what it shows."""
+
+    def __init__(self, command, directory, environment=None):
+        self.master, slave = pty.openpty()
+        self.text = ""
+        name, value = "LONGSPAN_TEST_JOB", f"terminal-{os.getpid()}-{time.monotonic()}."
+        self.mark = f"{name}={value}"
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen([str(word) for word in command], cwd=directory, stdin=slave, stdout=slave,
+                                        stderr=slave, preexec_fn=take_terminal,
+                                        env={"OMP_NUM_THREADS": "1", **os.environ, name: value, "TMPDIR": str(directory),
+                                             "CUDA_VISIBLE_DEVICES": "", "OMPI_MCA_pml": "ob1",
+                                             "OMPI_MCA_btl": "self,vader", **(environment or {})})
+        os.close(slave)
+        os.set_blocking(self.master, False)
+
+    def read(self):
+        try:
+            while chunk := os.read(self.master, 65536):
+                self.text += chunk.decode(errors="replace")
+        except OSError:
+            pass  # nothing now, or nothing any more
+        return self.text
+
+    def shows(self, words, seconds=120):
+        return until(lambda: re.search(words, self.read()) or self.process.poll() is not None, seconds) and \
+            re.search(words, self.text)
+
+    def type(self, keys):
+        os.write(self.master, keys)
+
+    def hang_up(self):
+        os.close(self.master)
+        self.master = None
+
+    def wait(self, seconds=120):
+        """The exit code, once nothing of the job is left."""
+        if self.master is not None:
+            until(lambda: self.read() is None or self.process.poll() is not None, seconds)
+        try:
+            code = self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.close()
+            raise AssertionError(f"does not end; it said\n{self.text}") from None
+        if self.master is not None:
+            self.read()
+        left = jobs.left_behind(self.mark)
+        if left:
+            raise AssertionError(f"still running: {left}")
+        return code
+
+    def close(self):
+        for process, _ in jobs.processes_with(self.mark):
+            os.kill(process, signal.SIGKILL)
+        self.process.wait()
+        if self.master is not None:
+            os.close(self.master)
+            self.master = None
+
+
+class RunTestCase(jobs.TestCase):
+    def terminal(self, *words, environment=None):
+        terminal = Terminal([self.program, "run", *words], self.directory, environment)
+        self.addCleanup(terminal.close)
+        return terminal
+
+    def training(self, ranks=2, settings=None):
+        settings = {**SLOW, "parallel.data": ranks, **(settings or {})}
+        return self.terminal("-n", ranks, "--", "train", "tiny.yaml", *jobs.flat(settings))
+
+    def assert_saved(self, terminal):
+        self.assertNotRegex(terminal.text, "(?i)abort|mpirun has|prterun|non-zero")
+        run = self.run_at()
+        self.assertEqual(len(run.steps()), 1)
+        self.assertIn(f"stopped on request after step {run.steps()[0]}", run.log())
+        self.longspan("verify", run.path)
+        return run.steps()[0]
+
+
+class AStop(RunTestCase):
+    def test_by_ctrl_c_in_a_long_step_saves_says_what_it_waits_for_and_goes_on_later(self):
+        terminal = self.training()
+        self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+        terminal.type(b"\x03")
+        self.assertTrue(terminal.shows("asked to save and stop; waits for step [0-9]+, then for the checkpoint"),
+                        terminal.text)
+        self.assertEqual(terminal.wait(), 75, terminal.text)
+        step = self.assert_saved(terminal)
+        again = self.terminal("-n", 2, "--", "train", "tiny.yaml",
+                              *jobs.flat({**SLOW, "parallel.data": 2, "training.steps": step + 1,
+                                          "training.schedule_steps": 1000}))
+        self.assertEqual(again.wait(), 0, again.text)
+        self.assertIn(f"at step {step}", again.text)
+
+    def test_by_a_terminal_that_goes_away_saves(self):
+        terminal = self.training()
+        self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+        terminal.hang_up()
+        self.assertEqual(terminal.wait(), 75)
+        self.assert_saved(terminal)
+
+    def test_by_a_signal_to_it_alone_saves(self):
+        for number in signal.SIGTERM, signal.SIGUSR1:
+            with self.subTest(signal=number):
+                terminal = self.training(settings={"run.directory": number.name})
+                self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+                terminal.process.send_signal(number)
+                self.assertEqual(terminal.wait(), 75, terminal.text)
+                self.assertEqual(len(self.run_at(number.name).steps()), 1)
+
+    def test_of_one_rank_needs_no_mpirun(self):
+        empty = self.directory / "empty"
+        empty.mkdir()
+        terminal = self.terminal("--", "train", "tiny.yaml", *jobs.flat({**SLOW, "parallel.data": 1}),
+                                 environment={"PATH": str(empty)})
+        self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+        terminal.type(b"\x03")
+        self.assertEqual(terminal.wait(), 75, terminal.text)
+        self.assert_saved(terminal)
+
+    def test_twice_ends_at_once(self):
+        terminal = self.training()
+        self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+        terminal.type(b"\x03")
+        self.assertTrue(terminal.shows("asked to save and stop"), terminal.text)
+        begin = time.monotonic()
+        terminal.type(b"\x03")
+        self.assertEqual(terminal.wait(), 130, terminal.text)
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertIn("ends the job now", terminal.text)
+        self.assertEqual(self.run_at().steps(), [])
+
+    def test_before_training_has_begun_loses_nothing_and_is_said(self):
+        terminal = self.training()
+        time.sleep(0.05)
+        terminal.process.send_signal(signal.SIGTERM)
+        code = terminal.wait()
+        self.assertEqual(code, 75, terminal.text)
+        if not self.run_at().steps():
+            self.assertIn("stopped before training began: there was nothing to save", terminal.text)
+
+    def test_by_kill_9_leaves_a_job_that_saves_and_ends(self):
+        terminal = self.training()
+        self.assertTrue(terminal.shows(r"step 2/"), terminal.text)
+        terminal.process.kill()
+        self.assertTrue(until(lambda: not jobs.processes_with(terminal.mark), 60))
+        self.assertEqual(len(self.run_at().steps()), 1)
+
+    def test_of_ranks_that_hang_in_their_start_ends(self):
+        if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode != 0:
+            self.skipTest("needs a file system that is too small, which only root can make")
+        script = 'mount -t tmpfs -o size=16k none /dev/shm && exec "$0" "$@"'
+        terminal = Terminal(["unshare", "-m", "sh", "-c", script, self.program, "run", "-n", "2", "--", "train",
+                             "tiny.yaml", *jobs.flat({**SLOW, "parallel.data": 2})], self.directory)
+        self.addCleanup(terminal.close)
+        until(lambda: terminal.process.poll() is not None, 8)
+        if terminal.process.poll() is not None:
+            self.assertNotEqual(terminal.wait(), 0)  # it has seen that there is no room
+            return
+        terminal.process.send_signal(signal.SIGTERM)
+        self.assertIn(terminal.wait(40), (75, 143), terminal.text)
+
+
+class ACommand(RunTestCase):
+    def run_command(self, *words, code=0):
+        result = jobs.Job(self.program, ["run", *words], 1, self.directory)
+        self.addCleanup(result.close)
+        result = result.wait()
+        self.assertEqual(result.code, code, result.output + result.errors)
+        return result
+
+    def test_gives_its_own_exit_code_and_one_sentence(self):
+        few = jobs.flat({"training.steps": 2})
+        self.assertIn("done: 2 steps", self.run_command("-n", 2, "--", "train", "tiny.yaml", *few).output)
+        self.assertIn("bits per byte", self.run_command("-n", 2, "--", "evaluate", "run", "--data", "text.txt").output)
+        jobs.damage(self.run_at().checkpoint(2) / "rank-00000.h5")
+        result = self.run_command("-n", 2, "--", "verify", "run", code=3)
+        self.assertRegex(result.errors, r"\Alongspan: [^\n]*\n\Z")
+
+    def test_that_is_wrong_is_refused_before_anything_starts(self):
+        for words, part in {
+                ("-n", "2"): "found no command",
+                ("-n", "two", "--", "train", "tiny.yaml"): 'found "two"; wanted a whole number from 1',
+                ("-n", "0", "--", "train", "tiny.yaml"): 'found "0"',
+                ("-n",): "needs a number of ranks",
+                ("--", "tran", "tiny.yaml"): 'did you mean "train"',
+                ("--", "run", "--", "train", "tiny.yaml"): "is started on ranks already",
+                ("-n", "2", "--", "train", "none.yaml"): "none.yaml",
+                ("-n", "2", "--", "train", "tiny.yaml", "--set", "model.width=x"): "model.width",
+                ("-n", "2", "--", "train", "tiny.yaml", "--wrong"): "--wrong"}.items():
+            with self.subTest(words=words):
+                self.assert_one_sentence(self.run_command(*words, code=2), part)
+
+    def test_takes_as_many_ranks_as_the_configuration_names(self):
+        wanted = jobs.flat({"training.steps": 1, "parallel.data": 2, "parallel.tensor": 2})
+        self.assertIn("data 2 x context 1 x tensor 2", self.run_command("--", "train", "tiny.yaml", *wanted).output)
+
+    def test_hands_options_to_mpirun(self):
+        result = self.run_command("-n", 2, "--tag-output", "--", "config", "tiny.yaml")
+        self.assertIn("[1,0]<stdout>:", result.output)
+
+    def test_says_what_it_takes(self):
+        for words in ("--help",), ("-n", "2", "--help"):
+            self.assertIn("-- COMMAND", self.run_command(*words).output)
+
+    def test_says_that_mpirun_is_missing(self):
+        job = jobs.Job("/usr/bin/env", ["PATH=/nowhere", self.program, "run", "-n", "2", "--", "train", "tiny.yaml"], 1,
+                       self.directory)
+        self.addCleanup(job.close)
+        result = job.wait()
+        self.assertEqual(result.code, 1)
+        self.assertRegex(result.errors, r"mpirun.*not found")
+
+
+if __name__ == "__main__":
+    jobs.main()
