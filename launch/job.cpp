@@ -25,11 +25,13 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "checkpoints/files.h"
 #include "framework/comm/launcher.h"
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
+#include "launch/mpirun_words.h"
 
 namespace longspan {
 namespace {
@@ -38,6 +40,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
 constexpr seconds start_limit{30};  // for the first rank to speak, before a hint is given
+constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};  // the same once the job was asked to stop
 constexpr seconds reminder{10};     // between words about what is waited for
 constexpr seconds time_to_end{5};   // from SIGTERM to SIGKILL
@@ -75,6 +78,16 @@ Descriptor open_ear() {
   return socket;
 }
 
+struct Pipe {
+  Descriptor reads;
+  Descriptor writes;
+};
+Pipe open_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", system_message());
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
 // In the child, between fork and exec.
 [[noreturn]] void become(char* const* words, pid_t parent, int trouble) {
   ::setpgid(0, 0);
@@ -92,14 +105,12 @@ Descriptor open_ear() {
   ::_exit(127);
 }
 
-pid_t start(const std::vector<std::string>& command) {
+// `errors`: what becomes its standard error, where that is not to be this process's.
+pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   std::vector<char*> words;
   for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) throw Failure("longspan run: {}", system_message());
-  const Descriptor reads(ends[0]);
-  Descriptor writes(ends[1]);
+  auto [reads, writes] = open_pipe();
   const pid_t parent = ::getpid();
   // What a terminal has typed is this process's to read.
   const bool takes_input = ::isatty(STDIN_FILENO) == 0;
@@ -110,7 +121,8 @@ pid_t start(const std::vector<std::string>& command) {
     if (!takes_input)
       if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
         ::dup2(nothing, STDIN_FILENO);
-    become(words.data(), parent, ends[1]);
+    if (errors.defined()) ::dup2(errors.get(), STDERR_FILENO);
+    become(words.data(), parent, writes.get());
   }
   ::setpgid(child, child);
   writes = Descriptor();
@@ -170,12 +182,17 @@ class Watch {
   // Processes whose parents end become children of this one, so that none is lost.
   pid_t begin() {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-    return start(job_.command);
+    if (!job_.by_mpirun) return start(job_.command, {});
+    Pipe pipe = open_pipe();
+    ::fcntl(pipe.reads.get(), F_SETFL, O_NONBLOCK);
+    errors_ = std::move(pipe.reads);
+    return start(job_.command, pipe.writes);
   }
+  void pass_errors();
   void read_signals();
   void take(int signal);
   void ask();
-  void end(int signal);
+  void end(int code);
   void listen();
   void look_at_clock();
   void reap();
@@ -185,6 +202,8 @@ class Watch {
   const Job& job_;
   Descriptor signals_;
   Descriptor ear_;
+  Descriptor errors_;  // what mpirun writes to standard error
+  MpirunWords words_;
   pid_t child_;
   std::string doing_;  // what a rank said last; nothing before the first has started
   std::optional<int> status_;
@@ -192,7 +211,7 @@ class Watch {
   Clock::time_point spoke_ = Clock::now();
   std::optional<Clock::time_point> asked_;
   std::optional<Clock::time_point> ended_;
-  int ended_by_ = 0;
+  int end_code_ = 0;
   bool gave_hint_ = false;
 };
 
@@ -208,19 +227,19 @@ void Watch::ask() {
   ::kill(child_, SIGUSR1);
 }
 
-void Watch::end(int signal) {
+void Watch::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
-  ended_by_ = signal;
+  end_code_ = code;
   ::kill(child_, SIGTERM);
 }
 
 void Watch::take(int signal) {
   if (signal == SIGINT) std::fputc('\n', stderr);  // after the terminal's ^C
-  if (!job_.saves) return end(signal);
+  if (!job_.saves) return end(128 + signal);
   if (asked_ && signal == SIGINT) {
     say("ends the job now");
-    return end(signal);
+    return end(128 + signal);
   }
   ask();
 }
@@ -246,6 +265,21 @@ void Watch::listen() {
   }
 }
 
+void Watch::pass_errors() {
+  if (!errors_.defined()) return;
+  char text[4096];
+  ssize_t length = 0;
+  std::string shown;
+  bool came = false;
+  while ((length = ::read(errors_.get(), text, sizeof text)) > 0) {
+    came = true;
+    shown += words_.push({text, static_cast<std::size_t>(length)});
+  }
+  if (!came) shown = words_.flush();
+  std::fwrite(shown.data(), 1, shown.size(), stderr);
+  if (length == 0) errors_ = Descriptor();
+}
+
 void Watch::reap() {
   int status = 0;
   while (const pid_t child = ::waitpid(-1, &status, WNOHANG)) {
@@ -264,7 +298,11 @@ void Watch::look_at_clock() {
   if (job_.is_local && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
       say("no rank has started, so there is nothing to save: ends the job now");
-      return end(SIGUSR1);
+      return end(static_cast<int>(ExitCode::stopped));
+    }
+    if (now - started_ > longest_start) {
+      say(fmt::format("no rank has started after {} s: ends the job", longest_start.count()));
+      return end(static_cast<int>(ExitCode::rank_failed));
     }
     if (!gave_hint_ && now - started_ > start_limit) {
       gave_hint_ = true;
@@ -287,13 +325,13 @@ void Watch::look_at_clock() {
 
 int Watch::exit_code() const {
   const int code = WIFEXITED(*status_) ? WEXITSTATUS(*status_) : 128 + WTERMSIG(*status_);
-  if (ended_ && ended_by_ != SIGUSR1) return 128 + ended_by_;
-  if (ended_ || (asked_ && code == 128 + SIGUSR1)) {
-    // A rank is ended by this signal until it listens for it, which is before it trains.
+  // A rank is ended by this signal until it listens for it, which is before it trains.
+  if (asked_ && !ended_ && code == 128 + SIGUSR1) {
     say("stopped before training began: there was nothing to save");
     return static_cast<int>(ExitCode::stopped);
   }
-  if (code > 128)
+  if (ended_) return end_code_;
+  if (code > 128 && !job_.by_mpirun)  // which says so itself
     say(fmt::format("signal {} ({}) ended a rank{}",
                     code - 128,
                     ::strsignal(code - 128),
@@ -302,14 +340,19 @@ int Watch::exit_code() const {
 }
 
 int Watch::wait() {
-  std::array<pollfd, 2> events = {pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                                  pollfd{.fd = ear_.get(), .events = POLLIN, .revents = 0}};
   while (!status_) {
-    ::poll(events.data(), events.size(), 500);
+    std::array<pollfd, 3> events = {};  // one without a descriptor is passed over
+    const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
+    for (std::size_t i = 0; i < events.size(); ++i)
+      events[i] = {.fd = descriptors[i], .events = POLLIN, .revents = 0};
+    const bool is_quiet = ::poll(events.data(), events.size(), 500) == 0;
     listen();
+    if (is_quiet || events[2].revents != 0) pass_errors();
     read_signals();
     look_at_clock();
   }
+  pass_errors();  // what came
+  pass_errors();  // what was held back
   // Ranks end with mpirun; those that it lost sight of end here.
   for (const pid_t process : descendants()) ::kill(process, SIGKILL);
   return exit_code();

@@ -7,7 +7,8 @@
 namespace longspan {
 
 struct Job {
-  std::vector<std::string> command;  // a program that passes SIGUSR1 on to every rank, or the rank
+  std::vector<std::string> command;  // mpirun, which passes SIGUSR1 on to every rank, or the rank
+  bool by_mpirun = false;
   bool saves = false;                // SIGUSR1 asks the ranks to save and stop
   bool is_local = true;              // all ranks run on this machine
 };

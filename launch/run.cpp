@@ -1,6 +1,7 @@
 #include "launch/run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
@@ -10,6 +11,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
@@ -66,10 +68,18 @@ std::string own_program() {
   return std::filesystem::read_symlink("/proc/self/exe");
 }
 
+void require_mpirun() {
+  const char* const variable = std::getenv("PATH");
+  std::istringstream folders(variable ? variable : "");
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (::access((folder + "/mpirun").c_str(), X_OK) == 0) return;
+  throw Failure("longspan run: mpirun was not found in PATH; it comes with Open MPI");
+}
+
 // mpirun, told what launch/mpirun-environment tells it.
 std::vector<std::string> mpirun(const RunCommandLine& line, std::optional<int> ranks) {
   std::vector<std::string> words = {
-      "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun", "--quiet"};
+      "/bin/sh", "-c", std::string(mpirun_environment) + "exec \"$@\"", "sh", "mpirun"};
   if (ranks) {
     words.emplace_back("-n");
     words.push_back(fmt::to_string(*ranks));
@@ -134,10 +144,17 @@ int run_on_ranks(const RunCommandLine& line) {
   }
   // A rank alone needs no mpirun.
   std::vector<std::string> words;
-  if (ranks != 1 || !line.options.empty()) words = mpirun(line, ranks);
+  const bool by_mpirun = ranks != 1 || !line.options.empty();
+  if (by_mpirun) {
+    require_mpirun();
+    words = mpirun(line, ranks);
+  }
   words.push_back(own_program());
   words.insert(words.end(), command.begin(), command.end());
-  return run_job({.command = words, .saves = command.front() == "train", .is_local = here});
+  return run_job({.command = words,
+                  .by_mpirun = by_mpirun,
+                  .saves = command.front() == "train",
+                  .is_local = here});
 }
 
 Command run_command() {

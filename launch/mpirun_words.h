@@ -1,0 +1,26 @@
+// What mpirun says beside the ranks.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+// Standard error of an mpirun, without what it adds when a rank ends with a code other than 0: to
+// mpirun that is an aborted job, and the code has said what it is.
+class MpirunWords {
+ public:
+  // Takes what came, and returns what is to be shown of it now.
+  std::string push(std::string_view text);
+  // All that is held back: nothing more came for a while, or ever will.
+  std::string flush();
+
+ private:
+  std::string push_line(std::string line);
+
+  std::string line_;                // that is not whole
+  std::vector<std::string> block_;  // lines since a line of dashes, that one too
+};
+
+}  // namespace longspan

@@ -1,0 +1,41 @@
+#include "launch/mpirun_words.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace longspan {
+namespace {
+
+const std::string dashes = std::string(74, '-') + "\n";
+const std::string exit_code =
+    dashes + "Primary job  terminated normally, but 1 process returned\na non-zero exit code.\n" +
+    dashes + dashes +
+    "mpirun detected that one or more processes exited with non-zero status, thus causing\nthe job "
+    "to be terminated. The first process to do so was:\n\n  Exit code:    75\n" +
+    dashes;
+const std::string killed =
+    dashes + "mpirun noticed that process rank 1 exited on signal 9\n" + dashes;
+
+TEST(MpirunWords, LeaveOutExitCodesHoweverTheyAreCut) {
+  const std::string text =
+      "one\n" + exit_code + "mpirun: Forwarding signal 10 to job\ntwo\n" + killed;
+  for (const std::size_t cut : {1, 3, 74, 75, 1000}) {
+    MpirunWords words;
+    std::string shown;
+    for (std::size_t i = 0; i < text.size(); i += cut) shown += words.push(text.substr(i, cut));
+    EXPECT_EQ(shown + words.flush(), "one\ntwo\n" + killed) << cut;
+  }
+}
+
+TEST(MpirunWords, HoldNothingBackForEver) {
+  MpirunWords words;
+  EXPECT_EQ(words.push("a question? "), "");
+  EXPECT_EQ(words.flush(), "a question? ");
+  EXPECT_EQ(words.push(dashes + "of a rank\n"), "");
+  EXPECT_EQ(words.flush(), dashes + "of a rank\n");
+  EXPECT_EQ(words.push("next\n"), "next\n");
+}
+
+}  // namespace
+}  // namespace longspan
