@@ -83,8 +83,9 @@ class Configs(jobs.TestCase):
     def test_the_commands_in_each_are_understood(self):
         for file in self.files:
             header = re.match(r"(#.*\n)*", file.read_text())[0].replace(" \\\n#", "")
-            self.assertIn("build/launch/longspan train ", header, file.name)
-            for words in re.findall(r"build/launch/longspan (?:train|evaluate|generate) (.*)", header):
+            commands = re.findall(r"build/launch/longspan (?:run -n \d+ -- )?(train|evaluate|generate) (.*)", header)
+            self.assertIn("train", [command for command, _ in commands], file.name)
+            for _, words in commands:
                 words = shlex.split(words)
                 settings = [word for flag, word in zip(words, words[1:]) if flag == "--set"]
                 with self.subTest(file=file.name, settings=settings):
