@@ -21,11 +21,6 @@ constexpr double usual_memory_bandwidth = 2e10;
 constexpr double usual_bandwidth = 5e9;
 constexpr std::int64_t usual_vocabulary = 256;
 
-struct Places {
-  int count = 1;
-  Processor processor = Processor::cpu;
-};
-
 // Whether one of the processors of a list such as "0-3,8" may be used by this process.
 bool may_use(const std::string& list, const cpu_set_t& allowed) {
   std::istringstream ranges(list);
@@ -50,13 +45,6 @@ int memories() {
     if (std::getline(file, list) && may_use(list, allowed)) ++count;
   }
   return std::max(count, 1);
-}
-
-Places places_here(DeviceChoice choice) {
-  if (choice != DeviceChoice::cpu)
-    if (const auto gpus = gpu::usable(); !gpus.empty())
-      return {static_cast<int>(gpus.size()), Processor::gpu};
-  return {memories()};
 }
 
 std::string reason_of(const Places& places, int ranks) {
@@ -89,18 +77,25 @@ std::vector<std::string> settings_of(const StepPlan& plan) {
 
 }  // namespace
 
+Places places_here(DeviceChoice choice) {
+  if (choice != DeviceChoice::cpu)
+    if (const auto gpus = gpu::usable(); !gpus.empty())
+      return {static_cast<int>(gpus.size()), Processor::gpu};
+  return {memories()};
+}
+
 ChosenLayout choose_ranks() {
   const Places places = places_here(DeviceChoice::automatic);
   return {places.count, {}, reason_of(places, places.count)};
 }
 
-ChosenLayout choose_layout(const ConfigurationText& source) {
+ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> given) {
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
   const auto others = static_cast<int>(parallel.context * parallel.tensor);
   if (parallel.data)
     return {static_cast<int>(*parallel.data) * others, {}, "parallel.* of the configuration"};
-  const Places places = places_here(configuration->run.device);
+  const Places places = given ? *given : places_here(configuration->run.device);
   if (others > 1) {
     int data = std::max(places.count / others, 1);
     while (!batch_problem(*configuration, data).empty()) --data;

@@ -1,12 +1,22 @@
 // How many ranks to start on this machine, where nobody says.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "framework/core/device.h"
 #include "launch/configuration.h"
 
 namespace longspan {
+
+// What of a machine has a rank of its own: its GPUs that can be used, or without one its memories
+// (NUMA nodes).
+struct Places {
+  int count = 1;
+  Processor processor = Processor::cpu;
+};
+Places places_here(DeviceChoice choice);
 
 struct ChosenLayout {
   int ranks = 1;
@@ -14,13 +24,12 @@ struct ChosenLayout {
   std::string reason;                 // as a clause
 };
 
-// What `parallel.*` names, or else a rank for each GPU of this machine that can be used, or without
-// one for each of its memories (NUMA nodes): the fastest layout of them that fits, by the planner's
-// counts and the speeds of a usual machine. Throws ConfigurationError for what the configuration
-// says wrongly.
-ChosenLayout choose_layout(const ConfigurationText& source);
+// As many ranks as `parallel.*` names, or else one for each place: the fastest layout of them that
+// fits, by the planner's counts and the speeds of a usual machine. Throws ConfigurationError for
+// what the configuration says wrongly. Without `places` those of this machine are looked up.
+ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> places = {});
 
-// A rank for each of those, for commands that read no configuration.
+// A rank for each place, for commands that read no configuration.
 ChosenLayout choose_ranks();
 
 }  // namespace longspan

@@ -1,0 +1,60 @@
+#include "launch/chosen_layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace longspan {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+ConfigurationText configuration(std::vector<std::string> settings) {
+  return {"run.yaml",
+          "{run: {directory: runs/none}, model: {family: decoder, layers: 2, width: 16, heads: 4}, "
+          "data: {train: none.txt, batch: 8, segment: 32}}",
+          std::move(settings)};
+}
+
+ChosenLayout chosen(int places, std::vector<std::string> settings = {}) {
+  return choose_layout(configuration(std::move(settings)), Places{places});
+}
+
+TEST(ChosenLayout, IsWhatTheConfigurationNames) {
+  const ChosenLayout layout =
+      chosen(3, {"parallel.data=2", "parallel.tensor=2", "parallel.context=4"});
+  EXPECT_EQ(layout.ranks, 16);
+  EXPECT_THAT(layout.settings, IsEmpty());
+  EXPECT_THAT(layout.reason, HasSubstr("parallel.*"));
+}
+
+TEST(ChosenLayout, HasARankForEachPlace) {
+  const ChosenLayout layout = chosen(4);
+  EXPECT_EQ(layout.ranks, 4);
+  EXPECT_THAT(layout.settings, Contains("parallel.data=4"));
+  EXPECT_THAT(chosen(1).reason, HasSubstr("one memory"));
+}
+
+TEST(ChosenLayout, DividesASequenceWhereThereIsOne) {
+  const ChosenLayout layout = chosen(2, {"data.batch=1"});
+  EXPECT_EQ(layout.ranks, 2);
+  EXPECT_THAT(layout.settings, Contains("parallel.data=1"));
+}
+
+TEST(ChosenLayout, LeavesPlacesEmptyThatNoLayoutTakes) {
+  // Neither streams nor heads nor the segment divide by seven.
+  EXPECT_LT(chosen(7).ranks, 7);
+  EXPECT_GT(chosen(7).ranks, 1);
+  EXPECT_EQ(chosen(3, {"parallel.tensor=2"}).ranks, 2);
+  EXPECT_EQ(chosen(6, {"parallel.tensor=2"}).ranks,
+            4);  // batch 8 divides by 2 data ranks, not by 3
+  EXPECT_EQ(chosen(1, {"parallel.tensor=4"}).ranks, 4);
+}
+
+TEST(ChosenLayout, SaysWhatIsWrong) {
+  EXPECT_THROW(chosen(2, {"model.width=none"}), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
