@@ -54,6 +54,16 @@ std::string version_text() {
                       XXH_VERSION_MAJOR,
                       XXH_VERSION_MINOR,
                       XXH_VERSION_RELEASE);
+#ifdef LONGSPAN_WITH_CUDA
+  const std::string_view nccl = LONGSPAN_NCCL_VERSION;
+  text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} opened when a GPU needs {}\n",
+                      LONGSPAN_CUDA_VERSION,
+                      nccl.empty() ? "" : fmt::format(" and NCCL {}", nccl),
+                      nccl.empty() ? " is" : " and NCCL are",
+                      nccl.empty() ? "it" : "them");
+#else
+  text += "  compiled without CUDA\n";
+#endif
   text += fmt::format(
       "  compiled by {} {} for {}\n", LONGSPAN_COMPILER, __VERSION__, LONGSPAN_ARCHITECTURE);
   return text;

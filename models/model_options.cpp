@@ -48,12 +48,7 @@ void check_beside(OptionTable& table,
               [&options, planned] { return reconstruction_problem(options, planned().memory); });
 }
 
-}  // namespace
-
-void declare(OptionTable& table,
-             ModelOptions& options,
-             const PlannedSetting& planned,
-             const FamilyTraits& traits) {
+void declare_sizes(OptionTable& table, ModelOptions& options) {
   table.add("model.vocabulary",
             options.vocabulary,
             "ids of the embedding and of the output; none: the tokenizer's",
@@ -84,6 +79,9 @@ void declare(OptionTable& table,
              {"gelu", Activation::gelu},
              {"gelu_tanh", Activation::gelu_tanh}},
             fixes_weights());
+}
+
+void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add("model.norm",
             options.norm,
             "layer norm after the residual sum (post) or before each sublayer (pre)",
@@ -105,6 +103,9 @@ void declare(OptionTable& table,
             "the output layer twice as wide",
             {{"mean", StreamJoin::mean}, {"concatenate", StreamJoin::concatenate}},
             fixes_weights());
+}
+
+void declare_dropout(OptionTable& table, ModelOptions& options) {
   table.add("model.dropout",
             options.dropout,
             "dropout of embeddings, positions, sublayers and hidden layers",
@@ -115,6 +116,17 @@ void declare(OptionTable& table,
             "dropout of the attention probabilities",
             at_least(0.0),
             less_than(1.0));
+}
+
+}  // namespace
+
+void declare(OptionTable& table,
+             ModelOptions& options,
+             const PlannedSetting& planned,
+             const FamilyTraits& traits) {
+  declare_sizes(table, options);
+  declare_stream(table, options);
+  declare_dropout(table, options);
   declare(table, options.attention, [&options](const std::string& kinds) {
     return layers_of_other_weights(kinds, options.layers, options.attention.global_projections);
   });
