@@ -1,6 +1,7 @@
 #include "framework/core/allocator.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <bit>
@@ -56,13 +57,32 @@ void count(MemoryCount& count, std::int64_t bytes) {
   count.peak = std::max(count.peak, count.live);
 }
 
+// A limit that someone has set, for a sentence; "" where there is none.
+std::string address_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(" under \"ulimit -v\", which allows {}",
+                     byte_text(static_cast<double>(limit.rlim_cur)));
+}
+
+[[noreturn]] void refuse_addresses(MemoryReport report, std::size_t bytes, MemoryTag tag) {
+  const auto size = static_cast<std::int64_t>(bytes);
+  report.reserved = std::max(report.reserved, report.total.live) + size;
+  count(report.by_tag[static_cast<std::size_t>(tag)], size);
+  count(report.total, size);
+  throw OutOfAddresses(
+      fmt::format("a rank of this run needs more than {}, for which a process has no addresses{}; "
+                  "use more ranks, or a smaller data.segment, data.batch or model.width",
+                  byte_text(static_cast<double>(report.reserved)),
+                  address_limit()),
+      report);
+}
+
 [[noreturn]] void refuse(Backing backing,
                          const MemoryReport& report,
                          std::size_t bytes,
                          MemoryTag tag) {
-  if (backing == Backing::address_space)
-    throw ConfigurationError(
-        "a plan of this run takes more addresses than a process may have here (ulimit -v)");
+  if (backing == Backing::address_space) refuse_addresses(report, bytes, tag);
   std::string table;
   for (std::size_t i = 0; i < memory_tags; ++i)
     if (const std::int64_t live = report.by_tag[i].live; live > 0)

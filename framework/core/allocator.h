@@ -54,7 +54,7 @@ class Allocator {
   ~Allocator();
 
   // Throws Failure with the table of bytes by tag when the system has no memory left,
-  // ConfigurationError when it has no addresses left.
+  // OutOfAddresses, a ConfigurationError, when it has no addresses left.
   void* allocate(std::size_t bytes, MemoryTag tag);
   void free(void* block, std::size_t bytes, MemoryTag tag) noexcept;
   Backing backing() const { return backing_; }

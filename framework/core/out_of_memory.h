@@ -1,4 +1,4 @@
-// What an allocator throws when the system has no memory left.
+// What an allocator throws when the system has no memory or no addresses left.
 #pragma once
 
 #include "framework/core/allocator.h"
@@ -17,6 +17,19 @@ class OutOfMemory : public Failure {
  private:
   Backing backing_;
   double held_;
+};
+
+// Of a plan, which takes addresses and no memory: a run needs more than a process has addresses
+// for, whatever memory there is.
+class OutOfAddresses : public ConfigurationError {
+ public:
+  // `report`: of all that the plan had come to, with what it was refused.
+  OutOfAddresses(const std::string& sentence, const MemoryReport& report)
+      : ConfigurationError("{}", sentence), report_(report) {}
+  const MemoryReport& report() const { return report_; }
+
+ private:
+  MemoryReport report_;
 };
 
 }  // namespace longspan

@@ -3,14 +3,39 @@
 #include <algorithm>
 
 #include "framework/core/byte_text.h"
+#include "framework/core/out_of_memory.h"
 #include "framework/train/machine.h"
 
 namespace longspan {
+namespace {
 
-std::string needs(const StepPlan& plan) {
-  return fmt::format(
-      "a rank of this run needs {} ({})", byte_text(plan.bytes()), bytes_by_tag(plan));
+// What a rank needs; with a refusal more than that, as the plan could not be made to its end.
+struct PlannedMemory {
+  StepPlan plan;
+  std::string refusal = {};
+};
+
+PlannedMemory planned_memory(const Settings& settings,
+                             const MeshShape& mesh,
+                             std::int64_t vocabulary,
+                             const Device& device) try {
+  return {plan_step(settings, mesh, vocabulary, device.processor())};
+} catch (const OutOfAddresses& error) {
+  StepPlan plan;
+  plan.mesh = mesh;
+  plan.processor = device.processor();
+  plan.memory = error.report();
+  return {std::move(plan), error.what()};
 }
+
+std::string needs(const StepPlan& plan, const char* at_least) {
+  return fmt::format(
+      "a rank of this run needs {}{} ({})", at_least, byte_text(plan.bytes()), bytes_by_tag(plan));
+}
+
+}  // namespace
+
+std::string needs(const StepPlan& plan) { return needs(plan, ""); }
 
 std::string memory_advice(const StepPlan& plan,
                           double there,
@@ -23,7 +48,8 @@ std::string memory_advice(const StepPlan& plan,
   const bool fits = chosen != savings.end();
   if (!fits) chosen = std::ranges::min_element(savings, std::less<>(), bytes);
   std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
-  if (chosen != savings.end() && chosen->plan.bytes() < plan.bytes()) {
+  // What the plan that could not be made to its end has is a part only.
+  if (chosen != savings.end() && (fits || chosen->plan.bytes() < plan.bytes())) {
     const std::string saving = fmt::format(
         "with {} it needs {}", fmt::join(chosen->keys, " "), byte_text(chosen->plan.bytes()));
     help = fits ? saving : saving + ", the least; " + help;
@@ -38,12 +64,15 @@ void require_fits(const Settings& settings,
                   std::int64_t vocabulary,
                   const Reconfigure& reconfigure) {
   const bool on_gpu = device.on_gpu();
-  const StepPlan plan = plan_step(settings, mesh.shape, vocabulary, device.processor());
+  const PlannedMemory planned = planned_memory(settings, mesh.shape, vocabulary, device);
+  const StepPlan& plan = planned.plan;
   // All ask at the same time, before any of them takes what it needs.
   const MemoryShare there = memory_share(mesh.world, device, local_ranks);
-  if (there.bytes == 0 || plan.bytes() <= there.bytes) return;
+  const bool whole = planned.refusal.empty();
+  if (there.bytes == 0) refuse(planned.refusal);
+  if (whole && (there.bytes == 0 || plan.bytes() <= there.bytes)) return;
   throw ConfigurationError("{}, but only {} of {}memory are free{}; {}",
-                           needs(plan),
+                           needs(plan, whole ? "" : "more than "),
                            byte_text(there.bytes),
                            on_gpu ? "GPU " : "",
                            there.ranks > 1 ? fmt::format(" for each of the {} ranks of a {}",
