@@ -4,6 +4,7 @@
 
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/reference.h"
 
 namespace longspan {
 namespace {

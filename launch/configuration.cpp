@@ -1,17 +1,11 @@
 #include "launch/configuration.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <map>
-#include <system_error>
+#include <set>
 
-#include "checkpoints/files.h"
 #include "framework/core/option_text.h"
 #include "launch/yaml.h"
 
@@ -21,12 +15,6 @@ namespace {
 constexpr const char* family_key = "model.family";
 constexpr std::array<std::string_view, 4> layout_keys = {
     "parallel.data", "parallel.context", "parallel.tensor", "parallel.sequence"};
-
-std::vector<std::string> family_names() {
-  std::vector<std::string> names;
-  for (const Family& family : families()) names.push_back(family.name);
-  return names;
-}
 
 const Family* family_named(const std::string& name) {
   for (const Family& family : families()) {
@@ -45,27 +33,6 @@ PlannedSetting planned_setting(const Configuration& configuration) {
                   .sequence = parallel.sequence};
     return model_setting(configuration, 0, mesh, Device::cpu());
   };
-}
-
-// The one place where the sections come together. Without a family only what all share is declared.
-void declare_all(Configuration& configuration, const Family* family) {
-  OptionTable& table = configuration.table;
-  declare(table, configuration.run);
-  table.add(family_key,
-            configuration.family,
-            "the kind of model; it decides which other keys the section has",
-            one_of(family_names()),
-            required(),
-            fixes_weights());
-  declare(table, configuration.data);
-  declare(table, configuration.training);
-  declare(table, configuration.parallel);
-  declare(table, configuration.memory);
-  declare(table, configuration.precision);
-  declare(table, configuration.checkpoint);
-  declare(table, configuration.metrics);
-  if (family != nullptr)
-    configuration.make_model = family->declare(table, planned_setting(configuration));
 }
 
 // How the ranks of a training divide its batch.
@@ -115,22 +82,13 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   return owners;
 }
 
-// Keys of other families get a sentence of their own. Where the family is not known no key of its
-// section can be judged: they are left out, so that the family alone is complained about.
-void judge_family_keys(OptionTable& table,
-                       const Family* family,
-                       std::vector<Assignment>& assignments) {
-  if (family == nullptr) {
-    std::erase_if(assignments, [](const Assignment& assignment) {
-      return assignment.key.starts_with("model.") && assignment.key != family_key;
-    });
-    return;
-  }
+// Keys of other families get a sentence of their own.
+void note_keys_of_others(OptionTable& table, const Family& family) {
   for (const auto& [key, names] : owners_of_keys()) {
     if (table.has(key)) continue;
     table.note_elsewhere(
         key,
-        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family->name));
+        fmt::format("is a key of family {}, not of {}", fmt::join(names, " and "), family.name));
   }
 }
 
@@ -142,31 +100,6 @@ const Family* chosen_family(const std::vector<Assignment>& assignments) {
     family = family_named(assignment.scalars.front().text);
   }
   return family;
-}
-
-std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
-
-// A regular file, or a pipe, as a shell writes for <(command).
-std::string read_file(const std::string& file) {
-  // O_NONBLOCK: a named pipe that nobody writes is empty.
-  const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!descriptor.defined())
-    throw ConfigurationError("{}: cannot be opened: {}", file, system_message());
-  struct stat status {};
-  ::fstat(descriptor.get(), &status);
-  if (S_ISDIR(status.st_mode))
-    throw ConfigurationError("{}: is a directory; wanted: a YAML file", file);
-  if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode))
-    throw ConfigurationError("{}: is not a regular file; wanted: a YAML file", file);
-  ::fcntl(descriptor.get(), F_SETFL, 0);
-  std::string text;
-  char block[4096];
-  while (const ssize_t count = ::read(descriptor.get(), block, sizeof block)) {
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) throw ConfigurationError("{}: cannot be read: {}", file, system_message());
-    text.append(block, static_cast<std::size_t>(count));
-  }
-  return text;
 }
 
 // Where a text could not be read to its end, what it does not give is no mistake.
@@ -193,14 +126,13 @@ std::string text_of(const Assignment& assignment) {
   return assignment.kind == Assignment::Kind::list ? fmt::format("[{}]", text) : text;
 }
 
-bool same(const OptionDescription& a, const OptionDescription& b) {
-  return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
-         a.documentation == b.documentation;
-}
+// All that was written, with what was wrong before it was understood.
+struct Written {
+  std::vector<Assignment> assignments;
+  std::vector<Complaint> complaints;
+};
 
-}  // namespace
-
-std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
+Written read_layers(const ConfigurationText& source) {
   std::vector<WrittenKeys> layers;
   if (!source.file.empty()) layers.push_back(read_yaml(source.text, source.file));
   for (const std::string& setting : source.settings) layers.push_back(read_setting(setting));
@@ -210,41 +142,137 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
     std::erase_if(layers.front().assignments, [](const Assignment& assignment) {
       return std::ranges::count(layout_keys, assignment.key) > 0;
     });
-  std::vector<Assignment> assignments;
-  for (const WrittenKeys& layer : layers) {
-    assignments.insert(assignments.end(), layer.assignments.begin(), layer.assignments.end());
+  Written written;
+  for (WrittenKeys& layer : layers) {
+    std::ranges::move(layer.assignments, std::back_inserter(written.assignments));
+    std::ranges::move(layer.complaints, std::back_inserter(written.complaints));
   }
-  const Family* family = chosen_family(assignments);
+  return written;
+}
 
+// The table has all mistakes in the assignments.
+std::unique_ptr<Configuration> judge(const ConfigurationText& source,
+                                     const Family* family,
+                                     const std::vector<Assignment>& assignments) {
   auto configuration = std::make_unique<Configuration>();
   declare_all(*configuration, family);
   declare_checks(*configuration);
   if (!source.of_another_job) declare_batch_checks(*configuration);
-  judge_family_keys(configuration->table, family, assignments);
-  for (const WrittenKeys& layer : layers) {
-    for (const Complaint& complaint : layer.complaints) configuration->table.complain(complaint);
-  }
+  if (family != nullptr) note_keys_of_others(configuration->table, *family);
   configuration->table.assign(assignments);
-  configuration->table.finish();
   return configuration;
 }
 
-ConfigurationText read_configuration(const std::string& file,
-                                     std::vector<std::string> settings,
-                                     const Communicator& world) {
-  // The first byte says whether the text or an error follows.
-  std::string message;
-  if (world.rank() == 0) {
-    try {
-      message = '+' + read_file(file);
-    } catch (const ConfigurationError& error) {
-      message = std::string("-") + error.what();
+std::vector<Complaint> mistakes_under(const ConfigurationText& source,
+                                      const Family& family,
+                                      std::vector<Assignment> assignments) {
+  bool is_named = false;
+  for (Assignment& assignment : assignments) {
+    if (assignment.key != family_key) continue;
+    assignment.kind = Assignment::Kind::scalar;
+    assignment.scalars = {{family.name}};
+    is_named = true;
+  }
+  if (!is_named)
+    assignments.push_back(
+        {family_key, Assignment::Kind::scalar, {{family.name}}, Mark{source.file}});
+  return judge(source, &family, assignments)->table.mistakes();
+}
+
+// Which one is meant is not known: a mistake is one under every family that has the key.
+std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& source,
+                                                   const std::vector<Assignment>& assignments) {
+  struct Judgement {
+    std::vector<Complaint> mistakes;
+    std::set<std::string> lines;
+    std::set<std::string, std::less<>> unknown_keys;
+  };
+  const auto line = [](const Complaint& complaint) {
+    return complaint.mark.to_string() + complaint.sentence;
+  };
+  std::vector<Judgement> judgements;
+  for (const Family& family : families()) {
+    Judgement& judgement = judgements.emplace_back();
+    judgement.mistakes = mistakes_under(source, family, assignments);
+    for (const Complaint& mistake : judgement.mistakes) {
+      judgement.lines.insert(line(mistake));
+      if (mistake.unknown_key) judgement.unknown_keys.insert(mistake.key);
     }
   }
-  message = world.broadcast(std::move(message), 0);
-  const std::string text = message.substr(1);
-  if (message[0] == '-') throw ConfigurationError("{}", text);
-  return {file, text, std::move(settings)};
+  const std::map<std::string, std::vector<std::string>> owners = owners_of_keys();
+  std::vector<std::string> known;
+  for (const auto& [key, names] : owners) known.push_back(key);
+
+  std::vector<Complaint> found;
+  std::set<std::string> told;
+  std::size_t unknown = 0;
+  for (const Judgement& judgement : judgements) {
+    for (Complaint mistake : judgement.mistakes) {
+      const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
+        return other.unknown_keys.contains(mistake.key) ||
+               (!mistake.unknown_key && other.lines.contains(line(mistake)));
+      });
+      if (!is_one) continue;
+      if (mistake.unknown_key && mistake.key.starts_with("model.")) {
+        const std::string near = ++unknown > most_told ? "" : nearest(mistake.key, known);
+        mistake.sentence = fmt::format("{} is not a key of any family{}",
+                                       mistake.key,
+                                       near.empty() ? "" : "; did you mean \"" + near + "\"?");
+      }
+      if (told.insert(line(mistake)).second) found.push_back(std::move(mistake));
+    }
+  }
+  return found;
+}
+
+// Among them that there is no such family.
+std::vector<Complaint> mistakes_without_family(const ConfigurationText& source,
+                                               const std::vector<Assignment>& assignments) {
+  std::vector<Complaint> mistakes = mistakes_under_every_family(source, assignments);
+  std::vector<Assignment> of_all = assignments;
+  std::erase_if(of_all, [](const Assignment& assignment) {
+    return assignment.key.starts_with("model.") && assignment.key != family_key;
+  });
+  for (Complaint& mistake : judge(source, nullptr, of_all)->table.mistakes())
+    if (mistake.key == family_key) mistakes.push_back(std::move(mistake));
+  return mistakes;
+}
+
+}  // namespace
+
+void declare_all(Configuration& configuration, const Family* family) {
+  OptionTable& table = configuration.table;
+  std::vector<std::string> names;
+  for (const Family& known : families()) names.push_back(known.name);
+  declare(table, configuration.run);
+  table.add(family_key,
+            configuration.family,
+            "the kind of model; it decides which other keys the section has",
+            one_of(names),
+            required(),
+            fixes_weights());
+  declare(table, configuration.data);
+  declare(table, configuration.training);
+  declare(table, configuration.parallel);
+  declare(table, configuration.memory);
+  declare(table, configuration.precision);
+  declare(table, configuration.checkpoint);
+  declare(table, configuration.metrics);
+  if (family != nullptr)
+    configuration.make_model = family->declare(table, planned_setting(configuration));
+}
+
+std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
+  Written written = read_layers(source);
+  const Family* family = chosen_family(written.assignments);
+  std::unique_ptr<Configuration> configuration;
+  if (family != nullptr) configuration = judge(source, family, written.assignments);
+  std::vector<Complaint> mistakes = std::move(written.complaints);
+  std::ranges::move(family != nullptr ? configuration->table.mistakes()
+                                      : mistakes_without_family(source, written.assignments),
+                    std::back_inserter(mistakes));
+  refuse_all(std::move(mistakes));
+  return configuration;
 }
 
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
@@ -279,43 +307,6 @@ Reconfigure reconfiguration(const ConfigurationText& source) {
     changed.settings.insert(changed.settings.end(), keys.begin(), keys.end());
     return std::shared_ptr<Configuration>(configure(changed));
   };
-}
-
-std::vector<OptionDescription> configuration_reference() {
-  Configuration shared;
-  declare_all(shared, nullptr);
-  std::vector<OptionDescription> all = shared.table.reference();
-
-  // A key that several families describe alike stands once; each says whose it is unless all do.
-  struct FamilyKey {
-    OptionDescription option;
-    std::vector<std::string> families;
-  };
-  std::vector<FamilyKey> keys;
-  for (const Family& family : families()) {
-    OptionTable table;
-    const ModelFactory unused = family.declare(table, {});
-    for (const OptionDescription& option : table.reference()) {
-      const auto known = std::find_if(
-          keys.begin(), keys.end(), [&](const FamilyKey& key) { return same(key.option, option); });
-      if (known == keys.end()) {
-        keys.push_back({option, {family.name}});
-      } else {
-        known->families.push_back(family.name);
-      }
-    }
-  }
-  auto place = std::find_if(all.begin(), all.end(), [](const OptionDescription& option) {
-    return option.key == family_key;
-  });
-  for (FamilyKey& key : keys) {
-    if (key.families.size() < families().size()) {
-      key.option.documentation =
-          fmt::format("{} (family {})", key.option.documentation, fmt::join(key.families, ", "));
-    }
-    place = all.insert(place + 1, std::move(key.option));
-  }
-  return all;
 }
 
 }  // namespace longspan

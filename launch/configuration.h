@@ -5,20 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "framework/comm/communicator.h"
 #include "framework/core/options.h"
 #include "framework/train/settings.h"
 #include "framework/train/training_run.h"
+#include "launch/configuration_text.h"
+#include "models/registry.h"
 
 namespace longspan {
-
-// What a user wrote, not yet understood.
-struct ConfigurationText {
-  std::string file;                   // its name, for the messages
-  std::string text;                   // YAML
-  std::vector<std::string> settings;  // "key=value": they win over the file
-  bool of_another_job = false;  // it is a training's: the layout it had does not count for this job
-};
 
 // Lives where it was made: the table is bound to its members.
 struct Configuration : Settings {
@@ -29,14 +22,10 @@ struct Configuration : Settings {
   OptionTable table;
 };
 
-// Throws ConfigurationError with a line for each mistake. `model.family` is read first: it decides
-// which keys there are.
+// Throws ConfigurationError with the mistakes, a line each: see refuse_all. `model.family` is read
+// first: it decides which keys there are. Where it is wrong a key of `model` is judged as every
+// family that has it judges it.
 std::unique_ptr<Configuration> configure(const ConfigurationText& source);
-
-// Collective: rank 0 reads the file; all get its bytes, or all throw the same ConfigurationError.
-ConfigurationText read_configuration(const std::string& file,
-                                     std::vector<std::string> settings,
-                                     const Communicator& world);
 
 // What differs between the resolved configuration `saved` of a checkpoint and this one; keys that
 // say what the weights are may not. A key that only one of the two has is a difference too.
@@ -45,7 +34,8 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
 // The same source with some keys ("key=value") set on top.
 Reconfigure reconfiguration(const ConfigurationText& source);
 
-// Every key of every family.
-std::vector<OptionDescription> configuration_reference();
+// Binds the keys of every section to the configuration: the one place where the sections come
+// together. Without a family `model` has only the keys that all share.
+void declare_all(Configuration& configuration, const Family* family);
 
 }  // namespace longspan

@@ -9,13 +9,13 @@
 #include <sstream>
 
 #include "framework/core/option_text.h"
-#include "framework/data/utf8.h"
+#include "launch/configuration_text.h"
 #include "launch/source_text.h"
+#include "launch/text_places.h"
 
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_bytes = 1 << 20;
 constexpr std::size_t most_levels = 16;
 
 // Nothing after this complaint can be trusted.
@@ -43,6 +43,13 @@ std::string explain(const std::string& message) {
   return fmt::format("not valid YAML: {}", message);
 }
 
+// Messages name keys as they are: none is longer than a line.
+constexpr std::size_t most_key = 200;
+
+std::string too_long(std::string_view key) {
+  return fmt::format("found the key {}; allowed: at most {} letters", in_quotes(key), most_key);
+}
+
 // A complaint about all of the text, or all from there on.
 void refuse(WrittenKeys& keys, Complaint complaint) {
   keys.complaints.push_back(std::move(complaint));
@@ -54,7 +61,7 @@ void refuse(WrittenKeys& keys, Complaint complaint) {
 class Reader : public YAML::EventHandler {
  public:
   Reader(std::string_view text, std::string file, std::string prefix)
-      : text_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
+      : places_(text), file_(std::move(file)), prefix_(std::move(prefix)) {}
 
   WrittenKeys take() { return std::move(keys_); }
   // What was thought to be wrong inside a bracket that was never closed was a misreading.
@@ -65,26 +72,10 @@ class Reader : public YAML::EventHandler {
   }
   bool saw_document() const { return documents_ > 0; }
 
-  // The parser counts from 0 and in bytes.
   Mark mark_of(const YAML::Mark& place) const {
     if (file_.empty()) return {};
     if (place.is_null()) return {file_, 1, 1};
-    std::string_view rest = text_;
-    for (int line = 0; line < place.line; ++line) {
-      const std::size_t end = rest.find('\n');
-      if (end == std::string_view::npos) return {file_, line + 1, 1};
-      rest.remove_prefix(end + 1);
-    }
-    int column = 1;
-    std::size_t bytes = static_cast<std::size_t>(place.column);
-    while (bytes > 0 && !rest.empty()) {
-      const auto width = static_cast<std::size_t>(decode_utf8(rest).width);
-      const std::size_t length = std::min(width, bytes);
-      rest.remove_prefix(length);
-      bytes -= length;
-      ++column;
-    }
-    return {file_, place.line + 1, column + static_cast<int>(bytes)};
+    return places_.mark(file_, place.line, place.column);
   }
 
   void OnDocumentStart(const YAML::Mark& place) override {
@@ -105,7 +96,7 @@ class Reader : public YAML::EventHandler {
     if (expects_key()) {
       bad_key(place, "found a key without a name; allowed: a word");
     } else if (levels_.back().is_list) {
-      complain(place, fmt::format("{}: found no value in a list", levels_.back().key));
+      complain(place, fmt::format("{}: found no value in a list", shown(levels_.back().key)));
     } else {
       assign(Assignment::Kind::nothing);
       after_value();
@@ -242,6 +233,7 @@ class Reader : public YAML::EventHandler {
   void take_key(const YAML::Mark& place, const std::string& name) {
     Level& level = levels_.back();
     if (name.empty()) return bad_key(place, "found a key without a name; allowed: a word");
+    if (name.size() > most_key) return bad_key(place, too_long(name));
     if (name.find('.') != std::string::npos) {
       return bad_key(place,
                      fmt::format("found the key {}; allowed: sections nested, not joined by dots",
@@ -254,7 +246,8 @@ class Reader : public YAML::EventHandler {
     if (is_new) return;
     level.key_repeats = true;
     complain(place,
-             fmt::format("{} is given twice, first at {}", level.child, first->second.to_string()));
+             fmt::format(
+                 "{} is given twice, first at {}", shown(level.child), first->second.to_string()));
   }
 
   void open(const YAML::Mark& place, Level level, std::size_t complaints_before) {
@@ -281,7 +274,8 @@ class Reader : public YAML::EventHandler {
     } else if (parent.is_list) {
       complain(
           place,
-          fmt::format("{}: found a {} in a list; allowed: words and numbers", parent.key, kind));
+          fmt::format(
+              "{}: found a {} in a list; allowed: words and numbers", shown(parent.key), kind));
     } else if (!parent.has_key) {
       bad_key(place, fmt::format("found a {} as a key; allowed: a word", kind));
       level.is_key = true;
@@ -300,7 +294,7 @@ class Reader : public YAML::EventHandler {
     return level;
   }
 
-  std::string_view text_;
+  TextPlaces places_;
   std::string file_;
   std::string prefix_;  // the key of a setting; empty for a file
   WrittenKeys keys_;
@@ -333,9 +327,10 @@ WrittenKeys read(std::string_view text, const std::string& file, const std::stri
 
 WrittenKeys read_yaml(std::string_view text, const std::string& file) {
   WrittenKeys keys;
-  if (text.size() > most_bytes) {
+  if (text.size() > most_configuration_bytes) {
     refuse(keys,
-           {Mark{file}, fmt::format("{} bytes; allowed: at most {}", text.size(), most_bytes)});
+           {Mark{file},
+            fmt::format("{} bytes; allowed: at most {}", text.size(), most_configuration_bytes)});
     return keys;
   }
   if (auto complaint = judge_text(text, file)) {
@@ -356,6 +351,10 @@ WrittenKeys read_setting(std::string_view text) {
     return keys;
   }
   const std::string key(text.substr(0, equals));
+  if (key.size() > most_key) {
+    complain(too_long(key));
+    return keys;
+  }
   const std::string_view value = text.substr(equals + 1);
   if (auto complaint = judge_text(value, "")) {
     complain(fmt::format("{}: {}", key, complaint->sentence));

@@ -124,9 +124,14 @@ std::string nearest(std::string_view text, std::span<const std::string> words) {
   std::string best;
   std::size_t best_distance = std::max<std::size_t>(2, text.size() / 4) + 1;
   for (const std::string& word : words) {
-    std::size_t distance = edit_distance(text, word);
     // The right name in the wrong section is near, however long the sections' names are.
-    if (leaf(text) == leaf(word)) distance = std::min<std::size_t>(distance, 2);
+    const bool same_leaf = leaf(text) == leaf(word);
+    // One that is so much longer is not: to look at a text of a megabyte takes a while.
+    const std::size_t longer =
+        std::max(text.size(), word.size()) - std::min(text.size(), word.size());
+    if (longer >= best_distance && !same_leaf) continue;
+    std::size_t distance = longer >= best_distance ? longer : edit_distance(text, word);
+    if (same_leaf) distance = std::min<std::size_t>(distance, 2);
     if (distance < best_distance) {
       best_distance = distance;
       best = word;
@@ -134,6 +139,11 @@ std::string nearest(std::string_view text, std::span<const std::string> words) {
   }
   // Of a short word more than half would have to change: no help.
   return best_distance * 2 > text.size() + 1 ? "" : best;
+}
+
+std::string shown(std::string_view text) {
+  const std::string quoted = in_quotes(text);
+  return quoted.substr(1, quoted.size() - 2);
 }
 
 }  // namespace longspan

@@ -30,4 +30,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // The word nearest to `text`, or "" when none is near.
 std::string nearest(std::string_view text, std::span<const std::string> words);
 
+// in_quotes without the quotes, for a key or a list.
+std::string shown(std::string_view text);
+
 }  // namespace longspan

@@ -1,9 +1,7 @@
 #include "framework/core/options.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
-#include <tuple>
 
 #include "framework/core/option_text.h"
 
@@ -20,8 +18,7 @@ std::string found_text(const Assignment& assignment) {
         if (!text.empty()) text += ", ";
         text += scalar.text;
       }
-      const std::string words = in_quotes(text);
-      return fmt::format("the list [{}]", words.substr(1, words.size() - 2));
+      return fmt::format("the list [{}]", shown(text));
     }
     case Assignment::Kind::nothing:
       return "no value";
@@ -49,28 +46,7 @@ bool begins_with(const std::string& sentence, const std::string& key) {
   return sentence.substr(0, end) == key;
 }
 
-// File first and top to bottom; then what has no line; then the command line.
-auto order_of(const Complaint& complaint) {
-  const Mark& mark = complaint.mark;
-  const int line = mark.line == 0 ? std::numeric_limits<int>::max() : mark.line;
-  return std::tuple(mark.file.empty(), line, mark.column);
-}
-
-std::vector<std::string> lines_of(std::vector<Complaint> complaints) {
-  std::ranges::stable_sort(complaints,
-                           [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
-  std::vector<std::string> lines;
-  for (const Complaint& complaint : complaints)
-    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence));
-  return lines;
-}
-
 }  // namespace
-
-std::string Mark::to_string() const {
-  if (file.empty()) return "--set";
-  return line == 0 ? file : fmt::format("{}:{}:{}", file, line, column);
-}
 
 void Rule::merge(const Rule& other) {
   if (other.lower) {
@@ -161,7 +137,8 @@ void OptionTable::assign_one(const Assignment& assignment) {
   if (entry->mark && !entry->mark->file.empty() && !assignment.mark.file.empty()) {
     return complain(
         {assignment.mark,
-         fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string())});
+         fmt::format("{} is given twice, first at {}", assignment.key, entry->mark->to_string()),
+         assignment.key});
   }
   entry->mark = assignment.mark;
   const bool is_scalar = assignment.kind == Assignment::Kind::scalar;
@@ -198,7 +175,7 @@ void OptionTable::refuse_value(Entry& entry,
     const std::string near = nearest(assignment.scalars.front().text, entry.rule.choices);
     if (!near.empty()) sentence += fmt::format("; did you mean \"{}\"?", near);
   }
-  complain({assignment.mark, std::move(sentence)});
+  complain({assignment.mark, std::move(sentence), entry.key});
 }
 
 void OptionTable::refuse_unknown(const Assignment& assignment) {
@@ -210,11 +187,12 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
     return complain(
         {assignment.mark,
          fmt::format(
-             "{} is a section: found {}; allowed: keys below it", key, found_text(assignment))});
+             "{} is a section: found {}; allowed: keys below it", key, found_text(assignment)),
+         key});
   }
   for (const auto& [elsewhere, sentence] : elsewhere_) {
     if (elsewhere == key) {
-      return complain({assignment.mark, fmt::format("{} {}", key, sentence)});
+      return complain({assignment.mark, fmt::format("{} {}", key, sentence), key, true});
     }
   }
   for (std::size_t dot = key.rfind('.'); dot != std::string::npos && dot > 0;
@@ -225,9 +203,12 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
                      fmt::format("{}: found a section with the key {}; allowed: {}",
                                  parent->key,
                                  in_quotes(key.substr(dot + 1)),
-                                 allowed_sentence(*parent->binding, parent->rule))});
+                                 allowed_sentence(*parent->binding, parent->rule)),
+                     parent->key});
   }
-  complain({assignment.mark, fmt::format("{} is not a key{}", key, suggestion(key))});
+  // To look for a near word takes long, and the sentences of more than these are not told.
+  const std::string near = ++unknown_keys_ > most_told ? "" : suggestion(key);
+  complain({assignment.mark, fmt::format("{} is not a key{}", shown(key), near), key, true});
 }
 
 std::string OptionTable::suggestion(std::string_view key) const {
@@ -255,7 +236,10 @@ std::string OptionTable::suggestion(std::string_view key) const {
 
 void OptionTable::complain(Complaint complaint) { complaints_.push_back(std::move(complaint)); }
 
-void OptionTable::run_checks() {
+// Where it is said that a key is missing.
+Mark OptionTable::beside_all() const { return Mark{file_.empty() ? "configuration" : file_}; }
+
+void OptionTable::run_checks(std::vector<Complaint>& found) const {
   for (const Check& check : checks_) {
     std::vector<const Entry*> given;
     bool judged = true;
@@ -270,22 +254,25 @@ void OptionTable::run_checks() {
     const auto named = std::ranges::find_if(
         given, [&](const Entry* entry) { return begins_with(sentence, entry->key); });
     const auto place = named == given.end() ? given.begin() : named;
-    Mark mark = given.empty() ? Mark{file_.empty() ? "configuration" : file_} : *(*place)->mark;
-    complain({std::move(mark), std::move(sentence)});
+    const bool has_place = !given.empty();
+    found.push_back({has_place ? *(*place)->mark : beside_all(),
+                     std::move(sentence),
+                     has_place ? (*place)->key : check.keys.front()});
   }
 }
 
-void OptionTable::finish() {
-  for (Entry& entry : entries_) {
+std::vector<Complaint> OptionTable::mistakes() const {
+  std::vector<Complaint> found = complaints_;
+  for (const Entry& entry : entries_) {
     if (!entry.rule.required || entry.mark) continue;
-    complain({Mark{file_.empty() ? "configuration" : file_},
-              fmt::format("{} must be given; allowed: {}",
-                          entry.key,
-                          allowed_sentence(*entry.binding, entry.rule))});
+    found.push_back({beside_all(),
+                     fmt::format("{} must be given; allowed: {}",
+                                 entry.key,
+                                 allowed_sentence(*entry.binding, entry.rule)),
+                     entry.key});
   }
-  run_checks();
-  if (complaints_.empty()) return;
-  throw ConfigurationError("{}", fmt::join(lines_of(complaints_), "\n"));
+  run_checks(found);
+  return found;
 }
 
 std::vector<std::string> OptionTable::warnings() const {

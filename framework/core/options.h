@@ -23,19 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "framework/core/complaint.h"
 #include "framework/core/error.h"
 
 namespace longspan {
-
-// The place in a file, counted from 1; without a file it stands for the command line.
-struct Mark {
-  std::string file;
-  int line = 0;
-  int column = 0;
-
-  // "file:line:column", or "--set".
-  std::string to_string() const;
-};
 
 // One word as it was written. A quoted one is text, whatever it looks like.
 struct Scalar {
@@ -52,12 +43,6 @@ struct Assignment {
   Kind kind = Kind::scalar;
   std::vector<Scalar> scalars;  // one for `scalar`
   Mark mark;                    // of the key
-};
-
-// Something wrong at a place.
-struct Complaint {
-  Mark mark;
-  std::string sentence;
 };
 
 // What a value may be: built by the functions below, combined by `add`. For a list it holds for
@@ -165,7 +150,8 @@ class OptionTable {
  public:
   // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, or a
   // std::optional of one of the first four ("none" stands for its absence). What `value` holds now
-  // is the default. Throws Failure when the key is there already or is a section's name.
+  // is the default. Throws Failure when the
+  // key is there already or is a section's name.
   template <typename T, std::same_as<Rule>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
     Rule rule;
@@ -217,8 +203,10 @@ class OptionTable {
   void assign(std::span<const Assignment> assignments);
   // Adds to what `finish` reports.
   void complain(Complaint complaint);
-  // Throws ConfigurationError with a line for each thing that is wrong, in the order of the file.
-  void finish();
+  // All that is wrong, with what is missing and what the checks find.
+  std::vector<Complaint> mistakes() const;
+  // Throws ConfigurationError where something is: see refuse_all.
+  void finish() const { refuse_all(mistakes()); }
   // After that: a line for each key that was given, is not its default and has no effect, in the
   // order of the file.
   std::vector<std::string> warnings() const;
@@ -281,13 +269,15 @@ class OptionTable {
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
   std::string suggestion(std::string_view key) const;
-  void run_checks();
+  Mark beside_all() const;
+  void run_checks(std::vector<Complaint>& found) const;
 
   std::vector<Entry> entries_;
   std::vector<Check> checks_;
   std::vector<Warning> warnings_;
   std::vector<std::pair<std::string, std::string>> elsewhere_;  // key, sentence
   std::vector<Complaint> complaints_;
+  std::size_t unknown_keys_ = 0;
   std::string file_;  // the last one an assignment came from
 };
 

@@ -231,14 +231,6 @@ TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {
             "--set: model.same_length is a key of family transformer_xl, not of decoder");
 }
 
-TEST(Configuration, AnUnknownFamilyIsTheOnlyComplaintAboutItsKeys) {
-  EXPECT_EQ(error_of("run: {directory: r}\n"
-                     "model:\n  family: decodr\n  layers: 3\n  layer: 3\n  same_length: true\n"
-                     "data: {train: t}\n"),
-            "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl or decoder; did "
-            "you mean \"decoder\"?");
-}
-
 TEST(Configuration, TheResolvedTextReadsBackToTheSameValues) {
   std::mt19937_64 random(5);
   for (const char* family : {"decoder", "transformer_xl"}) {
@@ -345,40 +337,6 @@ TEST(Configuration, AWindowTooWideToCountIsRefused) {
   EXPECT_NE(error_of(good, {"model.attention_window=[4000000000000000000]"}), "no error");
   EXPECT_NE(error_of(good, {"model.attention_dilation=4000000000000000000"}), "no error");
   EXPECT_NE(error_of(good, {"model.attention_summary_groups=4000000000000000000"}), "no error");
-}
-
-TEST(Configuration, TheReferenceHasEveryKeyOfEveryFamilyOnce) {
-  const auto reference = configuration_reference();
-  int families_key = 0;
-  int width = 0;
-  int same_length = 0;
-  std::string last_section;
-  std::vector<std::string> sections;
-  for (const OptionDescription& option : reference) {
-    EXPECT_FALSE(option.documentation.empty()) << option.key;
-    families_key += option.key == "model.family";
-    width += option.key == "model.width";
-    if (option.key == "model.same_length") {
-      ++same_length;
-      EXPECT_TRUE(option.documentation.ends_with(" (family transformer_xl)"));
-    }
-    const std::string section = option.key.substr(0, option.key.find('.'));
-    if (section != last_section) sections.push_back(section);
-    last_section = section;
-  }
-  EXPECT_EQ(families_key, 1);
-  EXPECT_EQ(width, 1);
-  EXPECT_EQ(same_length, 1);
-  EXPECT_EQ(sections,
-            (std::vector<std::string>{"run",
-                                      "model",
-                                      "data",
-                                      "training",
-                                      "parallel",
-                                      "memory",
-                                      "precision",
-                                      "checkpoint",
-                                      "metrics"}));
 }
 
 }  // namespace

@@ -1,0 +1,45 @@
+#include "framework/core/complaint.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+auto order_of(const Complaint& complaint) {
+  const Mark& mark = complaint.mark;
+  const int line = mark.line == 0 ? std::numeric_limits<int>::max() : mark.line;
+  return std::tuple(mark.file.empty(), line, mark.column);
+}
+
+}  // namespace
+
+std::string Mark::to_string() const {
+  if (file.empty()) return "--set";
+  return line == 0 ? file : fmt::format("{}:{}:{}", file, line, column);
+}
+
+std::vector<std::string> lines_of(std::vector<Complaint> complaints) {
+  std::ranges::stable_sort(complaints,
+                           [](const auto& a, const auto& b) { return order_of(a) < order_of(b); });
+  std::vector<std::string> lines;
+  for (const Complaint& complaint : complaints)
+    lines.push_back(fmt::format("{}: {}", complaint.mark.to_string(), complaint.sentence));
+  return lines;
+}
+
+void refuse_all(std::vector<Complaint> complaints) {
+  if (complaints.empty()) return;
+  std::vector<std::string> lines = lines_of(std::move(complaints));
+  if (lines.size() > most_told) {
+    const std::size_t others = lines.size() - most_told;
+    lines.resize(most_told);
+    lines.push_back(fmt::format("and {} more mistake{}", others, others == 1 ? "" : "s"));
+  }
+  throw ConfigurationError("{}", fmt::join(lines, "\n"));
+}
+
+}  // namespace longspan

@@ -1,0 +1,148 @@
+// Mistakes of a configuration that come in numbers, or together with one that decides about others.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "framework/core/complaint.h"
+#include "launch/configuration.h"
+
+namespace longspan {
+namespace {
+
+std::string refusal(const std::string& text, std::vector<std::string> settings = {}) {
+  try {
+    configure({.file = "c.yaml", .text = text, .settings = std::move(settings)});
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+constexpr const char* of_a_wrong_family =
+    "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl or decoder; did you mean "
+    "\"decoder\"?";
+
+TEST(Mistakes, BesideAWrongFamilyAreTold) {
+  EXPECT_EQ(refusal("run: {directory: r}\n"
+                    "model:\n"
+                    "  family: decodr\n"
+                    "  layers: none\n"
+                    "  layer: 3\n"
+                    "  same_length: true\n"
+                    "  clamp_length: many\n"
+                    "  heads: 3\n"
+                    "  zebra: 1\n"
+                    "data: {train: t, batch: 0}\n"
+                    "training:\n"
+                    "  stepz: 4\n",
+                    {"model.width=100", "run.sead=4", "model.vocabulry=3"}),
+            std::string(of_a_wrong_family) +
+                "\n"
+                "c.yaml:4:3: model.layers: found \"none\"; allowed: an integer, 1 to 65536\n"
+                "c.yaml:5:3: model.layer is not a key of any family; did you mean "
+                "\"model.layers\"?\n"
+                "c.yaml:7:3: model.clamp_length: found \"many\"; allowed: none or an integer, 0 to "
+                "68719476736\n"
+                "c.yaml:9:3: model.zebra is not a key of any family\n"
+                "c.yaml:10:18: data.batch: found \"0\"; allowed: an integer, 1 to 16777216\n"
+                "c.yaml:12:3: training.stepz is not a key; did you mean \"training.steps\"?\n"
+                "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
+                "--set: model.vocabulry is not a key of any family; did you mean "
+                "\"model.vocabulary\"?\n"
+                "--set: model.width is 100, which does not divide by model.heads = 3; set "
+                "model.head_width or change one");
+}
+
+TEST(Mistakes, BesideAMissingFamilyAreTold) {
+  EXPECT_EQ(refusal("run: {directory: r}\nmodel:\n  layers: 0\ndata: {train: t}\n"),
+            "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
+            "c.yaml: model.family must be given; allowed: transformer_xl or decoder");
+}
+
+// A key that one family has is judged by it; that another has it not is no mistake.
+TEST(Mistakes, AWrongFamilyAloneIsAlone) {
+  EXPECT_EQ(refusal("run: {directory: r}\n"
+                    "model:\n  family: decodr\n  layers: 3\n  same_length: true\n  longest: 512\n"
+                    "data: {train: t}\n"),
+            of_a_wrong_family);
+}
+
+// The refusal, which must be short and quick. The processor's time: others may use the machine.
+std::string quick_refusal(const std::string& text) {
+  EXPECT_LE(text.size(), most_configuration_bytes);
+  const std::clock_t begin = std::clock();
+  const std::string told = refusal(text);
+  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC) << told;
+  EXPECT_LT(told.size(), 10000u);
+  EXPECT_LE(std::ranges::count(told, '\n'), static_cast<int>(most_told));
+  return told;
+}
+
+std::string repeated(const std::string& line, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += line;
+  return text;
+}
+
+TEST(Mistakes, ManyRepeatedKeysAreToldShortlyAndSoon) {
+  const std::string told = quick_refusal("model:\n" + repeated("  a: 1\n", 140000));
+  EXPECT_TRUE(told.starts_with("c.yaml:2:3: model.a is not a key of any family\n")) << told;
+  EXPECT_NE(told.find("c.yaml:3:3: model.a is given twice, first at c.yaml:2:3\n"),
+            std::string::npos);
+  EXPECT_TRUE(told.ends_with("\nand 139983 more mistakes")) << told;
+  // On one line.
+  quick_refusal("run: {" + repeated("a: 1, ", 140000) + "}\n");
+}
+
+TEST(Mistakes, ManyUnknownKeysAreToldShortlyAndSoon) {
+  for (const std::string head :
+       {"run: {directory: r}\nmodel: {family: decoder}\ntraining:\n",  // of a known family
+        "run: {directory: r}\nmodel:\n  family: decodr\n"}) {
+    std::string text = head;
+    for (int i = 0; i < 90000; ++i) text += fmt::format("  {:x}: 1\n", i);
+    const std::string told = quick_refusal(text);
+    EXPECT_NE(told.find("more mistakes"), std::string::npos) << told;
+  }
+}
+
+TEST(Mistakes, LongWordsAreToldShortlyAndSoon) {
+  const std::string word(500000, 'a');
+  quick_refusal(word + ":\n" + repeated("  b: 1\n", 50000));
+  quick_refusal("run:\n  directory: r\n  seed: " + word + "\n");
+  quick_refusal("run:\n  directory: r\n  device: " + word + "\n");
+  quick_refusal("run:\n  directory: r\n  seed: [" + repeated("1, ", 150000) + "]\n");
+  quick_refusal("model:\n  family: " + word + "\n");
+}
+
+// A terminal would obey them.
+TEST(Mistakes, KeysWithControlCharactersAreShownEscaped) {
+  EXPECT_EQ(quick_refusal("run:\n  directory: r\n  \"\\e[31m\": 1\n  \"\\e[31m\": 1\n"
+                          "model: {family: decoder}\ndata: {train: t}\n")
+                .substr(0, 43),
+            "c.yaml:3:3: run.\\x1b[31m is not a key; the ");
+}
+
+TEST(Mistakes, OtherTextsOfAMegabyteAreRefusedSoon) {
+  for (const char* piece : {"- 1\n",       "? ",
+                            "{",           "[",
+                            "a:\n",        "&a ",
+                            "!a ",         "\"",
+                            "'",           "a: |\n",
+                            "# a\n",       "a: [1\n",
+                            "a: {b: 1}\n", "a: *b\n",
+                            "--- a\n",     "%a\n",
+                            ": ",          "a: b: c\n",
+                            "-\n",         "{a: ",
+                            "- - ",        "\xc3\xa9: 1\n",
+                            "[a]: 1\n",    "a\n",
+                            "<<: 1\n",     "a: &x 1\n",
+                            "a: !!int 1\n"}) {
+    const std::string line = piece;
+    std::string text = repeated(line, static_cast<int>((std::size_t{1} << 20) / line.size()));
+    EXPECT_FALSE(quick_refusal(text).empty()) << line;
+  }
+}
+
+}  // namespace
+}  // namespace longspan
