@@ -159,6 +159,7 @@ std::unique_ptr<Configuration> judge(const ConfigurationText& source,
   declare_checks(*configuration);
   if (!source.of_another_job) declare_batch_checks(*configuration);
   if (family != nullptr) note_keys_of_others(configuration->table, *family);
+  if (source.home) configuration->table.set_home(*source.home);
   configuration->table.assign(assignments);
   return configuration;
 }

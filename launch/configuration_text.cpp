@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
 #include "checkpoints/files.h"
 #include "framework/core/error.h"
+#include "framework/core/named_path.h"
 
 namespace longspan {
 namespace {
@@ -20,7 +22,8 @@ std::string read_file(const std::string& file) {
   // O_NONBLOCK: a named pipe that nobody writes is empty.
   const Descriptor descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!descriptor.defined())
-    throw ConfigurationError("{}: cannot be opened: {}", file, system_message());
+    throw ConfigurationError(
+        "{}: cannot be opened: {}{}", file, system_message(), NamedPath(file).help_to_find());
   struct stat status {};
   ::fstat(descriptor.get(), &status);
   if (S_ISDIR(status.st_mode))
@@ -42,6 +45,12 @@ std::string read_file(const std::string& file) {
   return text;
 }
 
+// Empty where HOME is not set: on any rank "~" is rank 0's.
+std::string shared_home(const Communicator& world) {
+  const char* const home = world.rank() == 0 ? std::getenv("HOME") : nullptr;
+  return world.broadcast(std::string(home == nullptr ? "" : home), 0);
+}
+
 }  // namespace
 
 ConfigurationText read_configuration(const std::string& file,
@@ -59,7 +68,9 @@ ConfigurationText read_configuration(const std::string& file,
   message = world.broadcast(std::move(message), 0);
   const std::string text = message.substr(1);
   if (message[0] == '-') throw ConfigurationError("{}", text);
-  return {.file = file, .text = text, .settings = std::move(settings)};
+  ConfigurationText source = {.file = file, .text = text, .settings = std::move(settings)};
+  if (const std::string home = shared_home(world); !home.empty()) source.home = home;
+  return source;
 }
 
 }  // namespace longspan

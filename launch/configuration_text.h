@@ -1,6 +1,7 @@
 // What a user wrote as a configuration, not yet understood.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,11 @@ struct ConfigurationText {
   std::string text;                   // YAML
   std::vector<std::string> settings;  // "key=value": they win over the file
   bool of_another_job = false;  // it is a training's: the layout it had does not count for this job
+  std::optional<std::string> home = std::nullopt;  // what "~" stands for in paths
 };
 
-// Collective: rank 0 reads the file; all get its bytes, or all throw the same ConfigurationError.
+// Collective: rank 0 reads the file; all get its bytes and rank 0's home directory, or all throw
+// the same ConfigurationError.
 ConfigurationText read_configuration(const std::string& file,
                                      std::vector<std::string> settings,
                                      const Communicator& world);

@@ -26,11 +26,11 @@ struct Arguments {
   bool json = false;
 };
 
-std::string text_file(const Arguments& arguments, const DataOptions& data) {
-  if (!arguments.data.empty()) return arguments.data;
-  const std::string& file = arguments.split == "train"  ? data.train
-                            : arguments.split == "test" ? data.test
-                                                        : data.validation;
+NamedPath text_file(const Arguments& arguments, const DataOptions& data) {
+  if (!arguments.data.empty()) return {arguments.data, "--data", ""};
+  const NamedPath& file = arguments.split == "train"  ? data.train
+                          : arguments.split == "test" ? data.test
+                                                      : data.validation;
   if (file.empty())
     throw ConfigurationError("data.{} is not set in the configuration; name a text with --data",
                              arguments.split);
@@ -110,7 +110,7 @@ std::string json_object(const Arguments& arguments,
 ExitCode run(const Arguments& arguments, Session& session) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
   const DataOptions& data = opened.configuration->data;
-  const std::string file = text_file(arguments, data);
+  const NamedPath file = text_file(arguments, data);
   const EvaluationOptions options = evaluation_options(arguments, data);
   const Corpus corpus(file, opened.tokenizer);
   require_same_corpus(corpus, session.world());

@@ -1,6 +1,7 @@
 // How variables of each type are read and written as text.
 #include <algorithm>
 #include <cmath>
+#include <concepts>
 #include <type_traits>
 
 #include "framework/core/option_numbers.h"
@@ -101,6 +102,17 @@ struct Word<std::string> {
   }
 };
 
+template <>
+struct Word<NamedPath> {
+  static constexpr const char* name = "path";
+  static constexpr const char* with_article = "a path";
+
+  static std::string text(const NamedPath& value) { return yaml_word(value); }
+  static std::optional<std::string> take(const Scalar& scalar, const Rule& rule, NamedPath& value) {
+    return Word<std::string>::take(scalar, rule, value);
+  }
+};
+
 template <typename T>
 class OneValue : public OptionBinding {
  public:
@@ -114,6 +126,13 @@ class OneValue : public OptionBinding {
     auto problem = Word<T>::take(scalars.front(), rule, value);
     if (!problem) value_ = std::move(value);
     return problem;
+  }
+  bool is_path() const override { return std::same_as<T, NamedPath>; }
+  void tell_place(const std::string& key, const std::string& place) override {
+    if constexpr (std::same_as<T, NamedPath>) {
+      value_.key = key;
+      value_.place = place;
+    }
   }
 
  private:
@@ -214,6 +233,7 @@ Binding OptionTable::bind(bool& value) { return std::make_unique<OneValue<bool>>
 Binding OptionTable::bind(std::string& value) {
   return std::make_unique<OneValue<std::string>>(value);
 }
+Binding OptionTable::bind(NamedPath& value) { return std::make_unique<OneValue<NamedPath>>(value); }
 Binding OptionTable::bind(std::vector<std::int64_t>& value) {
   return std::make_unique<ListValue<std::int64_t>>(value);
 }

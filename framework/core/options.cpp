@@ -78,6 +78,7 @@ void OptionTable::insert(const std::string& key,
   }
   Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
   entry.standard = entry.binding->text();
+  entry.binding->tell_place(key, "default");
   entries_.push_back(std::move(entry));
 }
 
@@ -146,9 +147,19 @@ void OptionTable::assign_one(const Assignment& assignment) {
   if (!is_scalar && !(is_list && entry->binding->is_list())) {
     return refuse_value(*entry, assignment, "");
   }
-  if (const auto problem = entry->binding->take(assignment.scalars, entry->rule)) {
-    refuse_value(*entry, assignment, *problem);
+  take_value(*entry, assignment);
+}
+
+void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
+  OptionBinding& binding = *entry.binding;
+  std::vector<Scalar> scalars = assignment.scalars;
+  if (binding.is_path() && begins_at_home(scalars.front().text)) {
+    if (!home_) return refuse_value(entry, assignment, "~ stands for HOME, which is not set");
+    scalars.front().text = in_home(scalars.front().text, *home_);
   }
+  if (const auto problem = binding.take(scalars, entry.rule))
+    return refuse_value(entry, assignment, *problem);
+  binding.tell_place(entry.key, assignment.mark.to_string());
 }
 
 // "key: {word: number}" arrives as a number for "key.word".

@@ -25,6 +25,7 @@
 
 #include "framework/core/complaint.h"
 #include "framework/core/error.h"
+#include "framework/core/named_path.h"
 
 namespace longspan {
 
@@ -142,15 +143,18 @@ class OptionBinding {
   // nothing. Else changes nothing and returns what is wrong in a few words, or "" when what is
   // allowed says it.
   virtual std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) = 0;
+  // For a variable that knows what named it.
+  virtual bool is_path() const { return false; }
+  virtual void tell_place(const std::string& /*key*/, const std::string& /*place*/) {}
 };
 
 // Keys bound to variables, which must outlive the table's use. Declare every key, `assign` layer by
 // layer (a file, then the command line: later wins), then `finish`.
 class OptionTable {
  public:
-  // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, or a
-  // std::optional of one of the first four ("none" stands for its absence). What `value` holds now
-  // is the default. Throws Failure when the
+  // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, a
+  // std::optional of one of the first four ("none" stands for its absence), or a NamedPath, which
+  // is told where it was written. What `value` holds now is the default. Throws Failure when the
   // key is there already or is a section's name.
   template <typename T, std::same_as<Rule>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
@@ -197,6 +201,9 @@ class OptionTable {
   // A key that exists under other circumstances: using it gives `sentence`, which goes on after the
   // key ("is a key of family transformer_xl, not of decoder").
   void note_elsewhere(const std::string& key, std::string sentence);
+
+  // What "~" stands for in paths; without it they may not begin so.
+  void set_home(std::string home) { home_ = std::move(home); }
 
   // Parses and judges. A key given twice in files is an error; one from the command line wins over
   // what was there. What is wrong is kept for `finish`.
@@ -245,6 +252,7 @@ class OptionTable {
   static std::unique_ptr<OptionBinding> bind(double& value);
   static std::unique_ptr<OptionBinding> bind(bool& value);
   static std::unique_ptr<OptionBinding> bind(std::string& value);
+  static std::unique_ptr<OptionBinding> bind(NamedPath& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<std::int64_t>& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<double>& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<bool>& value);
@@ -265,6 +273,7 @@ class OptionTable {
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
+  void take_value(Entry& entry, const Assignment& assignment);
   std::optional<Assignment> as_counted(const Assignment& assignment) const;
   void refuse_value(Entry& entry, const Assignment& assignment, const std::string& problem);
   void refuse_unknown(const Assignment& assignment);
@@ -279,6 +288,7 @@ class OptionTable {
   std::vector<Complaint> complaints_;
   std::size_t unknown_keys_ = 0;
   std::string file_;  // the last one an assignment came from
+  std::optional<std::string> home_;
 };
 
 // The reference as aligned text for a terminal, and as a page of Markdown with one table a section.

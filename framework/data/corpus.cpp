@@ -17,7 +17,7 @@ constexpr std::int64_t piece = 16384;       // bytes read at a time
 
 }  // namespace
 
-Corpus::Corpus(const std::string& path, const Tokenizer& tokenizer)
+Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer)
     : Corpus(std::make_shared<const MappedFile>(path), tokenizer) {}
 
 Corpus::Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer)

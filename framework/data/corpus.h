@@ -29,7 +29,7 @@ class Corpus {
  public:
   // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
   // vocabulary.
-  Corpus(const std::string& path, const Tokenizer& tokenizer);
+  Corpus(const NamedPath& path, const Tokenizer& tokenizer);
   Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer);
 
   const std::string& path() const { return file_->path(); }

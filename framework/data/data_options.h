@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
+#include "framework/core/named_path.h"
 #include "framework/data/corpus.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/tokenizer.h"
@@ -13,9 +13,9 @@ namespace longspan {
 class OptionTable;
 
 struct DataOptions {
-  std::string train;       // data.train: the text to learn
-  std::string validation;  // data.validation: the text that `train` measures itself on
-  std::string test;        // data.test: the text for the last measurement
+  NamedPath train;       // data.train: the text to learn
+  NamedPath validation;  // data.validation: the text that `train` measures itself on
+  NamedPath test;        // data.test: the text for the last measurement
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;         // data.unknown: characters that the training text lacks have an id
   std::int64_t batch = 8;       // data.batch: global streams

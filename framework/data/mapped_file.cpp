@@ -53,22 +53,25 @@ ssize_t copy_some(int descriptor, const char* from, std::int64_t offset, std::sp
 
 }  // namespace
 
-MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
+MappedFile::MappedFile(NamedPath path) : path_(std::move(path)) {
   // Without O_NONBLOCK a named pipe would wait for a writer.
   Descriptor descriptor(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (descriptor.number() < 0)
-    throw DataError("{}: cannot be opened for reading: {}", path_, std::strerror(errno));
+    throw DataError("{}: cannot be opened for reading: {}{}",
+                    path_.told(),
+                    std::strerror(errno),
+                    path_.help_to_find());
   struct stat status {};
   if (::fstat(descriptor.number(), &status) != 0)
-    throw DataError("{}: cannot be examined: {}", path_, std::strerror(errno));
+    throw DataError("{}: cannot be examined: {}", path_.told(), std::strerror(errno));
   if (!S_ISREG(status.st_mode))
-    throw DataError("{}: is not a regular file; a text file is needed", path_);
-  if (status.st_size == 0) throw DataError("{}: is empty; a text file is needed", path_);
+    throw DataError("{}: is not a regular file; a text file is needed", path_.told());
+  if (status.st_size == 0) throw DataError("{}: is empty; a text file is needed", path_.told());
   size_ = status.st_size;
   void* address = ::mmap(
       nullptr, static_cast<std::size_t>(size_), PROT_READ, MAP_SHARED, descriptor.number(), 0);
   if (address == MAP_FAILED)
-    throw DataError("{}: cannot be mapped into memory: {}", path_, std::strerror(errno));
+    throw DataError("{}: cannot be mapped into memory: {}", path_.told(), std::strerror(errno));
   ::madvise(address, static_cast<std::size_t>(size_), MADV_SEQUENTIAL);
   data_ = static_cast<const char*>(address);
   descriptor_ = descriptor.give();

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "framework/core/named_path.h"
+
 namespace longspan {
 
 // Owns the mapping. Only pages that are read take memory, and `release` gives them back, so a file
@@ -13,7 +15,7 @@ namespace longspan {
 class MappedFile {
  public:
   // Throws DataError when the file is missing, unreadable, not a regular file or empty.
-  explicit MappedFile(std::string path);
+  explicit MappedFile(NamedPath path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
   ~MappedFile();
@@ -31,7 +33,7 @@ class MappedFile {
   void release(std::int64_t begin, std::int64_t end) const;
 
  private:
-  std::string path_;
+  NamedPath path_;
   int descriptor_ = -1;
   std::int64_t size_ = 0;
   const char* data_ = nullptr;

@@ -56,7 +56,9 @@ RunLocation locate_run(const fs::path& path) {
           run.string());
     return {.configuration = run / configuration_name, .run = run, .checkpoint = path};
   }
-  if (!is_there(path)) throw ConfigurationError("{}: there is no such file", path.string());
+  if (!is_there(path))
+    throw ConfigurationError(
+        "{}: there is no such file{}", path.string(), NamedPath(path.string()).help_to_find());
   throw ConfigurationError(
       "{}: is neither a configuration, nor a run directory (with a {}), nor a checkpoint (with a "
       "{})",

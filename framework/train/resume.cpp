@@ -24,13 +24,21 @@ std::int64_t newest_step(const ResumingRun& run) {
   return run.world.all_reduce(newest, Reduction::maximum);
 }
 
+// As rank 0 sees it; whether it is a checkpoint is seen when it is read.
+void require_there(const ResumingRun& run, const NamedPath& path) {
+  std::error_code unused;
+  const bool is_seen = run.world.rank() == 0 && fs::exists(path, unused);
+  if (run.world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
+    throw DataError("{}: there is no such checkpoint{}", path.told(), path.help_to_find());
+}
+
 // A run that was killed in its first save has a line of that step, and none of a later one.
 bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
 
 }  // namespace
 
 std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
-  const std::string& wish = run.settings.checkpoint.resume;
+  const NamedPath& wish = run.settings.checkpoint.resume;
   const fs::path checkpoints = run.directory.checkpoints();
   if (wish == new_run_wish) {
     if (const std::int64_t newest = newest_step(run); newest >= 0)
@@ -41,7 +49,10 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
           step_name(newest));
     return std::nullopt;
   }
-  if (wish != newest_wish) return wish;
+  if (wish != newest_wish) {
+    require_there(run, wish);
+    return wish;
+  }
   CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world);
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {

@@ -20,18 +20,19 @@ namespace fs = std::filesystem;
 std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
 
 // The lock's descriptor, or a sentence that says why there is none.
-std::string take_lock(const fs::path& path, int& lock) {
+std::string take_lock(const NamedPath& named, int& lock) {
+  const fs::path path = named;
+  const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
   std::error_code error;
   fs::create_directories(path, error);
   if (error)
-    return fmt::format("run.directory \"{}\" cannot be made: {}", path.string(), error.message());
+    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
   lock = open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
   if (lock < 0)
-    return fmt::format("run.directory \"{}\" cannot be written: {}", path.string(), reason());
+    return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
   if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return fmt::format("run.directory \"{}\" is in use by another run; choose another one",
-                       path.string());
+    return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 
@@ -46,10 +47,10 @@ std::string trouble_with(const fs::path& folder) {
 
 }  // namespace
 
-RunDirectory::RunDirectory(const std::string& path, const Communicator& world)
+RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
     : path_(path), writes_(world.rank() == 0) {
   std::string sentence;
-  if (writes_) sentence = take_lock(path_, lock_);
+  if (writes_) sentence = take_lock(path, lock_);
   if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
   sentence = world.broadcast(sentence, 0);
   if (!sentence.empty()) throw ConfigurationError("{}", sentence);

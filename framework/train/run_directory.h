@@ -5,6 +5,7 @@
 #include <string>
 
 #include "framework/comm/communicator.h"
+#include "framework/core/named_path.h"
 
 namespace longspan {
 
@@ -14,7 +15,7 @@ class RunDirectory {
  public:
   // Collective. Throws ConfigurationError on every rank when the directory or the one of its
   // checkpoints cannot be made or written, or another process holds it.
-  RunDirectory(const std::string& path, const Communicator& world);
+  RunDirectory(const NamedPath& path, const Communicator& world);
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
   ~RunDirectory();

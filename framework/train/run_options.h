@@ -3,10 +3,10 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/dtype.h"
+#include "framework/core/named_path.h"
 #include "framework/train/loss_scale.h"
 
 namespace longspan {
@@ -19,7 +19,7 @@ enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
 inline constexpr int most_threads = 4096;  // of a rank
 
 struct RunOptions {
-  std::string directory;                          // run.directory: all that the run writes
+  NamedPath directory;                            // run.directory: all that the run writes
   std::int64_t seed = 1;                          // run.seed
   std::int64_t threads = 0;                       // run.threads: of a rank; 0: its share
   DeviceChoice device = DeviceChoice::automatic;  // run.device
@@ -45,10 +45,10 @@ struct PrecisionOptions {
 };
 
 struct CheckpointOptions {
-  std::int64_t every = 500;     // checkpoint.every: steps; 0: only when the run ends
-  std::int64_t keep = 3;        // checkpoint.keep
-  bool background = true;       // checkpoint.background: written while training goes on
-  std::string resume = "auto";  // checkpoint.resume: auto, never, or the path of a step
+  std::int64_t every = 500;   // checkpoint.every: steps; 0: only when the run ends
+  std::int64_t keep = 3;      // checkpoint.keep
+  bool background = true;     // checkpoint.background: written while training goes on
+  NamedPath resume = "auto";  // checkpoint.resume: auto, never, or the path of a step
 };
 
 enum class ConsoleKind : std::uint8_t { automatic, plain, bar };

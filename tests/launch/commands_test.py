@@ -328,9 +328,10 @@ class Training(jobs.TestCase):
                                   capture_output=True, text=True, check=False)
         good = run()
         self.assertEqual((good.returncode, good.stderr), (0, ""))
-        bad = run("--set", "data.train=missing.txt", "--set", "run.directory=other")
+        bad = run("--set", "data.train=/nowhere/a.txt", "--set", "run.directory=other")
         self.assertEqual((bad.returncode, bad.stderr),
-                         (3, "longspan: missing.txt: cannot be opened for reading: No such file or directory\n"))
+                         (3, "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file "
+                             "or directory\n"))
 
     def test_mpirun_says_which_rank_was_killed(self):
         """As the system does when memory runs out: no rank lives to say it."""

@@ -60,8 +60,8 @@ TEST(Configuration, EachBadFileHasItsMessages) {
        "c.yaml:3:1: not valid YAML: a { is not closed"},
       {"run:\n\tdirectory: r\n", "c.yaml:2:1: found a tab; allowed: indentation with spaces"},
       {"model:\n  family: decoder\n",
-       "c.yaml: run.directory must be given; allowed: a text, not empty\n"
-       "c.yaml: data.train must be given; allowed: a text, not empty"},
+       "c.yaml: run.directory must be given; allowed: a path, not empty\n"
+       "c.yaml: data.train must be given; allowed: a path, not empty"},
       {head + "  batch: 1.5\n",
        "c.yaml:7:3: data.batch: found \"1.5\" (it is not a whole number); allowed: an integer, 1 "
        "to 16777216"},

@@ -1,0 +1,51 @@
+#include "framework/core/named_path.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What makes runs/corpora/NAME/train.txt and its like.
+std::string maker_of(const fs::path& path) {
+  const fs::path folder = path.parent_path();
+  const std::string part = path.filename().string();
+  const std::string name = folder.filename().string();
+  const fs::path corpora = folder.parent_path();
+  const bool is_part = part == "train.txt" || part == "validation.txt" || part == "test.txt";
+  if (!is_part || corpora.filename() != "corpora" || corpora.parent_path().filename() != "runs")
+    return "";
+  if (name == "kjv" || name == "gcide") return fmt::format("; launch/corpus {} makes it", name);
+  return fmt::format("; launch/corpus {0}.txt makes it of your text {0}.txt", name);
+}
+
+}  // namespace
+
+std::string NamedPath::before() const {
+  return place.empty() || place == "default" ? "" : place + ": ";
+}
+
+std::string NamedPath::told() const {
+  return fmt::format("{}{}{}", before(), key.empty() ? "" : key + ": ", text());
+}
+
+std::string NamedPath::help_to_find() const {
+  const fs::path path = text();
+  std::string help;
+  std::error_code error;
+  if (const fs::path here = fs::current_path(error); path.is_relative() && !error)
+    help = fmt::format("; a relative path starts from the current directory, {}", here.string());
+  return help + maker_of(path.lexically_normal());
+}
+
+bool begins_at_home(const std::string& path) { return path == "~" || path.starts_with("~/"); }
+
+std::string in_home(const std::string& path, const std::string& home) {
+  return begins_at_home(path) ? home + path.substr(1) : path;
+}
+
+}  // namespace longspan

@@ -1,0 +1,38 @@
+// A file or directory that a configuration names.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+
+namespace longspan {
+
+// The path, with the key that named it and where that was written, so that who cannot use it can
+// say so. A path that no key named is a path like any other.
+struct NamedPath : std::string {
+  NamedPath() = default;
+  NamedPath(const char* path) : std::string(path) {}
+  NamedPath(std::string path) : std::string(std::move(path)) {}
+  NamedPath(std::string path, std::string named_by, std::string written_at)
+      : std::string(std::move(path)), key(std::move(named_by)), place(std::move(written_at)) {}
+
+  operator std::filesystem::path() const { return text(); }
+  const std::string& text() const { return *this; }
+
+  std::string key = {};    // "data.train"
+  std::string place = {};  // "file:line:column", "--set" or "default"
+
+  // "file:line:column: ", with which a sentence about it begins; "" of a default and of none.
+  std::string before() const;
+  // "file:line:column: data.train: book.txt", which a sentence goes on after.
+  std::string told() const;
+  // What helps to find what is not there, to end a sentence: of a relative path the directory that
+  // it starts from, and what makes a corpus that launch/corpus would make. "" where nothing helps.
+  std::string help_to_find() const;
+};
+
+// "~" and "~/..." with the home directory in place of "~"; other paths as they are.
+std::string in_home(const std::string& path, const std::string& home);
+bool begins_at_home(const std::string& path);
+
+}  // namespace longspan

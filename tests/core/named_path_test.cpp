@@ -1,0 +1,94 @@
+#include "framework/core/named_path.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "framework/core/options.h"
+
+namespace longspan {
+namespace {
+
+std::string here() { return std::filesystem::current_path().string(); }
+
+struct Values {
+  NamedPath text = "book.txt";
+  NamedPath directory;
+};
+
+OptionTable table_of(Values& values) {
+  OptionTable table;
+  table.add("data.train", values.text, "what to read");
+  table.add("run.directory", values.directory, "where to write", required(), not_empty());
+  return table;
+}
+
+Assignment from_file(const std::string& key, const std::string& text) {
+  return {key, Assignment::Kind::scalar, {{text}}, {"run.yaml", 3, 5}};
+}
+
+Assignment from_set(const std::string& key, const std::string& text) {
+  return {key, Assignment::Kind::scalar, {{text}}, {}};
+}
+
+TEST(NamedPath, KnowsTheKeyAndThePlaceThatNamedIt) {
+  Values values;
+  OptionTable table = table_of(values);
+  EXPECT_EQ(values.text.told(), "data.train: book.txt");
+  table.assign(std::vector{from_file("data.train", "a.txt"), from_set("run.directory", "out")});
+  table.finish();
+  EXPECT_EQ(values.text, "a.txt");
+  EXPECT_EQ(values.text.told(), "run.yaml:3:5: data.train: a.txt");
+  EXPECT_EQ(values.directory.told(), "--set: run.directory: out");
+  EXPECT_EQ(NamedPath("a.txt").told(), "a.txt");
+}
+
+TEST(NamedPath, AWrongValueLeavesThePlaceOfTheRightOne) {
+  Values values;
+  OptionTable table = table_of(values);
+  table.assign(std::vector{from_file("run.directory", "out"), from_set("run.directory", "")});
+  EXPECT_EQ(values.directory.told(), "run.yaml:3:5: run.directory: out");
+}
+
+TEST(NamedPath, OfWhatIsNotThereItSaysWhereToLookAndWhatMakesIt) {
+  const std::string from = "; a relative path starts from the current directory, " + here();
+  EXPECT_EQ(NamedPath("book.txt").help_to_find(), from);
+  EXPECT_EQ(NamedPath("/a/book.txt").help_to_find(), "");
+  EXPECT_EQ(NamedPath("runs/corpora/kjv/train.txt").help_to_find(),
+            from + "; launch/corpus kjv makes it");
+  EXPECT_EQ(NamedPath("/a/runs/x/../corpora//gcide/validation.txt").help_to_find(),
+            "; launch/corpus gcide makes it");
+  EXPECT_EQ(NamedPath("/a/runs/corpora/my-book/test.txt").help_to_find(),
+            "; launch/corpus my-book.txt makes it of your text my-book.txt");
+  EXPECT_EQ(NamedPath("/a/runs/corpora/kjv/other.txt").help_to_find(), "");
+  EXPECT_EQ(NamedPath("/a/corpora/kjv/train.txt").help_to_find(), "");
+}
+
+TEST(NamedPath, TheHomeDirectoryStandsForATilde) {
+  const auto taken = [](const std::string& text) {
+    Values values;
+    OptionTable table = table_of(values);
+    table.set_home("/home/ada");
+    table.assign(std::vector{from_set("run.directory", text)});
+    table.finish();
+    return values.directory.text();
+  };
+  EXPECT_EQ(taken("~"), "/home/ada");
+  EXPECT_EQ(taken("~/runs/a"), "/home/ada/runs/a");
+  EXPECT_EQ(taken("~ada/runs"), "~ada/runs");
+  EXPECT_EQ(taken("runs/~/a"), "runs/~/a");
+}
+
+TEST(NamedPath, WithoutAHomeDirectoryATildeIsRefused) {
+  Values values;
+  OptionTable table = table_of(values);
+  table.assign(std::vector{from_file("run.directory", "~/runs")});
+  const std::vector<Complaint> found = table.mistakes();
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].sentence,
+            "run.directory: found \"~/runs\" (~ stands for HOME, which is not set); allowed: a "
+            "path, not empty");
+}
+
+}  // namespace
+}  // namespace longspan
