@@ -18,7 +18,7 @@ void add_configuration(CLI::App& app, ConfigurationArguments& arguments, bool is
   app.add_option("--set",
                  arguments.settings,
                  "set a key of the configuration, as in --set training.steps=100 or --set "
-                 "'model.names=[a, b]'; may be repeated, the last one of a key wins")
+                 "'model.attention=[local, causal]'; may be repeated, the last one of a key wins")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all()

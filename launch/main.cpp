@@ -7,6 +7,7 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -65,11 +66,25 @@ CommandLine say(const std::string& text) {
   return {{}, ExitCode::failure};
 }
 
-// A word where a command should be: the parser itself would only call it unexpected.
+std::string not_known(const std::string& word,
+                      const std::vector<std::string>& known,
+                      const std::string& command) {
+  const std::string near = nearest(word, known);
+  return fmt::format("{} is not known{}; see {} --help",
+                     in_quotes(word),
+                     near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near),
+                     command);
+}
+
+// A word where a command should be: the parser itself would only call it unexpected, or miss the
+// command.
 std::string judge_command(int count, char** words, const std::vector<Command>& known) {
   if (count < 2) return "a command is missing; see longspan --help";
   const std::string word = words[1];
-  if (word.starts_with("-")) return "";
+  if (word.starts_with("-")) {
+    const std::vector<std::string> flags = {"--help", "--version", "-h"};
+    return std::ranges::count(flags, word) > 0 ? "" : not_known(word, flags, "longspan");
+  }
   std::vector<std::string> names;
   for (const Command& command : known) {
     if (command.name == word) return "";
@@ -80,6 +95,18 @@ std::string judge_command(int count, char** words, const std::vector<Command>& k
                      in_quotes(word),
                      either(names),
                      near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+}
+
+// The first option that the command does not have; the parser would tell what it misses instead.
+std::string judge_options(const CLI::App& command) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  for (const std::string& word : command.remaining()) {
+    if (!word.starts_with("--")) continue;
+    return not_known(word.substr(0, word.find('=')), known, "longspan " + command.get_name());
+  }
+  return "";
 }
 
 CommandLine read_command_line(int count, char** words) {
@@ -113,6 +140,9 @@ CommandLine read_command_line(int count, char** words) {
     return say(version.what());
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
+    if (const std::string sentence = chosen.empty() ? "" : judge_options(*chosen[0]);
+        !sentence.empty())
+      return mistake(sentence);
     const std::string which = chosen.empty() ? "longspan" : "longspan " + chosen[0]->get_name();
     return mistake(fmt::format("{}; see {} --help", error.what(), which));
   }

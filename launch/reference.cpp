@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/core/option_text.h"
+
 namespace longspan {
 namespace {
 
@@ -10,6 +12,45 @@ constexpr const char* family_key = "model.family";
 bool same(const OptionDescription& a, const OptionDescription& b) {
   return a.key == b.key && a.type == b.type && a.allowed == b.allowed && a.standard == b.standard &&
          a.documentation == b.documentation;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+std::string leaf_of(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+// The key nearest to the word, or to whose last part it is near; "" where none is.
+std::string nearest_key(const std::string& word, const std::vector<OptionDescription>& reference) {
+  std::vector<std::string> keys, leaves;
+  for (const OptionDescription& option : reference) {
+    keys.push_back(option.key);
+    leaves.push_back(leaf_of(option.key));
+  }
+  if (const std::string near = nearest(word, keys); !near.empty()) return near;
+  const std::string near = nearest(leaf_of(word), leaves);
+  const auto place = std::ranges::find(leaves, near);
+  return place == leaves.end() ? "" : keys[static_cast<std::size_t>(place - leaves.begin())];
+}
+
+std::vector<OptionDescription> about(const std::vector<OptionDescription>& reference,
+                                     const std::string& word) {
+  const auto chosen = [&](const auto& is_meant) {
+    std::vector<OptionDescription> result;
+    std::ranges::copy_if(reference, std::back_inserter(result), is_meant);
+    return result;
+  };
+  if (auto section = chosen([&](const auto& option) { return option.key.starts_with(word + "."); });
+      !section.empty())
+    return section;
+  if (word.find('.') != std::string::npos)
+    return chosen([&](const auto& option) { return option.key.starts_with(word); });
+  return chosen([&](const auto& option) {
+    return option.key.find(word) != std::string::npos ||
+           lower(option.documentation).find(word) != std::string::npos;
+  });
 }
 
 }  // namespace
@@ -49,6 +90,40 @@ std::vector<OptionDescription> configuration_reference() {
     place = all.insert(place + 1, std::move(key.option));
   }
   return all;
+}
+
+std::vector<OptionDescription> reference_of(const Configuration& configuration) {
+  std::vector<OptionDescription> reference = configuration.table.reference();
+  const std::vector<OptionValue> values = configuration.table.values();
+  for (std::size_t i = 0; i < reference.size(); ++i) {
+    require(reference[i].key == values[i].key, "the reference has another order than the values");
+    if (values[i].place == "default") continue;
+    reference[i].set_to = values[i].text;
+    reference[i].set_at = values[i].place;
+  }
+  return reference;
+}
+
+std::vector<OptionDescription> search(std::vector<OptionDescription> reference,
+                                      const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    std::vector<OptionDescription> found = about(reference, lower(word));
+    if (found.empty()) {
+      const std::string near = nearest_key(lower(word), reference);
+      throw ConfigurationError("no key{} has {} in its name or meaning{}",
+                               &word == &words.front() ? "" : " of those found before",
+                               in_quotes(word),
+                               near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near));
+    }
+    reference = std::move(found);
+  }
+  return reference;
+}
+
+bool names_file(const std::string& word) {
+  const bool has_ending =
+      word.ends_with(".yaml") || word.ends_with(".yml") || word.ends_with(".json");
+  return has_ending || word.find('/') != std::string::npos;
 }
 
 }  // namespace longspan

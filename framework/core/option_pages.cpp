@@ -32,8 +32,10 @@ std::string details(const OptionDescription& option) {
                ? option.allowed
                : fmt::format("{}, {}", option.type, option.allowed);
   }
-  return option.standard.empty() ? text + "; must be given"
-                                 : fmt::format("{}; default {}", text, option.standard);
+  text += option.standard.empty() ? "; must be given" : "; default " + option.standard;
+  if (!option.set_to.empty())
+    text += fmt::format("; here {}, set at {}", option.set_to, on_one_line(option.set_at));
+  return text;
 }
 
 std::string in_table_cell(const std::string& text) {
@@ -92,8 +94,10 @@ std::string markdown(std::span<const OptionDescription> reference) {
       text += "| key | type | allowed | default | meaning |\n|---|---|---|---|---|\n";
     }
     section = own;
-    const std::string standard =
+    std::string standard =
         option.standard.empty() ? "must be given" : fmt::format("`{}`", option.standard);
+    if (!option.set_to.empty())
+      standard += fmt::format("; here `{}`, set at {}", option.set_to, on_one_line(option.set_at));
     text += fmt::format("| `{}` | {} | {} | {} | {} |\n",
                         option.key,
                         option.type,

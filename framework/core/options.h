@@ -112,6 +112,8 @@ struct OptionDescription {
   std::string allowed;   // "at least 1"; empty when every value of the type is
   std::string standard;  // the default as it would be written; empty for a required key
   std::string documentation;
+  std::string set_to = {};  // in the configuration that the reference is for; empty where nothing
+  std::string set_at = {};  // and where
 };
 
 // A key with its present value.

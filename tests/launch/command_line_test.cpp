@@ -82,7 +82,16 @@ TEST_F(CommandLine, MistakesInItReturnTwoAndOneSentence) {
       {"config --nonsense", "see longspan config --help\n"},
       {"config a.yaml --set", "see longspan config --help\n"},
       {"verify", "longspan: PATH is required; see longspan verify --help\n"},
-      {"--nonsense", "see longspan --help\n"},
+      {"--nonsense", "longspan: \"--nonsense\" is not known; see longspan --help\n"},
+      {"--helpp", "\"--helpp\" is not known (did you mean \"--help\"?); see longspan --help\n"},
+      {"train --helpp",
+       "\"--helpp\" is not known (did you mean \"--help\"?); see longspan train --help\n"},
+      {"train a.yaml --sett training.steps=1",
+       "\"--sett\" is not known (did you mean \"--set\"?); see longspan train --help\n"},
+      {"config --reference --set run.seed=1", "--set with --reference needs a CONFIG to set in\n"},
+      {"config --reference model.atention", "did you mean \"model.attention\"?\n"},
+      {"config a.yaml word",
+       "found \"word\" after CONFIG; words to look for go with --reference\n"},
       {"generate r --seed=-1",
        "--seed: found \"-1\"; wanted a whole number from 0 on; see longspan generate --help\n"},
       {"generate r --seed 99999999999999999999",
@@ -149,6 +158,33 @@ TEST_F(CommandLine, TheReferenceIsPrinted) {
   const Result page = longspan("config --markdown");
   EXPECT_EQ(page.code, 0);
   EXPECT_NE(page.output.find("## parallel\n"), std::string::npos);
+}
+
+TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
+  for (const std::string& words : {good_ + " --reference data", "data " + good_ + " --reference"}) {
+    const Result result = longspan("config " + words);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_NE(result.output.find("here book.txt, set at " + good_ + ":3:8)"), std::string::npos)
+        << result.output;
+    EXPECT_EQ(result.output.find("model."), std::string::npos) << result.output;
+  }
+  const Result bad = longspan("config --reference " + bad_);
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_NE(bad.output.find("data.tain is not a key"), std::string::npos) << bad.output;
+}
+
+// What --help of a command shows as an example can be set.
+TEST_F(CommandLine, TheKeysInTheHelpExist) {
+  const std::string help = longspan("config --help").output;
+  std::size_t found = 0;
+  for (std::size_t at = 0; (at = help.find("--set ", at)) != std::string::npos; at += 6) {
+    std::string setting = help.substr(at + 6, help.find('=', at) - at - 6);
+    std::erase_if(setting, [](char c) { return c == '\'' || c == ' ' || c == '\n'; });
+    if (setting.find('.') == std::string::npos) continue;
+    ++found;
+    EXPECT_EQ(longspan("config --reference " + setting).code, 0) << setting;
+  }
+  EXPECT_GE(found, 2u) << help;
 }
 
 TEST_F(CommandLine, OutputThatCannotBeWrittenIsAFailure) {

@@ -2,8 +2,30 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace longspan {
 namespace {
+
+std::vector<std::string> keys_about(const std::vector<std::string>& words) {
+  std::vector<std::string> keys;
+  for (const OptionDescription& option : search(configuration_reference(), words))
+    keys.push_back(option.key);
+  return keys;
+}
+
+bool has(const std::vector<std::string>& keys, const std::string& key) {
+  return std::ranges::count(keys, key) > 0;
+}
+
+std::string refusal(const std::vector<std::string>& words) {
+  try {
+    keys_about(words);
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
 
 TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
   const auto reference = configuration_reference();
@@ -37,6 +59,63 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
                                       "precision",
                                       "checkpoint",
                                       "metrics"}));
+}
+
+TEST(Reference, AKeyOrItsBeginningFindsAllThatBeginSo) {
+  const auto keys = keys_about({"model.attention"});
+  EXPECT_TRUE(has(keys, "model.attention"));
+  EXPECT_TRUE(has(keys, "model.attention_window"));
+  for (const std::string& key : keys) EXPECT_TRUE(key.starts_with("model.attention")) << key;
+  EXPECT_EQ(keys_about({"training.clip_norm"}), std::vector<std::string>{"training.clip_norm"});
+}
+
+TEST(Reference, ASectionFindsItsKeys) {
+  for (const std::string& key : keys_about({"parallel"}))
+    EXPECT_TRUE(key.starts_with("parallel.")) << key;
+  const auto optimizer = keys_about({"training.optimizer"});
+  EXPECT_TRUE(has(optimizer, "training.optimizer.beta1"));
+  EXPECT_FALSE(has(optimizer, "training.steps"));
+}
+
+TEST(Reference, AWordFindsNamesAndMeanings) {
+  const auto dropout = keys_about({"Dropout"});
+  EXPECT_TRUE(has(dropout, "model.dropout"));
+  EXPECT_TRUE(has(dropout, "model.attention_dropout"));
+  EXPECT_TRUE(has(keys_about({"overflow"}), "precision.loss_scale"));
+  const auto both = keys_about({"precision", "overflow"});
+  EXPECT_TRUE(has(both, "precision.loss_scale_hysteresis"));
+  EXPECT_FALSE(has(both, "precision.compute"));
+}
+
+TEST(Reference, WhatIsNotFoundNamesTheNearestKey) {
+  EXPECT_EQ(refusal({"model.atention"}),
+            "no key has \"model.atention\" in its name or meaning; did you mean "
+            "\"model.attention\"?");
+  EXPECT_EQ(refusal({"dropuot"}),
+            "no key has \"dropuot\" in its name or meaning; did you mean \"model.dropout\"?");
+  EXPECT_EQ(refusal({"giraffe"}), "no key has \"giraffe\" in its name or meaning");
+  EXPECT_EQ(refusal({"parallel", "giraffe"}),
+            "no key of those found before has \"giraffe\" in its name or meaning");
+}
+
+TEST(Reference, OfAConfigurationItHasTheKeysOfItsFamilyAndWhatIsSet) {
+  const auto configuration =
+      configure({.file = "a.yaml",
+                 .text = "run: {directory: r}\nmodel: {family: decoder}\ndata: {train: t}\n",
+                 .settings = {"training.steps=7"}});
+  const auto reference = reference_of(*configuration);
+  const auto find = [&](const std::string& key) {
+    return std::ranges::find(reference, key, &OptionDescription::key);
+  };
+  EXPECT_EQ(find("model.same_length"), reference.end());
+  EXPECT_EQ(find("training.steps")->set_to, "7");
+  EXPECT_EQ(find("training.steps")->set_at, "--set");
+  EXPECT_EQ(find("data.train")->set_at, "a.yaml:3:8");
+  EXPECT_EQ(find("run.seed")->set_to, "");
+  const std::string text = help_text(search(reference, {"training.steps"}));
+  EXPECT_NE(text.find("default 1000; here 7, set at --set)"), std::string::npos) << text;
+  const std::string page = markdown(search(reference, {"training.steps"}));
+  EXPECT_NE(page.find("| `1000`; here `7`, set at --set |"), std::string::npos) << page;
 }
 
 }  // namespace
