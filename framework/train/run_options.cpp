@@ -28,6 +28,12 @@ std::string problem_of(const PrecisionOptions& options) {
                      given.initial);
 }
 
+// How a job of that many ranks is started.
+std::string start_on(std::int64_t ranks) {
+  return fmt::format(
+      "start it with \"longspan run -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"", ranks);
+}
+
 }  // namespace
 
 void declare(OptionTable& table, RunOptions& options) {
@@ -186,19 +192,25 @@ MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
   const std::int64_t others = options.tensor * options.context;
   if (options.data && *options.data * others != ranks) {
     throw ConfigurationError(
-        "parallel.data {} x parallel.context {} x parallel.tensor {} is {} ranks; the job has {}",
+        "parallel.data {} x parallel.context {} x parallel.tensor {} is {} ranks; the job has {}; "
+        "{}, or set them so that their product is {}",
         *options.data,
         options.context,
         options.tensor,
         *options.data * others,
+        ranks,
+        start_on(*options.data * others),
         ranks);
   }
   if (ranks % others != 0) {
     throw ConfigurationError(
-        "the job has {} ranks, which do not divide by parallel.context {} x parallel.tensor {}",
+        "the job has {} rank{}, which do not divide by parallel.context {} x parallel.tensor {}; "
+        "{}, or set these to fewer",
         ranks,
+        ranks == 1 ? "" : "s",
         options.context,
-        options.tensor);
+        options.tensor,
+        start_on((ranks / others + 1) * others));
   }
   return {static_cast<int>(ranks / others),
           static_cast<int>(options.context),

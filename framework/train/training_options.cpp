@@ -102,14 +102,20 @@ void declare(OptionTable& table, TrainingOptions& options) {
             between(0, 1 << 26));
   declare_schedule(table, options);
   declare_optimizer(table, options.optimizer);
-  table.check({"training.warmup", "training.schedule_steps", "training.steps"},
-              [&options]() -> std::string {
-                const std::int64_t total = options.schedule_steps.value_or(options.steps);
-                if (options.warmup <= total) return "";
-                return fmt::format("training.warmup is {}, longer than the schedule of {} updates",
-                                   options.warmup,
-                                   total);
-              });
+  table.check({"training.warmup", "training.schedule_steps"}, [&options]() -> std::string {
+    if (!options.schedule_steps || options.warmup <= *options.schedule_steps) return "";
+    return fmt::format("training.warmup is {}, longer than the schedule of {} updates",
+                       options.warmup,
+                       *options.schedule_steps);
+  });
+  // No mistake: a trial of a few steps is set on top of a file.
+  table.warn("training.warmup", [&options]() -> std::string {
+    if (options.schedule_steps || options.warmup <= options.steps) return "";
+    return fmt::format(
+        "training.steps is {}, so that the run ends before its warm-up of {} updates is over",
+        options.steps,
+        options.warmup);
+  });
 }
 
 }  // namespace longspan

@@ -29,10 +29,14 @@ TEST(RunOptions, RanksThatDoNotFitAreRefused) {
   ParallelOptions options;
   options.tensor = 4;
   EXPECT_EQ(refusal(options, 6),
-            "the job has 6 ranks, which do not divide by parallel.context 1 x parallel.tensor 4");
+            "the job has 6 ranks, which do not divide by parallel.context 1 x parallel.tensor 4; "
+            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
+            "these to fewer");
   options.data = 2;
   EXPECT_EQ(refusal(options, 4),
-            "parallel.data 2 x parallel.context 1 x parallel.tensor 4 is 8 ranks; the job has 4");
+            "parallel.data 2 x parallel.context 1 x parallel.tensor 4 is 8 ranks; the job has 4; "
+            "start it with \"longspan run -n 8 -- ...\" or \"mpirun -n 8 longspan ...\", or set "
+            "them so that their product is 4");
 }
 
 // The complaint about keys that are given, each on a line of a.yaml.

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""What the program says of a mistake: the key, its place, and what helps.
+
+    tests/launch/remedies_test.py build/launch/longspan
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import unittest.mock
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+
+class Files(jobs.TestCase):
+    def write(self, **sections):
+        """other.yaml: tiny.yaml with other keys; the line of each key by its name."""
+        changed = {name: {**keys, **sections.get(name, {})} for name, keys in self.sections.items()}
+        text = json.dumps(changed, indent=1)
+        (self.directory / "other.yaml").write_text(text)
+        return {re.match(r' *"(\w+)"', line)[1]: number
+                for number, line in enumerate(text.splitlines(), 1) if '": "' in line}
+
+    def refusal(self, *arguments, code=3, command="train"):
+        """The sentence, the same on one rank and on two."""
+        errors = [self.longspan(command, *arguments, ranks=ranks, code=code).errors for ranks in (1, 2)]
+        for error in errors:
+            self.assertEqual(error.count("longspan: "), 1, error)
+            self.assertIn(errors[0], error)  # mpirun adds words of its own
+        return errors[0]
+
+    def missing(self, place, key, path, maker=""):
+        return (f"longspan: {place}: {key}: {path}: cannot be opened for reading: No such file or directory; "
+                f"a relative path starts from the current directory, {os.path.realpath(self.directory)}{maker}\n")
+
+    def test_a_missing_text_names_key_line_directory_and_what_makes_it(self):
+        line = self.write(data={"train": "runs/corpora/kjv/train.txt"})["train"]
+        self.assertEqual(self.refusal("other.yaml"),
+                         self.missing(f"other.yaml:{line}:3", "data.train", "runs/corpora/kjv/train.txt",
+                                      "; launch/corpus kjv makes it"))
+        self.assertEqual(self.refusal("tiny.yaml", "--set", "data.validation=runs/corpora/it/validation.txt"),
+                         self.missing("--set", "data.validation", "runs/corpora/it/validation.txt",
+                                      "; launch/corpus it.txt makes it of your text it.txt"))
+        self.assertEqual(self.refusal("tiny.yaml", "--set", "data.train=/nowhere/a.txt"),
+                         "longspan: --set: data.train: /nowhere/a.txt: cannot be opened for reading: No such file or "
+                         "directory\n")
+
+    def test_of_a_run_that_was_trained(self):
+        self.train(settings={"data.test": "gone.txt"})
+        line = [text.strip().split(":")[0] for text in (self.directory / "run/config.yaml").read_text().splitlines()
+                ].index("test") + 1
+        self.assertEqual(self.refusal("run", "--split", "test", command="evaluate"),
+                         self.missing(f"run/config.yaml:{line}:3", "data.test", "gone.txt"))
+        self.assertIn("longspan: --data: gone.txt: cannot be opened",
+                      self.refusal("run", "--data", "gone.txt", command="evaluate"))
+
+    def test_a_run_directory_that_cannot_be_made(self):
+        line = self.write(run={"directory": "text.txt"})["directory"]
+        self.assertRegex(self.refusal("other.yaml", code=2),
+                         rf'\Alongspan: other.yaml:{line}:3: run.directory "text.txt" cannot be made: .*; a relative '
+                         rf"path starts from the current directory, {os.path.realpath(self.directory)}\n\Z")
+
+    def test_a_checkpoint_that_is_not_there(self):
+        line = self.write(checkpoint={"resume": "away/step-000000004"})["resume"]
+        self.assertEqual(self.refusal("other.yaml"),
+                         f"longspan: other.yaml:{line}:3: checkpoint.resume: away/step-000000004: there is no such "
+                         "checkpoint; a relative path starts from the current directory, "
+                         f"{os.path.realpath(self.directory)}\n")
+
+    def test_a_configuration_that_is_not_there(self):
+        self.assertEqual(self.refusal("gone.yaml", code=2),
+                         "longspan: gone.yaml: cannot be opened: No such file or directory; a relative path starts "
+                         f"from the current directory, {os.path.realpath(self.directory)}\n")
+
+    def test_a_tilde_stands_for_the_home_directory(self):
+        home = self.directory / "home"
+        home.mkdir()
+        jobs.write_text(home / "book.txt")
+        self.write(run={"directory": "~/runs/one"}, data={"train": "~/book.txt"}, training={"steps": 1})
+        with unittest.mock.patch.dict(os.environ, HOME=str(home)):
+            self.longspan("train", "other.yaml", "--set", "data.validation=~/book.txt", ranks=2)
+        self.assertEqual(self.run_at("home/runs/one").steps(), [1])
+        self.assertIn(f"train: {home}/book.txt", (home / "runs/one/config.yaml").read_text())
+        self.assertFalse((self.directory / "~").exists())
+
+
+class Ranks(jobs.TestCase):
+    def test_that_are_too_few_are_told_how_to_start_more(self):
+        result = self.longspan("train", "tiny.yaml", "--set", "parallel.data=2", code=2)
+        self.assert_one_sentence(result, "is 2 ranks; the job has 1", '"longspan run -n 2 -- ..."',
+                                 '"mpirun -n 2 longspan ..."')
+        result = self.longspan("train", "tiny.yaml", "--set", "parallel.tensor=4", code=2)
+        self.assert_one_sentence(result, "the job has 1 rank, which", '"mpirun -n 4 longspan ..."')
+
+
+class Sizes(jobs.TestCase):
+    def refusal(self, command, width, limit=None):
+        """Within seconds, by two ranks too."""
+        arguments = [command, "tiny.yaml", "--set", f"model.width={width}"]
+        script = f'ulimit -v {limit or "unlimited"}; exec "$@"'
+        begin = time.monotonic()
+        result = subprocess.run(["bash", "-c", script, "-", self.program, *arguments], cwd=self.directory,
+                                env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+                                timeout=jobs.MOST_SECONDS, capture_output=True, text=True, check=False)
+        self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        return result.stderr
+
+    def test_that_no_process_has_addresses_for_are_told_in_bytes_with_what_helps(self):
+        for width in 200000, 1000000, 1 << 24:
+            with self.subTest(width=width):
+                errors = self.refusal("train", width)
+                self.assertRegex(errors, r"\Alongspan: a rank of this run needs (more than )?\d+\.\d+ GB \(weights "
+                                         r"[^;\n]*\), but only [^;\n]* memory are free; [^\n]*smaller data.segment, "
+                                         r"data.batch or model.width\n\Z")
+                self.assertNotIn("ulimit", errors)
+        self.assertRegex(self.refusal("plan", 1 << 24), r"needs more than \d+\.\d+ GB, for which a process has no "
+                                                        r"addresses; use more ranks, or a smaller data.segment")
+
+    def test_under_a_limit_it_is_named(self):
+        self.assertRegex(self.refusal("plan", 200000, limit=8000000),
+                         r'for which a process has no addresses under "ulimit -v", which allows 8\.19 GB; use')
+
+
+class Trials(jobs.TestCase):
+    def test_that_end_before_the_warm_up_run_with_a_warning(self):
+        result = self.train(settings={"training.steps": 1})
+        self.assertRegex(result.output + result.errors,
+                         r"tiny.yaml:\d+:3: training.warmup is set, but training.steps is 1, so that the run ends "
+                         r"before its warm-up of 2 updates is over")
+        self.assertEqual(self.run_at().steps(), [1])
+        self.longspan("train", "tiny.yaml", "--set", "training.schedule_steps=1", code=2)
+
+
+if __name__ == "__main__":
+    jobs.main()
