@@ -13,7 +13,8 @@ struct Checkpoint::State {
   Manifest manifest;
   std::vector<CheckpointTensor> tensors;
   std::mutex mutex;
-  std::vector<bool> hash_checked;  // a file each
+  std::vector<std::vector<FilePiece>> pieces;  // of each file
+  std::vector<bool> checked;                   // a file each
 
   std::string place() const { return (path / manifest_name).string(); }
   const ManifestTensor& tensor(const std::string& name) const;
@@ -27,13 +28,16 @@ const ManifestTensor& Checkpoint::State::tensor(const std::string& name) const {
   return found->second;
 }
 
-// HDF5 gets to parse only a file whose bytes are those that were written.
+// Nothing of a file is read that was not checked as a whole.
 hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
   const std::lock_guard guard(mutex);
   const ManifestFile& entry = manifest.files[file];
   const Descriptor descriptor = open_rank_file(path, entry);
-  if (!hash_checked[file]) check_file_hash(descriptor, path, entry);
-  hash_checked[file] = true;
+  if (!checked[file]) {
+    const auto problems = rank_file_problems(descriptor, path, entry, pieces[file]);
+    if (!problems.empty()) throw DataError("{}", problems.front());
+  }
+  checked[file] = true;
   return hdf5::Reader(path / entry.name, descriptor.get());
 }
 
@@ -105,7 +109,8 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
   for (const auto& [name, tensor] : state->manifest.tensors)
     state->tensors.push_back(
         {name, tensor.dtype, tensor.shape, static_cast<int>(tensor.pieces.size())});
-  state->hash_checked.resize(state->manifest.files.size(), false);
+  state->pieces = pieces_by_file(state->manifest);
+  state->checked.resize(state->manifest.files.size(), false);
   return Checkpoint(std::move(state));
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/files.h"
 #include "checkpoints/training_state.h"
 #include "framework/comm/process_mesh.h"
 
@@ -22,6 +24,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;      // 0 .. 999,999,999
   MeshShape layout;           // of the ranks that saved it
   std::string configuration;  // the resolved configuration as text, or nothing
+  std::int64_t saved_at = 0;  // seconds since 1970, in UTC; 0: a save sets it, or it is not known
 };
 
 // One save, in three parts so that the middle one can run beside the training.
@@ -126,12 +129,19 @@ struct CheckpointProblem {
   bool prevents_reading = true;
 };
 
+// What someone who knows what the values of a checkpoint mean finds wrong with them, a sentence
+// each.
+using CheckpointJudge = std::function<std::vector<std::string>(const Checkpoint& checkpoint)>;
+
 // Collective. Checks every byte of the step directory: the manifest, each file's hash, each piece's
-// hash as HDF5 reads it, that nothing is missing and nothing is there that does not belong. The
-// ranks share the files out. The same list on every rank; empty when all is well. Does not throw
-// for what is wrong with the checkpoint.
+// hash as HDF5 reads it, that nothing is missing and nothing is there that does not belong; then
+// what `judge` says. The ranks share the files out. The same list on every rank; empty when all is
+// well. Does not throw for what is wrong with the checkpoint. `watch` is told of what this rank
+// reads; an Error with ExitCode::stopped that it throws is passed on.
 std::vector<CheckpointProblem> verify_checkpoint(const std::filesystem::path& path,
-                                                 const Communicator& world = {});
+                                                 const Communicator& world = {},
+                                                 const CheckpointJudge& judge = {},
+                                                 const ReadWatch& watch = {});
 
 struct LatestCheckpoint {
   std::filesystem::path path;
@@ -147,6 +157,8 @@ struct CheckpointSearch {
 // Collective. The newest step of the directory that verifies, the same on every rank; nothing when
 // there is none or no such directory. Also removes what killed runs left behind.
 CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
-                                        const Communicator& world = {});
+                                        const Communicator& world = {},
+                                        const CheckpointJudge& judge = {},
+                                        const ReadWatch& watch = {});
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 #include <vector>
@@ -69,7 +70,9 @@ std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& p
   return status.st_size;
 }
 
-FileHash hash_file(const Descriptor& file, const std::filesystem::path& path) {
+FileHash hash_file(const Descriptor& file,
+                   const std::filesystem::path& path,
+                   const ReadWatch& watch) {
   std::vector<std::byte> buffer(buffer_bytes);
   Hasher hasher;
   FileHash result;
@@ -77,19 +80,35 @@ FileHash hash_file(const Descriptor& file, const std::filesystem::path& path) {
     const std::size_t count = read_at(file, buffer.data(), buffer.size(), result.bytes, path);
     hasher.add(buffer.data(), count);
     result.bytes += static_cast<std::int64_t>(count);
+    if (watch) watch(static_cast<std::int64_t>(count));
     if (count < buffer.size()) break;
   }
   result.hash = hasher.result();
   return result;
 }
 
-std::string read_text_file(const std::filesystem::path& path, std::int64_t most) {
+std::string read_text_file(const std::filesystem::path& path,
+                           std::int64_t most,
+                           const std::function<void(std::string_view block)>& judge) {
   const Descriptor file = open_regular(path);
   const std::int64_t bytes = size_of_file(file, path);
   if (bytes > most)
     throw DataError("{}: found {} bytes, at most {} are wanted", path.string(), bytes, most);
-  std::string text(static_cast<std::size_t>(bytes), '\0');
-  text.resize(read_at(file, reinterpret_cast<std::byte*>(text.data()), text.size(), 0, path));
+  std::vector<std::byte> buffer(
+      static_cast<std::size_t>(std::min(bytes, static_cast<std::int64_t>(buffer_bytes))));
+  std::string text;
+  while (static_cast<std::int64_t>(text.size()) < bytes) {
+    const auto left = static_cast<std::size_t>(bytes) - text.size();
+    const std::size_t count = read_at(file,
+                                      buffer.data(),
+                                      std::min(left, buffer.size()),
+                                      static_cast<std::int64_t>(text.size()),
+                                      path);
+    if (count == 0) break;
+    const std::string_view block(reinterpret_cast<const char*>(buffer.data()), count);
+    judge(block);
+    text += block;
+  }
   return text;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -41,10 +42,18 @@ struct FileHash {
 Descriptor open_regular(const std::filesystem::path& path);
 // Throws DataError.
 std::int64_t size_of_file(const Descriptor& file, const std::filesystem::path& path);
+// Told now and then while long files are read, with the bytes that were read since the last time.
+// What it throws ends the reading.
+using ReadWatch = std::function<void(std::int64_t bytes)>;
 // Reads all of it. Throws DataError.
-FileHash hash_file(const Descriptor& file, const std::filesystem::path& path);
-// All of a regular file of at most `most` bytes. Throws DataError.
-std::string read_text_file(const std::filesystem::path& path, std::int64_t most);
+FileHash hash_file(const Descriptor& file,
+                   const std::filesystem::path& path,
+                   const ReadWatch& watch = {});
+// All of a regular file of at most `most` bytes. `judge` sees each block before the next one is
+// read: what it refuses by throwing takes no more memory than what it saw. Throws DataError.
+std::string read_text_file(const std::filesystem::path& path,
+                           std::int64_t most,
+                           const std::function<void(std::string_view block)>& judge);
 
 // Bytes that may still be written to the file system of that directory; 0 when it does not say.
 std::uint64_t free_bytes(const std::filesystem::path& directory) noexcept;

@@ -7,6 +7,7 @@
 #include <charconv>
 
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 
 namespace longspan {
 
@@ -20,7 +21,8 @@ Hash Hash::from_string(std::string_view text, const std::string& place) {
   }
   // Printing it again refuses capitals, signs and whatever else is no digit.
   if (hash.to_string() != text)
-    throw DataError("{}: found the hash \"{}\", 32 hexadecimal digits are wanted", place, text);
+    throw DataError(
+        "{}: found the hash {}, 32 hexadecimal digits are wanted", place, in_quotes(text));
   return hash;
 }
 

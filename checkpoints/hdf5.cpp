@@ -11,6 +11,7 @@
 
 #include "checkpoints/fletcher32.h"
 #include "framework/core/error.h"
+#include "framework/core/option_text.h"
 
 namespace longspan::hdf5 {
 namespace {
@@ -414,6 +415,22 @@ void check_shape(const Id& dataset, const Shape& shape, const std::string& place
     throw DataError("{}: its shape is not {}, which the manifest says", place, shape.to_string());
 }
 
+// A chunk that was never written takes no bytes of the file, and a few of them may claim terabytes.
+void check_stored(const Id& dataset,
+                  DType dtype,
+                  const Shape& shape,
+                  const Shape& chunk,
+                  const std::string& place) {
+  std::uint64_t chunks = 1;
+  for (int axis = 0; axis < shape.dimensions(); ++axis)
+    chunks *= static_cast<std::uint64_t>((shape[axis] + chunk[axis] - 1) / chunk[axis]);
+  const std::uint64_t bytes =
+      chunks *
+      (static_cast<std::uint64_t>(chunk.elements()) * size_of(dtype) + sizeof(std::uint32_t));
+  if (const std::uint64_t found = H5Dget_storage_size(dataset.get()); found != bytes)
+    throw DataError("{}: {} bytes of it are stored, {} are wanted", place, found, bytes);
+}
+
 }  // namespace
 
 Dataset Reader::open(const std::string& name, DType dtype, const Shape& shape) const {
@@ -430,6 +447,7 @@ Dataset Reader::open(const std::string& name, DType dtype, const Shape& shape) c
   check_dtype_attribute(dataset, dtype, place);
   check_shape(dataset, shape, place);
   const Shape chunk = checked_layout(dataset, dtype, shape, place);
+  check_stored(dataset, dtype, shape, chunk, place);
   return {std::move(dataset), std::move(place), dtype, chunk};
 }
 
@@ -445,28 +463,76 @@ void Reader::require_virtual(const std::string& name, std::size_t parts) const {
     throw DataError("{}: found {} parts in the view, {} are wanted", place, found, parts);
 }
 
+namespace {
+
+// What is in one folder of a rank file, beside what is wanted there.
+struct FolderVisit {
+  static constexpr std::size_t most_strangers = 20;
+
+  const std::set<std::string>& datasets;  // that are wanted, by their whole names
+  const std::set<std::string>& folders;   // of them
+  std::string prefix;                     // of the names in this folder
+  std::set<std::string> entered;          // folders that are as they should be
+  std::vector<std::string> strangers;
+
+  // What is wrong with a link, in a few words; empty where it is wanted.
+  std::string problem(hid_t folder, const char* name, const H5L_info_t& link) {
+    if (link.type != H5L_TYPE_HARD) return "is a soft or external link";
+    H5O_info_t object{};
+    if (H5Oget_info_by_name2(folder, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
+      return "cannot be looked at";
+    const std::string whole = prefix + name;
+    const bool is_folder = object.type == H5O_TYPE_GROUP && folders.contains(whole);
+    const bool is_dataset = object.type == H5O_TYPE_DATASET && datasets.contains(whole);
+    if (!is_folder && !is_dataset) return "is not in the manifest";
+    if (object.rc != 1) return "is something that has another name too";
+    if (is_folder) entered.insert(whole);
+    return {};
+  }
+};
+
+herr_t visit_link(hid_t folder, const char* name, const H5L_info_t* link, void* data) {
+  auto& visit = *static_cast<FolderVisit*>(data);
+  const std::string problem = visit.problem(folder, name, *link);
+  if (!problem.empty())
+    visit.strangers.push_back(fmt::format("{} {}", in_quotes(visit.prefix + name), problem));
+  return visit.strangers.size() < FolderVisit::most_strangers ? 0 : 1;
+}
+
+// The folders of the names, a folder before those in it. The root is "".
+std::set<std::string> folders_of(const std::set<std::string>& names) {
+  std::set<std::string> folders = {""};
+  for (const std::string& name : names)
+    for (std::size_t end = name.find('/'); end != std::string::npos; end = name.find('/', end + 1))
+      folders.insert(name.substr(0, end));
+  return folders;
+}
+
+}  // namespace
+
 std::vector<std::string> Reader::strangers(const std::set<std::string>& wanted) const {
   const Quiet quiet;
-  struct Visit {
-    const std::set<std::string>& wanted;
-    std::vector<std::string> found;
-    std::string place;
-  } visit{wanted, {}, path_.string()};
-  const auto each = [](hid_t file, const char* name, const H5L_info_t* link, void* data) -> herr_t {
-    auto& [names, found, place] = *static_cast<Visit*>(data);
-    H5O_info_t object{};
-    if (link->type != H5L_TYPE_HARD)
-      found.push_back(fmt::format("{}: \"{}\" is a soft or external link", place, name));
-    else if (H5Oget_info_by_name2(file, name, &object, H5O_INFO_BASIC, H5P_DEFAULT) < 0)
-      return -1;
-    else if (object.type != H5O_TYPE_GROUP && !names.contains(name))
-      found.push_back(fmt::format("{}: \"{}\" is not in the manifest", place, name));
-    return 0;
-  };
-  check<DataError>(H5Lvisit(file_.get(), H5_INDEX_NAME, H5_ITER_INC, each, &visit),
-                   path_.string(),
-                   "list what is in the file");
-  return std::move(visit.found);
+  const std::string place = path_.string();
+  const std::set<std::string> folders = folders_of(wanted);
+  FolderVisit visit{wanted, folders, "", {""}, {}};
+  for (const std::string& name : folders) {
+    // One that is missing is the datasets' to tell.
+    if (!visit.entered.contains(name)) continue;
+    const Id folder =
+        opened<DataError>(H5Gopen2(file_.get(), name.empty() ? "/" : name.c_str(), H5P_DEFAULT),
+                          H5Gclose,
+                          place,
+                          "open a folder");
+    visit.prefix = name.empty() ? "" : name + "/";
+    check<DataError>(
+        H5Literate(folder.get(), H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, visit_link, &visit),
+        place,
+        "list what is in the file");
+    if (visit.strangers.size() >= FolderVisit::most_strangers) break;
+  }
+  std::ranges::sort(visit.strangers);
+  for (std::string& sentence : visit.strangers) sentence = fmt::format("{}: {}", place, sentence);
+  return std::move(visit.strangers);
 }
 
 }  // namespace longspan::hdf5

@@ -96,14 +96,16 @@ class Reader {
   // `descriptor` is the same file, already opened and checked: HDF5 must get that one.
   Reader(const std::filesystem::path& path, int descriptor);
 
-  // Refuses links on the way, another type or shape, any layout but chunks, external storage and
-  // any filter but Fletcher32.
+  // Refuses links on the way, another type or shape, any layout but chunks, external storage, any
+  // filter but Fletcher32, and chunks that are not stored.
   Dataset open(const std::string& name, DType dtype, const Shape& shape) const;
 
   // Throws unless there is a virtual dataset of that name and number of parts.
   void require_virtual(const std::string& name, std::size_t parts) const;
 
-  // A sentence for each link that is not hard and each dataset not among `wanted`.
+  // A sentence for what is neither one of the `wanted` datasets nor a folder of one, nor under one
+  // name only: links, loops, datasets and folders that do not belong there. At most 20; what is not
+  // expected is not entered.
   std::vector<std::string> strangers(const std::set<std::string>& wanted) const;
 
  private:

@@ -12,8 +12,11 @@ namespace longspan {
 
 using Json = nlohmann::json;
 
-// The one value of the text.
+// The one value of the text, which keeps the bounds of framework/core/json_bounds.h where it may
+// come from anywhere.
 Json parse_json(const std::string& text, const std::string& place);
+// A value as a message quotes it: short, whatever it is.
+std::string found_text(const Json& value);
 const Json& member(const Json& object, const std::string& key, const std::string& place);
 std::int64_t integer_of(const Json& value,
                         std::int64_t least,

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "checkpoints/json_fields.h"
+#include "framework/core/json_bounds.h"
+#include "framework/core/option_text.h"
 
 namespace longspan {
 namespace {
@@ -14,8 +16,17 @@ constexpr const char* format_name = "longspan checkpoint";
 constexpr int format_version = 1;
 constexpr int most_ranks = 99'999;
 constexpr std::int64_t most_steps = 999'999'999;
+// Some 6 million pieces of 180 bytes: 4096 ranks need a tenth of that for 10,000 tensors that 8 of
+// them divide, with an optimizer and what their streams remember.
 constexpr std::int64_t most_manifest_bytes = std::int64_t{1} << 30;
 constexpr std::size_t most_name = 512;
+constexpr std::size_t most_scalars = 10'000;
+constexpr std::size_t most_run_id = 200;
+constexpr std::int64_t latest_date = 253'402'300'799;  // the end of the year 9999
+// What HDF5 adds is some hundred bytes a dataset and a folder, and what a last chunk is short of: a
+// file that is larger holds something else.
+constexpr std::int64_t most_overhead = std::int64_t{1} << 20;
+constexpr std::int64_t most_overhead_of_piece = std::int64_t{64} << 10;
 
 constexpr std::string_view hash_line_begin = ",\n\"manifest_hash\": \"";
 constexpr std::string_view hash_line_end = "\"\n}\n";
@@ -24,7 +35,14 @@ constexpr std::size_t hash_digits = 32;
 CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   CheckpointInfo info;
   info.run_id = text_of(member(json, "run_id", place), place + ": run_id");
+  if (info.run_id.size() > most_run_id)
+    throw DataError("{}: run_id: found {}, at most {} letters are wanted",
+                    place,
+                    in_quotes(info.run_id),
+                    most_run_id);
   info.step = integer_of(member(json, "step", place), 0, most_steps, place + ": step");
+  if (json.contains("saved_at"))
+    info.saved_at = integer_of(json["saved_at"], 0, latest_date, place + ": saved_at");
   info.configuration = text_of(member(json, "configuration", place), place + ": configuration");
   const std::string where = place + ": layout";
   const Json& layout = object_of(member(json, "layout", place), where);
@@ -40,20 +58,29 @@ CheckpointInfo info_of_json(const Json& json, const std::string& place) {
   return info;
 }
 
-// A piece's elements are in its file as they are, so the sizes bound what reading may allocate.
+// A piece's elements are in its file as they are, so the sizes bound what reading may allocate; and
+// what the pieces do not explain need not be read to be refused.
 void check_file_sizes(const Manifest& manifest, const std::string& place) {
-  std::vector<std::int64_t> left;
-  for (const ManifestFile& file : manifest.files) left.push_back(file.content.bytes);
-  std::set<std::pair<int, std::string>> datasets;
+  std::vector<std::int64_t> left, explained;
+  for (const ManifestFile& file : manifest.files) {
+    left.push_back(file.content.bytes);
+    explained.push_back(most_overhead);
+  }
+  std::int64_t view_explained = most_overhead;
+  std::set<std::pair<int, std::string_view>> datasets;
   for (const auto& [name, tensor] : manifest.tensors) {
     for (const ManifestPiece& piece : tensor.pieces) {
-      auto& bytes = left[static_cast<std::size_t>(piece.file)];
-      bytes -= piece.box.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
-      if (bytes < 0)
+      const auto file = static_cast<std::size_t>(piece.file);
+      const std::int64_t bytes =
+          piece.box.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+      left[file] -= bytes;
+      if (left[file] < 0)
         throw DataError("{}: tensor \"{}\": its pieces are larger than {}",
                         place,
                         name,
                         rank_file_name(piece.file));
+      explained[file] += 2 * bytes + most_overhead_of_piece;
+      view_explained += most_overhead_of_piece;
       if (!datasets.emplace(piece.file, piece.dataset).second)
         throw DataError("{}: tensor \"{}\": two pieces are in dataset \"{}\" of {}",
                         place,
@@ -62,6 +89,17 @@ void check_file_sizes(const Manifest& manifest, const std::string& place) {
                         rank_file_name(piece.file));
     }
   }
+  const auto require_explained = [&](const ManifestFile& file, std::int64_t most) {
+    if (file.content.bytes > most)
+      throw DataError("{}: {} has {} bytes, and what it holds explains at most {}",
+                      place,
+                      file.name,
+                      file.content.bytes,
+                      most);
+  };
+  for (std::size_t file = 0; file < manifest.files.size(); ++file)
+    require_explained(manifest.files[file], explained[file]);
+  require_explained(manifest.view, view_explained);
 }
 
 void check_coverage(const Manifest& manifest, const std::string& place) {
@@ -73,6 +111,7 @@ void check_coverage(const Manifest& manifest, const std::string& place) {
   }
 }
 
+// Of a text within the bounds.
 Json checked_manifest_json(const std::string& text, const std::string& place) {
   const std::size_t tail = hash_line_begin.size() + hash_digits + hash_line_end.size();
   const std::size_t body = text.size() < tail ? 0 : text.size() - tail;
@@ -97,7 +136,7 @@ std::string name_problem(const std::string& name) {
     const std::size_t end = std::min(name.find('/', begin), name.size());
     const std::string_view part = std::string_view(name).substr(begin, end - begin);
     if (part.empty() || part == "." || part == "..")
-      return fmt::format("found \"{}\" between the '/' of a name", part);
+      return fmt::format("found {} between the '/' of a name", in_quotes(part));
     for (const char letter : part)
       if (!(letter >= 'a' && letter <= 'z') && !(letter >= 'A' && letter <= 'Z') &&
           !(letter >= '0' && letter <= '9') && letter != '_' && letter != '-' && letter != '.')
@@ -128,7 +167,7 @@ std::string manifest_text(const Manifest& manifest) {
       tensors.push_back(Json(name).dump() + ": " + json_of(tensor).dump());
     // A line an entry, so that people and diff can read it.
     return with_manifest_hash(fmt::format(
-        "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n"
+        "{{\n\"format\": \"{}\",\n\"version\": {},\n\"run_id\": {},\n\"step\": {},\n{}"
         "\"layout\": {{\"data\": {}, \"context\": {}, \"tensor\": {}{}}},\n"
         "\"configuration\": {},\n\"scalars\": {},\n\"files\": [\n{}\n],\n\"view\": {},\n"
         "\"tensors\": {{\n{}\n}}",
@@ -136,6 +175,7 @@ std::string manifest_text(const Manifest& manifest) {
         format_version,
         Json(info.run_id).dump(),
         info.step,
+        info.saved_at > 0 ? fmt::format("\"saved_at\": {},\n", info.saved_at) : "",
         info.layout.data,
         info.layout.context,
         info.layout.tensor,
@@ -150,25 +190,28 @@ std::string manifest_text(const Manifest& manifest) {
   }
 }
 
-Manifest manifest_of_text(const std::string& text, const std::string& place) {
-  const Json json = checked_manifest_json(text, place);
+namespace {
+
+Manifest manifest_of_json(const Json& json, const std::string& place) {
   object_of(json, place);
   if (text_of(member(json, "format", place), place) != format_name)
     throw DataError("{}: this is not the manifest of a Longspan checkpoint", place);
   if (const auto& version = member(json, "version", place); version != format_version)
     throw DataError("{}: the checkpoint has format version {}, this program reads version {}",
                     place,
-                    version.dump(),
+                    found_text(version),
                     format_version);
   Manifest manifest;
   manifest.info = info_of_json(json, place);
   manifest.scalars = scalars_of_json(member(json, "scalars", place), place);
+  if (manifest.scalars.values().size() > most_scalars)
+    throw DataError("{}: found more than {} scalars", place, most_scalars);
   const std::string where = place + ": files";
   for (const Json& entry : array_of(member(json, "files", place), where)) {
     ManifestFile file = file_of_json(entry, where);
     const std::string wanted = rank_file_name(static_cast<int>(manifest.files.size()));
     if (file.name != wanted)
-      throw DataError("{}: found \"{}\", \"{}\" is wanted", where, file.name, wanted);
+      throw DataError("{}: found {}, \"{}\" is wanted", where, in_quotes(file.name), wanted);
     manifest.files.push_back(std::move(file));
   }
   const auto ranks = static_cast<std::size_t>(manifest.info.layout.size());
@@ -178,7 +221,7 @@ Manifest manifest_of_text(const std::string& text, const std::string& place) {
   manifest.view = file_of_json(member(json, "view", place), place + ": view");
   if (manifest.view.name != view_name)
     throw DataError(
-        "{}: found the view \"{}\", \"{}\" is wanted", place, manifest.view.name, view_name);
+        "{}: found the view {}, \"{}\" is wanted", place, in_quotes(manifest.view.name), view_name);
   const Json& tensors = object_of(member(json, "tensors", place), place + ": tensors");
   for (const auto& [name, entry] : tensors.items())
     manifest.tensors[name] = tensor_of_json(entry, name, static_cast<int>(ranks), place);
@@ -187,9 +230,27 @@ Manifest manifest_of_text(const std::string& text, const std::string& place) {
   return manifest;
 }
 
+}  // namespace
+
+Manifest manifest_of_text(const std::string& text, const std::string& place) {
+  require_json_bounds(text, place);
+  return manifest_of_json(checked_manifest_json(text, place), place);
+}
+
 Manifest read_manifest(const std::filesystem::path& directory) {
   const auto path = directory / manifest_name;
-  return manifest_of_text(read_text_file(path, most_manifest_bytes), path.string());
+  JsonBounds bounds(path.string());
+  const std::string text =
+      read_text_file(path, most_manifest_bytes, [&](std::string_view block) { bounds.add(block); });
+  return manifest_of_json(checked_manifest_json(text, path.string()), path.string());
+}
+
+std::vector<std::vector<FilePiece>> pieces_by_file(const Manifest& manifest) {
+  std::vector<std::vector<FilePiece>> result(manifest.files.size());
+  for (const auto& [name, tensor] : manifest.tensors)
+    for (const ManifestPiece& piece : tensor.pieces)
+      result[static_cast<std::size_t>(piece.file)].push_back({&piece, tensor.dtype});
+  return result;
 }
 
 }  // namespace longspan

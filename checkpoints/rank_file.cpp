@@ -150,11 +150,38 @@ Descriptor open_rank_file(const std::filesystem::path& directory, const Manifest
 
 void check_file_hash(const Descriptor& descriptor,
                      const std::filesystem::path& directory,
-                     const ManifestFile& file) {
+                     const ManifestFile& file,
+                     const ReadWatch& watch) {
   const auto path = directory / file.name;
-  if (hash_file(descriptor, path).hash != file.content.hash)
+  if (hash_file(descriptor, path, watch).hash != file.content.hash)
     throw DataError("{}: its bytes do not have the hash that the manifest says: it is damaged",
                     path.string());
+}
+
+std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
+                                            const std::filesystem::path& directory,
+                                            const ManifestFile& file,
+                                            std::span<const FilePiece> pieces,
+                                            const ReadWatch& watch) {
+  constexpr std::int64_t hashed_in_a_moment = std::int64_t{64} << 20;
+  constexpr std::size_t most_problems = 20;
+  const bool is_long = file.content.bytes > hashed_in_a_moment;
+  if (!is_long) check_file_hash(descriptor, directory, file, watch);
+  const hdf5::Reader reader(directory / file.name, descriptor.get());
+  std::vector<std::string> problems;
+  std::set<std::string> datasets;
+  for (const auto& [piece, dtype] : pieces) {
+    datasets.insert(piece->dataset);
+    if (!is_long || problems.size() == most_problems) continue;
+    try {
+      reader.open(piece->dataset, dtype, piece->box.shape);
+    } catch (const DataError& error) {
+      problems.emplace_back(error.what());
+    }
+  }
+  for (std::string& stranger : reader.strangers(datasets)) problems.push_back(std::move(stranger));
+  if (is_long && problems.empty()) check_file_hash(descriptor, directory, file, watch);
+  return problems;
 }
 
 void read_piece(const hdf5::Reader& file,

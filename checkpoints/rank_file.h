@@ -10,7 +10,9 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoints/hdf5.h"
 #include "checkpoints/manifest.h"
@@ -41,7 +43,18 @@ Descriptor open_rank_file(const std::filesystem::path& directory, const Manifest
 // Throws DataError when the file's hash is not the one that the manifest says.
 void check_file_hash(const Descriptor& descriptor,
                      const std::filesystem::path& directory,
-                     const ManifestFile& file);
+                     const ManifestFile& file,
+                     const ReadWatch& watch = {});
+
+// What is wrong with a rank file, a sentence each; nothing where its bytes are those that the
+// manifest says and only the `pieces` are in it. Throws DataError where it cannot be looked at. A
+// file that is hashed in a moment is hashed before HDF5 gets to parse it: damage is found by its
+// hash. Of a longer one the structure must be right before all of it is read.
+std::vector<std::string> rank_file_problems(const Descriptor& descriptor,
+                                            const std::filesystem::path& directory,
+                                            const ManifestFile& file,
+                                            std::span<const FilePiece> pieces,
+                                            const ReadWatch& watch = {});
 
 // Gets parts of a piece: where they lie in the whole tensor, and their elements.
 using PieceVisitor = std::function<void(const Box& part, const std::byte* elements)>;

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <exception>
 #include <set>
+#include <span>
 
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/json_fields.h"
@@ -12,35 +13,39 @@ namespace {
 
 using Problems = std::vector<CheckpointProblem>;
 
-// Runs f; what it throws becomes a problem.
+constexpr std::size_t most_problems = 100;  // of a file: more say no more
+
+// Runs f; what it throws becomes a problem, unless it was asked to stop.
 template <typename F>
 void collect(Problems& problems, bool prevents_reading, F&& f) {
   try {
     f();
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::stopped) throw;
+    problems.push_back({error.what(), prevents_reading});
   } catch (const std::exception& error) {
     problems.push_back({error.what(), prevents_reading});
   }
 }
 
 void verify_rank_file(const std::filesystem::path& path,
-                      const Manifest& manifest,
-                      int number,
+                      const ManifestFile& entry,
+                      std::span<const FilePiece> pieces,
+                      const ReadWatch& watch,
                       Problems& problems) {
-  const ManifestFile& entry = manifest.files[static_cast<std::size_t>(number)];
   const Descriptor descriptor = open_rank_file(path, entry);
-  // HDF5 gets to parse only what was written.
-  check_file_hash(descriptor, path, entry);
+  for (std::string& sentence : rank_file_problems(descriptor, path, entry, pieces, watch))
+    problems.push_back({std::move(sentence), true});
+  if (!problems.empty()) return;
   const hdf5::Reader file(path / entry.name, descriptor.get());
-  std::set<std::string> datasets;
-  for (const auto& [name, tensor] : manifest.tensors)
-    for (const ManifestPiece& piece : tensor.pieces) {
-      if (piece.file != number) continue;
-      datasets.insert(piece.dataset);
-      collect(problems, true, [&] {
-        read_piece(file, piece, tensor.dtype, [](const Box&, const std::byte*) {});
+  for (const auto& [piece, dtype] : pieces) {
+    if (problems.size() >= most_problems) break;
+    collect(problems, true, [&, &piece = piece, &dtype = dtype] {
+      read_piece(file, *piece, dtype, [&](const Box& part, const std::byte*) {
+        if (watch) watch(part.shape.elements() * static_cast<std::int64_t>(size_of(dtype)));
       });
-    }
-  for (const auto& stranger : file.strangers(datasets)) problems.push_back({stranger, true});
+    });
+  }
 }
 
 void verify_view(const std::filesystem::path& path, const Manifest& manifest) {
@@ -59,14 +64,29 @@ void find_strangers(const std::filesystem::path& path,
 }
 
 // This rank's share.
-Problems verify_share(const std::filesystem::path& path, int rank, int size) {
+Problems verify_share(const std::filesystem::path& path,
+                      const Communicator& world,
+                      const CheckpointJudge& judge,
+                      const ReadWatch& watch) {
   Problems problems;
   collect(problems, true, [&] {
-    Checkpoint::open(path);
+    const Checkpoint checkpoint = Checkpoint::open(path);
+    if (judge && world.rank() == 0)
+      collect(problems, true, [&] {
+        for (std::string& sentence : judge(checkpoint))
+          problems.push_back({std::move(sentence), true});
+      });
     const Manifest manifest = read_manifest(path);
-    for (int file = rank; file < static_cast<int>(manifest.files.size()); file += size)
-      collect(problems, true, [&] { verify_rank_file(path, manifest, file, problems); });
-    if (rank != 0) return;
+    const auto pieces = pieces_by_file(manifest);
+    for (auto file = static_cast<std::size_t>(world.rank()); file < pieces.size();
+         file += static_cast<std::size_t>(world.size())) {
+      Problems found;
+      collect(found, true, [&] {
+        verify_rank_file(path, manifest.files[file], pieces[file], watch, found);
+      });
+      problems.insert(problems.end(), found.begin(), found.end());
+    }
+    if (world.rank() != 0) return;
     collect(problems, false, [&] { verify_view(path, manifest); });
     collect(problems, false, [&] { find_strangers(path, manifest, problems); });
   });
@@ -75,9 +95,12 @@ Problems verify_share(const std::filesystem::path& path, int rank, int size) {
 
 }  // namespace
 
-Problems verify_checkpoint(const std::filesystem::path& path, const Communicator& world) {
+Problems verify_checkpoint(const std::filesystem::path& path,
+                           const Communicator& world,
+                           const CheckpointJudge& judge,
+                           const ReadWatch& watch) {
   Json mine = Json::array();
-  for (const auto& [sentence, prevents] : verify_share(path, world.rank(), world.size()))
+  for (const auto& [sentence, prevents] : verify_share(path, world, judge, watch))
     mine.push_back({{"sentence", sentence}, {"prevents_reading", prevents}});
   Problems problems;
   for (const std::string& text :
@@ -92,7 +115,9 @@ Problems verify_checkpoint(const std::filesystem::path& path, const Communicator
 }
 
 CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
-                                        const Communicator& world) {
+                                        const Communicator& world,
+                                        const CheckpointJudge& judge,
+                                        const ReadWatch& watch) {
   std::string listed;
   if (world.rank() == 0) {
     remove_leftovers(directory);
@@ -103,7 +128,7 @@ CheckpointSearch latest_good_checkpoint(const std::filesystem::path& directory,
   CheckpointSearch search;
   for (const auto step : steps) {
     const auto path = directory / step_name(step);
-    Problems problems = verify_checkpoint(path, world);
+    Problems problems = verify_checkpoint(path, world, judge, watch);
     std::erase_if(problems, [](const auto& problem) { return !problem.prevents_reading; });
     if (problems.empty()) {
       search.found = LatestCheckpoint{path, step};

@@ -1,12 +1,15 @@
 #include "framework/core/dtype.h"
 
+#include "framework/core/option_text.h"
+
 namespace longspan {
 
 DType dtype_named(std::string_view name) {
   for (const DType dtype :
        {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32, DType::u8})
     if (name_of(dtype) == name) return dtype;
-  throw DataError("there is no dtype \"{}\"; there are f64, f32, bf16, f16, i64, i32 and u8", name);
+  throw DataError("there is no dtype {}; there are f64, f32, bf16, f16, i64, i32 and u8",
+                  in_quotes(name));
 }
 
 }  // namespace longspan

@@ -27,6 +27,14 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
+// At most so many bytes of the text, and no part of a character of UTF-8.
+std::size_t length_within(std::string_view text, std::size_t most) {
+  if (text.size() <= most) return text.size();
+  std::size_t length = most;
+  while (length > 0 && (static_cast<unsigned char>(text[length]) & 0xc0u) == 0x80u) --length;
+  return length;
+}
+
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
 // Words that YAML readers take for something else than text.
@@ -55,10 +63,13 @@ std::string yaml_word(const std::string& text) {
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t most = 80;
-  if (text.size() <= most) return fmt::format("\"{}\"", escaped(text));
-  std::size_t cut = most;
-  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xc0u) == 0x80u) --cut;
-  return fmt::format("\"{}...\"", escaped(text.substr(0, cut)));
+  const std::size_t kept = length_within(text, most);
+  return fmt::format("\"{}{}\"", escaped(text.substr(0, kept)), kept < text.size() ? "..." : "");
+}
+
+std::string shortened(std::string_view text, std::size_t most) {
+  const std::size_t kept = length_within(text, most);
+  return fmt::format("{}{}", text.substr(0, kept), kept < text.size() ? "..." : "");
 }
 
 std::string either(std::span<const std::string> words) {

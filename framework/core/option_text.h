@@ -12,8 +12,12 @@ namespace longspan {
 // A text as one YAML word: as it is where that is safe, else in double quotes.
 std::string yaml_word(const std::string& text);
 
-// The text in quotes for a message, control characters escaped, shortened when it is long.
+// The text in quotes for a message, control characters escaped, shortened when it is long: a
+// message never grows with what a file says.
 std::string in_quotes(std::string_view text);
+
+// The same without quotes and escapes, for words that others made of what a file says.
+std::string shortened(std::string_view text, std::size_t most = 80);
 
 // "a, b or c".
 std::string either(std::span<const std::string> words);

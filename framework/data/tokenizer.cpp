@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
+#include "framework/core/json_bounds.h"
+#include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
 
 namespace longspan {
@@ -141,6 +143,9 @@ std::string Tokenizer::to_json() const {
 }
 
 Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
+  require_json_bounds(text, std::string(place));
+  // Short, whatever is there.
+  const auto found = [](const nlohmann::json& value) { return shortened(value.dump()); };
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);
@@ -149,26 +154,27 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
     if (json.at("version") != format_version)
       throw DataError("{}: has tokenizer format {}; this program reads {}",
                       place,
-                      json.at("version").dump(),
+                      found(json.at("version")),
                       format_version);
     const auto kind = json.at("kind").get<std::string>();
     if (kind == name_of(TokenizerKind::bytes)) return {};
     if (kind != name_of(TokenizerKind::characters))
-      throw DataError("{}: tokenizer \"{}\" is not known; bytes and characters are", place, kind);
+      throw DataError(
+          "{}: tokenizer {} is not known; bytes and characters are", place, in_quotes(kind));
     std::vector<char32_t> code_points;
     for (const auto& piece : json.at("characters")) {
       const auto bytes = piece.get<std::string>();
       const Utf8Character character = bytes.empty() ? Utf8Character{} : decode_utf8(bytes);
       if (character.status != Utf8Status::valid ||
           static_cast<std::size_t>(character.width) != bytes.size())
-        throw DataError("{}: {} is not one character", place, piece.dump());
+        throw DataError("{}: {} is not one character", place, found(piece));
       if (!code_points.empty() && code_points.back() >= character.code_point)
-        throw DataError("{}: {} is out of order", place, piece.dump());
+        throw DataError("{}: {} is out of order", place, found(piece));
       code_points.push_back(character.code_point);
     }
     return characters(code_points, json.at("unknown").get<bool>());
   } catch (const nlohmann::json::exception& error) {
-    throw DataError("{}: is not a tokenizer of Longspan: {}", place, error.what());
+    throw DataError("{}: is not a tokenizer of Longspan: {}", place, shortened(error.what(), 200));
   }
 }
 

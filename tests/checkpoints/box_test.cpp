@@ -39,5 +39,36 @@ TEST(Box, ARangeOfWholeRowsIsOneBox) {
   EXPECT_EQ(boxes_of_range({4, 0}, 0, 0), (std::vector<Box>{}));
 }
 
+// As many boxes as no comparison of each with each could see through in time.
+TEST(Box, ManyPiecesThatCoverAnArrayAreSoonSeenTo) {
+  std::vector<Box> columns, grid;
+  for (std::int64_t i = 0; i < 200'000; ++i) columns.push_back({{3, 1}, {0, i}});
+  EXPECT_EQ(coverage_problem({3, 200'000}, columns), "");
+  for (std::int64_t i = 0; i < 500; ++i)
+    for (std::int64_t j = 0; j < 500; ++j) grid.push_back({{1, 2, 1}, {i, 0, j}});
+  EXPECT_EQ(coverage_problem({500, 2, 500}, grid), "");
+  grid.pop_back();
+  EXPECT_EQ(coverage_problem({500, 2, 500}, grid), "2 of its 500000 elements are in no piece");
+  grid.push_back({{1, 1, 1}, {7, 1, 9}});
+  EXPECT_EQ(coverage_problem({500, 2, 500}, grid),
+            "the pieces [1, 2, 1] at [7, 0, 9] and [1, 1, 1] at [7, 1, 9] overlap");
+}
+
+TEST(Box, PiecesThatNoCutDividesAreComparedAsLongAsItIsWorthIt) {
+  // Four that go round a fifth.
+  const std::vector<Box> wheel = {
+      {{1, 2}, {0, 0}}, {{2, 1}, {0, 2}}, {{1, 2}, {2, 1}}, {{2, 1}, {1, 0}}, {{1, 1}, {1, 1}}};
+  EXPECT_EQ(coverage_problem({3, 3}, wheel), "");
+  // The same round many small ones.
+  constexpr std::int64_t count = 20'000;
+  std::vector<Box> boxes = {{{1, count + 1}, {0, 0}},
+                            {{2, 1}, {0, count + 1}},
+                            {{1, count + 1}, {2, 1}},
+                            {{2, 1}, {1, 0}}};
+  for (std::int64_t i = 0; i < count; ++i) boxes.push_back({{1, 1}, {1, 1 + i}});
+  EXPECT_EQ(coverage_problem({3, count + 2}, boxes),
+            "20004 pieces lie as no layout divides a tensor");
+}
+
 }  // namespace
 }  // namespace longspan

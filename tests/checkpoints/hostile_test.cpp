@@ -1,95 +1,10 @@
 // Checkpoints whose hashes are right and whose content is not: what a reader must refuse.
-#include <hdf5.h>
-
-#include <functional>
-
-#include "checkpoints/manifest.h"
-#include "tests/checkpoints/checkpoint_testing.h"
+#include "tests/checkpoints/hostile_checkpoint.h"
 
 namespace longspan::testing {
 namespace {
 
-constexpr const char* name = "weight";
-
-class Hostile : public ::testing::Test {
- protected:
-  void SetUp() override {
-    state_.add(name, random_bits({6, 4}, DType::f32, Random(5)), true);
-    path_ = save_checkpoint(directory_.path(), info_of(1), state_, {});
-    manifest_ = read_manifest(path_);
-  }
-
-  // Writes the manifest anew; the hash of the rank file is what the file has.
-  void seal() {
-    const auto file = path_ / rank_file_name(0);
-    manifest_.files[0].content = hash_file(open_regular(file), file);
-    std::filesystem::remove(path_ / manifest_name);
-    write_text_file(path_ / manifest_name, manifest_text(manifest_));
-  }
-  // Replaces text of the manifest and gives it the right hash again.
-  void edit(const std::string& from, const std::string& to) {
-    std::string text = manifest_text(manifest_);
-    text.resize(text.rfind(",\n\"manifest_hash\""));
-    const auto at = text.find(from);
-    ASSERT_NE(at, std::string::npos) << from;
-    text.replace(at, from.size(), to);
-    write_bytes(path_ / manifest_name, with_manifest_hash(text));
-  }
-  // Replaces the rank file by what f makes and seals it.
-  void make_file(const std::function<void(hid_t)>& f) {
-    const auto path = path_ / rank_file_name(0);
-    std::filesystem::remove(path);
-    const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, H5P_DEFAULT);
-    ASSERT_GE(file, 0);
-    f(file);
-    ASSERT_GE(H5Fclose(file), 0);
-    seal();
-  }
-  // A dataset [6, 4] of f32 with the tensor's values, laid out as f sets the properties.
-  void make_dataset(hid_t place,
-                    const char* dataset_name,
-                    hid_t type,
-                    const std::function<void(hid_t)>& f) {
-    const hsize_t extents[] = {6, 4};
-    const hid_t space = H5Screate_simple(2, extents, nullptr);
-    const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
-    f(layout);
-    const hid_t dataset =
-        H5Dcreate2(place, dataset_name, type, space, H5P_DEFAULT, layout, H5P_DEFAULT);
-    ASSERT_GE(dataset, 0);
-    const hid_t text = H5Tcopy(H5T_C_S1);
-    H5Tset_size(text, 3);
-    H5Tset_strpad(text, H5T_STR_NULLPAD);
-    const hid_t scalar = H5Screate(H5S_SCALAR);
-    const hid_t attribute = H5Acreate2(dataset, "dtype", text, scalar, H5P_DEFAULT, H5P_DEFAULT);
-    H5Awrite(attribute, text, "f32");
-    H5Dwrite(
-        dataset, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, state_.tensors[0].tensor.bytes());
-    H5Aclose(attribute), H5Sclose(scalar), H5Tclose(text), H5Dclose(dataset);
-    H5Pclose(layout), H5Sclose(space);
-  }
-  static void as_ours(hid_t layout) {
-    const hsize_t chunk[] = {6, 4};
-    H5Pset_chunk(layout, 2, chunk);
-    H5Pset_fletcher32(layout);
-  }
-
-  // What reading the tensor says, without the place.
-  std::string refusal() {
-    TrainingState read = blank(state_);
-    const std::string text = message_of<DataError>([&] { Checkpoint::open(path_).read(read); });
-    EXPECT_FALSE(verify_checkpoint(path_).empty());
-    const std::string prefix = path_.string() + "/";
-    return text.starts_with(prefix) ? text.substr(prefix.size()) : text;
-  }
-
-  TemporaryDirectory directory_;
-  TrainingState state_;
-  std::filesystem::path path_;
-  Manifest manifest_;
-};
-
-TEST_F(Hostile, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
+TEST_F(HostileCheckpoint, AFileMadeByAnyoneIsReadWhenItIsAsOurs) {
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
   TrainingState read = blank(state_);
   Checkpoint::open(path_).read(read);
@@ -122,17 +37,17 @@ TEST(RankFile, IsReadByHDF5ItselfWhateverItsSize) {
   H5Fclose(file);
 }
 
-TEST_F(Hostile, SoftLinksAreRefused) {
+TEST_F(HostileCheckpoint, SoftLinksAreRefused) {
   make_file([&](hid_t file) {
     make_dataset(file, "other", H5T_IEEE_F32LE, as_ours);
     H5Lcreate_soft("/other", file, name, H5P_DEFAULT, H5P_DEFAULT);
   });
-  EXPECT_EQ(refusal(),
-            "rank-00000.h5: tensor \"weight\": \"weight\" is a soft or external link, a dataset "
-            "of this file is wanted");
+  EXPECT_EQ(refusal(), "rank-00000.h5: \"other\" is not in the manifest");
+  make_file([&](hid_t file) { H5Lcreate_soft("/other", file, name, H5P_DEFAULT, H5P_DEFAULT); });
+  EXPECT_EQ(refusal(), "rank-00000.h5: \"weight\" is a soft or external link");
 }
 
-TEST_F(Hostile, ExternalLinksAreRefused) {
+TEST_F(HostileCheckpoint, ExternalLinksAreRefused) {
   std::filesystem::copy_file(path_ / "rank-00000.h5", directory_.path() / "secret.h5");
   make_file([&](hid_t file) {
     H5Lcreate_external("../secret.h5", name, file, name, H5P_DEFAULT, H5P_DEFAULT);
@@ -140,7 +55,7 @@ TEST_F(Hostile, ExternalLinksAreRefused) {
   EXPECT_NE(refusal().find("is a soft or external link"), std::string::npos);
 }
 
-TEST_F(Hostile, LinksThatNobodyAskedForAreReported) {
+TEST_F(HostileCheckpoint, LinksThatNobodyAskedForAreReported) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
     make_dataset(file, "hidden", H5T_IEEE_F32LE, as_ours);
@@ -152,7 +67,71 @@ TEST_F(Hostile, LinksThatNobodyAskedForAreReported) {
   EXPECT_NE(problems[1].sentence.find("\"outside\" is a soft or external link"), std::string::npos);
 }
 
-TEST_F(Hostile, VirtualDatasetsAreRefused) {
+TEST_F(HostileCheckpoint, WhatDoesNotBelongInAFileIsRefusedByWhoReadsIt) {
+  using Maker = std::function<void(hid_t)>;
+  const auto group = [](hid_t file, const char* path) {
+    H5Gclose(H5Gcreate2(file, path, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  };
+  const std::vector<std::pair<Maker, std::string>> table = {
+      {[&](hid_t file) { make_dataset(file, "hidden", H5T_IEEE_F32LE, as_ours); },
+       "\"hidden\" is not in the manifest"},
+      {[&](hid_t file) { H5Lcreate_soft("/weight", file, "soft", H5P_DEFAULT, H5P_DEFAULT); },
+       "\"soft\" is a soft or external link"},
+      {[&](hid_t file) { group(file, "folder"); }, "\"folder\" is not in the manifest"},
+      {[&](hid_t file) { H5Lcreate_hard(file, "/", file, "loop", H5P_DEFAULT, H5P_DEFAULT); },
+       "\"loop\" is not in the manifest"},
+      {[&](hid_t file) { H5Lcreate_hard(file, name, file, "twin", H5P_DEFAULT, H5P_DEFAULT); },
+       "\"twin\" is not in the manifest"},
+      {[&](hid_t file) {
+         const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+         H5Tcommit2(file, "type", type, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+         H5Tclose(type);
+       },
+       "\"type\" is not in the manifest"},
+      {[&](hid_t file) {
+         hid_t place = H5Gopen2(file, "/", H5P_DEFAULT);
+         for (int depth = 0; depth < 900; ++depth) {
+           const hid_t next = H5Gcreate2(place, "d", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+           H5Gclose(std::exchange(place, next));
+         }
+         H5Gclose(place);
+       },
+       "\"d\" is not in the manifest"},
+  };
+  for (const auto& [add, wanted] : table) {
+    make_file([&, &add = add](hid_t file) {
+      make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
+      add(file);
+    });
+    EXPECT_NE(refusal().find("rank-00000.h5: " + wanted), std::string::npos)
+        << refusal() << "\n  instead of " << wanted;
+  }
+}
+
+TEST_F(HostileCheckpoint, AFolderUnderTwoNamesIsRefused) {
+  state_.tensors.clear();
+  for (const char* tensor : {"a/weight", "b/weight"})
+    state_.add(tensor, random_bits({6, 4}, DType::f32, Random(5)), true);
+  path_ = save_checkpoint(directory_.path(), info_of(2), state_, {});
+  manifest_ = read_manifest(path_);
+  make_file([&](hid_t file) {
+    H5Gclose(H5Gcreate2(file, "a", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    make_dataset(file, "a/weight", H5T_IEEE_F32LE, as_ours);
+    H5Lcreate_hard(file, "a", file, "b", H5P_DEFAULT, H5P_DEFAULT);
+  });
+  EXPECT_EQ(refusal(), "rank-00000.h5: \"a\" is something that has another name too");
+}
+
+TEST_F(HostileCheckpoint, ManyStrangersAreCutShort) {
+  make_file([&](hid_t file) {
+    make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
+    for (int i = 0; i < 500; ++i)
+      H5Lcreate_soft("/", file, fmt::format("link{}", i).c_str(), H5P_DEFAULT, H5P_DEFAULT);
+  });
+  EXPECT_EQ(verify_checkpoint(path_).size(), 20u);
+}
+
+TEST_F(HostileCheckpoint, VirtualDatasetsAreRefused) {
   std::filesystem::copy_file(path_ / "rank-00000.h5", path_ / "other.h5");
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
@@ -166,7 +145,7 @@ TEST_F(Hostile, VirtualDatasetsAreRefused) {
             "rank-00000.h5: tensor \"weight\": its layout is virtual, chunks are wanted");
 }
 
-TEST_F(Hostile, ExternalStorageIsRefused) {
+TEST_F(HostileCheckpoint, ExternalStorageIsRefused) {
   const std::string raw = (directory_.path() / "raw").string();
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [&](hid_t layout) {
@@ -176,7 +155,7 @@ TEST_F(Hostile, ExternalStorageIsRefused) {
   EXPECT_NE(refusal().find("its layout is contiguous or external"), std::string::npos);
 }
 
-TEST_F(Hostile, CompactLayoutIsRefused) {
+TEST_F(HostileCheckpoint, CompactLayoutIsRefused) {
   make_file([&](hid_t file) {
     make_dataset(
         file, name, H5T_IEEE_F32LE, [](hid_t layout) { H5Pset_layout(layout, H5D_COMPACT); });
@@ -184,7 +163,7 @@ TEST_F(Hostile, CompactLayoutIsRefused) {
   EXPECT_NE(refusal().find("its layout is compact"), std::string::npos);
 }
 
-TEST_F(Hostile, OtherFiltersAreRefused) {
+TEST_F(HostileCheckpoint, OtherFiltersAreRefused) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, [](hid_t layout) {
       as_ours(layout);
@@ -201,7 +180,7 @@ TEST_F(Hostile, OtherFiltersAreRefused) {
   EXPECT_NE(refusal().find("its filters are not Fletcher32 alone"), std::string::npos);
 }
 
-TEST_F(Hostile, AnotherTypeShapeOrDtypeNameIsRefused) {
+TEST_F(HostileCheckpoint, AnotherTypeShapeOrDtypeNameIsRefused) {
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32BE, as_ours); });
   EXPECT_NE(refusal().find("its element type is not the one that f32 is stored in"),
             std::string::npos);
@@ -214,19 +193,19 @@ TEST_F(Hostile, AnotherTypeShapeOrDtypeNameIsRefused) {
   EXPECT_NE(refusal().find("its shape is not [4, 6]"), std::string::npos);
 }
 
-TEST_F(Hostile, AnElementThatDiffersHasAnotherHash) {
+TEST_F(HostileCheckpoint, AnElementThatDiffersHasAnotherHash) {
   state_.tensors[0].tensor.data<float>()[7] = 1;
   make_file([&](hid_t file) { make_dataset(file, name, H5T_IEEE_F32LE, as_ours); });
   EXPECT_NE(refusal().find("its elements do not have the hash"), std::string::npos);
 }
 
-TEST_F(Hostile, AMissingDatasetIsNamed) {
+TEST_F(HostileCheckpoint, AMissingDatasetIsNamed) {
   make_file([](hid_t) {});
   EXPECT_NE(refusal().find("rank-00000.h5: tensor \"weight\": cannot find it in the file"),
             std::string::npos);
 }
 
-TEST_F(Hostile, ManifestsThatCannotBeAreRefused) {
+TEST_F(HostileCheckpoint, ManifestsThatCannotBeAreRefused) {
   const std::vector<std::array<std::string, 3>> table = {
       {"\"format\": \"longspan checkpoint\"", "\"format\": \"other\"", "is not the manifest of"},
       {"\"version\": 1", "\"version\": 2", "has format version 2, this program reads version 1"},
@@ -276,7 +255,7 @@ TEST_F(Hostile, ManifestsThatCannotBeAreRefused) {
   }
 }
 
-TEST_F(Hostile, PiecesThatOverlapAreRefused) {
+TEST_F(HostileCheckpoint, PiecesThatOverlapAreRefused) {
   auto& pieces = manifest_.tensors.at(name).pieces;
   pieces.push_back(pieces[0]);
   pieces[1].dataset = "weight@1";
@@ -292,7 +271,7 @@ TEST_F(Hostile, PiecesThatOverlapAreRefused) {
             std::string::npos);
 }
 
-TEST_F(Hostile, HDF5StaysSilent) {
+TEST_F(HostileCheckpoint, HDF5StaysSilent) {
   ::testing::internal::CaptureStderr();
   make_file([](hid_t) {});
   refusal();

@@ -1,0 +1,93 @@
+#include "framework/core/json_bounds.h"
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+bool is_blank(char letter) {
+  return letter == ' ' || letter == '\n' || letter == '\r' || letter == '\t';
+}
+
+}  // namespace
+
+void JsonBounds::count_value() {
+  length_ = 0;
+  if (++values_ > most_values_at_first + bytes_ / 4)
+    throw DataError("{}: it has {} values in its first {} bytes: it is no file of Longspan's",
+                    place_,
+                    values_,
+                    bytes_);
+}
+
+void JsonBounds::add_outside(char letter) {
+  if (is_blank(letter)) {
+    length_ = 0;
+    if (++blanks_ > most_blanks_at_first + bytes_ / 2)
+      throw DataError("{}: {} of its first {} bytes are blanks: it is no file of Longspan's",
+                      place_,
+                      blanks_,
+                      bytes_);
+    return;
+  }
+  switch (letter) {
+    case '"':
+      in_text_ = true;
+      length_ = 0;
+      return;
+    case '{':
+    case '[':
+      if (++depth_ > most_depth)
+        throw DataError(
+            "{}: values lie more than {} deep in one another at byte {}: it is no file of "
+            "Longspan's",
+            place_,
+            most_depth,
+            bytes_);
+      return count_value();
+    case ',':
+      return count_value();
+    case '}':
+    case ']':
+      --depth_;
+      [[fallthrough]];
+    case ':':
+      length_ = 0;
+      return;
+    default:
+      if (++length_ > most_number)
+        throw DataError("{}: a number or word of more than {} characters ends after byte {}",
+                        place_,
+                        most_number,
+                        bytes_);
+  }
+}
+
+void JsonBounds::add(std::string_view block) {
+  for (const char letter : block) {
+    ++bytes_;
+    // JSON has them neither in texts nor between them; a hole in a file reads as zeros.
+    if (static_cast<unsigned char>(letter) < 0x20 && (in_text_ || !is_blank(letter)))
+      throw DataError("{}: it is not JSON: byte {} is {:#04x}",
+                      place_,
+                      bytes_,
+                      static_cast<unsigned char>(letter));
+    if (!in_text_) {
+      add_outside(letter);
+      continue;
+    }
+    if (++length_ > most_text)
+      throw DataError(
+          "{}: a text of more than {} MiB ends after byte {}", place_, most_text >> 20, bytes_);
+    if (is_escaped_) {
+      is_escaped_ = false;
+    } else if (letter == '\\') {
+      is_escaped_ = true;
+    } else if (letter == '"') {
+      in_text_ = false;
+      length_ = 0;
+    }
+  }
+}
+
+}  // namespace longspan

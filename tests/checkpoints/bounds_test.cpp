@@ -1,0 +1,165 @@
+// Checkpoints that are made to take memory, time or the stack of whoever reads them: refused before
+// they do.
+#include <sys/resource.h>
+
+#include <chrono>
+
+#include "framework/core/json_bounds.h"
+#include "tests/checkpoints/hostile_checkpoint.h"
+
+namespace longspan::testing {
+namespace {
+
+std::string times(std::int64_t count, const std::string& text) {
+  std::string result;
+  for (std::int64_t i = 0; i < count; ++i) result += text;
+  return result;
+}
+
+// The most that this process has held so far.
+std::int64_t peak_bytes() {
+  struct rusage usage {};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * std::int64_t{1024};
+}
+
+class Bounds : public HostileCheckpoint {
+ protected:
+  // What reading says, which takes neither long nor much.
+  std::string quick_refusal() {
+    const std::int64_t before = peak_bytes();
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string text = refusal();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2)) << text;
+    EXPECT_LT(peak_bytes() - before, std::int64_t{100} << 20) << text;
+    return text;
+  }
+};
+
+TEST_F(Bounds, ValuesThatLieDeepInOneAnotherAreRefusedWithoutStack) {
+  const std::string deep = times(1'000'000, "[") + times(1'000'000, "]");
+  const std::string objects = times(300'000, "{\"a\":") + "1" + times(300'000, "}");
+  for (const std::string& value : {deep, objects}) {
+    for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+             {"\"step\": 1", "\"step\": " + value},
+             {"\"version\": 1", "\"version\": " + value},
+             {"\"scalars\": {}", "\"scalars\": {\"x\": " + value + "}"},
+             {"\"offset\":[0,0]", "\"offset\":" + value},
+             {"\"format\"", "\"more\": " + value + ", \"format\""}}) {
+      edit(from, to);
+      EXPECT_NE(quick_refusal().find("manifest.json: values lie more than 32 deep"),
+                std::string::npos);
+    }
+    write_bytes(path_ / manifest_name, with_manifest_hash(value));
+    EXPECT_NE(quick_refusal().find("manifest.json: values lie more than 32 deep"),
+              std::string::npos);
+  }
+}
+
+TEST_F(Bounds, WhatIsQuotedIsCut) {
+  const std::string digits = times(5'000'000, "7");
+  for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
+           {"\"step\": 1", "\"step\": " + digits},
+           {"\"step\": 1", "\"step\": \"" + digits + "\""},
+           {"\"step\": 1", "\"step\": tru" + digits},
+           {"\"version\": 1", "\"version\": \"" + digits + "\""},
+           {"\"run_id\": \"run\"", "\"run_id\": \"" + digits + "\""},
+           {"\"name\":\"rank-00000.h5\"", "\"name\":\"" + digits + "\""},
+           {"\"name\":\"view.h5\"", "\"name\":\"" + digits + "\""},
+           {"\"dataset\":\"weight\"", "\"dataset\":\"" + digits + "\""},
+           {"\"dtype\":\"f32\"", "\"dtype\":\"" + digits + "\""},
+           {"\"weight\": {", "\"" + digits + "\": {"},
+           {"\"weight\": {", "\"a/" + digits + "\": {"},
+           {"\"hash\":\"", "\"hash\":\"" + digits},
+           {"\"scalars\": {}", "\"scalars\": {\"" + digits + "\": null}"},
+           {"\"scalars\": {}", "\"scalars\": {\"x\": {\"f64\": \"" + digits + "\"}}"}}) {
+    edit(from, to);
+    const std::string found = quick_refusal();
+    EXPECT_TRUE(found.starts_with("manifest.json: ")) << found;
+    EXPECT_LT(found.size(), 400u) << found.substr(0, 400);
+  }
+}
+
+TEST_F(Bounds, AManifestWithHolesIsRefusedAtTheFirst) {
+  std::filesystem::resize_file(path_ / manifest_name, std::uintmax_t{1} << 30);
+  EXPECT_NE(quick_refusal().find("it is not JSON: byte "), std::string::npos);
+  std::filesystem::resize_file(path_ / manifest_name, 0);
+  std::filesystem::resize_file(path_ / manifest_name, std::uintmax_t{1} << 30);
+  EXPECT_EQ(quick_refusal(), "manifest.json: it is not JSON: byte 1 is 0x00");
+  std::filesystem::resize_file(path_ / manifest_name, (std::uintmax_t{1} << 30) + 1);
+  EXPECT_NE(quick_refusal().find("found 1073741825 bytes, at most 1073741824 are wanted"),
+            std::string::npos);
+}
+
+TEST_F(Bounds, AManifestOfBlanksOrOfNothingsIsRefusedAtItsBeginning) {
+  const std::string text = read_bytes(path_ / manifest_name);
+  write_bytes(path_ / manifest_name, std::string(20'000'000, ' ') + text);
+  EXPECT_NE(quick_refusal().find("of its first 131073 bytes are blanks"), std::string::npos);
+  edit("\"scalars\": {}", "\"scalars\": {}" + std::string(20'000'000, '\n'));
+  EXPECT_NE(quick_refusal().find("bytes are blanks"), std::string::npos);
+  edit("\"offset\":[0,0]", "\"offset\":[0" + times(5'000'000, ",0") + "]");
+  EXPECT_NE(quick_refusal().find(" values in its first "), std::string::npos);
+}
+
+TEST(JsonBounds, WhatOthersIndentIsNoBlankFile) {
+  std::string text = "[";
+  for (int i = 0; i < 100'000; ++i) text += "\n    {\"a\": 1, \"file\": \"a text\"},";
+  JsonBounds bounds("here");
+  EXPECT_NO_THROW(bounds.add(text));
+  // Blanks and brackets in a text are letters, and an escaped quotation mark does not end it.
+  EXPECT_NO_THROW(
+      bounds.add("\"" + std::string(1'000'000, ' ') + "\\\"" + std::string(1'000'000, '[') + "\""));
+  EXPECT_NO_THROW(bounds.add("12345678901234567890, -1.2345678901234567e-308]"));
+}
+
+TEST_F(Bounds, ARankFileThatItsTensorsDoNotExplainIsNotRead) {
+  for (const char* file : {"rank-00000.h5", "view.h5"}) {
+    const std::string name = file;
+    const std::uintmax_t size = std::filesystem::file_size(path_ / file);
+    std::filesystem::resize_file(path_ / file, std::uintmax_t{40} << 30);
+    edit(fmt::format("\"bytes\":{}", size), fmt::format("\"bytes\":{}", std::uintmax_t{40} << 30));
+    EXPECT_NE(quick_refusal().find(
+                  name + " has 42949672960 bytes, and what it holds explains at most 1114"),
+              std::string::npos);
+    std::filesystem::resize_file(path_ / file, size);
+  }
+}
+
+TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
+  constexpr std::int64_t elements = std::int64_t{10} << 30;
+  constexpr std::uintmax_t bytes = std::uintmax_t{41} << 30;
+  const auto claim = [&] {
+    std::filesystem::resize_file(path_ / "rank-00000.h5", bytes);
+    manifest_.tensors.at(name).shape = Shape{elements};
+    manifest_.tensors.at(name).pieces[0].box = {Shape{elements}, {0}};
+    manifest_.files[0].content.bytes = static_cast<std::int64_t>(bytes);
+    write_bytes(path_ / manifest_name, manifest_text(manifest_));
+  };
+  // Small tensors to read into: what is found before is the same.
+  const auto problem = [&] {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto problems = verify_checkpoint(path_);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+    return problems.empty() ? "" : problems.front().sentence;
+  };
+  claim();
+  EXPECT_NE(problem().find("its shape is not [10737418240]"), std::string::npos) << problem();
+  make_file([&](hid_t file) {
+    const hsize_t extent = elements, chunk = 1 << 18;
+    const hid_t space = H5Screate_simple(1, &extent, nullptr);
+    const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_chunk(layout, 1, &chunk);
+    H5Pset_fletcher32(layout);
+    const hid_t dataset =
+        H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, layout, H5P_DEFAULT);
+    add_dtype(dataset, "f32");
+    H5Dclose(dataset), H5Pclose(layout), H5Sclose(space);
+  });
+  claim();
+  EXPECT_NE(problem().find("tensor \"weight\": 0 bytes of it are stored, 42949836800 are wanted"),
+            std::string::npos)
+      << problem();
+}
+
+}  // namespace
+}  // namespace longspan::testing
