@@ -2,6 +2,8 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
+#include "framework/train/run_state.h"
+#include "launch/unsaved_run.h"
 
 namespace longspan {
 
@@ -23,6 +25,10 @@ std::vector<std::filesystem::path> checkpoints_at(const std::filesystem::path& p
   const bool looks_like_step = path.filename().string().starts_with("step-") ||
                                std::filesystem::exists(path / "manifest.json", unused);
   if (looks_like_step) return {path};
+  const bool is_folder_of_run = (path / "").parent_path().filename() == "checkpoints";
+  const auto run = is_folder_of_run ? (path / "").parent_path().parent_path() : path;
+  if (std::filesystem::exists(run / "config.yaml", unused) || is_running(run))
+    throw DataError("{}", nothing_saved(run));
   throw DataError("{}: no checkpoint is here; wanted: the directory of a checkpoint or of a run",
                   path.string());
 }

@@ -278,7 +278,12 @@ std::unique_ptr<Configuration> configure(const ConfigurationText& source) {
 
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved) {
   std::map<std::string, std::string> before;
-  for (const Assignment& assignment : read_yaml(saved, "checkpoint").assignments) {
+  const WrittenKeys written = read_yaml(saved, "configuration");
+  if (!written.complaints.empty()) {
+    const Complaint& first = written.complaints.front();
+    throw DataError("{}: {}", first.mark.to_string(), first.sentence);
+  }
+  for (const Assignment& assignment : written.assignments) {
     before[assignment.key] = text_of(assignment);
   }
   ConfigurationChange change;

@@ -28,7 +28,8 @@ struct Configuration : Settings {
 std::unique_ptr<Configuration> configure(const ConfigurationText& source);
 
 // What differs between the resolved configuration `saved` of a checkpoint and this one; keys that
-// say what the weights are may not. A key that only one of the two has is a difference too.
+// say what the weights are may not. A key that only one of the two has is a difference too. Throws
+// DataError where `saved` is not what a run writes.
 ConfigurationChange compare(const Configuration& configuration, const std::string& saved);
 
 // The same source with some keys ("key=value") set on top.

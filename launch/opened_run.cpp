@@ -12,6 +12,7 @@
 #include "framework/train/threads.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
+#include "launch/unsaved_run.h"
 
 namespace longspan {
 namespace {
@@ -25,6 +26,21 @@ MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis
   return mesh_shape(parallel, ranks);
 }
 
+// What a run wrote beside its checkpoints is data: only what the command line sets may be a mistake
+// of its user.
+std::unique_ptr<Configuration> understood(const ConfigurationText& source,
+                                          const RunLocation& location) {
+  if (!location.run) return configure(source);
+  ConfigurationText written = source;
+  written.settings.clear();
+  try {
+    configure(written);
+  } catch (const ConfigurationError& error) {
+    throw DataError("{}", error.what());
+  }
+  return configure(source);
+}
+
 }  // namespace
 
 void add_run(CLI::App& app, RunArguments& arguments) {
@@ -33,9 +49,11 @@ void add_run(CLI::App& app, RunArguments& arguments) {
                  "a run's directory, one of its checkpoints, or the YAML file of a run")
       ->required()
       ->check(not_empty_text());
-  app.add_option("--checkpoint",
-                 arguments.checkpoint,
-                 "the checkpoint to use; without it the newest of the run that verifies")
+  app.add_option(
+         "--checkpoint",
+         arguments.checkpoint,
+         "the checkpoint to use: its directory, or the name or number of a step of the run; "
+         "without it the newest of the run that verifies")
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,
@@ -53,14 +71,17 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   ConfigurationText source =
       read_configuration(location.configuration.string(), arguments.settings, world);
   source.of_another_job = true;
-  auto configuration = configure(source);
+  auto configuration = understood(source, location);
   set_threads(configuration->run.threads, session.local_size());
   session.set_time_limit(std::chrono::duration<double>(configuration->run.time_limit));
 
-  std::optional<std::filesystem::path> named = location.checkpoint;
+  std::optional<std::string> named;
+  if (location.checkpoint) named = location.checkpoint->string();
   if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
-  OpenedCheckpoint opened =
-      open_checkpoint(named, location.run.value_or(configuration->run.directory), world);
+  const std::filesystem::path run = location.run.value_or(configuration->run.directory);
+  std::optional<OpenedCheckpoint> found = open_checkpoint(named, run, world);
+  if (!found) throw DataError("{}", nothing_saved(run));
+  OpenedCheckpoint& opened = *found;
   if (world.rank() == 0) {
     for (const std::string& sentence : opened.skipped)
       std::fprintf(stderr, "longspan: passed over: %s\n", sentence.c_str());
@@ -68,7 +89,10 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
 
   // A program may have saved it without one.
   if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())
-    require_same_model(opened.checkpoint, compare(*configuration, trained));
+    require_same_model(opened.checkpoint,
+                       change_since(opened.checkpoint, [&](const std::string& saved) {
+                         return compare(*configuration, saved);
+                       }));
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =

@@ -1,7 +1,11 @@
 #include "framework/train/loading.h"
 
+#include "checkpoints/step_directory.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/train/checkpoint_values.h"
+#include "framework/train/named_checkpoint.h"
 #include "framework/train/parameter_state.h"
+#include "framework/train/run_state.h"
 
 namespace longspan {
 namespace {
@@ -43,10 +47,13 @@ RunLocation locate_run(const fs::path& path) {
   if (fs::is_regular_file(path, unused)) return {.configuration = path};
   if (is_there(path / configuration_name))
     return {.configuration = path / configuration_name, .run = path};
-  if (is_there(path / manifest_name)) {
+  const fs::path whole = fs::absolute(path / "").parent_path().lexically_normal();
+  // A step whose manifest is missing is one all the same.
+  const auto entry = step_entry(whole.filename().string());
+  const bool is_step = entry && entry->use == StepUse::saved && fs::is_directory(path, unused);
+  if (is_step || is_there(path / manifest_name)) {
     // RUN/checkpoints/step-000000500
-    const fs::path run =
-        fs::absolute(path / "").parent_path().parent_path().parent_path().lexically_normal();
+    const fs::path run = whole.parent_path().parent_path();
     if (!is_there(run / configuration_name))
       throw DataError(
           "{}: there is no {} in {}; name the configuration and give the checkpoint "
@@ -56,9 +63,14 @@ RunLocation locate_run(const fs::path& path) {
           run.string());
     return {.configuration = run / configuration_name, .run = run, .checkpoint = path};
   }
+  if (const fs::path run = whole.parent_path();
+      whole.filename() == checkpoints_name && is_there(run / configuration_name))
+    return {.configuration = run / configuration_name, .run = run};
   if (!is_there(path))
     throw ConfigurationError(
         "{}: there is no such file{}", path.string(), NamedPath(path.string()).help_to_find());
+  if (is_running(path))
+    throw DataError("{}: the run that is starting there has saved nothing yet", path.string());
   throw ConfigurationError(
       "{}: is neither a configuration, nor a run directory (with a {}), nor a checkpoint (with a "
       "{})",
@@ -67,20 +79,22 @@ RunLocation locate_run(const fs::path& path) {
       manifest_name);
 }
 
-OpenedCheckpoint open_checkpoint(const std::optional<fs::path>& named,
-                                 const fs::path& run_directory,
-                                 const Communicator& world) {
-  if (named) return {Checkpoint::open(*named), {}};
+std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
+                                                const fs::path& run_directory,
+                                                const Communicator& world) {
+  if (named) {
+    NamedCheckpoint found = find_checkpoint(*named, run_directory, world, value_problems);
+    return OpenedCheckpoint{open_run_checkpoint(found.path), std::move(found.skipped)};
+  }
   const fs::path directory = run_directory / checkpoints_name;
-  CheckpointSearch search = latest_good_checkpoint(directory, world);
+  CheckpointSearch search = latest_good_checkpoint(directory, world, value_problems);
   if (!search.found) {
-    if (search.skipped.empty())
-      throw DataError("{}: has no checkpoint; train first", directory.string());
+    if (search.skipped.empty()) return std::nullopt;
     throw DataError("{}: no checkpoint can be read; the newest: {}",
                     directory.string(),
                     search.skipped.front());
   }
-  return {Checkpoint::open(search.found->path), std::move(search.skipped)};
+  return OpenedCheckpoint{Checkpoint::open(search.found->path), std::move(search.skipped)};
 }
 
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options) {

@@ -26,8 +26,9 @@ struct RunLocation {
   std::optional<std::filesystem::path> checkpoint = {};  // a step's directory
 };
 
-// `path` is a configuration, a run directory, or the directory of one of its steps. Throws
-// ConfigurationError for anything else, DataError for a checkpoint that no configuration lies with.
+// `path` is a configuration, a run directory, its folder of checkpoints, or the directory of one of
+// its steps. Throws ConfigurationError for anything else, DataError for a checkpoint that no
+// configuration lies with.
 RunLocation locate_run(const std::filesystem::path& path);
 
 struct OpenedCheckpoint {
@@ -35,11 +36,12 @@ struct OpenedCheckpoint {
   std::vector<std::string> skipped;  // a sentence for each newer step that does not verify
 };
 
-// The step in `named`, or else the newest one of the run directory that verifies. Collective.
-// Throws DataError when there is none.
-OpenedCheckpoint open_checkpoint(const std::optional<std::filesystem::path>& named,
-                                 const std::filesystem::path& run_directory,
-                                 const Communicator& world);
+// The step that is named (named_checkpoint.h), or else the newest one of the run directory that
+// verifies; nothing where none is named and none is there. Collective. Throws DataError for what is
+// named and not there, and for values that no run writes.
+std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
+                                                const std::filesystem::path& run_directory,
+                                                const Communicator& world);
 
 // The tokenizer that the checkpoint was trained with; of the options where it says nothing.
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options);

@@ -2,8 +2,10 @@
 
 #include <system_error>
 
+#include "framework/train/checkpoint_values.h"
 #include "framework/train/loading.h"
 #include "framework/train/metrics.h"
+#include "framework/train/named_checkpoint.h"
 
 namespace longspan {
 namespace {
@@ -24,16 +26,20 @@ std::int64_t newest_step(const ResumingRun& run) {
   return run.world.all_reduce(newest, Reduction::maximum);
 }
 
-// As rank 0 sees it; whether it is a checkpoint is seen when it is read.
-void require_there(const ResumingRun& run, const NamedPath& path) {
-  std::error_code unused;
-  const bool is_seen = run.world.rank() == 0 && fs::exists(path, unused);
-  if (run.world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
-    throw DataError("{}: there is no such checkpoint{}", path.told(), path.help_to_find());
-}
-
 // A run that was killed in its first save has a line of that step, and none of a later one.
 bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
+
+// What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
+std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& checkpoint) {
+  std::vector<std::string> problems = value_problems(checkpoint);
+  if (!problems.empty()) return problems;
+  try {
+    change_since(checkpoint, run.text.compare);
+  } catch (const DataError& error) {
+    problems.emplace_back(error.what());
+  }
+  return problems;
+}
 
 }  // namespace
 
@@ -49,11 +55,15 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
           step_name(newest));
     return std::nullopt;
   }
+  const CheckpointJudge judge = [&](const Checkpoint& checkpoint) {
+    return problems_of(run, checkpoint);
+  };
   if (wish != newest_wish) {
-    require_there(run, wish);
-    return wish;
+    NamedCheckpoint named = find_checkpoint(wish, run.directory.path(), run.world, judge);
+    for (const std::string& sentence : named.skipped) run.log.warning("{}", sentence);
+    return named.path;
   }
-  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world);
+  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world, judge);
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())
@@ -65,6 +75,18 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   if (!search.skipped.empty())
     run.log.warning("going back to step {}, the newest that verifies", search.found->step);
   return search.found->path;
+}
+
+ConfigurationChange change_since(
+    const Checkpoint& checkpoint,
+    const std::function<ConfigurationChange(const std::string& saved)>& compare) {
+  try {
+    return compare(checkpoint.info().configuration);
+  } catch (const DataError& error) {
+    throw DataError("{}: its configuration cannot be read: {}",
+                    (checkpoint.path() / "manifest.json").string(),
+                    error.what());
+  }
 }
 
 void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change) {
@@ -89,7 +111,7 @@ void judge_checkpoint(const ResumingRun& run,
         path,
         run.directory.checkpoints().string(),
         step_name(newest));
-  const ConfigurationChange change = run.text.compare(checkpoint.info().configuration);
+  const ConfigurationChange change = change_since(checkpoint, run.text.compare);
   require_same_model(checkpoint, change);
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -42,9 +43,16 @@ struct ResumingRun {
   const Log& log;
 };
 
-// Collective. The checkpoint that checkpoint.resume means; nothing for a new run. Throws
-// ConfigurationError where it is never and there are checkpoints, DataError where none can be read.
+// Collective. The checkpoint that checkpoint.resume means (named_checkpoint.h says how); nothing
+// for a new run. Throws ConfigurationError where it is never and there are checkpoints, DataError
+// where none can be read.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
+
+// What has changed since the checkpoint was saved. Throws DataError, with its place, where the
+// configuration that it has cannot be read.
+ConfigurationChange change_since(
+    const Checkpoint& checkpoint,
+    const std::function<ConfigurationChange(const std::string& saved)>& compare);
 
 // Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
 void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change);

@@ -171,7 +171,8 @@ void declare(OptionTable& table, CheckpointOptions& options) {
   table.add("checkpoint.resume",
             options.resume,
             "auto: go on from the newest checkpoint of run.directory that verifies, if there is "
-            "one; never: start anew; or the path of a checkpoint",
+            "one; never: start anew; or a checkpoint: its path, the name or number of a step of "
+            "run.directory, or another run, whose newest one is taken",
             not_empty());
 }
 

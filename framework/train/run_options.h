@@ -48,7 +48,7 @@ struct CheckpointOptions {
   std::int64_t every = 500;   // checkpoint.every: steps; 0: only when the run ends
   std::int64_t keep = 3;      // checkpoint.keep
   bool background = true;     // checkpoint.background: written while training goes on
-  NamedPath resume = "auto";  // checkpoint.resume: auto, never, or the path of a step
+  NamedPath resume = "auto";  // checkpoint.resume: auto, never, or a checkpoint
 };
 
 enum class ConsoleKind : std::uint8_t { automatic, plain, bar };

@@ -159,6 +159,8 @@ class TrainedRun(jobs.TestCase):
         shutil.copytree(self.directory / "run", self.directory / "empty")
         shutil.rmtree(self.directory / "empty" / "checkpoints")
         os.mkfifo(self.directory / "pipe")
+        unsaved = ("has saved no checkpoint yet and is not running: step 24 of 24 is the last that it logged; "
+                   "train first: longspan train empty/config.yaml")
         for arguments, code, part in [
                 (["evaluate", "nowhere"], 2, "nowhere: there is no such file"),
                 (["generate", "nowhere"], 2, "nowhere: there is no such file"),
@@ -171,8 +173,8 @@ class TrainedRun(jobs.TestCase):
                 (["evaluate", "run", "--split", "tset"], 2, "--split"),
                 (["evaluate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
                 (["generate", "run", "--checkpoint", "nowhere"], 3, "nowhere"),
-                (["evaluate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
-                (["generate", "empty"], 3, "empty/checkpoints: has no checkpoint; train first"),
+                (["evaluate", "empty"], 3, unsaved),
+                (["generate", "empty"], 3, unsaved),
                 (["generate", "run", "--set", "run.device=cuda"], 2, "run.device is cuda, but"),
                 (["generate", "run", "--temperature", "-1"], 2, "temperature"),
                 (["generate", "run", "--top-p", "1.5"], 2, "top-p"),

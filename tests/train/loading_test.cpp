@@ -96,24 +96,30 @@ TEST_F(Loading, FindsRunsAndCheckpointsAndConfigurations) {
     EXPECT_EQ(checkpoint.run, directory_);
     EXPECT_EQ(checkpoint.checkpoint, path);
   }
-  EXPECT_THROW(locate_run(directory_ / "checkpoints"), ConfigurationError);
+  const RunLocation folder = locate_run(directory_ / "checkpoints");
+  EXPECT_EQ(folder.configuration, configuration);
+  EXPECT_EQ(folder.run, directory_);
+  EXPECT_FALSE(folder.checkpoint);
+  fs::remove(step / "manifest.json");  // it is no mistake in the command line
+  EXPECT_EQ(locate_run(step).checkpoint, step);
+  EXPECT_THROW(locate_run(directory_ / ".."), ConfigurationError);
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { locate_run("/nowhere/at/all"); }),
             "/nowhere/at/all: there is no such file");
 }
 
 TEST_F(Loading, OpensTheNewestStepThatVerifiesOrTheOneNamed) {
-  EXPECT_NE(sentence_of<DataError>([&] {
-              open_checkpoint({}, directory_, {});
-            }).find("has no checkpoint; train first"),
-            std::string::npos);
+  EXPECT_FALSE(open_checkpoint({}, directory_, {}));
   const fs::path older = save(*model(1), 5);
   const fs::path newer = save(*model(1), 9);
-  EXPECT_EQ(open_checkpoint({}, directory_, {}).checkpoint.info().step, 9);
-  EXPECT_EQ(open_checkpoint(older, directory_, {}).checkpoint.info().step, 5);
+  EXPECT_EQ(open_checkpoint({}, directory_, {})->checkpoint.info().step, 9);
+  EXPECT_EQ(open_checkpoint(older.string(), directory_, {})->checkpoint.info().step, 5);
   fs::resize_file(newer / "manifest.json", 10);
-  const OpenedCheckpoint opened = open_checkpoint({}, directory_, {});
+  const OpenedCheckpoint opened = *open_checkpoint({}, directory_, {});
   EXPECT_EQ(opened.checkpoint.info().step, 5);
   EXPECT_EQ(opened.skipped.size(), 1u);
+  EXPECT_EQ(open_checkpoint("5", directory_, {})->checkpoint.info().step, 5);
+  EXPECT_THROW(open_checkpoint("9", directory_, {}), DataError);
+  EXPECT_THROW(open_checkpoint("7", directory_, {}), DataError);
 }
 
 TEST_F(Loading, TheTokenizerIsThatOfTheCheckpoint) {

@@ -1,0 +1,82 @@
+#include "launch/unsaved_run.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "framework/core/option_text.h"
+#include "framework/train/run_state.h"
+#include "launch/yaml.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The words of its configuration; none where it cannot be read.
+std::map<std::string, std::string> words_of(const fs::path& configuration) {
+  constexpr std::uintmax_t most_bytes = 1 << 20;
+  std::error_code error;
+  std::map<std::string, std::string> words;
+  const std::uintmax_t bytes = fs::file_size(configuration, error);
+  if (error || bytes > most_bytes) return words;
+  std::ifstream file(configuration, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (const Assignment& assignment : read_yaml(text, configuration.string()).assignments)
+    if (assignment.kind == Assignment::Kind::scalar)
+      words[assignment.key] = assignment.scalars.front().text;
+  return words;
+}
+
+// The number that a word is, or -1.
+std::int64_t count_of(const std::map<std::string, std::string>& words, const char* key) {
+  const auto found = words.find(key);
+  if (found == words.end()) return -1;
+  const std::string& word = found->second;
+  std::int64_t count = -1;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), count);
+  return error == std::errc() && end == word.data() + word.size() ? count : -1;
+}
+
+// When it saves next, as a clause; empty where its configuration does not tell.
+std::string next_save(std::int64_t logged, std::int64_t every, std::int64_t steps) {
+  if (every < 0 || steps < 0) return "";
+  if (every > 0 && (logged / every + 1) * every < steps)
+    return fmt::format("; the first save is due after step {}", (logged / every + 1) * every);
+  return fmt::format("; it saves when it ends, after step {}", steps);
+}
+
+}  // namespace
+
+std::string nothing_saved(const fs::path& run) {
+  const fs::path configuration = run / "config.yaml";
+  std::error_code error;
+  const bool is_known = fs::exists(configuration, error);
+  const auto words = words_of(configuration);
+  const std::int64_t logged = last_logged_step(run);
+  const std::int64_t steps = count_of(words, "training.steps");
+  const auto family = words.find("model.family");
+  std::string text = fmt::format("{}: this run", run.string());
+  if (is_known)
+    text += fmt::format(" ({}{})",
+                        configuration.string(),
+                        family == words.end() ? "" : ": " + shortened(family->second));
+  text += " has saved no checkpoint yet";
+  const std::string of_steps = steps > 0 ? fmt::format(" of {}", steps) : "";
+  const std::string so_far =
+      logged > 0 ? fmt::format("step {}{} is the last that it logged", logged, of_steps)
+                 : fmt::format("no step{} is logged yet", of_steps);
+  if (is_running(run))
+    return fmt::format("{}; it trains now: {}{}",
+                       text,
+                       so_far,
+                       next_save(logged, count_of(words, "checkpoint.every"), steps));
+  return fmt::format("{} and is not running: {}; train first{}",
+                     text,
+                     so_far,
+                     is_known ? ": longspan train " + configuration.string() : "");
+}
+
+}  // namespace longspan

@@ -1,0 +1,229 @@
+#!/usr/bin/env python3
+"""Checkpoints as users name them, before the first one, and as an attacker makes them.
+
+    tests/launch/checkpoints_test.py build/launch/longspan
+"""
+
+import ctypes
+import json
+import re
+import resource
+import shutil
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+END = b',\n"manifest_hash": "'
+
+
+class Hash128(ctypes.Structure):
+    _fields_ = [("low", ctypes.c_uint64), ("high", ctypes.c_uint64)]
+
+
+def xxh3(data):
+    function = ctypes.CDLL("libxxhash.so.0").XXH3_128bits
+    function.restype = Hash128
+    function.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    found = function(data, len(data))
+    return f"{found.high:016x}{found.low:016x}".encode()
+
+
+def edit(step, change):
+    """Changes the text of a step's manifest and gives it the right hash again."""
+    path = step / "manifest.json"
+    text = path.read_bytes()
+    body = change(text[:text.rindex(END)])
+    path.write_bytes(body + END + xxh3(body) + b'"\n}\n')
+
+
+def replaced(pattern, value):
+    def change(text):
+        found = re.subn(pattern, lambda _: value, text, count=1)
+        assert found[1] == 1, pattern
+        return found[0]
+    return change
+
+
+class TrainedTestCase(jobs.TestCase):
+    """`run` was trained for 8 steps, with checkpoints of steps 4 and 8."""
+
+    def setUp(self):
+        super().setUp()
+        jobs.write_text(self.directory / "held-out.txt", words=300, seed=2)
+        self.train("run", settings={"data.validation": "held-out.txt", "training.validation_every": 3})
+        self.step = self.run_at().checkpoint(8)
+
+
+class Names(TrainedTestCase):
+    def step_of(self, *arguments, ranks=1):
+        return json.loads(self.longspan("evaluate", "run", "--json", *arguments, ranks=ranks).output)["step"]
+
+    def test_of_a_step_are_taken_by_evaluate_and_generate(self):
+        for name in "4", "step-000000004", "run/checkpoints/step-000000004":
+            self.assertEqual(self.step_of("--checkpoint", name), 4)
+            self.longspan("generate", "run", "--checkpoint", name, "--tokens", 3)
+        self.assertEqual(self.step_of("--checkpoint", "4", ranks=2), 4)
+        for ranks in 1, 2:
+            result = self.longspan("evaluate", "run", "--checkpoint", "5", code=3, ranks=ranks)
+            self.assert_one_sentence(result, "run/checkpoints: there is no step-000000005; 2 steps are there, the newest "
+                                             "is step-000000008")
+        self.assertEqual(json.loads(self.longspan("evaluate", "run/checkpoints", "--json").output)["step"], 8)
+
+    def test_of_a_run_are_taken_to_go_on_from(self):
+        for number, name in enumerate(("run", "run/checkpoints", "run/checkpoints/step-000000008")):
+            for layout in Layout(1, 1), Layout(2, 1):
+                settings = {"checkpoint.resume": name, "training.steps": 9}
+                result = self.train(f"other-{number}-{layout.ranks}", layout, settings)
+                self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
+        result = self.train("run", settings={"checkpoint.resume": 8, "training.steps": 9})
+        self.assertIn("resumed from run/checkpoints/step-000000008 at step 8", result.output)
+        jobs.damage(self.step / "rank-00000.h5")
+        shutil.rmtree(self.run_at().checkpoint(9))
+        result = self.train("back", settings={"checkpoint.resume": "run", "training.steps": 9})
+        self.assertIn("step-000000008", result.output)
+        self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
+
+    def test_of_runs_that_have_none(self):
+        (self.directory / "none" / "checkpoints").mkdir(parents=True)
+        result = self.train("other", settings={"checkpoint.resume": "none"}, code=3)
+        self.assert_one_sentence(result, "none/checkpoints: has no checkpoint yet")
+
+
+class Inspection(TrainedTestCase):
+    def test_shows_when_it_was_saved_and_its_losses(self):
+        last = self.run_at().metrics()[-1]
+        shutil.copytree(self.step, self.directory / "alone")
+        for path in "run", "alone":
+            text = self.longspan("inspect", path).output
+            saved = re.search(r", step 8\n  saved at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) UTC\n", text)
+            self.assertTrue(saved, text)
+            self.assertLess(abs(time.time() - time.mktime(time.strptime(saved[1], "%Y-%m-%d %H:%M:%S")) + time.timezone), 300)
+            self.assertIn(f"\n  loss {last['loss']:.4f} nats a token\n", text)
+            self.assertIn(f"\n  validation loss {last['validation_loss']:.4f}, "
+                          f"{last['validation_bits_per_byte']:.4f} bits per byte\n", text)
+        text = self.longspan("inspect", "run/checkpoints/step-000000004").output
+        self.assertRegex(text, r"\n  validation loss \d\.\d{4}, \d\.\d{4} bits per byte, at step 3\n")
+
+    def test_of_an_older_checkpoint_shows_the_time_of_its_manifest(self):
+        edit(self.step, replaced(rb'"saved_at": \d+,\n', b""))
+        edit(self.step, lambda text: re.sub(rb'"metrics/[^"]*":(\{[^}]*\}|\d+),', b"", text))
+        text = self.longspan("inspect", "run").output
+        self.assertRegex(text, r", step 8\n  its manifest is of \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\n")
+        self.assertNotIn("loss", text)
+        self.longspan("verify", "run")
+        self.train("run", settings={"training.steps": 9})  # and goes on
+
+    def test_losses_go_on_in_what_is_saved_next(self):
+        self.train("run", settings={"training.steps": 9, "training.validation_every": 0})
+        text = self.longspan("inspect", "run").output
+        self.assertIn(", step 9\n  saved at ", text)
+        self.assertIn(" bits per byte, at step 8\n", text)
+
+
+class NothingSaved(jobs.TestCase):
+    def test_is_said_while_it_trains_and_after(self):
+        settings = {"training.steps": 1000000, "training.schedule_steps": 50, "checkpoint.every": 900000}
+        job = self.start_training("run", settings=settings)
+        run = self.run_at("run")
+        self.assertTrue(jobs.until(lambda: job.ended() or ((run.path / "metrics.jsonl").exists() and run.metrics_bytes())))
+        for command in ["inspect", "run"], ["inspect", "run/checkpoints"], ["verify", "run"], ["evaluate", "run"], \
+                ["generate", "run"]:
+            with self.subTest(command=command):
+                result = self.longspan(*command, code=3)
+                self.assert_one_sentence(result, "run: this run (run/config.yaml: transformer_xl) has saved no checkpoint yet",
+                                         "it trains now: step ", " of 1000000 is the last that it logged",
+                                         "the first save is due after step 900000")
+        job.signal(9)
+        job.wait()
+        result = self.longspan("evaluate", "run", code=3, ranks=2)
+        self.assert_one_sentence(result, "run: this run (run/config.yaml: transformer_xl) has saved no checkpoint yet and is "
+                                         "not running", "train first: longspan train run/config.yaml")
+        result = self.longspan("inspect", "run", code=3)
+        self.assert_one_sentence(result, "has saved no checkpoint yet and is not running")
+
+
+class Hostile(TrainedTestCase):
+    """Every command that reads a checkpoint refuses what no run saves, with one sentence, exit code 3, soon."""
+
+    def commands(self):
+        named = ["--set", "training.steps=9", "--set", "checkpoint.resume=run/checkpoints/step-000000008"]
+        return {"verify": ["run/checkpoints/step-000000008"], "inspect": ["run/checkpoints/step-000000008"],
+                "evaluate": ["run/checkpoints/step-000000008"], "generate": ["run/checkpoints/step-000000008"],
+                "train": ["tiny.yaml", "--set", "run.directory=other", *named]}
+
+    def assert_refused(self, *parts, but=(), most=10):
+        commands = self.commands()
+        for command, arguments in commands.items():
+            if command in but:
+                continue
+            with self.subTest(command=command, parts=parts):
+                begin = time.monotonic()
+                result = self.longspan(command, *arguments, code=3)
+                self.assertLess(time.monotonic() - begin, most)
+                self.assertLess(len(result.errors), 2000)
+                for part in parts:
+                    self.assertIn(part, result.errors + result.output)
+
+    def test_manifests_that_would_take_stack_memory_or_time(self):
+        whole = (self.step / "manifest.json").read_bytes()
+
+        def again():
+            (self.step / "manifest.json").write_bytes(whole)
+        edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"[" * 1000000 + b"]" * 1000000))
+        self.assert_refused("values lie more than 32 deep in one another")
+        again()
+        edit(self.step, replaced(rb'"step": 8', b'"step": ' + b"7" * 20000000))
+        self.assert_refused("a number or word of more than 64 characters")
+        with open(self.step / "manifest.json", "wb") as file:
+            file.truncate(1 << 30)
+        self.assert_refused("it is not JSON: byte 1 is 0x00")
+        (self.step / "manifest.json").write_bytes(b" " * 50000000 + whole)
+        self.assert_refused("bytes are blanks")
+        # Not of what the test itself holds.
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 1 << 20)
+
+    def test_a_file_that_its_tensors_do_not_explain(self):
+        path = self.step / "rank-00000.h5"
+        size = path.stat().st_size
+        with open(path, "r+b") as file:
+            file.truncate(40 << 30)
+        edit(self.step, replaced(f'"bytes":{size}'.encode(), f'"bytes":{40 << 30}'.encode()))
+        self.assert_refused("rank-00000.h5 has 42949672960 bytes, and what it holds explains at most")
+
+    def test_values_that_cannot_be(self):
+        whole = (self.step / "manifest.json").read_bytes()
+        for pattern, value, part in [
+                (rb'"trainer/steps":8', b'"trainer/steps":-8', 'scalar "trainer/steps": found -8'),
+                (rb'"trainer/steps":8', b'"trainer/steps":9223372036854775807', 'scalar "trainer/steps": found 9223372036'),
+                (rb'"trainer/steps":8', b'"trainer/steps":"8"', 'scalar "trainer/steps": found "8"'),
+                (rb'"trainer/steps":8', b'"trainer/steps":4', "trainer/steps is 4, and the checkpoint is of step 8"),
+                (rb'"optimizer/updates":8', b'"optimizer/updates":true', 'scalar "optimizer/updates": found true'),
+                (rb'"optimizer/updates":8', b'"optimizer/updates":-1', 'scalar "optimizer/updates": found -1'),
+                (rb'"data/tokenizer":"[^\n]*?[^\\]"', b'"data/tokenizer":""', "is not a tokenizer of Longspan"),
+                (rb'"configuration": "[^\n]*"', b'"configuration": ""', "configuration: found 0 bytes"),
+                (rb'"configuration": "[^\n]*"', b'"configuration": "model: ["', "its configuration cannot be read")]:
+            edit(self.step, replaced(pattern, value))
+            self.assert_refused(part, but=["inspect"])
+            (self.step / "manifest.json").write_bytes(whole)
+        # What train would go on from by itself is the step before.
+        edit(self.step, replaced(rb'"trainer/steps":8', b'"trainer/steps":-8'))
+        result = self.train("run", settings={"training.steps": 9})
+        self.assertIn("resumed from run/checkpoints/step-000000004 at step 4", result.output)
+
+    def test_a_step_without_manifest_or_a_run_with_a_damaged_configuration(self):
+        (self.directory / "run" / "config.yaml").write_text("model: [\n")
+        for command in "evaluate", "generate":
+            for path in "run", "run/checkpoints/step-000000008":
+                self.assert_one_sentence(self.longspan(command, path, code=3), "run/config.yaml:")
+        shutil.copy(self.directory / "tiny.yaml", self.directory / "run" / "config.yaml")
+        self.longspan("evaluate", "run", "--data", "held-out.txt", "--set", "data.batc=3", code=2)
+        (self.step / "manifest.json").unlink()
+        self.assert_refused("step-000000008/manifest.json: the file is missing")
+
+
+if __name__ == "__main__":
+    jobs.main()
