@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "checkpoints/assemble.h"
@@ -124,6 +125,10 @@ void CheckpointSave::State::commit() {
       reports.push_back(RankReport::from_text(texts[static_cast<std::size_t>(rank)], rank));
     check_owned_somewhere(declared, reports);
     check_same_scalars(report.scalars, reports.front().scalars);
+    if (info.saved_at == 0)
+      info.saved_at = std::chrono::duration_cast<std::chrono::seconds>(
+                          std::chrono::system_clock::now().time_since_epoch())
+                          .count();
     if (world.rank() == 0) write_manifest(path(StepUse::temporary), info, reports);
   });
   agree(problem, step, world);

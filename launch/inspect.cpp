@@ -1,3 +1,6 @@
+#include <fmt/chrono.h>
+#include <sys/stat.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -6,6 +9,8 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/byte_text.h"
+#include "framework/core/option_text.h"
+#include "framework/train/saved_losses.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
 
@@ -19,16 +24,44 @@ struct Arguments {
 };
 
 std::string value_text(const Scalars::Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return in_quotes(*text);
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
+}
+
+// When it was saved; of an older checkpoint, which does not say, the time of its manifest.
+std::string date_text(const Checkpoint& checkpoint) {
+  if (const std::int64_t seconds = checkpoint.info().saved_at; seconds > 0)
+    return fmt::format("  saved at {:%Y-%m-%d %H:%M:%S} UTC\n", fmt::gmtime(seconds));
+  struct stat status {};
+  if (::stat((checkpoint.path() / "manifest.json").c_str(), &status) != 0) return "";
+  return fmt::format("  its manifest is of {:%Y-%m-%d %H:%M:%S} UTC\n",
+                     fmt::gmtime(status.st_mtime));
+}
+
+std::string losses_text(const Checkpoint& checkpoint) {
+  const SavedLosses losses = SavedLosses::of(checkpoint.scalars());
+  std::string text;
+  if (losses.loss) text += fmt::format("  loss {:.4f} nats a token\n", *losses.loss);
+  if (const auto& validation = losses.validation)
+    text += fmt::format("  validation loss {:.4f}, {:.4f} bits per byte{}\n",
+                        validation->loss,
+                        validation->bits_per_byte,
+                        validation->step == checkpoint.info().step
+                            ? ""
+                            : fmt::format(", at step {}", validation->step));
+  return text;
 }
 
 std::string summary(const Checkpoint& checkpoint) {
   const CheckpointInfo& info = checkpoint.info();
   std::string text = fmt::format(
-      "{}\n  run {}, step {}\n  saved on data {} x context {} x tensor {}\n  {} in {} tensors\n",
+      "{}\n  run {}, step {}\n{}{}  saved on data {} x context {} x tensor {}\n  {} in {} "
+      "tensors\n",
       checkpoint.path().string(),
-      info.run_id,
+      shortened(info.run_id),
       info.step,
+      date_text(checkpoint),
+      losses_text(checkpoint),
       info.layout.data,
       info.layout.context,
       info.layout.tensor,
@@ -55,7 +88,7 @@ std::string summary(const Checkpoint& checkpoint) {
                         byte_text(static_cast<double>(group.bytes)));
   }
   for (const auto& [name, value] : checkpoint.scalars().values()) {
-    text += fmt::format("    {} = {}\n", name, value_text(value));
+    text += fmt::format("    {} = {}\n", shortened(name), value_text(value));
   }
   return text;
 }

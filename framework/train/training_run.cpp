@@ -12,6 +12,7 @@
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
+#include "framework/train/checkpoint_values.h"
 #include "framework/train/evaluation.h"
 #include "framework/train/loading.h"
 #include "framework/train/log.h"
@@ -23,6 +24,7 @@
 #include "framework/train/resume.h"
 #include "framework/train/run_device.h"
 #include "framework/train/run_directory.h"
+#include "framework/train/saved_losses.h"
 #include "framework/train/stop_request.h"
 #include "framework/train/stopwatch.h"
 #include "framework/train/threads.h"
@@ -133,6 +135,7 @@ class TrainingRun {
   CheckpointSaver saver_;
   std::optional<MetricsFile> metrics_;
   std::string run_id_;
+  SavedLosses losses_;
   double peak_ = 0;  // FLOP/s of all ranks
   // Since the last report.
   double step_seconds_ = 0;
@@ -179,9 +182,10 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
 }
 
 void TrainingRun::resume(const std::filesystem::path& path) {
-  const Checkpoint checkpoint = Checkpoint::open(path);
+  const Checkpoint checkpoint = open_run_checkpoint(path);
   judge_checkpoint(resuming(), checkpoint, tokenizer_, loader_.corpus());
   run_id_ = checkpoint.info().run_id;
+  losses_ = SavedLosses::of(checkpoint.scalars());
   const std::int64_t streams = settings_.data.batch;
   trainer_.restore(checkpoint, loader_.range(), streams);
   const Tensor cursors = loader_.cursors();
@@ -379,6 +383,9 @@ void TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
   show(result, is_logged);
   const std::optional<EvaluationResult> validation = validate();
+  losses_.loss = result.loss;
+  if (validation)
+    losses_.validation = {trainer_.steps(), validation->loss(), validation->bits_per_byte()};
   if (!is_logged && !validation && !result.reconstruction_error) return;
   StepMetrics metrics = {.step = trainer_.steps(),
                          .tokens = trainer_.tokens(),
@@ -420,6 +427,7 @@ TrainingState TrainingRun::state() {
   state.scalars.set(threads_scalar, made_on.threads);
   state.scalars.set(zero_scalar, made_on.zero);
   state.scalars.set(device_scalar, made_on.device);
+  losses_.save(state.scalars);
   return state;
 }
 
