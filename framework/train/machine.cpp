@@ -12,6 +12,7 @@
 
 #include "framework/comm/gpu_collectives.h"
 #include "framework/core/gpu.h"
+#include "framework/core/option_text.h"
 #include "framework/data/mapped_file.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/plan.h"
@@ -252,7 +253,7 @@ Machine read_machine(const std::string& path) {
     const std::string_view reason = error.what();
     throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
                     path,
-                    reason.substr(reason.find("] ") + 2));
+                    shortened(reason.substr(reason.find("] ") + 2), 200));
   }
 }
 

@@ -82,14 +82,15 @@ std::string meaning_of(const std::string& name, const fs::path& run) {
 NamedCheckpoint find_checkpoint(const std::string& name,
                                 const fs::path& run,
                                 const Communicator& world,
-                                const CheckpointJudge& judge) {
+                                const CheckpointJudge& judge,
+                                const ReadWatch& watch) {
   // Another node may see the directory otherwise.
   const std::string meaning =
       world.broadcast(world.rank() == 0 ? meaning_of(name, run) : std::string(), 0);
   const std::string text = meaning.substr(1);
   if (meaning[0] == 'e') throw DataError("{}", text);
   if (meaning[0] == 's') return {text, {}};
-  CheckpointSearch search = latest_good_checkpoint(text, world, judge);
+  CheckpointSearch search = latest_good_checkpoint(text, world, judge, watch);
   if (search.found) return {search.found->path, std::move(search.skipped)};
   if (search.skipped.empty()) throw DataError("{}: has no checkpoint yet", text);
   throw DataError("{}: no checkpoint can be read; the newest: {}", text, search.skipped.front());

@@ -22,6 +22,7 @@ struct NamedCheckpoint {
 NamedCheckpoint find_checkpoint(const std::string& name,
                                 const std::filesystem::path& run,
                                 const Communicator& world,
-                                const CheckpointJudge& judge = {});
+                                const CheckpointJudge& judge = {},
+                                const ReadWatch& watch = {});
 
 }  // namespace longspan

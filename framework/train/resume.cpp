@@ -2,10 +2,12 @@
 
 #include <system_error>
 
+#include "framework/core/byte_text.h"
 #include "framework/train/checkpoint_values.h"
 #include "framework/train/loading.h"
 #include "framework/train/metrics.h"
 #include "framework/train/named_checkpoint.h"
+#include "framework/train/stopwatch.h"
 
 namespace longspan {
 namespace {
@@ -41,6 +43,23 @@ std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& c
   return problems;
 }
 
+ReadWatch watch_of(const ResumingRun& run) {
+  constexpr double seconds_between = 10;
+  return
+      [&run, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](std::int64_t bytes) mutable {
+        if (run.stop.asked())
+          throw Error(ExitCode::stopped,
+                      "stopped on request before the first step, while checkpoints were verified; "
+                      "nothing is lost: start again to go on");
+        read += bytes;
+        if (since.seconds() < told + seconds_between) return;
+        told = since.seconds();
+        run.log.info("{}: {} read by this rank to verify checkpoints, which goes on",
+                     run.directory.checkpoints().string(),
+                     byte_text(static_cast<double>(read)));
+      };
+}
+
 }  // namespace
 
 std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
@@ -59,11 +78,12 @@ std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
     return problems_of(run, checkpoint);
   };
   if (wish != newest_wish) {
-    NamedCheckpoint named = find_checkpoint(wish, run.directory.path(), run.world, judge);
+    NamedCheckpoint named =
+        find_checkpoint(wish, run.directory.path(), run.world, judge, watch_of(run));
     for (const std::string& sentence : named.skipped) run.log.warning("{}", sentence);
     return named.path;
   }
-  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world, judge);
+  CheckpointSearch search = latest_good_checkpoint(checkpoints, run.world, judge, watch_of(run));
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found) {
     if (!search.skipped.empty())

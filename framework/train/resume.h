@@ -13,6 +13,7 @@
 #include "framework/train/log.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/settings.h"
+#include "framework/train/stop_request.h"
 #include "framework/train/training_run.h"
 
 namespace longspan {
@@ -41,11 +42,13 @@ struct ResumingRun {
   const RunDirectory& directory;
   const Communicator& world;
   const Log& log;
+  const StopRequest& stop;
 };
 
 // Collective. The checkpoint that checkpoint.resume means (named_checkpoint.h says how); nothing
 // for a new run. Throws ConfigurationError where it is never and there are checkpoints, DataError
-// where none can be read.
+// where none can be read. While it reads long files the log says how far it is, and a request to
+// stop ends it with an Error of ExitCode::stopped.
 std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
 
 // What has changed since the checkpoint was saved. Throws DataError, with its place, where the

@@ -99,7 +99,9 @@ class TrainingRun {
   ExitCode run();
 
  private:
-  ResumingRun resuming() const { return {settings_, text_, directory_, mesh_.world, log_}; }
+  ResumingRun resuming() const {
+    return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
+  }
   void resume(const std::filesystem::path& path);
   void introduce();
   void step();

@@ -171,6 +171,22 @@ TEST_F(Damage, VerifyReportsEveryFileAndWhatDoesNotBelong) {
   EXPECT_FALSE(problems[2].prevents_reading || problems[3].prevents_reading);
 }
 
+TEST_F(Damage, WhoWatchesIsToldOfAllThatIsReadAndMayEndIt) {
+  std::int64_t read = 0;
+  EXPECT_TRUE(verify_checkpoint(path_, {}, {}, [&](std::int64_t bytes) { read += bytes; }).empty());
+  std::int64_t wanted = 0;
+  for (const auto& [name, bytes] : original_)
+    if (name.starts_with("rank-")) wanted += static_cast<std::int64_t>(bytes.size());
+  for (const StateTensor& tensor : state_.tensors)
+    wanted += static_cast<std::int64_t>(tensor.tensor.byte_size());
+  EXPECT_EQ(read, wanted);
+  const ReadWatch stopping = [](std::int64_t) { throw Error(ExitCode::stopped, "asked to stop"); };
+  EXPECT_EQ(message_of<Error>([&] { verify_checkpoint(path_, {}, {}, stopping); }),
+            "asked to stop");
+  EXPECT_EQ(message_of<Error>([&] { latest_good_checkpoint(directory_.path(), {}, {}, stopping); }),
+            "asked to stop");
+}
+
 TEST_F(Damage, ARenamedStepIsFound) {
   std::filesystem::rename(path_, directory_.path() / "step-000000009");
   EXPECT_EQ(verify_checkpoint(directory_.path() / "step-000000009").size(), 1u);

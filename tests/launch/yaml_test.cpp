@@ -180,6 +180,15 @@ TEST(Yaml, BadSettingsHaveTheirSentence) {
   }
 }
 
+TEST(Yaml, KeysThatNoMessageCouldNameAreCut) {
+  const std::string key(300'000, 'k');
+  const std::string wanted =
+      "found the key \"" + key.substr(0, 80) + "...\"; allowed: at most 200 letters";
+  EXPECT_EQ(complaints_of(read_yaml("run:\n  ? " + key + "\n  : 3\n  a: 1\n", "a")),
+            "a:2:5: " + wanted);
+  EXPECT_EQ(complaints_of(read_setting(key + "=1")), "--set: " + wanted);
+}
+
 TEST(Yaml, WhateverIsInTheFileReadingEnds) {
   const std::string seed =
       "model:\n  family: decoder\n  sizes: [1, \"2\", {a: b}]\n? [x]\n: &y !!t *z\n--- |\n x\n";

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/option_text.h"
 #include "framework/nn/attention/fixed_attention.h"
 #include "framework/nn/attention/global_attention.h"
 #include "framework/nn/attention/local_attention.h"
@@ -154,15 +155,15 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
       const Kind* const kind = find(name);
       if (kind == nullptr)
         return fmt::format(
-            "model.attention has \"{}\", wanted one of {}; / divides heads among kinds, + unites "
+            "model.attention has {}, wanted one of {}; / divides heads among kinds, + unites "
             "kinds",
-            name,
+            in_quotes(name),
             all_names());
       if (name == "lsh" && element != "lsh")
         return fmt::format(
-            "model.attention has lsh in \"{}\": queries and keys are one projection there, so a "
+            "model.attention has lsh in {}: queries and keys are one projection there, so a "
             "layer has it alone",
-            element);
+            in_quotes(element));
       if (name == "lsh" && setting.memory)
         return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
                "memory of earlier segments";
@@ -172,15 +173,15 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
             "be with a memory of earlier segments; causal, local, dilated and strided can",
             name);
       if (std::ranges::count(names, name) > 1)
-        return fmt::format("model.attention unites {} with itself in \"{}\"", name, element);
+        return fmt::format("model.attention unites {} with itself in {}", name, in_quotes(element));
     }
   }
   if (setting.heads % std::ssize(parts) != 0)
     return fmt::format(
-        "model.attention divides heads into {} parts in \"{}\", and model.heads is "
+        "model.attention divides heads into {} parts in {}, and model.heads is "
         "{}",
         parts.size(),
-        element,
+        in_quotes(element),
         setting.heads);
   return "";
 }
