@@ -22,6 +22,8 @@ static_assert(sizeof(hid_t) == sizeof(Id::Identifier) && sizeof(herr_t) == sizeo
 
 constexpr const char* dtype_attribute = "dtype";
 constexpr std::int64_t most_chunk_bytes = std::int64_t{64} << 20;
+constexpr std::uint64_t least_chunk_bytes = std::uint64_t{64} << 10;  // of a large dataset
+constexpr std::uint64_t most_small_chunks = 4096;
 
 // While it lives, HDF5 prints nothing on this thread. Before the first call it is told to do
 // nothing at the end of the process: every file is closed here, and one that could not be (the disk
@@ -424,6 +426,13 @@ void check_stored(const Id& dataset,
   std::uint64_t chunks = 1;
   for (int axis = 0; axis < shape.dimensions(); ++axis)
     chunks *= static_cast<std::uint64_t>((shape[axis] + chunk[axis] - 1) / chunk[axis]);
+  // HDF5 looks at each: a few bytes may claim more of them than anyone has time for.
+  const auto elements = static_cast<std::uint64_t>(shape.elements()) * size_of(dtype);
+  if (chunks > most_small_chunks + elements / least_chunk_bytes)
+    throw DataError("{}: found {} chunks in {} bytes; wanted: chunks of 64 KiB or more",
+                    place,
+                    chunks,
+                    elements);
   const std::uint64_t bytes =
       chunks *
       (static_cast<std::uint64_t>(chunk.elements()) * size_of(dtype) + sizeof(std::uint32_t));

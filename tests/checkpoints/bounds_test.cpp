@@ -144,20 +144,26 @@ TEST_F(Bounds, AHugeTensorMustBeInItsFile) {
   };
   claim();
   EXPECT_NE(problem().find("its shape is not [10737418240]"), std::string::npos) << problem();
-  make_file([&](hid_t file) {
-    const hsize_t extent = elements, chunk = 1 << 18;
-    const hid_t space = H5Screate_simple(1, &extent, nullptr);
-    const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
-    H5Pset_chunk(layout, 1, &chunk);
-    H5Pset_fletcher32(layout);
-    const hid_t dataset =
-        H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, layout, H5P_DEFAULT);
-    add_dtype(dataset, "f32");
-    H5Dclose(dataset), H5Pclose(layout), H5Sclose(space);
-  });
-  claim();
+  const auto make_unwritten = [&](hsize_t chunk) {
+    make_file([&](hid_t file) {
+      const hsize_t extent = elements;
+      const hid_t space = H5Screate_simple(1, &extent, nullptr);
+      const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
+      H5Pset_chunk(layout, 1, &chunk);
+      H5Pset_fletcher32(layout);
+      const hid_t dataset =
+          H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, layout, H5P_DEFAULT);
+      add_dtype(dataset, "f32");
+      H5Dclose(dataset), H5Pclose(layout), H5Sclose(space);
+    });
+    claim();
+  };
+  make_unwritten(1 << 18);
   EXPECT_NE(problem().find("tensor \"weight\": 0 bytes of it are stored, 42949836800 are wanted"),
             std::string::npos)
+      << problem();
+  make_unwritten(1);
+  EXPECT_NE(problem().find("found 10737418240 chunks in 42949672960 bytes"), std::string::npos)
       << problem();
 }
 

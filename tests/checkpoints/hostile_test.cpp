@@ -122,6 +122,41 @@ TEST_F(HostileCheckpoint, AFolderUnderTwoNamesIsRefused) {
   EXPECT_EQ(refusal(), "rank-00000.h5: \"a\" is something that has another name too");
 }
 
+// Damage that its maker has given the right hash: HDF5 gets to parse it.
+TEST_F(HostileCheckpoint, WhateverHDF5FindsInAFileReadingEndsWithASentence) {
+  state_ = small_state();
+  path_ = save_checkpoint(directory_.path(), info_of(3), state_, {});
+  manifest_ = read_manifest(path_);
+  const std::string original = read_bytes(path_ / rank_file_name(0));
+  int refused = 0;
+  for (std::uint64_t round = 0; round < 200; ++round) {
+    const Random random = Random(31).child(round);
+    std::string bytes = original;
+    const auto word = [&](std::uint64_t index) { return std::size_t{random.word(index)}; };
+    // Every other one where the file begins, or a run of bytes.
+    const std::size_t length = round % 3 == 0 ? 1 + word(0) % 64 : 1;
+    for (std::uint64_t change = 0; change < 1 + word(1) % 6; ++change) {
+      const std::size_t within = round % 2 == 0 ? bytes.size() : 256;
+      const std::size_t at = word(10 + change) % within;
+      for (std::size_t i = at; i < std::min(at + length, bytes.size()); ++i)
+        bytes[i] = static_cast<char>(word(1000 + i));
+    }
+    if (round % 5 == 4) bytes.resize(word(2) % bytes.size());
+    write_bytes(path_ / rank_file_name(0), bytes);
+    manifest_.files[0].content = {static_cast<std::int64_t>(bytes.size()), hash_of(bytes)};
+    write_bytes(path_ / manifest_name, manifest_text(manifest_));
+    TrainingState read = blank(state_);
+    try {
+      Checkpoint::open(path_).read(read);
+      expect_equal(read, state_);
+    } catch (const DataError&) {
+      ++refused;
+    }
+    verify_checkpoint(path_);
+  }
+  EXPECT_GT(refused, 150);
+}
+
 TEST_F(HostileCheckpoint, ManyStrangersAreCutShort) {
   make_file([&](hid_t file) {
     make_dataset(file, name, H5T_IEEE_F32LE, as_ours);
