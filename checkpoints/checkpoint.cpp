@@ -10,6 +10,7 @@ namespace longspan {
 
 struct Checkpoint::State {
   std::filesystem::path path;
+  ReadWatch watch;
   Manifest manifest;
   std::vector<CheckpointTensor> tensors;
   std::mutex mutex;
@@ -34,7 +35,7 @@ hdf5::Reader Checkpoint::State::open_file(std::size_t file) {
   const ManifestFile& entry = manifest.files[file];
   const Descriptor descriptor = open_rank_file(path, entry);
   if (!checked[file]) {
-    const auto problems = rank_file_problems(descriptor, path, entry, pieces[file]);
+    const auto problems = rank_file_problems(descriptor, path, entry, pieces[file], watch);
     if (!problems.empty()) throw DataError("{}", problems.front());
   }
   checked[file] = true;
@@ -92,8 +93,9 @@ std::vector<std::vector<Use>> uses_of(std::span<const StateTensor> tensors,
 
 Checkpoint::Checkpoint(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-Checkpoint Checkpoint::open(const std::filesystem::path& path) {
+Checkpoint Checkpoint::open(const std::filesystem::path& path, ReadWatch watch) {
   auto state = std::make_shared<State>();
+  state->watch = std::move(watch);
   state->path = path;
   if (!path.has_filename()) state->path = path.parent_path();  // "step-000000500/"
   std::error_code error;

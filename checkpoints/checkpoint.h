@@ -92,7 +92,8 @@ class Checkpoint {
  public:
   // `path` is the directory of the step. Not collective. Reads the manifest, checks its hash, that
   // what it says can be, and that every file is there with the right size. Throws DataError.
-  static Checkpoint open(const std::filesystem::path& path);
+  // `watch` is told of what is read later to check files, and may end that by throwing.
+  static Checkpoint open(const std::filesystem::path& path, ReadWatch watch = {});
 
   const std::filesystem::path& path() const;
   const CheckpointInfo& info() const;

@@ -12,6 +12,7 @@
 #include "framework/train/threads.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
+#include "launch/reading_progress.h"
 #include "launch/unsaved_run.h"
 
 namespace longspan {
@@ -79,7 +80,8 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   if (location.checkpoint) named = location.checkpoint->string();
   if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
   const std::filesystem::path run = location.run.value_or(configuration->run.directory);
-  std::optional<OpenedCheckpoint> found = open_checkpoint(named, run, world);
+  std::optional<OpenedCheckpoint> found =
+      open_checkpoint(named, run, world, reading_progress(run.string(), session));
   if (!found) throw DataError("{}", nothing_saved(run));
   OpenedCheckpoint& opened = *found;
   if (world.rank() == 0) {

@@ -1,18 +1,16 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <cstdio>
 #include <memory>
 #include <sstream>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/core/byte_text.h"
 #include "framework/train/checkpoint_values.h"
 #include "framework/train/resume.h"
-#include "framework/train/stopwatch.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
+#include "launch/reading_progress.h"
 
 namespace longspan {
 namespace {
@@ -47,27 +45,12 @@ std::vector<std::string> judged(const Checkpoint& checkpoint) {
   return problems;
 }
 
-// Who waits long is told that there is something to wait for.
-ReadWatch progress(const std::filesystem::path& step, const Session& session) {
-  constexpr double seconds_between = 5;
-  if (session.world().rank() != 0) return {};
-  return [name = step.string(), since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
-             std::int64_t bytes) mutable {
-    read += bytes;
-    if (since.seconds() < told + seconds_between) return;
-    told = since.seconds();
-    std::fprintf(stderr,
-                 "longspan: %s: %s read by the first rank so far\n",
-                 name.c_str(),
-                 byte_text(static_cast<double>(read)).c_str());
-  };
-}
-
 ExitCode run(const std::string& path, Session& session) {
   std::size_t damaged = 0;
   std::size_t checked = 0;
   for (const auto& step : listed(path, session.world())) {
-    const auto problems = verify_checkpoint(step, session.world(), judged, progress(step, session));
+    const auto problems =
+        verify_checkpoint(step, session.world(), judged, reading_progress(step.string(), session));
     if (!problems.empty() && is_gone(step, session.world())) {
       print(session, fmt::format("{}: removed meanwhile\n", step.string()));
       continue;

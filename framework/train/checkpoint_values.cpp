@@ -208,8 +208,8 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   return std::move(judgement).problems();
 }
 
-Checkpoint open_run_checkpoint(const std::filesystem::path& path) {
-  Checkpoint checkpoint = Checkpoint::open(path);
+Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadWatch& watch) {
+  Checkpoint checkpoint = Checkpoint::open(path, watch);
   if (const auto problems = value_problems(checkpoint); !problems.empty())
     throw DataError("{}", problems.front());
   return checkpoint;

@@ -17,6 +17,6 @@ namespace longspan {
 std::vector<std::string> value_problems(const Checkpoint& checkpoint);
 
 // Checkpoint::open, and then throws DataError with the first of the above.
-Checkpoint open_run_checkpoint(const std::filesystem::path& path);
+Checkpoint open_run_checkpoint(const std::filesystem::path& path, const ReadWatch& watch = {});
 
 }  // namespace longspan

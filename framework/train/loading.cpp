@@ -81,20 +81,21 @@ RunLocation locate_run(const fs::path& path) {
 
 std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
                                                 const fs::path& run_directory,
-                                                const Communicator& world) {
+                                                const Communicator& world,
+                                                const ReadWatch& watch) {
   if (named) {
-    NamedCheckpoint found = find_checkpoint(*named, run_directory, world, value_problems);
-    return OpenedCheckpoint{open_run_checkpoint(found.path), std::move(found.skipped)};
+    NamedCheckpoint found = find_checkpoint(*named, run_directory, world, value_problems, watch);
+    return OpenedCheckpoint{open_run_checkpoint(found.path, watch), std::move(found.skipped)};
   }
   const fs::path directory = run_directory / checkpoints_name;
-  CheckpointSearch search = latest_good_checkpoint(directory, world, value_problems);
+  CheckpointSearch search = latest_good_checkpoint(directory, world, value_problems, watch);
   if (!search.found) {
     if (search.skipped.empty()) return std::nullopt;
     throw DataError("{}: no checkpoint can be read; the newest: {}",
                     directory.string(),
                     search.skipped.front());
   }
-  return OpenedCheckpoint{Checkpoint::open(search.found->path), std::move(search.skipped)};
+  return OpenedCheckpoint{Checkpoint::open(search.found->path, watch), std::move(search.skipped)};
 }
 
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options) {

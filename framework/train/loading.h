@@ -41,7 +41,8 @@ struct OpenedCheckpoint {
 // named and not there, and for values that no run writes.
 std::optional<OpenedCheckpoint> open_checkpoint(const std::optional<std::string>& named,
                                                 const std::filesystem::path& run_directory,
-                                                const Communicator& world);
+                                                const Communicator& world,
+                                                const ReadWatch& watch = {});
 
 // The tokenizer that the checkpoint was trained with; of the options where it says nothing.
 Tokenizer tokenizer_of(const Checkpoint& checkpoint, const DataOptions& options);

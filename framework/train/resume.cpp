@@ -43,13 +43,15 @@ std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& c
   return problems;
 }
 
+}  // namespace
+
 ReadWatch watch_of(const ResumingRun& run) {
   constexpr double seconds_between = 10;
   return
       [&run, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](std::int64_t bytes) mutable {
         if (run.stop.asked())
           throw Error(ExitCode::stopped,
-                      "stopped on request before the first step, while checkpoints were verified; "
+                      "stopped on request before the first step, while a checkpoint was read; "
                       "nothing is lost: start again to go on");
         read += bytes;
         if (since.seconds() < told + seconds_between) return;
@@ -59,8 +61,6 @@ ReadWatch watch_of(const ResumingRun& run) {
                      byte_text(static_cast<double>(read)));
       };
 }
-
-}  // namespace
 
 std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {
   const NamedPath& wish = run.settings.checkpoint.resume;

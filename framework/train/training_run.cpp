@@ -184,7 +184,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
 }
 
 void TrainingRun::resume(const std::filesystem::path& path) {
-  const Checkpoint checkpoint = open_run_checkpoint(path);
+  const Checkpoint checkpoint = open_run_checkpoint(path, watch_of(resuming()));
   judge_checkpoint(resuming(), checkpoint, tokenizer_, loader_.corpus());
   run_id_ = checkpoint.info().run_id;
   losses_ = SavedLosses::of(checkpoint.scalars());
