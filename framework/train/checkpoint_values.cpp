@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 #include <optional>
+#include <string_view>
 
 #include "framework/core/option_text.h"
 #include "framework/data/tokenizer.h"
@@ -198,9 +200,12 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_loss_scale(judgement);
   judge_losses(judgement);
   judge_streams(judgement);
-  judgement.integer(corpus_scalar,
-                    std::numeric_limits<std::int64_t>::min(),
-                    std::numeric_limits<std::int64_t>::max());
+  // What the text is told by: any bits, and not all of it in older ones.
+  for (const char* name : {corpus_scalar, "data/modified", "data/hash"})
+    judgement.integer(name,
+                      std::numeric_limits<std::int64_t>::min(),
+                      std::numeric_limits<std::int64_t>::max(),
+                      std::string_view(name) == corpus_scalar ? Need::required : Need::optional);
   judgement.integer(threads_scalar, 1, most_threads);
   judgement.integer(zero_scalar, 0, 2, Need::optional);
   judgement.word(device_scalar, Need::optional);
