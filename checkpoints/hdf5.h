@@ -1,4 +1,4 @@
-// HDF5's C interface under RAII, every return checked. The only file that calls HDF5.
+// HDF5's C interface under RAII, every return checked. Only hdf5.cpp and hdf5_reader.cpp call it.
 #pragma once
 
 #include <cstddef>
