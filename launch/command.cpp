@@ -40,4 +40,8 @@ void warn(const Session& session, const std::vector<std::string>& sentences) {
     std::fprintf(stderr, "longspan: warning: %s\n", sentence.c_str());
 }
 
+void inform(const Session& session, const std::string& sentence) {
+  if (session.world().rank() == 0) std::fprintf(stderr, "longspan: %s\n", sentence.c_str());
+}
+
 }  // namespace longspan

@@ -49,4 +49,7 @@ void print(const Session& session, const std::string& text);
 // What is no mistake but should be known: a line each to standard error, on the lowest rank only.
 void warn(const Session& session, const std::vector<std::string>& sentences);
 
+// The same of how far long work is.
+void inform(const Session& session, const std::string& sentence);
+
 }  // namespace longspan

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "framework/train/evaluation.h"
+#include "framework/train/reading.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
@@ -112,7 +113,8 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const DataOptions& data = opened.configuration->data;
   const NamedPath file = text_file(arguments, data);
   const EvaluationOptions options = evaluation_options(arguments, data);
-  const Corpus corpus(file, opened.tokenizer);
+  const auto say = [&](const std::string& sentence) { inform(session, sentence); };
+  const Corpus corpus(file, opened.tokenizer, say_reading(say));
   require_same_corpus(corpus, session.world());
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =

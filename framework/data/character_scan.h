@@ -9,6 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/scan_listener.h"
 #include "framework/data/utf8.h"
 
 namespace longspan {
@@ -26,8 +27,14 @@ std::size_t for_each_character(
     std::string_view text, std::int64_t offset, bool last, std::string_view place, F&& f) {
   std::size_t at = 0;
   while (at < text.size()) {
-    const Utf8Character character = decode_utf8(text.substr(at));
     const std::int64_t here = offset + static_cast<std::int64_t>(at);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    if (byte < 0x80) {  // most of most texts, without a call
+      f(static_cast<char32_t>(byte), here);
+      ++at;
+      continue;
+    }
+    const Utf8Character character = decode_utf8(text.substr(at));
     if (character.status == Utf8Status::incomplete && !last) return at;
     if (character.status != Utf8Status::valid) refuse_utf8(place, here, text.substr(at), character);
     f(character.code_point, here);
@@ -36,9 +43,9 @@ std::size_t for_each_character(
   return at;
 }
 
-// The same for a whole file. Throws DataError where it is not UTF-8.
+// The same for a whole file. Throws DataError where it is not UTF-8, and what the listener throws.
 template <typename F>
-void for_each_character(const MappedFile& file, F&& f) {
+void for_each_character(const MappedFile& file, const ScanListener& listener, F&& f) {
   constexpr std::int64_t piece = std::int64_t{1} << 18;
   std::vector<char> buffer(static_cast<std::size_t>(std::min(piece, file.size())));
   for (std::int64_t at = 0; at < file.size();) {
@@ -52,6 +59,7 @@ void for_each_character(const MappedFile& file, F&& f) {
                                          f);
     file.release(at, at + length);
     at += static_cast<std::int64_t>(used);
+    if (listener) listener({file.path(), at, file.size()});
   }
 }
 

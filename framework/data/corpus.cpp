@@ -17,20 +17,22 @@ constexpr std::int64_t piece = 16384;       // bytes read at a time
 
 }  // namespace
 
-Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer)
-    : Corpus(std::make_shared<const MappedFile>(path), tokenizer) {}
+Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener)
+    : Corpus(std::make_shared<const MappedFile>(path), tokenizer, listener) {}
 
-Corpus::Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer)
+Corpus::Corpus(std::shared_ptr<const MappedFile> file,
+               const Tokenizer& tokenizer,
+               const ScanListener& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
   if (tokenizer_.kind() == TokenizerKind::bytes) {
     tokens_ = file_->size();
   } else {
-    index_characters();
+    index_characters(listener);
   }
 }
 
-void Corpus::index_characters() {
-  for_each_character(*file_, [this](char32_t code_point, std::int64_t offset) {
+void Corpus::index_characters(const ScanListener& listener) {
+  for_each_character(*file_, listener, [this](char32_t code_point, std::int64_t offset) {
     tokenizer_.id_at(code_point, file_->path(), offset);
     if (tokens_ % index_step == 0) index_.push_back(offset);
     ++tokens_;

@@ -9,6 +9,7 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/scan_listener.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
@@ -28,9 +29,11 @@ struct CorpusPosition {
 class Corpus {
  public:
   // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
-  // vocabulary.
-  Corpus(const NamedPath& path, const Tokenizer& tokenizer);
-  Corpus(std::shared_ptr<const MappedFile> file, const Tokenizer& tokenizer);
+  // vocabulary. The listener hears of characters, which are read here.
+  Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
+  Corpus(std::shared_ptr<const MappedFile> file,
+         const Tokenizer& tokenizer,
+         const ScanListener& listener = {});
 
   const std::string& path() const { return file_->path(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -57,7 +60,7 @@ class Corpus {
   }
 
  private:
-  void index_characters();
+  void index_characters(const ScanListener& listener);
   CorpusPosition read_bytes(CorpusPosition at, std::span<std::int64_t> out) const;
   CorpusPosition read_characters(CorpusPosition at, std::span<std::int64_t> out) const;
 

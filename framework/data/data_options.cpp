@@ -38,9 +38,9 @@ void declare(OptionTable& table, DataOptions& options) {
             between(1, 1024));
 }
 
-Tokenizer make_tokenizer(const DataOptions& options) {
+Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
-  return Tokenizer::characters_of(MappedFile(options.train), options.unknown);
+  return Tokenizer::characters_of(MappedFile(options.train), options.unknown, listener);
 }
 
 }  // namespace longspan

@@ -27,7 +27,8 @@ struct DataOptions {
 
 void declare(OptionTable& table, DataOptions& options);
 
-// The tokenizer that the options ask for; characters are those of data.train. Throws DataError.
-Tokenizer make_tokenizer(const DataOptions& options);
+// The tokenizer that the options ask for; characters are those of data.train, which is read for
+// them. Throws DataError.
+Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener = {});
 
 }  // namespace longspan

@@ -51,9 +51,12 @@ Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with
   return tokenizer;
 }
 
-Tokenizer Tokenizer::characters_of(const MappedFile& file, bool with_unknown) {
+Tokenizer Tokenizer::characters_of(const MappedFile& file,
+                                   bool with_unknown,
+                                   const ScanListener& listener) {
   std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
-  for_each_character(file, [&seen](char32_t code_point, std::int64_t) { seen[code_point] = true; });
+  for_each_character(
+      file, listener, [&seen](char32_t code_point, std::int64_t) { seen[code_point] = true; });
   std::vector<char32_t> found;
   for (std::size_t i = 0; i < seen.size(); ++i) {
     if (seen[i]) found.push_back(static_cast<char32_t>(i));

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/data/scan_listener.h"
+
 namespace longspan {
 
 class MappedFile;
@@ -29,7 +31,9 @@ class Tokenizer {
   static Tokenizer characters(std::span<const char32_t> code_points, bool with_unknown);
   // Of the characters of a file, read once from its beginning to its end in small pieces. Throws
   // DataError with the byte offset when it is not UTF-8.
-  static Tokenizer characters_of(const MappedFile& file, bool with_unknown);
+  static Tokenizer characters_of(const MappedFile& file,
+                                 bool with_unknown,
+                                 const ScanListener& listener = {});
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static Tokenizer from_json(std::string_view json, std::string_view place);
 

@@ -5,6 +5,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/out_of_memory.h"
 #include "framework/train/machine.h"
+#include "framework/train/reading.h"
 
 namespace longspan {
 namespace {
@@ -87,7 +88,9 @@ std::string advice_after(const OutOfMemory& error,
                          int ranks,
                          const Reconfigure& reconfigure) try {
   if (error.backing() == Backing::pinned) return "";  // no key of a step is about it
-  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
+  constexpr double most_seconds = 10;                 // signals are not heard any more
+  const std::int64_t vocabulary =
+      make_tokenizer(settings.data, reading_for(most_seconds)).vocabulary();
   const StepPlan plan =
       plan_step(settings,
                 mesh_shape(settings.parallel, ranks),

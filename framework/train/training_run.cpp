@@ -21,6 +21,7 @@
 #include "framework/train/metrics.h"
 #include "framework/train/peak.h"
 #include "framework/train/progress.h"
+#include "framework/train/reading.h"
 #include "framework/train/resume.h"
 #include "framework/train/run_device.h"
 #include "framework/train/run_directory.h"
@@ -47,8 +48,9 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
 BatchLoader make_loader(const Settings& settings,
                         const Tokenizer& tokenizer,
                         const ProcessMesh& mesh,
-                        const Device& device) {
-  Corpus corpus(settings.data.train, tokenizer);
+                        const Device& device,
+                        const ScanListener& listener) {
+  Corpus corpus(settings.data.train, tokenizer, listener);
   require_same_corpus(corpus, mesh.world);
   return BatchLoader(StreamReader(std::move(corpus),
                                   settings.data.layout(),
@@ -61,9 +63,10 @@ BatchLoader make_loader(const Settings& settings,
 // Opened at the start: what is wrong with it is not to be found after hours of training.
 std::optional<Corpus> open_validation(const Settings& settings,
                                       const Tokenizer& tokenizer,
-                                      const ProcessMesh& mesh) {
+                                      const ProcessMesh& mesh,
+                                      const ScanListener& listener) {
   if (settings.data.validation.empty()) return std::nullopt;
-  Corpus corpus(settings.data.validation, tokenizer);
+  Corpus corpus(settings.data.validation, tokenizer, listener);
   require_same_corpus(corpus, mesh.world);
   require_pairs(corpus);
   return corpus;
@@ -160,9 +163,10 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
-      tokenizer_(make_tokenizer(settings.data)),
-      loader_(make_loader(settings, tokenizer_, mesh_, device_.host())),
-      validation_(open_validation(settings, tokenizer_, mesh_)),
+      tokenizer_(make_tokenizer(settings.data, reading(stop_request_, log_))),
+      loader_(
+          make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
+      validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
       trainer_(make_model(session, settings, text, tokenizer_, mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),

@@ -7,6 +7,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/corpus.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -81,6 +82,27 @@ TEST(Tokenizer, JsonGivesTheSameTokenizer) {
     const std::string json = tokenizer.to_json();
     const Tokenizer read = Tokenizer::from_json(json, "tokenizer.json");
     EXPECT_EQ(read, tokenizer);
+TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
+  const std::int64_t size = (std::int64_t{1} << 20) + 5;
+  const TemporaryFile file(std::string(static_cast<std::size_t>(size), 'a'));
+  const MappedFile mapped(file.path());
+  std::vector<std::int64_t> heard;
+  Tokenizer::characters_of(mapped, false, [&](const ScanProgress& progress) {
+    EXPECT_EQ(progress.path, file.path());
+    EXPECT_EQ(progress.size, size);
+    heard.push_back(progress.done);
+  });
+  EXPECT_THAT(heard, ElementsAre(1 << 18, 2 << 18, 3 << 18, 4 << 18, size));
+  const ScanListener stop = [](const ScanProgress& progress) {
+    throw Failure("at byte {}", progress.done);
+  };
+  EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(mapped, false, stop); }),
+            "at byte 262144");
+  const Tokenizer tokenizer = characters_of("a", false);
+  EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }),
+            "at byte 262144");
+}
+
     EXPECT_EQ(read.to_json(), json);
     EXPECT_EQ(read.fingerprint(), tokenizer.fingerprint());
     EXPECT_NE(read.fingerprint(), Tokenizer().fingerprint());

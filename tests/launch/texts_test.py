@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Texts that take long to be read.
+
+    tests/launch/texts_test.py build/launch/longspan
+"""
+
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+
+class LongText(jobs.TestCase):
+    """Of characters, which are all read first. The file is sparse: it takes no room, but minutes to read."""
+
+    settings = {"data.tokenizer": "characters", "data.train": "long.txt"}
+
+    def setUp(self):
+        super().setUp()
+        with open(self.directory / "long.txt", "wb") as file:
+            file.truncate(2 ** 35)
+
+    def assert_stopped(self, job, text):
+        begin = time.monotonic()
+        result = job.wait()
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertEqual(result.code, 75, result.output + result.errors)
+        self.assert_one_sentence(result, f"stopped on request while {text} was read (",
+                                 "before the first step: there is nothing to save")
+
+    def wait_for_reading(self, job):
+        """Until it has said how far it is."""
+        told = jobs.until(lambda: re.search(r"(?m)^reading long.txt: \d+% of 34.36 GB$", job.output()) or job.ended())
+        self.assertTrue(told, job.output() + job.errors())
+
+    def test_how_far_it_is_is_told_and_signals_are_heard(self):
+        job = self.start_training(settings=self.settings)
+        self.wait_for_reading(job)
+        job.signal(signal.SIGTERM)
+        self.assert_stopped(job, "long.txt")
+        log = self.run_at().log()
+        self.assertRegex(log, r"reading long.txt: \d+%")
+        self.assertIn("stopped on request while long.txt was read", log)
+
+    def test_a_signal_to_one_of_several_ranks_stops_them_all(self):
+        for which in "mpirun", "one":
+            with self.subTest(which=which):
+                job = self.start_training(f"run-{which}", Layout(2, 1), self.settings)
+                self.wait_for_reading(job)
+                job.signal(signal.SIGUSR1, which)
+                self.assert_stopped(job, "long.txt")
+
+    def test_what_was_saved_earlier_is_gone_on_from(self):
+        characters = {"data.tokenizer": "characters", "data.unknown": True}
+        self.train(settings=characters)
+        job = self.start_training(settings={**characters, "training.steps": 12, "data.validation": "long.txt"})
+        self.wait_for_reading(job)
+        job.signal(signal.SIGUSR1)
+        self.assert_stopped(job, "long.txt")
+        result = self.train(settings={**characters, "training.steps": 12})
+        self.assertIn("at step 8", result.output)
+        self.assertEqual(self.run_at().steps()[-1], 12)
+
+
+if __name__ == "__main__":
+    jobs.main()
