@@ -73,7 +73,7 @@ std::string line(const EvaluationResult& result, const std::string& file, const 
   return fmt::format(
       "{}: {:.4f} bits per byte; loss {:.4f} nats a token, perplexity {:.4f}; {} tokens, {} bytes "
       "in "
-      "{:.2f} s ({:.4g} s a token); {}\n",
+      "{:.2f} s ({:.4g} s a token); {}{}\n",
       file,
       result.bits_per_byte(),
       result.loss(),
@@ -82,7 +82,8 @@ std::string line(const EvaluationResult& result, const std::string& file, const 
       result.bytes,
       result.seconds,
       result.seconds / static_cast<double>(result.tokens),
-      how);
+      how,
+      unknown_text(result));
 }
 
 std::string json_object(const Arguments& arguments,
@@ -101,6 +102,7 @@ std::string json_object(const Arguments& arguments,
                                    {"seconds", result.seconds},
                                    {"batch", options.streams},
                                    {"segment", options.segment}};
+  if (result.unknown) object["unknown"] = *result.unknown;
   if (arguments.recompute_context)
     object["recompute_context"] = *arguments.recompute_context;
   else

@@ -21,7 +21,8 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add("data.unknown",
             options.unknown,
             "with data.tokenizer: characters, give characters that data.train lacks one id, "
-            "<unknown>; otherwise such a character is an error",
+            "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
+            "probability of <unknown>, which of all such characters it is",
             fixes_weights());
   table.add("data.batch",
             options.batch,

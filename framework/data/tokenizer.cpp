@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
@@ -71,6 +72,13 @@ TokenizerKind Tokenizer::kind() const {
 std::int64_t Tokenizer::vocabulary() const {
   if (!vocabulary_) return 256;
   return vocabulary_->first_id() + static_cast<std::int64_t>(vocabulary_->code_points.size());
+}
+
+double Tokenizer::unknown_nats() const {
+  if (!has_unknown()) return 0;
+  constexpr std::size_t surrogates = 0xE000 - 0xD800;
+  constexpr std::size_t all = std::size_t{largest_code_point} + 1 - surrogates;
+  return std::log(static_cast<double>(all - vocabulary_->code_points.size()));
 }
 
 bool Tokenizer::has_unknown() const { return vocabulary_ && vocabulary_->with_unknown; }

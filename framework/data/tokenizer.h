@@ -24,6 +24,7 @@ std::string_view name_of(TokenizerKind kind);
 class Tokenizer {
  public:
   static constexpr std::string_view unknown_name = "<unknown>";
+  static constexpr std::int64_t unknown_id = 0;
 
   // The byte tokenizer.
   Tokenizer() = default;
@@ -41,6 +42,10 @@ class Tokenizer {
   // The number of ids.
   std::int64_t vocabulary() const;
   bool has_unknown() const;
+  // What it takes to say which character an `<unknown>` is, in nats: the logarithm of the number of
+  // Unicode's characters (scalar values) that are not in the vocabulary, none likelier than
+  // another. 0 where there is no `<unknown>`.
+  double unknown_nats() const;
   // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
   // `<unknown>`.
   std::int64_t id_of(char32_t code_point) const;

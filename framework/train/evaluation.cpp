@@ -67,12 +67,15 @@ class Evaluation {
       : mesh_(model.parameters().mesh()),
         device_(model.parameters().device().host()),
         streams_(options.streams),
+        unknown_nats_(corpus.tokenizer().unknown_nats()),
         reader_(corpus,
                 {options.streams, options.segment},
                 mesh_.data.rank(),
                 mesh_.data.size(),
                 device_,
-                options.tokens_per_stream) {}
+                options.tokens_per_stream) {
+    if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
+  }
 
   // The next part of the streams; false at the end.
   bool next(Batch& batch) {
@@ -80,6 +83,9 @@ class Evaluation {
     batch = reader_.next();
     result_.tokens += batch.predicted_tokens;
     result_.bytes += batch.predicted_bytes;
+    if (result_.unknown)
+      *result_.unknown +=
+          std::ranges::count(batch.targets.span<std::int64_t>(), Tokenizer::unknown_id);
     return true;
   }
 
@@ -89,6 +95,10 @@ class Evaluation {
     result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
+    if (result_.unknown) {
+      result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
+      result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
+    }
     result_.seconds = stopwatch_.seconds();
     return result_;
   }
@@ -97,6 +107,7 @@ class Evaluation {
   ProcessMesh mesh_;
   Device device_;
   std::int64_t streams_;
+  double unknown_nats_;
   EvaluationReader reader_;
   LossSums sums_;
   EvaluationResult result_;
@@ -153,6 +164,15 @@ double EvaluationResult::perplexity() const { return std::exp(loss()); }
 
 double EvaluationResult::bits_per_byte() const {
   return nats / static_cast<double>(bytes) / std::numbers::ln2;
+}
+
+std::string unknown_text(const EvaluationResult& result) {
+  const std::int64_t unknown = result.unknown.value_or(0);
+  if (unknown == 0) return "";
+  return fmt::format("; {} of {} tokens ({:.3g}%) are unknown characters",
+                     unknown,
+                     result.tokens,
+                     100 * static_cast<double>(unknown) / static_cast<double>(result.tokens));
 }
 
 EvaluationResult evaluate(const Model& model,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "framework/data/corpus.h"
 #include "models/model.h"
@@ -18,15 +19,22 @@ struct EvaluationOptions {
 };
 
 struct EvaluationResult {
-  double nats = 0;          // the sum of the losses
+  double nats = 0;          // the sum of the losses, and of what unknown characters take besides
   std::int64_t tokens = 0;  // that were predicted
   std::int64_t bytes = 0;   // of text of those tokens
-  double seconds = 0;       // in which this rank did it
+  // Of those tokens the characters that the vocabulary lacks; none where it has no `<unknown>`.
+  // What the model says is only that they are unknown: which they are takes
+  // Tokenizer::unknown_nats() more for each.
+  std::optional<std::int64_t> unknown = {};
+  double seconds = 0;  // in which this rank did it
 
   double loss() const;  // nats a token
   double perplexity() const;
   double bits_per_byte() const;
 };
+
+// "; 12 of 340 tokens (3.53%) are unknown characters"; empty where there are none.
+std::string unknown_text(const EvaluationResult& result);
 
 // Reads each stream segment by segment and carries what the model remembers. Every token of the
 // corpus that has one before it is predicted once. Collective; the same result on every rank. The

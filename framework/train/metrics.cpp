@@ -114,6 +114,7 @@ std::string json_line(const StepMetrics& metrics) {
   if (metrics.validation_bits_per_byte) {
     append(line, "validation_bits_per_byte", *metrics.validation_bits_per_byte);
   }
+  if (metrics.validation_unknown) append(line, "validation_unknown", *metrics.validation_unknown);
   return fmt::format("{{{}}}", line);
 }
 

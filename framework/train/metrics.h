@@ -30,6 +30,7 @@ struct StepMetrics {
   std::optional<StepTiming> timing = {};
   std::optional<double> validation_loss = {};  // nats a token
   std::optional<double> validation_bits_per_byte = {};
+  std::optional<std::int64_t> validation_unknown = {};  // tokens, where there is `<unknown>`
 };
 
 // One line, without its end. Numbers read back to the same bits. What JSON has no number for

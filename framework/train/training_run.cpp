@@ -355,10 +355,11 @@ std::optional<EvaluationResult> TrainingRun::validate() {
       {.streams = settings_.data.batch,
        .segment = settings_.data.segment,
        .tokens_per_stream = settings_.training.validation_batches * settings_.data.segment});
-  log_.info("step {}: validation loss {:.4f}, {:.4f} bits per byte",
+  log_.info("step {}: validation loss {:.4f}, {:.4f} bits per byte{}",
             trainer_.steps(),
             result.loss(),
-            result.bits_per_byte());
+            result.bits_per_byte(),
+            unknown_text(result));
   return result;
 }
 
@@ -405,6 +406,7 @@ void TrainingRun::report(const StepResult& result) {
   if (validation) {
     metrics.validation_loss = validation->loss();
     metrics.validation_bits_per_byte = validation->bits_per_byte();
+    metrics.validation_unknown = validation->unknown;
   }
   if (metrics_) metrics_->write(metrics);
 }

@@ -3,11 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "framework/core/error.h"
-#include "framework/data/mapped_file.h"
 #include "framework/data/corpus.h"
+#include "framework/data/mapped_file.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -59,6 +60,12 @@ TEST(Tokenizer, UnknownCharactersShareTheFirstIdWhenItIsAskedFor) {
   EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{3, 0}), "c\xEF\xBF\xBD");
 }
 
+TEST(Tokenizer, AnUnknownCharacterIsOneOfThoseThatTheVocabularyLacks) {
+  EXPECT_DOUBLE_EQ(characters_of("abc", true).unknown_nats(), std::log(0x110000 - 0x800 - 3));
+  EXPECT_EQ(characters_of("abc", false).unknown_nats(), 0);
+  EXPECT_EQ(Tokenizer().unknown_nats(), 0);
+}
+
 TEST(Tokenizer, TextThatIsNotUtf8IsRefusedWithItsOffset) {
   EXPECT_THAT(sentence_of<DataError>([] { characters_of("caf\xE9 au lait", false); }),
               HasSubstr(": byte 3: found bytes e9 20, which are not UTF-8"));
@@ -75,13 +82,6 @@ TEST(Tokenizer, ACharacterThatIsCutByTheEndOfAPieceIsWhole) {
   }
 }
 
-TEST(Tokenizer, JsonGivesTheSameTokenizer) {
-  for (const bool with_unknown : {false, true}) {
-    const Tokenizer tokenizer =
-        characters_of(std::string("\0\"\\\x7F\xC3\xA9\xF4\x8F\xBF\xBF", 10), with_unknown);
-    const std::string json = tokenizer.to_json();
-    const Tokenizer read = Tokenizer::from_json(json, "tokenizer.json");
-    EXPECT_EQ(read, tokenizer);
 TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
   const std::int64_t size = (std::int64_t{1} << 20) + 5;
   const TemporaryFile file(std::string(static_cast<std::size_t>(size), 'a'));
@@ -103,6 +103,13 @@ TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
             "at byte 262144");
 }
 
+TEST(Tokenizer, JsonGivesTheSameTokenizer) {
+  for (const bool with_unknown : {false, true}) {
+    const Tokenizer tokenizer =
+        characters_of(std::string("\0\"\\\x7F\xC3\xA9\xF4\x8F\xBF\xBF", 10), with_unknown);
+    const std::string json = tokenizer.to_json();
+    const Tokenizer read = Tokenizer::from_json(json, "tokenizer.json");
+    EXPECT_EQ(read, tokenizer);
     EXPECT_EQ(read.to_json(), json);
     EXPECT_EQ(read.fingerprint(), tokenizer.fingerprint());
     EXPECT_NE(read.fingerprint(), Tokenizer().fingerprint());

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Texts that take long to be read.
+"""Texts that take long to be read, or that have characters the vocabulary lacks.
 
     tests/launch/texts_test.py build/launch/longspan
 """
 
+import json
+import math
 import re
 import signal
 import sys
@@ -65,6 +67,33 @@ class LongText(jobs.TestCase):
         result = self.train(settings={**characters, "training.steps": 12})
         self.assertIn("at step 8", result.output)
         self.assertEqual(self.run_at().steps()[-1], 12)
+
+
+class UnknownCharacters(jobs.TestCase):
+    settings = {"data.tokenizer": "characters", "data.unknown": True, "data.validation": "other.txt"}
+
+    def setUp(self):
+        super().setUp()
+        (self.directory / "other.txt").write_text("the 漢字 said unto é . " * 20)
+        (self.directory / "known.txt").write_text("the lord said unto moses . " * 20)
+
+    def test_they_are_counted_at_what_it_takes_to_say_which_they_are(self):
+        output = self.train(settings=self.settings).output
+        self.assertRegex(output, r"step 8: validation loss .* bits per byte; 60 of 419 tokens \(14.3%\) are unknown characters")
+        last = self.run_at().metrics()[-1]
+        self.assertEqual(last["validation_unknown"], 60)
+        found = json.loads(self.longspan("evaluate", "run", "--json").output)
+        self.assertEqual(found["unknown"], 60)
+        self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
+        known = len(set((self.directory / "text.txt").read_text()))
+        self.assertGreater(found["loss"] * found["tokens"], 60 * math.log(1112064 - known))
+        self.assertAlmostEqual(found["bits_per_byte"], found["loss"] * found["tokens"] / found["bytes"] / math.log(2), delta=1e-9)
+        for ranks in 2, 4:
+            again = json.loads(self.longspan("evaluate", "run", "--json", ranks=ranks).output)
+            self.assertEqual(again["unknown"], 60)
+            self.assertAlmostEqual(again["loss"], found["loss"], delta=1e-5)
+        self.assertIn("; 60 of 419 tokens (14.3%) are unknown characters\n", self.longspan("evaluate", "run").output)
+        self.assertNotIn("unknown", self.longspan("evaluate", "run", "--data", "known.txt").output)
 
 
 if __name__ == "__main__":

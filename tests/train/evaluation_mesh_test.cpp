@@ -35,6 +35,25 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
   });
 }
 
+TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
+  const TemporaryFile letters("abc");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const TemporaryFile file("a漢字é字字a漢cabacb漢ba字");
+  const EvaluationOptions options = {.streams = 4, .segment = 4};
+  const std::vector<MeshShape> layouts = {
+      {.data = 4}, {.data = 2, .tensor = 2}, {.data = 2, .context = 2}, {.tensor = 4}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), tokenizer);
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.unknown, 8) << testing::to_string(mesh.shape);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+    EXPECT_GT(result.nats, 8 * tokenizer.unknown_nats());
+  });
+}
+
 // The last segment of a stream may leave a context rank without a row, and so without a piece.
 TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
   const TemporaryFile file(varied_text(39));

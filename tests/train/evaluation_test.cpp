@@ -12,6 +12,8 @@
 namespace longspan {
 namespace {
 
+using namespace std::string_view_literals;
+
 using testing::small_decoder;
 using testing::small_setting;
 using testing::small_transformer_xl;
@@ -173,6 +175,32 @@ TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
     EXPECT_EQ(evaluate(*model, file.corpus, options).bytes, 1 + 2 + 1 + 3 + 1) << limit;
   }
   EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 2, .tokens_per_stream = 3}).bytes, 4);
+}
+
+TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
+  const TemporaryFile letters("abc");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  const Text other("a漢字é字字a漢c", tokenizer);
+  // The same tokens, which no vocabulary lacks.
+  const Text known("a\1\1\1\1\1a\1c", Tokenizer::characters(U"\1abc"sv, false));
+  const double price = std::log(1112064 - 3);
+  for (const std::int64_t streams : {1, 2}) {
+    const EvaluationOptions options = {.streams = streams, .segment = 3};
+    const EvaluationResult expected = evaluate(*model, known.corpus, options);
+    const EvaluationResult result = evaluate(*model, other.corpus, options);
+    EXPECT_EQ(expected.unknown, std::nullopt);
+    EXPECT_EQ(result.unknown, 6);
+    EXPECT_DOUBLE_EQ(result.nats, expected.nats + 6 * price);
+    EXPECT_EQ(result.tokens, 8);
+    EXPECT_EQ(unknown_text(result), "; 6 of 8 tokens (75%) are unknown characters");
+    const EvaluationResult windows = evaluate_recomputing(*model, other.corpus, 2, options);
+    EXPECT_DOUBLE_EQ(windows.nats,
+                     evaluate_recomputing(*model, known.corpus, 2, options).nats + 6 * price);
+  }
+  const EvaluationResult none = evaluate(*model, Text("abcab", tokenizer).corpus, {.segment = 4});
+  EXPECT_EQ(none.unknown, 0);
+  EXPECT_EQ(unknown_text(none), "");
 }
 
 TEST(Evaluation, ASegmentMayBeLongerThanAnyText) {

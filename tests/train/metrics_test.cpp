@@ -65,11 +65,13 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
   metrics.timing = StepTiming{1000, 0.625, 4096};
   metrics.validation_loss = 1.5;
   metrics.validation_bits_per_byte = 2.25;
-  EXPECT_EQ(json_line(metrics),
-            R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
-            R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
-            R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
-            R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25})");
+  metrics.validation_unknown = 7;
+  EXPECT_EQ(
+      json_line(metrics),
+      R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
+      R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
+      R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
+      R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
 }
 
 TEST(Metrics, NumbersReadBackToTheSameBits) {
