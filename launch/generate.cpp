@@ -5,11 +5,11 @@
 #include <memory>
 #include <optional>
 
-#include "framework/data/mapped_file.h"
 #include "framework/train/generation.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
+#include "launch/prompt_text.h"
 
 namespace longspan {
 namespace {
@@ -25,14 +25,6 @@ struct Arguments {
   std::optional<std::int64_t> segment;
 };
 
-std::string prompt_text(const Arguments& arguments) {
-  if (arguments.prompt_file.empty()) return arguments.prompt;
-  const MappedFile file(arguments.prompt_file);
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.copy(0, text);
-  return text;
-}
-
 // The first sample is printed as it is written, the others when it is done.
 class Printer {
  public:
@@ -42,10 +34,13 @@ class Printer {
   void push(std::size_t sample, std::int64_t token) {
     show(sample, streams_[sample].push(tokenizer_.decode({&token, 1})));
   }
-  void finish(const std::string& prompt) {
+  void finish(const PromptText& prompt) {
     for (std::size_t sample = 0; sample < streams_.size(); ++sample) {
       show(sample, streams_[sample].finish());
-      if (sample > 0) print(session_, "\n\n" + prompt + later_[sample]);
+      if (sample == 0) continue;
+      print(session_, "\n\n");
+      prompt.print(session_);
+      print(session_, later_[sample]);
     }
     print(session_, "\n");
   }
@@ -65,15 +60,15 @@ class Printer {
 };
 
 ExitCode run(const Arguments& arguments, Session& session) {
+  PromptText text(arguments.prompt, arguments.prompt_file);
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::tensor);
-  const std::string text = prompt_text(arguments);
-  const std::vector<std::int64_t> prompt = opened.tokenizer.encode(text, "the prompt");
+  const Prompt prompt = text.prompt(opened.tokenizer, session);
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
   Printer printer(session, opened.tokenizer, static_cast<std::size_t>(options.samples));
-  check_generation(*opened.model, prompt, options);
-  print(session, text);
+  check_generation(*opened.model, prompt.tokens, options);
+  text.print(session);
   generate(*opened.model, prompt, options, [&](std::int64_t sample, std::int64_t token) {
     printer.push(static_cast<std::size_t>(sample), token);
   });
@@ -86,7 +81,12 @@ void bind(CLI::App& app, Arguments& arguments) {
   GenerationOptions& options = arguments.generation;
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
-  app.add_option("--prompt-file", arguments.prompt_file, "a file with that text")
+  app.add_option(
+         "--prompt-file",
+         arguments.prompt_file,
+         fmt::format("a file with that text, of at most {} MiB; a model with memory reads all "
+                     "of it, another one its end",
+                     most_prompt_bytes >> 20))
       ->check(not_empty_text())
       ->excludes(prompt);
   app.add_option("--tokens", options.tokens, "tokens of each sample")

@@ -60,16 +60,16 @@ class Reader {
   }
 
   // The logits after the prompt: [vocabulary].
-  std::vector<double> read_prompt(std::span<const std::int64_t> prompt) {
+  std::vector<double> read_prompt(const Prompt& prompt) {
     if (memory_ == 0) {
-      windows_.assign(1, {prompt.begin(), prompt.end()});
+      windows_.assign(1, tokens_of(prompt, std::max<std::int64_t>(0, prompt.tokens - segment_)));
       return read_windows();
     }
     std::vector<double> logits;
-    const auto most = static_cast<std::size_t>(segment_);
-    for (std::size_t begin = 0; begin < prompt.size(); begin += most) {
-      const auto piece = prompt.subspan(begin, std::min(most, prompt.size() - begin));
+    for (std::int64_t begin = 0; begin < prompt.tokens;) {
+      const std::vector<std::int64_t> piece = tokens_of(prompt, begin);
       logits = read_segment(piece, 1);
+      begin += std::ssize(piece);
     }
     return logits;
   }
@@ -96,6 +96,19 @@ class Reader {
   }
 
  private:
+  // A segment of them from there on, or what is left.
+  std::vector<std::int64_t> tokens_of(const Prompt& prompt, std::int64_t begin) const {
+    const std::int64_t count = std::min(segment_, prompt.tokens - begin);
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+    prompt.read(begin, tokens);
+    for (const std::int64_t token : tokens)
+      require(token >= 0 && token < model_.vocabulary().total,
+              "token {} of the prompt is not in the vocabulary of {}",
+              token,
+              model_.vocabulary().total);
+    return tokens;
+  }
+
   std::vector<double> read_segment(std::span<const std::int64_t> tokens, std::int64_t streams) {
     Segment segment;
     const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
@@ -173,14 +186,15 @@ std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
 }
 
 void check_generation(const Model& model,
-                      std::span<const std::int64_t> prompt,
+                      std::int64_t prompt_tokens,
                       const GenerationOptions& options) {
   const SamplingOptions& sampling = options.sampling;
   if (const int context = model.parameters().mesh().context.size(); context > 1)
     throw ConfigurationError(
         "parallel.context is {}; generation reads a token at a time, which 1 context rank does",
         context);
-  if (prompt.empty()) throw ConfigurationError("the prompt is empty; at least 1 token is needed");
+  if (prompt_tokens == 0)
+    throw ConfigurationError("the prompt is empty; at least 1 token is needed");
   if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
     throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
                              options.tokens,
@@ -200,18 +214,23 @@ void check_generation(const Model& model,
           "{} ids are to be chosen from, the model has {}",
           options.vocabulary,
           model.vocabulary().total);
-  for (const std::int64_t token : prompt)
-    require(token >= 0 && token < model.vocabulary().total,
-            "token {} of the prompt is not in the vocabulary of {}",
-            token,
-            model.vocabulary().total);
 }
 
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 std::span<const std::int64_t> prompt,
                                                 const GenerationOptions& options,
                                                 const TokenSink& sink) {
-  check_generation(model, prompt, options);
+  const auto read = [prompt](std::int64_t begin, std::span<std::int64_t> out) {
+    std::ranges::copy(prompt.subspan(static_cast<std::size_t>(begin), out.size()), out.begin());
+  };
+  return generate(model, Prompt{std::ssize(prompt), read}, options, sink);
+}
+
+std::vector<std::vector<std::int64_t>> generate(const Model& model,
+                                                const Prompt& prompt,
+                                                const GenerationOptions& options,
+                                                const TokenSink& sink) {
+  check_generation(model, prompt.tokens, options);
   const NoGradient unrecorded;
   const auto samples = static_cast<std::size_t>(options.samples);
   std::vector<std::vector<std::int64_t>> result(samples);

@@ -45,10 +45,17 @@ struct GenerationOptions {
   std::int64_t segment = 256;
 };
 
+// What a sample goes on from, which may be larger than memory.
+struct Prompt {
+  std::int64_t tokens = 0;
+  // Fills `out` with the tokens from `begin` on. Each is asked for once at most, in their order.
+  std::function<void(std::int64_t begin, std::span<std::int64_t> out)> read;
+};
+
 // Throws ConfigurationError, as `generate` does, for options out of range or that do not fit the
-// model.
+// model, and for a prompt of no tokens.
 void check_generation(const Model& model,
-                      std::span<const std::int64_t> prompt,
+                      std::int64_t prompt_tokens,
                       const GenerationOptions& options);
 
 // Told each token as soon as it is chosen.
@@ -60,6 +67,11 @@ using TokenSink = std::function<void(std::int64_t sample, std::int64_t token)>;
 // from logits that are gathered in the order of the vocabulary: the samples are the same on every
 // layout, as far as the logits are. Collective over tensor ranks; each data rank does the same.
 // Throws ConfigurationError for options out of range.
+std::vector<std::vector<std::int64_t>> generate(const Model& model,
+                                                const Prompt& prompt,
+                                                const GenerationOptions& options,
+                                                const TokenSink& sink = {});
+// The same after these tokens.
 std::vector<std::vector<std::int64_t>> generate(const Model& model,
                                                 std::span<const std::int64_t> prompt,
                                                 const GenerationOptions& options,

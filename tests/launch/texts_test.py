@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Texts that take long to be read, or that have characters the vocabulary lacks.
+"""Texts that take long to be read, that have characters the vocabulary lacks, or that a model is to go on with.
 
     tests/launch/texts_test.py build/launch/longspan
 """
@@ -8,6 +8,7 @@ import json
 import math
 import re
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -94,6 +95,55 @@ class UnknownCharacters(jobs.TestCase):
             self.assertAlmostEqual(again["loss"], found["loss"], delta=1e-5)
         self.assertIn("; 60 of 419 tokens (14.3%) are unknown characters\n", self.longspan("evaluate", "run").output)
         self.assertNotIn("unknown", self.longspan("evaluate", "run", "--data", "known.txt").output)
+
+
+class Prompts(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.train()
+
+    def generate(self, *arguments, ranks=1, code=0):
+        return self.longspan("generate", "run", "--tokens", "12", *arguments, ranks=ranks, code=code)
+
+    def test_one_that_is_too_large_is_refused_by_name_before_it_is_read(self):
+        for size, text in (100_000_000, "100.0 MB"), (50_000_000_000, "50.00 GB"):
+            with open(self.directory / "long.txt", "wb") as file:
+                file.truncate(size)
+            for ranks in 1, 2:
+                with self.subTest(size=size, ranks=ranks):
+                    begin = time.monotonic()
+                    result = self.generate("--prompt-file", "long.txt", ranks=ranks, code=3)
+                    self.assertLess(time.monotonic() - begin, 20)
+                    self.assert_one_sentence(result, f"long.txt: has {text}; a prompt has at most 67.1 MB (64 MiB)")
+
+    def test_a_file_is_gone_on_from_as_the_same_words_are(self):
+        words = "the lord said unto moses and " * 50
+        (self.directory / "words.txt").write_text(words)
+        for arguments in [["--samples", "2"], ["--memory", "0"], ["--segment", "7"]]:
+            with self.subTest(arguments=arguments):
+                expected = self.generate("--prompt", words, *arguments).output
+                self.assertTrue(expected.startswith(words))
+                self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments).output, expected)
+                self.assertEqual(self.generate("--prompt-file", "words.txt", *arguments, ranks=2).output, expected)
+
+    def test_the_largest_takes_no_more_memory_than_itself(self):
+        with open(self.directory / "long.txt", "wb") as file:
+            file.write(b"x" * 2 ** 26)
+
+        def kilobytes(name):
+            script = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
+                      "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
+            result = subprocess.run([sys.executable, "-c", script, self.program, "generate", "run", "--tokens", "2",
+                                     "--memory", "0", "--prompt-file", name], cwd=self.directory, capture_output=True,
+                                    text=True, timeout=jobs.MOST_SECONDS, check=True)
+            return int(result.stdout)
+        self.assertLess(kilobytes("long.txt"), kilobytes("text.txt") + 1.25 * 2 ** 16)
+
+    def test_a_file_that_is_no_utf_8_is_named(self):
+        self.train("characters", settings={"data.tokenizer": "characters"})
+        (self.directory / "latin.txt").write_bytes(b"lord\xe9")
+        self.assert_one_sentence(self.longspan("generate", "characters", "--prompt-file", "latin.txt", code=3),
+                                 "latin.txt: byte 4: ")
 
 
 if __name__ == "__main__":

@@ -137,6 +137,26 @@ TEST(Generation, WithoutMemoryReadsTheLastWindow) {
             greedy_in_whole_passes(*forgetful, prompt, 6, 20));
 }
 
+// Of a prompt that is larger than memory.
+TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
+  const auto count = static_cast<std::int64_t>(prompt.size());
+  std::vector<std::pair<std::int64_t, std::size_t>> asked;
+  const Prompt pieces = {count, [&](std::int64_t begin, std::span<std::int64_t> out) {
+                           asked.emplace_back(begin, out.size());
+                           std::copy_n(prompt.begin() + begin, out.size(), out.begin());
+                         }};
+  using Asked = decltype(asked);
+  GenerationOptions options = greedy(6);
+  options.segment = 4;
+  const auto remembering = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
+  EXPECT_EQ(generate(*remembering, pieces, options), generate(*remembering, prompt, options));
+  EXPECT_EQ(asked, (Asked{{0, 4}, {4, 4}, {8, 3}}));
+  asked.clear();
+  const auto decoder = make_decoder(small_decoder(2), small_setting());
+  EXPECT_EQ(generate(*decoder, pieces, options), generate(*decoder, prompt, options));
+  EXPECT_EQ(asked, (Asked{{count - 4, 4}}));
+}
+
 TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
   DecoderOptions learned = small_decoder(2);
   learned.positions = DecoderOptions::Positions::learned;
@@ -210,7 +230,8 @@ TEST(Generation, RefusesBadOptions) {
   EXPECT_EQ(sentence({.sampling = {.top_p = 0}}), "top-p is 0; wanted: more than 0, at most 1");
   EXPECT_EQ(sentence({.sampling = {.top_p = 1.5}}), "top-p is 1.5; wanted: more than 0, at most 1");
   EXPECT_EQ(sentence({.memory = 3}), "the model has no memory, 3 rows were asked for");
-  EXPECT_EQ(sentence_of<ConfigurationError>([&] { generate(*model, {}, {}); }),
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [&] { generate(*model, std::span<const std::int64_t>(), {}); }),
             "the prompt is empty; at least 1 token is needed");
 }
 

@@ -1,0 +1,37 @@
+// What `generate` goes on from: words of the command line, or a file.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "framework/comm/session.h"
+#include "framework/data/corpus.h"
+#include "framework/train/generation.h"
+
+namespace longspan {
+
+// Of a file that is a prompt: 64 MiB.
+inline constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 26;
+
+// A value. A file is mapped and read a piece at a time, never held.
+class PromptText {
+ public:
+  // `file`: where it is empty the words are the prompt. Throws DataError, naming the file, when it
+  // cannot be read or is too large; nothing of it is read yet.
+  PromptText(std::string words, const std::string& file);
+
+  // Its tokens. Throws DataError for characters that the tokenizer lacks. Both must outlive what is
+  // returned; how far a long prompt has been read is said on standard error.
+  Prompt prompt(const Tokenizer& tokenizer, const Session& session);
+  // To standard output.
+  void print(const Session& session) const;
+
+ private:
+  std::string words_;
+  std::shared_ptr<const MappedFile> file_;
+  std::vector<std::int64_t> tokens_;  // of the words
+  std::optional<Corpus> corpus_;      // of the file
+};
+
+}  // namespace longspan
