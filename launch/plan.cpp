@@ -15,7 +15,8 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
-#include "framework/train/machine.h"
+#include "framework/train/calibration.h"
+#include "framework/train/reading.h"
 #include "framework/train/run_device.h"
 #include "framework/train/threads.h"
 #include "launch/command.h"
@@ -126,6 +127,11 @@ Machine machine_of(const Arguments& arguments,
                             count_of(measured.ranks, "rank"),
                             count_of(measured.threads, "thread"),
                             count_of(local_ranks, "rank"));
+      if (const int cores = omp_get_num_procs(); measured.ranks * measured.threads < cores)
+        assumed += fmt::format(
+            "that was with {} of {} cores: longspan plan --calibrate measures all at once\n",
+            measured.ranks * measured.threads,
+            cores);
     }
     machine.memory = memory_of_rank(local_ranks);
   }
@@ -136,6 +142,16 @@ Machine machine_of(const Arguments& arguments,
   if (arguments.flops) machine.flops = machine.bf16_flops = machine.f16_flops = *arguments.flops;
   if (arguments.bandwidth) machine.bandwidth = *arguments.bandwidth;
   return machine;
+}
+
+// How times would become known, where they are not.
+std::string without_times(const Arguments& arguments, const Machine& machine) {
+  if (is_given(arguments)) return "times need --flops, and --bandwidth between ranks\n";
+  if (machine.processor == Processor::gpu)
+    return fmt::format("times need --flops and --bandwidth of a GPU, or --device: {}\n",
+                       known_names());
+  return "times are not known yet: longspan plan --calibrate measures this machine once, in some "
+         "seconds\n";
 }
 
 // What the layout of the configuration takes, where it is one of that many ranks; or why it is
@@ -197,7 +213,8 @@ std::string plan(const Arguments& arguments,
   const std::string threads = assume_threads(settings, local_ranks);
   std::string speeds;
   const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
-  const std::int64_t vocabulary = make_tokenizer(settings.data).vocabulary();
+  const auto say = [&](const std::string& sentence) { inform(session, sentence); };
+  const std::int64_t vocabulary = make_tokenizer(settings.data, say_reading(say)).vocabulary();
   std::string text = fmt::format(
       "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
       source.file,
@@ -210,10 +227,11 @@ std::string plan(const Arguments& arguments,
       machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");
   text += machine.processor == Processor::cpu ? threads : gpu_assumed;
   text += speeds;
+  const bool has_time = machine.flops_of(settings.precision.compute) > 0;
+  if (!has_time) text += without_times(arguments, machine);
   const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
   if (ranks == 1 && planned) return text;
   const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
-  const bool has_time = machine.flops_of(settings.precision.compute) > 0;
   if (!layouts.fitting.empty())
     text += fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
                         ranks,
@@ -230,27 +248,39 @@ std::string plan(const Arguments& arguments,
   return text;
 }
 
+void calibrate(const Arguments& arguments, const Session& session) {
+  const Communicator& world = session.world();
+  // All cores at once, whatever OMP_NUM_THREADS says: what a core reaches alone is not what each
+  // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(static_cast<int>(even_share(session.local_size())));
+  Machine machine = measure_machine(world, session.local_size());
+  omp_set_num_threads(threads);
+  machine.memory = memory_of_rank(session.local_size());
+  if (world.rank() == 0) write_machine(machine, arguments.table());
+  const bool is_far_off = machine.least_trial < 0.75 || machine.most_trial > 1.33;
+  print(
+      session,
+      fmt::format(
+          "each of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, "
+          "{}B/s of memory{}; {}{}; written to {}\n",
+          count_of(world.size(), "rank"),
+          count_of(machine.threads, "thread"),
+          with_prefix(machine.flops),
+          with_prefix(machine.bf16_flops),
+          with_prefix(machine.f16_flops),
+          with_prefix(machine.memory_bandwidth),
+          world.size() > 1 ? fmt::format(", {}B/s to others", with_prefix(machine.bandwidth)) : "",
+          trial_text(machine),
+          is_far_off ? " (if something else ran meanwhile, calibrate again)" : "",
+          arguments.table()));
+}
+
 ExitCode run(const Arguments& arguments, Session& session) {
   const Communicator& world = session.world();
   set_threads(0, session.local_size());
   if (arguments.calibrate) {
-    Machine machine = measure_machine(world, session.local_size());
-    machine.memory = memory_of_rank(session.local_size());
-    if (world.rank() == 0) write_machine(machine, arguments.table());
-    print(session,
-          fmt::format(
-              "a rank of {} with {}: {}FLOP/s in float32, {}FLOP/s in bf16, {}FLOP/s in f16, {}B/s "
-              "of "
-              "memory{}; written to {}\n",
-              world.size(),
-              count_of(machine.threads, "thread"),
-              with_prefix(machine.flops),
-              with_prefix(machine.bf16_flops),
-              with_prefix(machine.f16_flops),
-              with_prefix(machine.memory_bandwidth),
-              world.size() > 1 ? fmt::format(", {}B/s to others", with_prefix(machine.bandwidth))
-                               : "",
-              arguments.table()));
+    calibrate(arguments, session);
     if (arguments.configuration.file.empty()) return ExitCode::ok;
   }
   if (arguments.configuration.file.empty())
@@ -304,7 +334,7 @@ Command plan_command() {
             ->excludes(device);
         app.add_flag("--calibrate",
                      arguments->calibrate,
-                     "measure this machine, with all ranks of the job at once");
+                     "measure this machine, with all its cores and all ranks of the job at once");
         return [arguments](Session& session) { return run(*arguments, session); };
       }};
 }

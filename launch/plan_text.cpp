@@ -34,6 +34,14 @@ std::string with_prefix(double count) {
   return fmt::format("{:.3g}", count);
 }
 
+std::string trial_text(const Machine& machine) {
+  const std::string least = fmt::format("{:.2f}", machine.least_trial);
+  const std::string most = fmt::format("{:.2f}", machine.most_trial);
+  return fmt::format(
+      "in the calibration's own trial steps the prediction was {} of what was measured",
+      least == most ? least : least + " to " + most);
+}
+
 std::string describe(const StepPlan& plan, double model_flops, const Machine& machine) {
   const MeshShape& mesh = plan.mesh;
   std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
@@ -73,8 +81,11 @@ std::string describe(const StepPlan& plan, double model_flops, const Machine& ma
       time.memory,
       time.sending,
       with_prefix(plan.tokens / time.total()));
+  if (machine.most_trial > 0) text += trial_text(machine) + "\n";
   if (machine.bandwidth == 0 && mesh.size() > 1)
-    text += "what is sent is not in this time: the bandwidth between ranks is not known\n";
+    text += fmt::format(
+        "what is sent is not in this time: the bandwidth between ranks is not known{}\n",
+        machine.threads > 0 ? "; longspan run -n 2 -- plan --calibrate measures it" : "");
   return text;
 }
 

@@ -10,6 +10,9 @@ std::string count_of(std::int64_t count, std::string_view name);
 // Three digits and a prefix: "1.5 T".
 std::string with_prefix(double count);
 
+// How far the predictions of a measured machine were off, as a clause.
+std::string trial_text(const Machine& machine);
+
 // What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them.
 std::string describe(const StepPlan& plan, double model_flops, const Machine& machine);
 // The first layouts, a line each.

@@ -1,6 +1,5 @@
 #include "framework/train/machine.h"
 
-#include <omp.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -14,11 +13,6 @@
 #include "framework/core/gpu.h"
 #include "framework/core/option_text.h"
 #include "framework/data/mapped_file.h"
-#include "framework/kernels/elementwise.h"
-#include "framework/train/plan.h"
-#include "framework/train/stopwatch.h"
-#include "framework/train/trainer.h"
-#include "models/decoder.h"
 
 namespace longspan {
 namespace {
@@ -71,65 +65,6 @@ std::optional<double> left_by_control_groups() {
   return least;
 }
 
-double memory_bandwidth(const Device& device) {
-  const Tensor x = Tensor::zeros({32 << 20}, DType::f32, device, MemoryTag::workspace);
-  const Tensor y = x.clone(MemoryTag::workspace);
-  double best = 0;
-  for (int i = 0; i < 4; ++i) {
-    const Stopwatch stopwatch;
-    on(device, [&](auto backend) { add(backend, x, y, y); });
-    best = std::max(best, 3.0 * static_cast<double>(x.byte_size()) / stopwatch.seconds());
-  }
-  return best;
-}
-
-// Operations a second of a training step of a small decoder, beside what it reads and writes.
-double attained_flops(DType dtype, double bandwidth) {
-  Settings settings;
-  settings.data.batch = 4;
-  settings.data.segment = 256;
-  settings.precision.compute = dtype;
-  settings.make_model = [](const ModelSetting& setting) {
-    DecoderOptions options;
-    options.common.layers = 4;
-    options.common.width = 256;
-    return make_decoder(options, setting);
-  };
-  constexpr std::int64_t vocabulary = 256;
-  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
-  const Device device = Device::cpu();
-  Trainer trainer(settings.make_model(model_setting(settings, vocabulary, {}, device)),
-                  settings.training,
-                  Random(0),
-                  settings.precision);
-  const Shape shape = {settings.data.batch, settings.data.segment};
-  const Tensor text = Tensor::zeros(shape, DType::i64, device, MemoryTag::workspace);
-  Batch batch;
-  batch.tokens = text;
-  batch.targets = text;
-  batch.predicted_tokens = text.elements();
-  double best = infinity;
-  for (int i = 0; i < 4; ++i) {
-    const Stopwatch stopwatch;
-    trainer.step(batch);
-    if (i > 0) best = std::min(best, stopwatch.seconds());
-  }
-  return plan.flops / std::max(best - plan.touched / bandwidth, best / 4);
-}
-
-double link_bandwidth(const Communicator& world, const Device& device) {
-  const Tensor x = Tensor::zeros({4 << 20}, DType::f32, device, MemoryTag::workspace);
-  const double sent = 2.0 * static_cast<double>(x.byte_size()) * (world.size() - 1) / world.size();
-  double best = 0;
-  for (int i = 0; i < 4; ++i) {
-    world.barrier();
-    const Stopwatch stopwatch;
-    world.all_reduce(x, Reduction::sum);
-    best = std::max(best, sent / stopwatch.seconds());
-  }
-  return best;
-}
-
 }  // namespace
 
 const std::vector<Machine>& known_machines() {
@@ -178,22 +113,6 @@ MemoryShare memory_share(const Communicator& world, const Device& device, int lo
           static_cast<int>(world.all_reduce(std::int64_t{ranks}, Reduction::maximum))};
 }
 
-Machine measure_machine(const Communicator& world, int local_ranks) {
-  const Device device = Device::cpu();
-  const auto slowest = [&](double rate) { return world.all_reduce(rate, Reduction::minimum); };
-  world.barrier();
-  const double bandwidth = memory_bandwidth(device);
-  Machine machine = {.name = "this machine",
-                     .flops = slowest(attained_flops(DType::f32, bandwidth)),
-                     .bf16_flops = slowest(attained_flops(DType::bf16, bandwidth)),
-                     .f16_flops = slowest(attained_flops(DType::f16, bandwidth)),
-                     .memory_bandwidth = slowest(bandwidth),
-                     .ranks = local_ranks,
-                     .threads = omp_get_max_threads()};
-  if (world.size() > 1) machine.bandwidth = slowest(link_bandwidth(world, device));
-  return machine;
-}
-
 Machine shared_among(const Machine& measured, int ranks, int threads) {
   const double even = static_cast<double>(measured.ranks) / ranks;
   const double share = std::min(even, static_cast<double>(threads) / measured.threads);
@@ -216,7 +135,9 @@ void write_machine(const Machine& machine, const std::string& path) {
                                        {"memory_bandwidth", machine.memory_bandwidth},
                                        {"bandwidth", machine.bandwidth},
                                        {"ranks", machine.ranks},
-                                       {"threads", machine.threads}};
+                                       {"threads", machine.threads},
+                                       {"least_trial", machine.least_trial},
+                                       {"most_trial", machine.most_trial}};
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
@@ -247,6 +168,9 @@ Machine read_machine(const std::string& path) {
     read("bandwidth", machine.bandwidth);
     read("ranks", machine.ranks, 1);
     read("threads", machine.threads, 1);
+    // Tables of earlier versions have none.
+    if (json.contains("least_trial")) read("least_trial", machine.least_trial);
+    if (json.contains("most_trial")) read("most_trial", machine.most_trial);
     return machine;
   } catch (const nlohmann::json::exception& error) {
     // After "[json.exception.parse_error.101] ".

@@ -23,6 +23,10 @@ struct Machine {
   double bandwidth = 0;         // bytes a second that a rank sends to others
   int ranks = 1;                // that shared the machine while it was measured
   int threads = 0;              // of each of them; 0: not measured
+  // Of real steps that were made while it was measured: what was predicted over what was measured,
+  // the least and the most; 0: not known.
+  double least_trial = 0;
+  double most_trial = 0;
   Processor processor = Processor::cpu;
 
   double flops_of(DType dtype) const {
@@ -48,11 +52,6 @@ struct MemoryShare {
   int ranks = 1;     // that share a machine or a GPU, at most
 };
 MemoryShare memory_share(const Communicator& world, const Device& device, int local_ranks);
-
-// Collective. Measures one rank's share while all ranks of `world` measure, `local_ranks` of them
-// on this machine: the step of a small decoder, a sum of long vectors, and where there are several
-// ranks an all-reduce. The memory is left to the caller. Takes a few seconds.
-Machine measure_machine(const Communicator& world, int local_ranks);
 
 // What each of `ranks` ranks of `threads` threads has of a machine that was measured: its threads'
 // part of a measured rank, or where they are more than were busy then an even share of the whole.

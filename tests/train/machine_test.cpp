@@ -17,7 +17,9 @@ Machine measured(int ranks, int threads) {
           .memory_bandwidth = 16,
           .bandwidth = 8,
           .ranks = ranks,
-          .threads = threads};
+          .threads = threads,
+          .least_trial = 0.875,
+          .most_trial = 1.25};
 }
 
 TEST(Machine, RanksThatShareWhatOneHadHaveAPartEach) {
@@ -58,6 +60,8 @@ TEST(Machine, IsReadAsItWasWritten) {
   EXPECT_EQ(machine.f16_flops, 40);
   EXPECT_EQ(machine.ranks, 3);
   EXPECT_EQ(machine.threads, 5);
+  EXPECT_EQ(machine.least_trial, 0.875);
+  EXPECT_EQ(machine.most_trial, 1.25);
   write_machine(measured(1, 0), file.path());
   EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("threads is 0"),
             std::string::npos);

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What longspan plan says of times: none before this machine was measured, then how far off they may be.
+
+    tests/launch/planning_test.py build/launch/longspan
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+
+class Planning(jobs.TestCase):
+    trial = r"in the calibration's own trial steps the prediction was (\S+)(?: to (\S+))? of what was measured"
+    hint = "times are not known yet: longspan plan --calibrate measures this machine once"
+
+    def plan(self, *arguments):
+        return self.longspan("plan", "tiny.yaml", *arguments).output
+
+    def test_how_times_become_known_is_told_where_they_are_not(self):
+        output = self.plan()
+        self.assertIn(self.hint, output)
+        self.assertNotIn("a step: ", output)
+        self.assertIn("times need --flops", self.plan("--memory", "1GB"))
+        self.assertNotIn(self.hint, self.plan("--device", "h100"))
+
+    def test_all_cores_are_measured_at_once_and_the_error_is_told(self):
+        """Whatever OMP_NUM_THREADS says, which is 1 here: a run on all cores was predicted at half its speed."""
+        measured = self.longspan("plan", "--calibrate")
+        self.assertRegex(measured.output, self.trial)
+        table = json.loads((self.directory / "runs" / "machine.json").read_text())
+        cores = len(os.sched_getaffinity(0))
+        self.assertEqual((table["ranks"], table["threads"]), (1, cores))
+        self.assertLess(0, table["least_trial"])
+        self.assertLessEqual(table["least_trial"], table["most_trial"])
+        output = self.plan()
+        self.assertNotIn(self.hint, output)
+        self.assertRegex(output, r"a step: .* tokens a second\n" + self.trial)
+        self.assertIn("each rank computes with 1 thread: OMP_NUM_THREADS",
+                      self.longspan("plan", "tiny.yaml", "--set", "run.threads=0", "--calibrate").output)
+
+    def test_a_table_of_fewer_cores_or_an_earlier_version_says_what_it_is(self):
+        (self.directory / "machine.json").write_text(json.dumps(
+            {"name": "this machine", "memory": 1e9, "flops": 1e9, "bf16_flops": 1e9, "f16_flops": 1e9,
+             "memory_bandwidth": 1e9, "bandwidth": 0, "ranks": 1, "threads": 1}))
+        output = self.plan("--machine", "machine.json", "--ranks", "2", "--set", "parallel.data=2")
+        self.assertIn("a step: ", output)
+        self.assertNotRegex(output, self.trial)
+        self.assertIn("bandwidth between ranks is not known; longspan run -n 2 -- plan --calibrate measures it", output)
+        cores = len(os.sched_getaffinity(0))
+        found = f"that was with 1 of {cores} cores: longspan plan --calibrate measures all at once" in output
+        self.assertEqual(found, cores > 1)
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,22 @@
+#include "framework/train/calibration.h"
+
+#include <gtest/gtest.h>
+
+namespace longspan {
+namespace {
+
+TEST(Calibration, MeasuresSpeedsAndMakesTrialsOfThem) {
+  const Machine machine = measure_machine({}, 1);
+  EXPECT_GT(machine.flops, 0);
+  EXPECT_GT(machine.bf16_flops, 0);
+  EXPECT_GT(machine.memory_bandwidth, 0);
+  EXPECT_EQ(machine.bandwidth, 0);  // there is no one to send to
+  EXPECT_GT(machine.least_trial, 0);
+  EXPECT_GE(machine.most_trial, machine.least_trial);
+  // A busy machine takes longer, or less long than while it was measured, but not by so much.
+  EXPECT_LT(machine.most_trial, 20);
+  EXPECT_GT(machine.most_trial, 0.05);
+}
+
+}  // namespace
+}  // namespace longspan
