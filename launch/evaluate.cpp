@@ -114,9 +114,11 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
   const DataOptions& data = opened.configuration->data;
   const NamedPath file = text_file(arguments, data);
-  const EvaluationOptions options = evaluation_options(arguments, data);
+  EvaluationOptions options = evaluation_options(arguments, data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
   const Corpus corpus(file, opened.tokenizer, say_reading(say));
+  constexpr double seconds_between_lines = 20;
+  options.listener = say_reading(say, seconds_between_lines);
   require_same_corpus(corpus, session.world());
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =

@@ -67,6 +67,9 @@ class Evaluation {
       : mesh_(model.parameters().mesh()),
         device_(model.parameters().device().host()),
         streams_(options.streams),
+        path_(corpus.path()),
+        size_(corpus.bytes()),
+        listener_(options.listener),
         unknown_nats_(corpus.tokenizer().unknown_nats()),
         reader_(corpus,
                 {options.streams, options.segment},
@@ -81,6 +84,10 @@ class Evaluation {
   bool next(Batch& batch) {
     if (reader_.done()) return false;
     batch = reader_.next();
+    const double share = static_cast<double>(passes_) / static_cast<double>(reader_.batches());
+    if (listener_ && passes_ > 0)
+      listener_({path_, static_cast<std::int64_t>(share * static_cast<double>(size_)), size_});
+    ++passes_;
     result_.tokens += batch.predicted_tokens;
     result_.bytes += batch.predicted_bytes;
     if (result_.unknown)
@@ -107,6 +114,10 @@ class Evaluation {
   ProcessMesh mesh_;
   Device device_;
   std::int64_t streams_;
+  std::string path_;
+  std::int64_t size_;
+  ScanListener listener_;
+  std::int64_t passes_ = 0;
   double unknown_nats_;
   EvaluationReader reader_;
   LossSums sums_;

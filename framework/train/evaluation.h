@@ -16,6 +16,7 @@ struct EvaluationOptions {
   // Rows remembered of each layer's input; none: as many as in training. It may be longer.
   std::optional<std::int64_t> memory = {};
   std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
+  ScanListener listener = {};          // hears after each pass how much of the text is measured
 };
 
 struct EvaluationResult {

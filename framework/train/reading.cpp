@@ -8,8 +8,6 @@
 namespace longspan {
 namespace {
 
-constexpr double seconds_between_lines = 3;
-
 std::string share_text(const ScanProgress& progress) {
   const auto size = static_cast<double>(progress.size);
   return fmt::format(
@@ -22,9 +20,10 @@ std::string reading_text(const ScanProgress& progress) {
   return fmt::format("reading {}: {}", progress.path, share_text(progress));
 }
 
-ScanListener say_reading(std::function<void(const std::string&)> say) {
-  return [say = std::move(say), stopwatch = Stopwatch()](const ScanProgress& progress) mutable {
-    if (stopwatch.seconds() < seconds_between_lines) return;
+ScanListener say_reading(std::function<void(const std::string&)> say, double seconds) {
+  return [say = std::move(say), seconds, stopwatch = Stopwatch()](
+             const ScanProgress& progress) mutable {
+    if (stopwatch.seconds() < seconds) return;
     stopwatch = Stopwatch();
     say(reading_text(progress));
   };

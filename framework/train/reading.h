@@ -16,8 +16,8 @@ using StoppedError = ErrorOf<ExitCode::stopped>;
 // "reading corpus.txt: 12% of 50.0 GB".
 std::string reading_text(const ScanProgress& progress);
 
-// Says it every few seconds.
-ScanListener say_reading(std::function<void(const std::string&)> say);
+// Says it every so many seconds.
+ScanListener say_reading(std::function<void(const std::string&)> say, double seconds = 3);
 
 // Of a run: says it on the log. Throws StoppedError, whose exit code asks to be started again, as
 // soon as this process is asked to stop: there is nothing yet to save. The other ranks end with it.

@@ -75,6 +75,19 @@ TEST(Evaluation, EqualsTheSumOverSinglePasses) {
   EXPECT_DOUBLE_EQ(result.bits_per_byte(), result.nats / 52 / std::numbers::ln2);
 }
 
+TEST(Evaluation, SaysHowFarItIs) {
+  const Text file(varied_text(41));
+  const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+  std::vector<std::int64_t> heard;
+  const auto listener = [&](const ScanProgress& progress) {
+    EXPECT_EQ(progress.path, file.file.path());
+    EXPECT_EQ(progress.size, 41);
+    heard.push_back(progress.done);
+  };
+  evaluate(*model, file.corpus, {.streams = 2, .segment = 5, .listener = listener});
+  EXPECT_EQ(heard, (std::vector<std::int64_t>{10, 20, 30}));
+}
+
 TEST(Evaluation, MemoryOfAllHistoryEqualsOneSegment) {
   const std::string text = varied_text(40);
   const Text file(text);
