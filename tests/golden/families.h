@@ -25,5 +25,6 @@ void check_layer_norm(const GoldenFile& file);
 void check_gelu(const GoldenFile& file);
 void check_label_smoothing(const GoldenFile& file);
 void check_sinusoids(const GoldenFile& file);
+void check_bleu(const GoldenFile& file);
 
 }  // namespace longspan::golden

@@ -1,4 +1,4 @@
-#include "framework/data/utf8.h"
+#include "framework/core/utf8.h"
 
 #include <gtest/gtest.h>
 

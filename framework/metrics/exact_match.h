@@ -1,0 +1,39 @@
+// How many answers are right to the letter.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/metrics/figure.h"
+
+namespace longspan {
+
+struct ExactMatch {
+  std::int64_t matches = 0;
+  std::int64_t total = 0;
+
+  // Right where it equals one of the references, byte for byte.
+  void add(std::string_view hypothesis, std::span<const std::string> references) {
+    ++total;
+    matches += std::ranges::find(references, hypothesis) != references.end() ? 1 : 0;
+  }
+
+  template <typename Self, typename F>
+  static void each_sum(Self& self, const F& f) {
+    f(self.matches);
+    f(self.total);
+  }
+};
+
+// "exact_match".
+inline std::vector<Figure> figures(const ExactMatch& match) {
+  return {{"exact_match",
+           percent(static_cast<double>(match.matches), static_cast<double>(match.total)),
+           "percent"}};
+}
+
+}  // namespace longspan

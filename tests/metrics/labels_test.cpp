@@ -1,0 +1,118 @@
+// Classes and spans against scikit-learn and seqeval.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+#include "framework/metrics/classification.h"
+#include "framework/metrics/spans.h"
+#include "framework/metrics/sums.h"
+#include "framework/metrics/text.h"
+#include "tests/metrics/label_cases.h"
+
+namespace longspan {
+namespace {
+
+constexpr double tolerance = 1e-12;
+
+using Ids = std::vector<std::int64_t>;
+
+const std::vector<std::string> tags = {"O", "B-X", "I-X", "E-X", "S-X", "B-Y", "I-Y", "E-Y", "S-Y"};
+
+Ids ids_of(const std::string& sentence) {
+  Ids ids;
+  for (const std::string_view tag : words_of(sentence))
+    ids.push_back(std::ranges::find(tags, tag) - tags.begin());
+  return ids;
+}
+
+// The metric of which `metric` is a rank's part, with what another rank has.
+template <typename Metric>
+Metric joined(const Metric& metric, const Metric& other) {
+  std::vector<double> sums, more;
+  append_sums(metric, sums);
+  append_sums(other, more);
+  for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += more[i];
+  Metric result = metric;
+  EXPECT_TRUE(take_sums(result, sums).empty());
+  return result;
+}
+
+TEST(Spans, OfAnySequenceOfTagsAreThoseOfConlleval) {
+  const SpanTags scheme(tags);
+  EXPECT_EQ(scheme.types(), (std::vector<std::string>{"X", "Y"}));
+  for (const auto& one : testing::span_cases()) {
+    EXPECT_EQ(scheme.spans_of(ids_of(one.predicted)), one.predicted_spans) << one.predicted;
+    EXPECT_EQ(scheme.spans_of(ids_of(one.reference)), one.reference_spans) << one.reference;
+  }
+  EXPECT_TRUE(scheme.spans_of({}).empty());
+}
+
+TEST(Spans, ScoresAreThoseOfSeqeval) {
+  const SpanTags scheme(tags);
+  SpanScores parts[] = {SpanScores(2), SpanScores(2)};
+  std::size_t next = 0;
+  for (const auto& one : testing::span_cases())
+    parts[next++ % 2].add(scheme, ids_of(one.predicted), ids_of(one.reference));
+  const SpanScores all = joined(parts[0], parts[1]);
+  const RetrievalCounts found[] = {all.types()[0], all.types()[1], all.total()};
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(found[i].precision(), testing::span_scores()[i][0], tolerance);
+    EXPECT_NEAR(found[i].recall(), testing::span_scores()[i][1], tolerance);
+    EXPECT_NEAR(found[i].f1(), testing::span_scores()[i][2], tolerance);
+  }
+  const std::vector<Figure> said = figures(all, scheme.types());
+  ASSERT_EQ(said.size(), 9u);
+  EXPECT_EQ(said[2], (Figure{"span_f1", all.total().f1(), "percent"}));
+  EXPECT_EQ(said[8], (Figure{"f1/Y", all.types()[1].f1(), "percent"}));
+}
+
+TEST(Spans, LaterPiecesOfAWordAreLeftOut) {
+  const SpanTags scheme(tags);
+  SpanScores scores(2);
+  // B-X, a piece, I-X, O: the piece's prediction, O, does not cut the span.
+  scores.add(scheme, Ids{1, 0, 2, 0}, Ids{1, -1, 2, 0});
+  EXPECT_EQ(scores.total().right, 1);
+  EXPECT_EQ(scores.total().predicted, 1);
+  EXPECT_EQ(scores.total().reference, 1);
+  EXPECT_THROW(scores.add(scheme, Ids{1}, Ids{1, 2}), Failure);
+  EXPECT_THROW(scores.add(scheme, Ids{9}, Ids{1}), Failure);
+}
+
+TEST(Spans, TagsOfOtherFormsAreRefused) {
+  EXPECT_EQ(SpanTags({"O", "B", "I"}).types(), std::vector<std::string>{""});
+  for (const char* const tag : {"", "NOUN", "B-", "BX", "O-X", "X-B", "-X"})
+    EXPECT_THROW(SpanTags({"O", tag}), DataError) << tag;
+}
+
+TEST(ClassificationScores, AreThoseOfScikitLearn) {
+  const Ids labels = testing::class_labels(), guesses = testing::class_guesses();
+  Classification first(5), rest(5);
+  first.add(std::span(guesses).first(30), std::span(labels).first(30));
+  rest.add(std::span(guesses).subspan(30), std::span(labels).subspan(30));
+  const std::vector<Figure> found =
+      figures(joined(first, rest), {"no", "perhaps", "yes", "never", "both"});
+  const std::vector<double> expected = testing::class_scores();
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i)
+    EXPECT_NEAR(found[i].value, expected[i], tolerance) << found[i].name;
+  EXPECT_EQ(found[0].name, "accuracy");
+  EXPECT_EQ(found[11].name, "f1/yes");
+  EXPECT_EQ(found[11].unit, "percent");
+}
+
+TEST(ClassificationScores, KnowWhatDoesNotCountAndWhatIsNoClass) {
+  Classification found(2);
+  found.add(Ids{0, 1, -1, 1}, Ids{0, -1, 1, 1});
+  EXPECT_NEAR(found.accuracy(), 200. / 3, tolerance);
+  EXPECT_NEAR(found.micro_f1(), 80, tolerance);  // 2 of 2 predicted, of 3
+  EXPECT_EQ(Classification(3).accuracy(), 0);
+  EXPECT_EQ(Classification(3).macro_f1(), 0);
+  EXPECT_THROW(found.add(2, 0), Failure);
+  EXPECT_THROW(found.add(0, 2), Failure);
+  EXPECT_THROW(found.add(Ids{0}, Ids{}), Failure);
+  EXPECT_THROW(figures(found, {"one"}), Failure);
+}
+
+}  // namespace
+}  // namespace longspan
