@@ -26,5 +26,6 @@ void check_gelu(const GoldenFile& file);
 void check_label_smoothing(const GoldenFile& file);
 void check_sinusoids(const GoldenFile& file);
 void check_bleu(const GoldenFile& file);
+void check_linear_chain(const GoldenFile& file);
 
 }  // namespace longspan::golden
