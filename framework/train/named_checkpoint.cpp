@@ -47,11 +47,12 @@ std::optional<fs::path> folder_of_steps(const fs::path& path) {
   return std::nullopt;
 }
 
-fs::path step_of_run(std::int64_t step, const fs::path& run) {
+fs::path step_of_run(const NamedPath& name, std::int64_t step, const fs::path& run) {
   const fs::path folder = run / checkpoints_name;
   if (is_folder(folder / step_name(step))) return folder / step_name(step);
   const std::vector<std::int64_t> steps = steps_in(folder);
-  throw DataError("{}: there is no {}; {}",
+  throw DataError("{}{}: there is no {}; {}",
+                  name.before(),
                   folder.string(),
                   step_name(step),
                   steps.empty()
@@ -64,14 +65,17 @@ fs::path step_of_run(std::int64_t step, const fs::path& run) {
 
 // What the name stands for, after a letter: 's' a step, 'f' a folder of which the newest step is
 // meant, 'e' an error.
-std::string meaning_of(const std::string& name, const fs::path& run) {
+std::string meaning_of(const NamedPath& name, const fs::path& run) {
+  const std::string& text = name.text();
   try {
-    if (is_folder(name)) {
-      if (const auto folder = folder_of_steps(name)) return 'f' + folder->string();
-    } else if (const auto step = step_of(name)) {
-      return 's' + step_of_run(*step, run).string();
+    if (is_folder(text)) {
+      if (const auto folder = folder_of_steps(text)) return 'f' + folder->string();
+    } else if (const auto step = step_of(text)) {
+      return 's' + step_of_run(name, *step, run).string();
+    } else if (!is_there(text)) {
+      throw DataError("{}: there is no such checkpoint{}", name.told(), name.help_to_find());
     }
-    return 's' + name;
+    return 's' + text;
   } catch (const std::exception& error) {
     return std::string("e") + error.what();
   }
@@ -79,7 +83,7 @@ std::string meaning_of(const std::string& name, const fs::path& run) {
 
 }  // namespace
 
-NamedCheckpoint find_checkpoint(const std::string& name,
+NamedCheckpoint find_checkpoint(const NamedPath& name,
                                 const fs::path& run,
                                 const Communicator& world,
                                 const CheckpointJudge& judge,
@@ -92,8 +96,11 @@ NamedCheckpoint find_checkpoint(const std::string& name,
   if (meaning[0] == 's') return {text, {}};
   CheckpointSearch search = latest_good_checkpoint(text, world, judge, watch);
   if (search.found) return {search.found->path, std::move(search.skipped)};
-  if (search.skipped.empty()) throw DataError("{}: has no checkpoint yet", text);
-  throw DataError("{}: no checkpoint can be read; the newest: {}", text, search.skipped.front());
+  if (search.skipped.empty()) throw DataError("{}{}: has no checkpoint yet", name.before(), text);
+  throw DataError("{}{}: no checkpoint can be read; the newest: {}",
+                  name.before(),
+                  text,
+                  search.skipped.front());
 }
 
 }  // namespace longspan

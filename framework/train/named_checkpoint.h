@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/named_path.h"
 
 namespace longspan {
 
@@ -17,9 +18,9 @@ struct NamedCheckpoint {
 // Collective: the same on every rank. `name` is the directory of a step; or the name or number of a
 // step of the run in `run` ("step-000000080", "80"); or the directory of any run, or its folder of
 // checkpoints, of which the newest step is meant that verifies and that `judge` finds nothing wrong
-// with. Throws DataError where there is no such step or none can be read; a step that is named is
-// not read.
-NamedCheckpoint find_checkpoint(const std::string& name,
+// with. Throws DataError, beginning with the place where it is named, where there is no such step
+// or none can be read; a step that is named is not read.
+NamedCheckpoint find_checkpoint(const NamedPath& name,
                                 const std::filesystem::path& run,
                                 const Communicator& world,
                                 const CheckpointJudge& judge = {},

@@ -86,9 +86,14 @@ TEST_F(Named, WhatIsNotThereIsSaid) {
   fs::remove(step("other", 80) / "manifest.json");
   EXPECT_NE(refusal(directory_ / "other").find("no checkpoint can be read; the newest: "),
             std::string::npos);
-  // Opening it says the rest.
-  EXPECT_EQ(found("nowhere"), "nowhere");
-  EXPECT_EQ(found("1234567890"), "1234567890");
+  EXPECT_TRUE(refusal("nowhere").starts_with("nowhere: there is no such checkpoint"));
+  EXPECT_TRUE(refusal("1234567890").starts_with("1234567890: there is no such checkpoint"));
+  // A key that named it is told, with its place.
+  try {
+    find_checkpoint({"81", "checkpoint.resume", "a.yaml:3:5"}, directory_ / "run", {});
+  } catch (const DataError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("a.yaml:3:5: ")) << error.what();
+  }
 }
 
 TEST_F(Named, ARunThatTrainsHoldsItsLock) {
