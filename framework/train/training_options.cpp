@@ -1,5 +1,7 @@
 #include "framework/train/training_options.h"
 
+#include <algorithm>
+
 namespace longspan {
 namespace {
 
@@ -43,7 +45,7 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
       "training.learning_rate", options.learning_rate, "the highest learning rate", at_least(0.0));
   table.add("training.end_learning_rate",
             options.end_learning_rate,
-            "where the linear and cosine schedules end",
+            "where the linear and cosine schedules end: the rate that would follow the last update",
             at_least(0.0));
   table.add(
       "training.warmup", options.warmup, "updates until the highest learning rate", at_least(0));
@@ -53,23 +55,28 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
             at_least(0.0));
   table.add("training.schedule_steps",
             options.schedule_steps,
-            "updates until the end of the schedule; none: training.steps",
+            "updates of the schedule; none: training.steps",
             at_least(1));
-  table.add("training.schedule_end",
-            options.schedule_end,
-            "after training.schedule_steps: the last rate (hold), or the decay again (restart)",
-            {{"hold", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
+  table.add(
+      "training.schedule_end",
+      options.schedule_end,
+      "after training.schedule_steps: training.end_learning_rate from then on (hold), or the decay "
+      "again from the highest rate (restart)",
+      {{"hold", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
 }
 
 }  // namespace
 
 Schedule TrainingOptions::make_schedule() const {
+  // A rate of an update that is not made is as far behind the last one as the others are apart: at
+  // the end rate itself, which is 0 unless something else is asked for, an update learns nothing.
+  // The first update that decays follows one of the full rate, with and without a warm-up.
   return {.kind = schedule,
           .rate = learning_rate,
           .end_rate = end_learning_rate,
           .warmup_start = warmup_learning_rate,
-          .warmup = warmup,
-          .total = schedule_steps.value_or(steps),
+          .warmup = std::max<std::int64_t>(warmup, 1),
+          .total = schedule_steps.value_or(steps) + 1,
           .end = schedule_end};
 }
 

@@ -39,6 +39,7 @@ struct TrainingOptions {
   std::int64_t warmup = 0;
   std::optional<std::int64_t> schedule_steps;  // none: steps
 
+  // That of the updates 1, 2, ... of a run. Its end rate follows the last update of the schedule.
   Schedule make_schedule() const;
 };
 
