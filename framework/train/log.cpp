@@ -55,18 +55,22 @@ spdlog::sink_ptr file_sink(const std::filesystem::path& file) {
 
 struct Log::State {
   spdlog::logger logger;
+  spdlog::sink_ptr file;  // one of the logger's; none: the console alone
 };
 
 Log::Log(const Console& console, const std::filesystem::path& file, LogLevel least) {
   std::vector<spdlog::sink_ptr> sinks{std::make_shared<ConsoleSink>(console)};
+  spdlog::sink_ptr in_file;
   if (!file.empty()) {
     try {
-      sinks.push_back(file_sink(file));
+      in_file = file_sink(file);
+      sinks.push_back(in_file);
     } catch (const spdlog::spdlog_ex& error) {
       throw Failure("the log cannot be written: {}", error.what());
     }
   }
-  state_ = std::make_shared<State>(State{spdlog::logger("longspan", sinks.begin(), sinks.end())});
+  state_ = std::make_shared<State>(
+      State{spdlog::logger("longspan", sinks.begin(), sinks.end()), std::move(in_file)});
   state_->logger.set_level(level_of(least));
   state_->logger.flush_on(spdlog::level::trace);
 }
@@ -77,6 +81,13 @@ bool Log::shows(LogLevel level) const {
 
 void Log::put(LogLevel level, const std::string& sentence) const {
   state_->logger.log(level_of(level), spdlog::string_view_t(sentence.data(), sentence.size()));
+}
+
+void Log::put_in_file(const std::string& sentence) const {
+  if (!state_->file) return;
+  spdlog::logger logger("longspan", state_->file);
+  logger.flush_on(spdlog::level::trace);
+  logger.info(spdlog::string_view_t(sentence.data(), sentence.size()));
 }
 
 void append_error(const std::filesystem::path& file, const char* sentence) noexcept try {

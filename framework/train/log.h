@@ -39,6 +39,12 @@ class Log {
   void error(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
     write(LogLevel::error, format, std::forward<Arguments>(arguments)...);
   }
+  // Plain information for the file alone, where the console shows it otherwise.
+  template <typename... Arguments>
+  void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    if (shows(LogLevel::info))
+      put_in_file(fmt::format(format, std::forward<Arguments>(arguments)...));
+  }
 
  private:
   struct State;
@@ -51,6 +57,7 @@ class Log {
   }
   bool shows(LogLevel level) const;
   void put(LogLevel level, const std::string& sentence) const;
+  void put_in_file(const std::string& sentence) const;
 
   std::shared_ptr<State> state_;
 };

@@ -79,10 +79,12 @@ Progress::Progress(const Console& console, const Log& log, ConsoleKind kind)
 
 void Progress::update(const ProgressState& state, bool is_logged) {
   const bool is_last = state.step >= state.steps;
+  const bool is_told = is_logged || is_last;
   if (!has_bar_) {
-    if (is_logged || is_last) log_.info("{}", progress_line(state));
+    if (is_told) log_.info("{}", progress_line(state));
     return;
   }
+  if (is_told) log_.note("{}", progress_line(state));
   const auto now = Clock::now();
   if (drawn_ && !is_last && now - *drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;

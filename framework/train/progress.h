@@ -35,8 +35,8 @@ class Progress {
   // kind: automatic takes the bar when the console ends at a terminal.
   Progress(const Console& console, const Log& log, ConsoleKind kind);
 
-  // After each step. The bar is drawn at most ten times a second; a line is written when the step
-  // `is_logged` or is the last, and only where there is no bar.
+  // After each step. The bar is drawn at most ten times a second. When the step `is_logged` or is
+  // the last a line is written: where there is a bar to the file of the log alone.
   void update(const ProgressState& state, bool is_logged);
   // Removes the bar.
   void finish();

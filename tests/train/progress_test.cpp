@@ -97,6 +97,29 @@ TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
             "step 3/3  loss 1.0000  10 tokens/s\n");
 }
 
+TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
+  std::string name = (std::filesystem::temp_directory_path() / "longspan-log-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const Screen screen;
+  {
+    const Console console(screen.stream(), true);
+    Progress progress(
+        console, Log(console, directory / "log.txt", LogLevel::info), ConsoleKind::automatic);
+    progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
+    progress.update({.step = 2, .steps = 3, .loss = 2, .tokens_per_second = 10}, true);
+    progress.update({.step = 3, .steps = 3, .loss = 1, .tokens_per_second = 10}, false);
+    progress.finish();
+  }
+  EXPECT_EQ(screen.text().find('\n'), std::string::npos) << screen.text();
+  std::ifstream stream(directory / "log.txt");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].ends_with(" info step 2/3  loss 2.0000  10 tokens/s")) << lines[0];
+  EXPECT_TRUE(lines[1].ends_with(" info step 3/3  loss 1.0000  10 tokens/s")) << lines[1];
+  std::filesystem::remove_all(directory);
+}
+
 TEST(Progress, ALogLineGoesAboveTheBar) {
   const Screen screen;
   const Console console(screen.stream(), true);
