@@ -2,6 +2,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -125,6 +126,15 @@ ExitCode run(const Arguments& arguments, Session& session) {
       arguments.recompute_context
           ? evaluate_recomputing(*opened.model, corpus, *arguments.recompute_context, options)
           : evaluate(*opened.model, corpus, options);
+  if (!std::isfinite(result.nats))
+    throw DivergedError(
+        "{}: its weights give no finite loss on {}: found {} nats a token; use an earlier "
+        "checkpoint "
+        "with --checkpoint, or train again with a smaller training.learning_rate or "
+        "training.clip_norm",
+        opened.checkpoint.path().string(),
+        file,
+        result.loss());
   print(session,
         arguments.json ? json_object(arguments, options, result, opened, file)
                        : line(result, file, manner(arguments, options, *opened.model)));

@@ -1,5 +1,6 @@
 #include "framework/train/checkpoint_saver.h"
 
+#include <cmath>
 #include <utility>
 
 #include "framework/core/byte_text.h"
@@ -24,22 +25,54 @@ void CheckpointSaver::begin() {
   since_begin_ = {};
 }
 
-void CheckpointSaver::save(const CheckpointInfo& info, const TrainingState& state) {
+void CheckpointSaver::refuse(std::int64_t step, double loss) const {
+  log_.warning("step {} is not saved: its weights give a loss of {}", step, loss);
+}
+
+bool CheckpointSaver::save(const CheckpointInfo& info,
+                           const TrainingState& state,
+                           const Loss& loss) {
   begin();
+  if (const double found = loss(); !std::isfinite(found)) {
+    refuse(info.step, found);
+    return false;
+  }
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
   step_ = info.step;
   tell(path, since_begin_.seconds());
+  return true;
 }
 
-void CheckpointSaver::save_beside(const CheckpointInfo& info, TrainingState state) {
+bool CheckpointSaver::save_beside(const CheckpointInfo& info,
+                                  TrainingState state,
+                                  const Loss& loss) {
   // The first one of a directory is there before training goes on: what keeps it from being saved
   // is found at once, and metrics that go further without a checkpoint are of one that was lost.
   const bool is_first = step_ < 0;
-  if (!options_.background || is_first || !copy_fits(state)) return save(info, state);
+  if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
   begin();
   beside_.emplace(directory_, info, std::move(state), world_);
-  step_ = info.step;
+  judged_ = false;
+  step_before_ = std::exchange(step_, info.step);
   waited_ = since_begin_.seconds();
+  return true;
+}
+
+bool CheckpointSaver::judge(double loss) {
+  if (!beside_ || judged_) return true;
+  judged_ = std::isfinite(loss);
+  if (judged_) return true;
+  refuse(step_, loss);
+  give_up();
+  return false;
+}
+
+// The first rank removes what all of them write: it is the last one to stop.
+void CheckpointSaver::give_up() {
+  if (world_.rank() != 0) beside_.reset();
+  world_.barrier();
+  beside_.reset();
+  step_ = step_before_;
 }
 
 // Once: later copies take the memory of the first.
@@ -68,6 +101,7 @@ void CheckpointSaver::wait_for_copy() {
 
 void CheckpointSaver::finish() {
   if (!beside_) return;
+  require(judged_, "the save of step {} is to be finished before its loss is known", step_);
   const Stopwatch waited;
   const std::filesystem::path path = beside_->commit();
   beside_.reset();

@@ -55,13 +55,19 @@ std::string read_all(int file, const std::filesystem::path& path) {
   }
 }
 
-// The step of a line, or nothing when it is not one of ours.
-std::optional<std::int64_t> step_of(std::string_view line) {
-  const auto object = nlohmann::json::parse(line, nullptr, false);
+struct Line {
+  std::int64_t step = 0;
+  bool has_loss = false;
+};
+
+// What a line says, or nothing when it is not one of ours.
+std::optional<Line> read_line(std::string_view text) {
+  const auto object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) return std::nullopt;
   const auto step = object.find("step");
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<std::int64_t>();
+  const auto loss = object.find("loss");
+  return Line{step->get<std::int64_t>(), loss != object.end() && loss->is_number()};
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, int number) {
@@ -73,7 +79,7 @@ std::optional<std::int64_t> step_of(std::string_view line) {
 // The lines of steps up to `last_step`, from the first.
 struct Kept {
   std::size_t bytes = 0;
-  std::int64_t step = 0;  // of the last one
+  MetricsEnd end;
 };
 
 Kept lines_up_to(std::int64_t last_step, std::string_view text, const std::filesystem::path& path) {
@@ -86,10 +92,12 @@ Kept lines_up_to(std::int64_t last_step, std::string_view text, const std::files
         refuse(path, number);
       return kept;
     }
-    const auto step = step_of(rest.substr(0, length));
-    if (!step) refuse(path, number);
-    if (*step > last_step) return kept;
-    kept = {kept.bytes + length + 1, *step};
+    const auto line = read_line(rest.substr(0, length));
+    if (!line) refuse(path, number);
+    if (line->step > last_step) return kept;
+    kept.bytes += length + 1;
+    kept.end.step = line->step;
+    if (line->has_loss) kept.end.with_loss = line->step;
   }
 }
 
@@ -118,10 +126,10 @@ std::string json_line(const StepMetrics& metrics) {
   return fmt::format("{{{}}}", line);
 }
 
-std::int64_t last_step_of(const std::filesystem::path& path) {
+MetricsEnd end_of_metrics(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) {
-    if (errno == ENOENT) return 0;
+    if (errno == ENOENT) return {};
     fail(path, "cannot be opened");
   }
   std::string text;
@@ -132,7 +140,7 @@ std::int64_t last_step_of(const std::filesystem::path& path) {
     throw;
   }
   ::close(file);
-  return lines_up_to(std::numeric_limits<std::int64_t>::max(), text, path).step;
+  return lines_up_to(std::numeric_limits<std::int64_t>::max(), text, path).end;
 }
 
 MetricsFile::MetricsFile(const std::filesystem::path& path, std::int64_t last_step) : path_(path) {

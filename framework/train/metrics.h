@@ -37,9 +37,13 @@ struct StepMetrics {
 // becomes null, with its name beside it: "loss": null, "loss_reason": "nan" (or "inf", "-inf").
 std::string json_line(const StepMetrics& metrics);
 
-// The step of the file's last whole line; 0 where there is none, or no file. Throws DataError as
-// MetricsFile does.
-std::int64_t last_step_of(const std::filesystem::path& path);
+// How far a file of metrics goes.
+struct MetricsEnd {
+  std::int64_t step = 0;       // of its last whole line; 0 where there is none, or no file
+  std::int64_t with_loss = 0;  // of the last one whose loss is a number
+};
+// Throws DataError as MetricsFile does.
+MetricsEnd end_of_metrics(const std::filesystem::path& path);
 
 // The file, open for one rank to append. What was written before `last_step` stays; lines after it,
 // and a last line that a killed run left unfinished, are cut off, so that a resumed run's file is

@@ -28,7 +28,8 @@ std::int64_t newest_step(const ResumingRun& run) {
   return run.world.all_reduce(newest, Reduction::maximum);
 }
 
-// A run that was killed in its first save has a line of that step, and none of a later one.
+// A run that was killed in its first save has a line of that step, and none of a later one. One
+// that has diverged goes on without a loss, and saves nothing of that.
 bool must_have_saved(std::int64_t steps, std::int64_t every) { return every > 0 && steps > every; }
 
 // What keeps a run from going on with a checkpoint's values. Another configuration is not among it.
@@ -109,11 +110,14 @@ ConfigurationChange change_since(
   }
 }
 
-void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change) {
+void require_same_model(const Checkpoint& checkpoint,
+                        const ConfigurationChange& change,
+                        const std::string& remedy) {
   if (!change.refused.empty())
-    throw ConfigurationError("{}: was made with another model: {}",
+    throw ConfigurationError("{}: was made with another model: {}; {}",
                              checkpoint.path().string(),
-                             fmt::join(change.refused, "; "));
+                             fmt::join(change.refused, "; "),
+                             remedy);
 }
 
 void judge_checkpoint(const ResumingRun& run,
@@ -132,7 +136,11 @@ void judge_checkpoint(const ResumingRun& run,
         run.directory.checkpoints().string(),
         step_name(newest));
   const ConfigurationChange change = change_since(checkpoint, run.text.compare);
-  require_same_model(checkpoint, change);
+  require_same_model(
+      checkpoint,
+      change,
+      "set what the checkpoint has, or another run.directory to begin a new run (with "
+      "training.start_from it can take the weights that fit)");
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);
   const std::int64_t streams = settings.data.batch;
@@ -169,12 +177,13 @@ void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout&
 void put_metrics_aside(const ResumingRun& run, const std::string& run_id) {
   const fs::path path = run.directory.metrics();
   const bool speaks = run.world.rank() == 0;
-  const std::int64_t steps =
-      run.world.all_reduce(speaks ? last_step_of(path) : 0, Reduction::maximum);
+  const MetricsEnd found = speaks ? end_of_metrics(path) : MetricsEnd{};
+  const std::int64_t steps = run.world.all_reduce(found.step, Reduction::maximum);
+  const std::int64_t with_loss = run.world.all_reduce(found.with_loss, Reduction::maximum);
   if (steps == 0) return;
   // With never the user has asked for a new run.
   const CheckpointOptions& checkpoint = run.settings.checkpoint;
-  if (checkpoint.resume == newest_wish && must_have_saved(steps, checkpoint.every))
+  if (checkpoint.resume == newest_wish && must_have_saved(with_loss, checkpoint.every))
     throw DataError(
         "{} goes to step {}, but {} holds no checkpoint; put it back, choose another "
         "run.directory, or set checkpoint.resume to never to begin anew",

@@ -62,7 +62,10 @@ ConfigurationChange change_since(
 ReadWatch watch_of(const ResumingRun& run);
 
 // Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
-void require_same_model(const Checkpoint& checkpoint, const ConfigurationChange& change);
+// `remedy` is a clause.
+void require_same_model(const Checkpoint& checkpoint,
+                        const ConfigurationChange& change,
+                        const std::string& remedy);
 
 // Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, and says
 // what differs where it can.

@@ -19,7 +19,7 @@ bool is_running(const std::filesystem::path& run) noexcept try {
 }
 
 std::int64_t last_logged_step(const std::filesystem::path& run) noexcept try {
-  return last_step_of(run / "metrics.jsonl");
+  return end_of_metrics(run / "metrics.jsonl").step;
 } catch (const std::exception&) {
   return 0;
 }

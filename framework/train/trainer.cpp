@@ -6,6 +6,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/train/divergence.h"
 #include "framework/train/metrics.h"
 #include "framework/train/parameter_state.h"
 
@@ -50,19 +51,28 @@ const Tensor& Trainer::seed() {
   return seed_;
 }
 
+// Of the global batch that count.
+std::int64_t Trainer::count_tokens(const Batch& batch) const {
+  return mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
+}
+
+Segment Trainer::segment_of(const Batch& batch, std::size_t part) const {
+  const std::size_t parts = memory_.size();
+  return {.tokens = rows(batch.tokens, part, parts),
+          .targets = rows(batch.targets, part, parts),
+          .memory = memory_[part],
+          .longest_memory = model_->longest_memory()};
+}
+
 // The loss, on the device.
 Tensor Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
   const std::size_t parts = memory_.size();
-  const Tensor tokens = rows(batch.tokens, part, parts);
-  const Segment segment = {.tokens = tokens,
-                           .targets = rows(batch.targets, part, parts),
-                           .memory = memory_[part],
-                           .longest_memory = model_->longest_memory()};
-  const Pass pass = {
-      .training = true,
-      .random = random_.child(static_cast<std::uint64_t>(steps_)),
-      .first_stream = batch.first_stream + tokens.shape()[0] * static_cast<std::int64_t>(part),
-      .reconstruction = reconstruction_};
+  const Segment segment = segment_of(batch, part);
+  const std::int64_t streams = segment.tokens.shape()[0];
+  const Pass pass = {.training = true,
+                     .random = random_.child(static_cast<std::uint64_t>(steps_)),
+                     .first_stream = batch.first_stream + streams * static_cast<std::int64_t>(part),
+                     .reconstruction = reconstruction_};
   SegmentResult result = model_->losses(segment, pass);
   next_memory_[part] = std::move(result.memory);
   const Variable loss = sum(result.losses, weight);
@@ -98,6 +108,16 @@ Trainer::Sums Trainer::agree(const std::vector<Tensor>& losses, const StepReques
   return {values[0], values[1], values[2], values[3]};
 }
 
+double Trainer::loss_of(const Batch& batch) const {
+  const NoGradient unrecorded;
+  const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(count_tokens(batch), 1));
+  double loss = 0;
+  for (std::size_t part = 0; part < memory_.size(); ++part)
+    loss += sum(model_->losses(segment_of(batch, part), Pass{}).losses, weight).value().item();
+  return unsigned_nan(
+      mesh().world.all_reduce(mesh().tensor.rank() == 0 ? loss : 0.0, Reduction::sum));
+}
+
 StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   const auto parts = static_cast<std::int64_t>(memory_.size());
   const std::int64_t streams = batch.tokens.shape()[0];
@@ -105,7 +125,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   first_stream_ = batch.first_stream;
   if (batch.epoch_start) memory_.assign(memory_.size(), {});
   StepResult result;
-  result.tokens = mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
+  result.tokens = count_tokens(batch);
   const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
   model_->parameters().clear_gradients();
   reconstruction_ = request.measure ? std::make_shared<ReconstructionError>() : nullptr;
@@ -123,6 +143,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   result.writing = sums.writing > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = schedule_.at(optimizer_.updates() + 1);
+  if (request.after_loss) request.after_loss(result.loss);
   ++steps_;
   tokens_ += result.tokens;
   if (!result.skipped) {
@@ -158,13 +179,14 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
         result.loss);
   throw DivergedError(
       "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
-      "(loss {}, gradient norm {}), whose batch began at token {} of each stream in epoch {}",
+      "(loss {}, gradient norm {}), whose batch began at token {} of each stream in epoch {}; {}",
       skipped_in_a_row_,
       steps_,
       result.loss,
       result.gradient_norm,
       batch.position,
-      batch.epoch);
+      batch.epoch,
+      calmer_training(options_));
 }
 
 void Trainer::add_memory(TrainingState& state, std::int64_t streams) const {

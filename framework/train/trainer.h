@@ -21,6 +21,8 @@ struct StepRequest {
   std::function<bool()> stop = {};
   bool measure = false;  // the error of what reversible stacks rebuild
   bool writing = false;  // this rank still writes an earlier state
+  // Called on every rank when the loss is known, whatever comes of it: also before a DivergedError.
+  std::function<void(double loss)> after_loss = {};
   // Called before weights and optimizer change, if they do.
   std::function<void()> before_update = {};
 };
@@ -56,6 +58,10 @@ class Trainer {
   // that a loss scale that is still too large explains do not count.
   StepResult step(const Batch& batch, const StepRequest& request = {});
 
+  // Collective. The mean loss of the batch under the weights and the memory as they are now,
+  // without dropout: whether a state that no step has begun with gives one. Nothing changes.
+  double loss_of(const Batch& batch) const;
+
   // Steps so far, skipped ones included, and those skipped.
   std::int64_t steps() const { return steps_; }
   std::int64_t skipped() const { return skipped_; }
@@ -82,6 +88,8 @@ class Trainer {
     double writing = 0;
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
+  std::int64_t count_tokens(const Batch& batch) const;
+  Segment segment_of(const Batch& batch, std::size_t part) const;
   Tensor run_part(const Batch& batch, std::size_t part, double weight);
   const Tensor& seed();
   Sums agree(const std::vector<Tensor>& losses, const StepRequest& request) const;

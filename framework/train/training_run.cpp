@@ -2,18 +2,18 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <optional>
 
 #include "framework/comm/launcher.h"
-#include "framework/core/gpu.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
 #include "framework/train/checkpoint_values.h"
+#include "framework/train/divergence.h"
 #include "framework/train/evaluation.h"
+#include "framework/train/introduction.h"
 #include "framework/train/loading.h"
 #include "framework/train/log.h"
 #include "framework/train/memory_advice.h"
@@ -25,76 +25,17 @@
 #include "framework/train/resume.h"
 #include "framework/train/run_device.h"
 #include "framework/train/run_directory.h"
+#include "framework/train/run_parts.h"
 #include "framework/train/saved_losses.h"
+#include "framework/train/step_meter.h"
 #include "framework/train/stop_request.h"
 #include "framework/train/stopwatch.h"
-#include "framework/train/threads.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
 namespace {
 
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
-
-ProcessMesh make_mesh(Session& session, const Settings& settings) {
-  session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
-  set_threads(settings.run.threads, session.local_size());
-  const Communicator& world = session.world();
-  const ProcessMesh mesh(world, mesh_shape(settings.parallel, world.size()));
-  require_divisible(settings, mesh.shape);
-  return mesh;
-}
-
-BatchLoader make_loader(const Settings& settings,
-                        const Tokenizer& tokenizer,
-                        const ProcessMesh& mesh,
-                        const Device& device,
-                        const ScanListener& listener) {
-  Corpus corpus(settings.data.train, tokenizer, listener);
-  require_same_corpus(corpus, mesh.world);
-  return BatchLoader(StreamReader(std::move(corpus),
-                                  settings.data.layout(),
-                                  mesh.data_coordinate(),
-                                  mesh.data.size(),
-                                  device),
-                     static_cast<std::size_t>(settings.data.read_ahead));
-}
-
-// Opened at the start: what is wrong with it is not to be found after hours of training.
-std::optional<Corpus> open_validation(const Settings& settings,
-                                      const Tokenizer& tokenizer,
-                                      const ProcessMesh& mesh,
-                                      const ScanListener& listener) {
-  if (settings.data.validation.empty()) return std::nullopt;
-  Corpus corpus(settings.data.validation, tokenizer, listener);
-  require_same_corpus(corpus, mesh.world);
-  require_pairs(corpus);
-  return corpus;
-}
-
-// Refuses what the memory cannot hold, before anything of it is allocated.
-std::unique_ptr<Model> make_model(const Session& session,
-                                  const Settings& settings,
-                                  const TrainingRunText& text,
-                                  const Tokenizer& tokenizer,
-                                  const ProcessMesh& mesh,
-                                  const Device& device) {
-  require_fits(
-      settings, mesh, device, session.local_size(), tokenizer.vocabulary(), text.reconfigure);
-  return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
-}
-
-// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
-// whichever rank it comes.
-Log open_log(Session& session,
-             const Console& console,
-             const RunDirectory& directory,
-             LogLevel least) {
-  session.set_listener(
-      [file = directory.log()](const char* sentence) { append_error(file, sentence); });
-  if (session.world().rank() != 0) return {};
-  return Log(console, directory.log(), least);
-}
 
 class TrainingRun {
  public:
@@ -106,18 +47,19 @@ class TrainingRun {
     return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
   }
   void resume(const std::filesystem::path& path);
-  void introduce();
   void step();
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<EvaluationResult> validate();
   void report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
-  void judge_reconstruction(double error);
   StepTiming timing();
   RunLayout layout() const;
   TrainingState state();
-  void save(bool beside);
+  bool save(bool beside);
+  void finish_save();
+  ExitCode end_unsaved() const;
+  void judge_reconstruction(const StepResult& result) const;
 
   bool speaks() const { return mesh_.world.rank() == 0; }
 
@@ -142,14 +84,11 @@ class TrainingRun {
   std::string run_id_;
   SavedLosses losses_;
   double peak_ = 0;  // FLOP/s of all ranks
-  // Since the last report.
-  double step_seconds_ = 0;
-  std::int64_t step_tokens_ = 0;
-  double step_flops_ = 0;
   std::int64_t first_step_ = 0;
-  double run_seconds_ = 0;  // spent in steps since first_step_
+  StepMeter meter_;
   bool stopping_ = false;
-  bool is_sound_ = true;  // the last step had a loss
+  Batch batch_ = {};                  // of the last step
+  bool has_validation_loss_ = false;  // the weights after it too, of the validation text
   bool save_is_due_ = false;
 };
 
@@ -167,7 +106,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       loader_(
           make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
       validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
-      trainer_(make_model(session, settings, text, tokenizer_, mesh_, device_),
+      trainer_(make_model(session, settings, text.reconfigure, tokenizer_, mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
@@ -184,7 +123,16 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
   directory_.write("config.yaml", text.configuration);
   if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
-  introduce();
+  introduce(log_,
+            {settings_,
+             text_.warnings,
+             mesh_,
+             device_,
+             collectives_,
+             trainer_.model().parameters(),
+             loader_,
+             threads_,
+             peak_});
 }
 
 void TrainingRun::resume(const std::filesystem::path& path) {
@@ -208,70 +156,22 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   judge_layout(log_, checkpoint, layout());
 }
 
-void TrainingRun::introduce() {
-  for (const std::string& sentence : text_.warnings) log_.warning("{}", sentence);
-  const Parameters& parameters = trainer_.model().parameters();
-  log_.info(
-      "{}: {} parameters, {} on data {} x context {} x tensor {}{}{} with {}",
-      settings_.family,
-      parameters.global_elements(),
-      name_of(settings_.precision.compute),
-      mesh_.shape.data,
-      mesh_.shape.context,
-      mesh_.shape.tensor,
-      mesh_.shape.sequence ? " (which share time)" : "",
-      parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
-      device_.on_gpu() ? fmt::format("GPU {} on the first rank", device_.state().gpu())
-                       : fmt::format("{} threads a rank", threads_));
-  log_.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
-            settings_.data.train,
-            loader_.corpus().tokens(),
-            settings_.data.batch,
-            loader_.batches_per_epoch(),
-            peak_ / 1e9);
-  if (device_.on_gpu() && mesh_.world.size() > 1)
-    log_.info(
-        "tensors travel between GPUs {}",
-        collectives_.nccl() ? "by NCCL" : "through memory of the host: " + collectives_.absence());
-  const bool shares_out = std::ranges::any_of(
-      parameters.buckets(), [](const ParameterBucket& bucket) { return bucket.ranks.size() > 1; });
-  if (parameters.sharing().zero > 0 && !shares_out)
-    log_.warning(
-        "parallel.zero is {}, but no two ranks hold the same weights: there is nothing to share "
-        "out",
-        parameters.sharing().zero);
-  if (device_.on_gpu()) return;
-  if (settings_.run.device == DeviceChoice::automatic) {
-    const std::vector<std::string> troubles = mesh_.world.all_gather(gpu::trouble());
-    for (std::size_t rank = 0; rank < troubles.size(); ++rank)
-      if (!troubles[rank].empty()) {
-        log_.warning("this trains on the CPU, since on rank {} {}", rank, troubles[rank]);
-        break;
-      }
-  }
-  if (settings_.precision.compute == DType::bf16 && !bf16_is_native())
-    log_.warning("this processor has no bf16 units: bf16 is emulated in f32, which is slower");
-  if (settings_.precision.compute == DType::f16)
-    log_.warning(
-        "f16 is emulated on the CPU: its matrix products are made in f32, which is slower");
-}
-
 ExitCode TrainingRun::run() {
   try {
     while (!last_step() && !stopping_) step();
-  } catch (const DivergedError&) {
+  } catch (const DivergedError& error) {
     // What is being saved is of a state from before.
     try {
-      saver_.finish();
+      finish_save();
     } catch (const Failure& failure) {
       log_.error("{}", failure.what());
     }
-    throw;
+    throw DivergedError("{}; {}", error.what(), where_to_go_on(directory_.checkpoints()));
   }
   progress_.finish();
-  saver_.finish();
-  if (saver_.step() != trainer_.steps()) save(false);
-  if (is_sound_) saver_.remove_older();
+  finish_save();
+  if (saver_.step() != trainer_.steps() && !save(false)) return end_unsaved();
+  saver_.remove_older();
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;
@@ -283,26 +183,49 @@ ExitCode TrainingRun::run() {
   return ExitCode::ok;
 }
 
+// The weights after the last step give no finite loss. Who asked the run to stop can have it go on
+// from what was saved before.
+ExitCode TrainingRun::end_unsaved() const {
+  if (stopping_ && !last_step() && saver_.step() >= 0) {
+    log_.warning(
+        "stopped on request after step {}, which is not saved: started again the run goes on from "
+        "step {}; if it comes to this again, {}",
+        trainer_.steps(),
+        saver_.step(),
+        calmer_training(settings_.training));
+    return ExitCode::stopped;
+  }
+  throw DivergedError(
+      "training diverged: the weights after step {} give no finite loss and are not saved; {}; {}",
+      trainer_.steps(),
+      calmer_training(settings_.training),
+      where_to_go_on(directory_.checkpoints()));
+}
+
 void TrainingRun::step() {
   const Stopwatch stopwatch;
   if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
-  const Batch batch = loader_.next();
-  const std::int64_t remembered = batch.epoch_start ? 0 : trainer_.memory_length();
+  batch_ = loader_.next();
+  const std::int64_t remembered = batch_.epoch_start ? 0 : trainer_.memory_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
-  const StepResult result = trainer_.step(batch,
+  const StepResult result = trainer_.step(batch_,
                                           {.stop = [this] { return stop_request_.asked(); },
                                            .measure = measure,
                                            .writing = saver_.writing(),
+                                           .after_loss =
+                                               [this](double loss) {
+                                                 if (!saver_.judge(loss)) save_is_due_ = true;
+                                               },
                                            .before_update = [this] { saver_.wait_for_copy(); }});
   mesh_.world.check_ledger();
   const double seconds = stopwatch.seconds();
   stopping_ = result.stop_requested;
-  step_seconds_ += seconds;
-  run_seconds_ += seconds;
-  step_tokens_ += result.tokens;
-  step_flops_ +=
-      trainer_.model().flops(settings_.data.batch, settings_.data.segment, remembered).total();
+  meter_.add({.seconds = seconds,
+              .tokens = result.tokens,
+              .flops = trainer_.model()
+                           .flops(settings_.data.batch, settings_.data.segment, remembered)
+                           .total()});
   if (result.skipped)
     log_.warning(
         "step {} skipped: loss {}, gradient norm {}{}; batch at token {} of each stream in epoch "
@@ -311,43 +234,32 @@ void TrainingRun::step() {
         result.loss,
         result.gradient_norm,
         result.loss_scale ? fmt::format(" at loss scale {}", *result.loss_scale) : "",
-        batch.position,
-        batch.epoch);
+        batch_.position,
+        batch_.epoch);
   if (trainer_.steps() == first_step_ + memory_settles_after)
     log_memory(log_, {device_.allocator().report(), program_bytes_});
   report(result);
-  if (result.reconstruction_error && !result.skipped)
-    judge_reconstruction(*result.reconstruction_error);
-  if (saver_.under_way() && !result.writing) saver_.finish();
-  // Weights that give no loss are nothing to go back to; those of the last save gave this one.
-  is_sound_ = std::isfinite(result.loss);
-  if (is_sound_) saver_.remove_older();
+  if (result.reconstruction_error) judge_reconstruction(result);
+  if (!result.writing) finish_save();
+  const bool is_sound = std::isfinite(result.loss);
+  if (is_sound) saver_.remove_older();
   save_is_due_ = save_is_due_ || due(settings_.checkpoint.every);
-  if (save_is_due_ && (is_sound_ || saver_.step() < 0) && !last_step() && !stopping_) {
-    save(true);
-    save_is_due_ = false;
-  }
+  if (save_is_due_ && is_sound && !last_step() && !stopping_) save_is_due_ = !save(true);
 }
 
-// What no number is past the bound too, unless the step was skipped for the same reason.
-void TrainingRun::judge_reconstruction(double error) {
+// Of a step that was skipped for the same reason it says nothing.
+void TrainingRun::judge_reconstruction(const StepResult& result) const {
+  if (result.skipped) return;
   log_.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
             trainer_.steps(),
-            error);
-  const double bound = settings_.memory.reconstruction_bound;
-  if (error <= bound) return;
-  throw DivergedError(
-      "step {}: the streams that the reversible stack rebuilt are {:.2e} of their size from the "
-      "true ones, more than memory.reconstruction_bound = {}: its gradients are those of another "
-      "function; go on from an earlier checkpoint with a smaller training.learning_rate, use fewer "
-      "layers, or set precision.compute to float64",
-      trainer_.steps(),
-      error,
-      bound);
+            *result.reconstruction_error);
+  longspan::judge_reconstruction(
+      trainer_.steps(), *result.reconstruction_error, settings_.memory.reconstruction_bound);
 }
 
 std::optional<EvaluationResult> TrainingRun::validate() {
   const bool wanted = due(settings_.training.validation_every) || last_step();
+  has_validation_loss_ = false;
   if (!validation_ || !wanted) return std::nullopt;
   const EvaluationResult result = evaluate(
       trainer_.model(),
@@ -360,29 +272,28 @@ std::optional<EvaluationResult> TrainingRun::validate() {
             result.loss(),
             result.bits_per_byte(),
             unknown_text(result));
+  has_validation_loss_ = std::isfinite(result.loss());
   return result;
 }
 
 StepTiming TrainingRun::timing() {
-  const std::int64_t peak = device_.allocator().report().total.peak;
-  const StepTiming timing = {.tokens_per_second = static_cast<double>(step_tokens_) / step_seconds_,
-                             .model_flops_utilisation = step_flops_ / step_seconds_ / peak_,
-                             .peak_memory_bytes = mesh_.world.all_reduce(peak, Reduction::maximum)};
-  step_seconds_ = 0;
-  step_tokens_ = 0;
-  step_flops_ = 0;
+  const std::int64_t memory = device_.allocator().report().total.peak;
+  const StepTiming timing = {
+      .tokens_per_second = meter_.tokens_per_second(),
+      .model_flops_utilisation = meter_.flops_per_second() / peak_,
+      .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum)};
+  meter_.begin_again();
   return timing;
 }
 
 void TrainingRun::show(const StepResult& result, bool is_logged) {
-  const double seconds_a_step = run_seconds_ / static_cast<double>(trainer_.steps() - first_step_);
   const std::int64_t steps_left = settings_.training.steps - trainer_.steps();
   progress_.update({.step = trainer_.steps(),
                     .steps = settings_.training.steps,
                     .loss = result.loss,
-                    .tokens_per_second = static_cast<double>(step_tokens_) / step_seconds_,
-                    .utilisation = step_flops_ / step_seconds_ / peak_,
-                    .seconds_left = seconds_a_step * static_cast<double>(steps_left)},
+                    .tokens_per_second = meter_.tokens_per_second(),
+                    .utilisation = meter_.flops_per_second() / peak_,
+                    .seconds_left = meter_.seconds_a_step() * static_cast<double>(steps_left)},
                    is_logged);
 }
 
@@ -439,14 +350,23 @@ TrainingState TrainingRun::state() {
   return state;
 }
 
-void TrainingRun::save(bool beside) {
+bool TrainingRun::save(bool beside) {
   if (metrics_) metrics_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),
                                .layout = mesh_.shape,
                                .configuration = text_.configuration};
-  beside ? saver_.save_beside(info, state()) : saver_.save(info, state());
+  // What was restored and has made no step had one when it was saved.
+  const CheckpointSaver::Loss loss = [this] {
+    const bool is_known = has_validation_loss_ || !batch_.tokens.defined();
+    return is_known ? 0.0 : trainer_.loss_of(batch_);
+  };
+  return beside ? saver_.save_beside(info, state(), loss) : saver_.save(info, state(), loss);
+}
+
+void TrainingRun::finish_save() {
+  if (saver_.under_way()) saver_.finish();
 }
 
 }  // namespace

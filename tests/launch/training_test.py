@@ -4,7 +4,6 @@
     tests/launch/training_test.py build/launch/longspan
 """
 
-import json
 import shutil
 import signal
 import sys
@@ -12,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
-from jobs import Layout, until
+from jobs import DIVERGING, Layout, until
 
 
 class DamagedCheckpoints(jobs.TestCase):
@@ -111,7 +110,8 @@ class AnotherConfiguration(jobs.TestCase):
     def test_refuses_what_changes_the_meaning_of_the_weights(self):
         wanted = "model.width: the checkpoint has 16, the configuration 32"
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"model.width": 32, "training.learning_rate": 2.5e-5}, wanted, layout=layout)
+            self.refused({"model.width": 32, "training.learning_rate": 2.5e-5}, wanted,
+                         "; set what the checkpoint has, or another run.directory to begin a new run", layout=layout)
         self.refused({"model.layers": 3}, "model.layers: the checkpoint has 2, the configuration 3")
         self.refused({"model.heads": 2}, "model.heads: the checkpoint has 4, the configuration 2")
         self.refused({"data.tokenizer": "characters"}, "data.tokenizer")
@@ -274,71 +274,6 @@ class TooLarge(jobs.TestCase):
                 self.assert_one_sentence(result, found)
 
 
-class Diverging(jobs.TestCase):
-    settings = {"training.optimizer.kind": "sgd", "training.learning_rate": 1e30, "training.clip_norm": 0,
-                "training.skipped_in_a_row": 3, "training.steps": 50, "training.warmup": 0,
-                "training.schedule": "constant", "checkpoint.every": 0}
-
-    def test_counts_the_skipped_steps_and_gives_up(self):
-        for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
-            with self.subTest(layout=str(layout)):
-                result = self.train(f"run-{number}", layout, self.settings, code=4)
-                run = self.run_at(f"run-{number}")
-                last = run.metrics()[-1]["step"] + 1
-                self.assert_one_sentence(result, "training diverged: 3 steps in a row ", f"the last is step {last} (",
-                                         f"whose batch began at token {8 * (last - 1)} of each stream in epoch 0")
-                for step in last - 2, last - 1:
-                    self.assertIn(f"step {step} skipped: ", run.log())
-                    line = run.metrics()[step - 1]
-                    self.assertIsNone(line["gradient_norm"])
-                    self.assertIn(line["gradient_norm_reason"], ("nan", "inf"))
-                self.assertNotIn(f"step {last - 3} skipped", run.log())
-
-    def test_a_skipped_step_leaves_the_state_as_it_was(self):
-        # The first steps of this text are good; then the rate makes the loss infinite.
-        settings = {**self.settings, "training.skipped_in_a_row": 100, "training.steps": 6, "checkpoint.every": 1,
-                    "checkpoint.keep": 1}
-        result = self.train("run", Layout(1, 1), settings)
-        run = self.run_at()
-        skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
-        self.assertIn(f"done: 6 steps, {6 * 64} tokens, {len(skipped)} steps skipped", result.output)
-        self.assertGreaterEqual(len(skipped), 2)
-        # Of what has no loss only the last is saved.
-        before, after = run.state(skipped[0] - 1), run.state(6)
-        self.assertFalse(run.checkpoint(skipped[0]).exists())
-        weights = [name for name in before["tensors"] if not name.startswith("data/")]
-        self.assertIn("memory/0", weights)
-        for name in weights:
-            self.assertEqual(self.hashes(before, name), self.hashes(after, name), name)
-        self.assertNotEqual(self.hashes(before, "data/cursor"), self.hashes(after, "data/cursor"))
-
-    def test_a_good_checkpoint_stays_until_another_has_shown_to_be_good(self):
-        for number, (in_a_row, background) in enumerate([(1, True), (1, False), (100, True), (100, False)]):
-            with self.subTest(in_a_row=in_a_row, background=background):
-                name = f"run-{number}"
-                kept = {"checkpoint.every": 1, "checkpoint.keep": 1, "checkpoint.background": background,
-                        "training.schedule": "constant", "training.warmup": 0}
-                self.train(name, settings={**kept, "training.steps": 6})
-                worse = {**kept, "training.steps": 12, "training.learning_rate": 1e30, "training.clip_norm": 0,
-                         "training.skipped_in_a_row": in_a_row}
-                self.train(name, settings=worse, code=4 if in_a_row == 1 else 0)
-                found = json.loads(self.longspan("evaluate", self.run_at(name).checkpoint(6), "--json", "--split", "train",
-                                                 "--tokens", 20).output)
-                self.assertIsInstance(found["loss"], float)
-
-    @staticmethod
-    def hashes(state, name):
-        return [piece["hash"] for piece in state["tensors"][name]["pieces"]]
-
-    def test_skipped_steps_in_a_row_are_counted_through_a_resume(self):
-        settings = {**self.settings, "checkpoint.every": 1}
-        unbroken = self.train("unbroken", Layout(1, 1), settings, code=4)
-        last = self.run_at("unbroken").metrics()[-1]["step"]
-        self.train("run", Layout(1, 1), {**settings, "training.steps": last})
-        resumed = self.train("run", Layout(1, 1), settings, code=4)
-        self.assertEqual(resumed.errors, unbroken.errors)
-
-
 class LastWords(jobs.TestCase):
     """The sentence that ends a run is in its log, once, and on the console, once."""
 
@@ -357,7 +292,7 @@ class LastWords(jobs.TestCase):
     def test_of_divergence(self):
         for layout in Layout(1, 1), Layout(2, 1):
             directory = f"run-{layout.ranks}"
-            result = self.train(directory, layout, Diverging.settings, code=4)
+            result = self.train(directory, layout, DIVERGING, code=4)
             self.assert_last_words(directory, result, "training diverged: ")
 
     def test_of_bad_data(self):

@@ -20,6 +20,11 @@ from pathlib import Path
 SOURCE = Path(__file__).resolve().parents[2]
 MPIRUN = SOURCE / "tests" / "support" / "mpirun"
 
+# What makes weights so large that no loss follows: the first update does, though the step before it was good.
+DIVERGING = {"training.optimizer.kind": "sgd", "training.learning_rate": 1e30, "training.clip_norm": 0,
+             "training.skipped_in_a_row": 3, "training.steps": 50, "training.warmup": 0,
+             "training.schedule": "constant", "checkpoint.every": 0}
+
 # A job may take so long on a busy machine; then it is taken for hung.
 MOST_SECONDS = 240
 

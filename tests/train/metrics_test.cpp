@@ -148,19 +148,26 @@ TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
 }
 
 TEST_F(MetricsFiles, TheLastStepIsThatOfTheLastWholeLine) {
-  EXPECT_EQ(last_step_of(path_), 0);
+  EXPECT_EQ(end_of_metrics(path_).step, 0);
   put("");
-  EXPECT_EQ(last_step_of(path_), 0);
+  EXPECT_EQ(end_of_metrics(path_).step, 0);
   const std::string whole = lines({10, 20});
   const std::string next = lines({30});
   for (std::size_t size = 0; size < next.size(); ++size) {
     put(whole + next.substr(0, size));
-    EXPECT_EQ(last_step_of(path_), 20) << size;
+    EXPECT_EQ(end_of_metrics(path_).step, 20) << size;
   }
   put(whole + "{\"stop");
-  EXPECT_THROW(last_step_of(path_), DataError);
+  EXPECT_THROW(end_of_metrics(path_), DataError);
   put("mine\n");
-  EXPECT_THROW(last_step_of(path_), DataError);
+  EXPECT_THROW(end_of_metrics(path_), DataError);
+}
+
+TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
+  put(lines({10, 20}) + json_line({.step = 30, .loss = std::numeric_limits<double>::quiet_NaN()}) +
+      "\n");
+  EXPECT_EQ(end_of_metrics(path_).step, 30);
+  EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
 }
 
 TEST_F(MetricsFiles, WhatCannotBeOpenedIsSaid) {

@@ -1,0 +1,23 @@
+// What is said of a run that has diverged: what to change, and what it can go on from.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "framework/train/training_options.h"
+
+namespace longspan {
+
+// What keeps weights from growing without bound, with what is set now: a clause.
+std::string calmer_training(const TrainingOptions& options);
+
+// Which of the steps in a folder of checkpoints a run goes on from, and which is an earlier one: a
+// clause, also where there is none.
+std::string where_to_go_on(const std::filesystem::path& checkpoints);
+
+// Throws DivergedError where what a reversible stack rebuilt in a step is further from the truth
+// than memory.reconstruction_bound, or no number.
+void judge_reconstruction(std::int64_t step, double error, double bound);
+
+}  // namespace longspan

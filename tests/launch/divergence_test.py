@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""What a run keeps and says whose weights give no loss any more: nothing of it is saved, what was saved stays.
+
+    tests/launch/divergence_test.py build/launch/longspan
+"""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import DIVERGING, Layout, until
+
+# Good steps, which another run then goes on from with a rate that no weights survive.
+GOOD = {"checkpoint.every": 1, "checkpoint.keep": 2, "training.steps": 6, "training.schedule": "constant",
+        "training.warmup": 0}
+WORSE = {**GOOD, "training.steps": 12, "training.learning_rate": 1e30, "training.clip_norm": 0,
+         "training.skipped_in_a_row": 100}
+
+
+class Diverging(jobs.TestCase):
+    def test_counts_the_skipped_steps_and_gives_up(self):
+        for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
+            with self.subTest(layout=str(layout)):
+                result = self.train(f"run-{number}", layout, DIVERGING, code=4)
+                run = self.run_at(f"run-{number}")
+                last = run.metrics()[-1]["step"] + 1
+                self.assert_one_sentence(result, "training diverged: 3 steps in a row ", f"the last is step {last} (",
+                                         f"whose batch began at token {8 * (last - 1)} of each stream in epoch 0",
+                                         "set a smaller training.learning_rate (it is 1e+30) or clip the gradients with "
+                                         "training.clip_norm (it is 0, which clips nothing)",
+                                         "no checkpoint was saved, so the run begins anew when it is started again")
+                for step in last - 2, last - 1:
+                    self.assertIn(f"step {step} skipped: ", run.log())
+                    line = run.metrics()[step - 1]
+                    self.assertIsNone(line["gradient_norm"])
+                    self.assertIn(line["gradient_norm_reason"], ("nan", "inf"))
+                self.assertNotIn(f"step {last - 3} skipped", run.log())
+
+    def test_a_step_whose_gradients_overflow_leaves_the_weights_as_they_were(self):
+        # A loss scale that grows until f16 cannot hold the gradients, again and again.
+        scaled = {"precision.compute": "f16", "precision.loss_scale": 2**20, "precision.loss_scale_hysteresis": 1,
+                  "precision.loss_scale_growth_interval": 1, "training.steps": 20, "checkpoint.every": 1,
+                  "checkpoint.keep": 30}
+        result = self.train(settings=scaled)
+        run = self.run_at()
+        skipped = [line["step"] for line in run.metrics() if line["gradient_norm"] is None]
+        self.assertIn(f"done: 20 steps, {20 * 64} tokens, {len(skipped)} steps skipped", result.output)
+        self.assertGreaterEqual(len([step for step in skipped if step > 1]), 2)
+        for step in skipped:
+            if step == 1:
+                continue
+            before, after = run.state(step - 1), run.state(step)
+            kept = [name for name in before["tensors"] if not name.startswith(("data/", "memory/"))]
+            self.assertGreater(len(kept), 20)
+            for name in kept:
+                self.assertEqual(self.hashes(before, name), self.hashes(after, name), name)
+            self.assertNotEqual(self.hashes(before, "data/cursor"), self.hashes(after, "data/cursor"))
+
+    @staticmethod
+    def hashes(state, name):
+        return [piece["hash"] for piece in state["tensors"][name]["pieces"]]
+
+
+class Unsound(jobs.TestCase):
+    """Weights that give no finite loss are nothing to go on from."""
+
+    def assert_resumes(self, directory, settings, layout=Layout(1, 1)):
+        last = self.run_at(directory).steps()[-1]
+        calm = {**settings, "training.learning_rate": 0.001, "training.steps": last + 2}
+        result = self.train(directory, layout, calm)
+        self.assertIn(f"at step {last}", result.output)
+        self.assertIsInstance(self.run_at(directory).metrics()[-1]["loss"], float)
+
+    def evaluate(self, path, code=0):
+        return self.longspan("evaluate", path, "--json", "--split", "train", "--tokens", 20, code=code)
+
+    def test_is_not_saved_at_an_interval(self):
+        # The first step has a loss, those of the steps after it have none.
+        for number, (every, background) in enumerate([(1, True), (1, False), (4, True)]):
+            for layout in Layout(1, 1), Layout(2, 2):
+                with self.subTest(every=every, background=background, layout=str(layout)):
+                    name = f"run-{number}-{layout.ranks}"
+                    often = {**DIVERGING, "checkpoint.every": every, "checkpoint.background": background,
+                             "training.skipped_in_a_row": 10}
+                    result = self.train(name, layout, often, code=4)
+                    self.assert_one_sentence(result, "training diverged: 10 steps in a row")
+                    self.assertEqual(self.run_at(name).entries(), [])
+                    if every == 1:
+                        self.assertRegex(self.run_at(name).log(), "warning step 1 is not saved: its weights give a loss of "
+                                                                  "(nan|inf)")
+                    # Started again with a remedy it begins anew, beside the metrics of the one before.
+                    self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.steps": 3})
+                    self.assertEqual(self.run_at(name).steps()[-1], 3)
+
+    def test_what_was_saved_before_stays_and_is_gone_on_from(self):
+        for number, (in_a_row, background) in enumerate([(1, True), (1, False), (100, True), (100, False)]):
+            for layout in Layout(1, 1), Layout(2, 1):
+                with self.subTest(in_a_row=in_a_row, background=background, layout=str(layout)):
+                    name = f"run-{number}-{layout.ranks}"
+                    kept = {**GOOD, "checkpoint.background": background}
+                    self.train(name, layout, kept)
+                    before = self.run_at(name).state(6)
+                    worse = {**WORSE, "checkpoint.background": background, "training.skipped_in_a_row": in_a_row}
+                    result = self.train(name, layout, worse, code=4)
+                    step = f"{name}/checkpoints/step-"
+                    self.assert_one_sentence(result, f"started again the run goes on from {step}000000006; to go on from an "
+                                                     f"earlier one set checkpoint.resume to it, such as {step}000000005, and "
+                                                     "another run.directory")
+                    run = self.run_at(name)
+                    self.assertEqual(run.entries(), ["step-000000005", "step-000000006"])
+                    self.assertEqual(run.state(6), before)
+                    self.longspan("verify", run.path)
+                    self.assertIsInstance(json.loads(self.evaluate(run.checkpoint(6)).output)["loss"], float)
+                    self.assert_resumes(name, kept, layout)
+
+    def test_is_not_saved_at_the_end(self):
+        for number, (layout, more) in enumerate([(Layout(1, 1), {}), (Layout(2, 1), {}),
+                                                 (Layout(1, 1), {"data.validation": "text.txt"})]):
+            with self.subTest(layout=str(layout), more=more):
+                name = f"run-{number}"
+                # After one step the weights are lost already, though its loss was good.
+                for steps in 1, 3:
+                    result = self.train(name, layout, {**DIVERGING, **more, "training.steps": steps,
+                                                       "training.skipped_in_a_row": 9}, code=4)
+                    self.assert_one_sentence(result, f"training diverged: the weights after step {steps} give no finite loss "
+                                                     "and are not saved; set a smaller training.learning_rate")
+                    self.assertEqual(self.run_at(name).entries(), [])
+
+    def stop(self, name, layout, settings, at):
+        job = self.start_training(name, layout, {**settings, "training.steps": 1000000})
+        until(lambda: job.ended() or f"step {at}/" in job.output())
+        job.signal(signal.SIGUSR1)
+        return job.wait()
+
+    def test_is_not_saved_when_the_run_is_asked_to_stop(self):
+        endless = {"training.skipped_in_a_row": 1000000}
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                name = f"nothing-{layout.ranks}"
+                result = self.stop(name, layout, {**DIVERGING, **endless}, at=3)
+                self.assertEqual(result.code, 4, result.output + result.errors)
+                self.assert_one_sentence(result, "give no finite loss and are not saved", "no checkpoint was saved")
+                self.assertEqual(self.run_at(name).entries(), [])
+
+                name = f"something-{layout.ranks}"
+                self.train(name, layout, GOOD)
+                result = self.stop(name, layout, {**WORSE, **endless}, at=9)
+                self.assertEqual(result.code, 75, result.output + result.errors)
+                self.assertRegex(result.output, r"warning: stopped on request after step \d+, which is not saved: started again "
+                                                r"the run goes on from step 6; if it comes to this again, set a smaller")
+                self.assertEqual(self.run_at(name).steps()[-1], 6)
+                self.assert_resumes(name, GOOD, layout)
+
+    def test_is_not_evaluated(self):
+        # Weights of which only a wide type has losses.
+        self.train(settings={"training.steps": 1, "training.learning_rate": 1e4, "training.warmup": 0,
+                             "training.optimizer.kind": "sgd"})
+        self.assertIsInstance(json.loads(self.evaluate("run").output)["loss"], float)
+        for ranks in 1, 2:
+            result = self.longspan("evaluate", "run", "--split", "train", "--set", "precision.compute=f16", ranks=ranks,
+                                   code=4)
+            self.assert_one_sentence(result, "step-000000001: its weights give no finite loss on text.txt: found ",
+                                     "use an earlier checkpoint with --checkpoint")
+            self.assertEqual(result.output, "")
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,105 @@
+// What a step leaves behind that had no finite loss.
+#include <cmath>
+#include <filesystem>
+#include <map>
+
+#include "framework/train/trainer.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t streams = 4;
+constexpr std::int64_t segment = 5;
+
+Batch batch_of(int step) {
+  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
+  Batch batch;
+  batch.tokens = testing::columns(text, 0, segment);
+  batch.targets = testing::columns(text, 1, segment);
+  batch.predicted_tokens = streams * segment;
+  return batch;
+}
+
+// With `learning_rate` the first update leaves weights that give no loss.
+Trainer make_trainer(double learning_rate) {
+  TransformerXlOptions options;
+  options.common = testing::tiny_options();
+  options.memory = 6;
+  TrainingOptions training;
+  training.learning_rate = learning_rate;
+  training.schedule = ScheduleKind::constant;
+  training.clip_norm = 0;
+  training.skipped_in_a_row = 3;
+  training.optimizer = {.kind = OptimizerKind::sgd, .momentum = 0.5};
+  return Trainer(make_transformer_xl(options, testing::tiny_setting(segment)), training, Random(1));
+}
+
+constexpr double ruinous = 1e200;
+
+std::map<std::string, testing::Values> tensors_of(const Trainer& trainer) {
+  TrainingState state;
+  trainer.save(state, streams);
+  std::map<std::string, testing::Values> all;
+  for (const StateTensor& piece : state.tensors)
+    all[piece.name] = testing::values_of(piece.tensor.clone());
+  return all;
+}
+
+TEST(SkippedSteps, LeaveWeightsOptimizerAndMemoryAsTheyWere) {
+  Trainer trainer = make_trainer(ruinous);
+  EXPECT_TRUE(std::isfinite(trainer.step(batch_of(0)).loss));
+  const auto before = tensors_of(trainer);
+  EXPECT_TRUE(before.contains("memory/0"));
+  EXPECT_TRUE(before.contains("optimizer/first/embedding/weight"));
+  const StepResult result = trainer.step(batch_of(1));
+  EXPECT_TRUE(result.skipped);
+  EXPECT_FALSE(std::isfinite(result.loss));
+  EXPECT_EQ(tensors_of(trainer), before);
+  EXPECT_EQ(trainer.steps(), 2);
+}
+
+TEST(SkippedSteps, AreCountedThroughACheckpoint) {
+  std::string name = (std::filesystem::temp_directory_path() / "longspan-steps-XXXXXX").string();
+  const std::filesystem::path directory = ::mkdtemp(name.data());
+  Trainer trainer = make_trainer(ruinous);
+  for (int step = 0; step < 3; ++step) trainer.step(batch_of(step));
+  TrainingState state;
+  trainer.save(state, streams);
+  CheckpointInfo info;
+  info.step = 3;
+  const auto path = save_checkpoint(directory, info, state, {});
+  Trainer resumed = make_trainer(ruinous);
+  resumed.restore(Checkpoint::open(path), {0, streams}, streams);
+  EXPECT_EQ(resumed.skipped(), 2);
+  EXPECT_THROW(resumed.step(batch_of(3)), DivergedError);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(SkippedSteps, TheLossIsToldBeforeTheRunIsGivenUp) {
+  Trainer trainer = make_trainer(ruinous);
+  std::vector<double> losses;
+  StepRequest request;
+  request.after_loss = [&](double loss) { losses.push_back(loss); };
+  for (int step = 0; step < 3; ++step) trainer.step(batch_of(step), request);
+  EXPECT_THROW(trainer.step(batch_of(3), request), DivergedError);
+  ASSERT_EQ(losses.size(), 4u);
+  EXPECT_TRUE(std::isfinite(losses[0]));
+  for (std::size_t step = 1; step < 4; ++step) EXPECT_FALSE(std::isfinite(losses[step]));
+}
+
+TEST(LossOfABatch, IsThatOfTheWeightsAsTheyAreAndChangesNothing) {
+  Trainer trainer = make_trainer(0.1);
+  trainer.step(batch_of(0));
+  const auto before = tensors_of(trainer);
+  const double loss = trainer.loss_of(batch_of(1));
+  EXPECT_EQ(tensors_of(trainer), before);
+  // There is no dropout: the step begins with the same.
+  EXPECT_NEAR(trainer.step(batch_of(1)).loss, loss, 1e-12);
+  Trainer ruined = make_trainer(ruinous);
+  ruined.step(batch_of(0));
+  EXPECT_FALSE(std::isfinite(ruined.loss_of(batch_of(0))));
+}
+
+}  // namespace
+}  // namespace longspan
