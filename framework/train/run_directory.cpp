@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -58,6 +59,17 @@ RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
 
 RunDirectory::~RunDirectory() {
   if (lock_ >= 0) close(lock_);
+}
+
+bool RunDirectory::is_lost() const {
+  if (!writes_) return false;
+  struct stat held {};
+  struct stat there {};
+  if (fstat(lock_, &held) != 0) return errno == ESTALE;
+  // Whatever else keeps the path from being looked up may pass.
+  if (stat((path_ / ".lock").c_str(), &there) != 0)
+    return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+  return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
 }
 
 void RunDirectory::write(const std::string& name, const std::string& text) const {

@@ -25,6 +25,9 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path log() const { return path_ / "log.txt"; }
 
+  // On rank 0: whether the directory that it locked is no longer the one at this path: it was
+  // removed, moved or replaced. False elsewhere.
+  bool is_lost() const;
   // On rank 0: writes the file whole or not at all. Throws Failure.
   void write(const std::string& name, const std::string& text) const;
 

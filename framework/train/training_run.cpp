@@ -58,13 +58,17 @@ class TrainingRun {
   TrainingState state();
   bool save(bool beside);
   void finish_save();
+  void remove_older();
+  void tell_that_nothing_is_left() const;
   ExitCode end_unsaved() const;
   void judge_reconstruction(const StepResult& result) const;
+  void keep_directory();
 
   bool speaks() const { return mesh_.world.rank() == 0; }
 
   std::int64_t program_bytes_ = process_memory().now;
   StopRequest stop_request_;  // first: a signal while a long text is read is not to kill the run
+  Session& session_;
   const Settings& settings_;
   const TrainingRunText& text_;
   ProcessMesh mesh_;
@@ -93,7 +97,8 @@ class TrainingRun {
 };
 
 TrainingRun::TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text)
-    : settings_(settings),
+    : session_(session),
+      settings_(settings),
       text_(text),
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
@@ -157,6 +162,8 @@ void TrainingRun::resume(const std::filesystem::path& path) {
 }
 
 ExitCode TrainingRun::run() {
+  const bool had_nothing_to_do = last_step();
+  if (had_nothing_to_do) tell_that_nothing_is_left();
   try {
     while (!last_step() && !stopping_) step();
   } catch (const DivergedError& error) {
@@ -171,16 +178,29 @@ ExitCode TrainingRun::run() {
   progress_.finish();
   finish_save();
   if (saver_.step() != trainer_.steps() && !save(false)) return end_unsaved();
-  saver_.remove_older();
+  remove_older();
   if (stopping_ && !last_step()) {
     log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
     return ExitCode::stopped;
   }
+  if (had_nothing_to_do) return ExitCode::ok;
   log_.info("done: {} steps, {} tokens, {} steps skipped",
             trainer_.steps(),
             trainer_.tokens(),
             trainer_.skipped());
   return ExitCode::ok;
+}
+
+void TrainingRun::tell_that_nothing_is_left() const {
+  const std::int64_t steps = trainer_.steps();
+  const std::int64_t wanted = settings_.training.steps;
+  log_.info(
+      "nothing is left to train: the run is at step {}, {} training.steps = {}; set "
+      "training.steps to more than {} to go on",
+      steps,
+      steps > wanted ? "past" : "which is",
+      wanted,
+      steps);
 }
 
 // The weights after the last step give no finite loss. Who asked the run to stop can have it go on
@@ -242,7 +262,7 @@ void TrainingRun::step() {
   if (result.reconstruction_error) judge_reconstruction(result);
   if (!result.writing) finish_save();
   const bool is_sound = std::isfinite(result.loss);
-  if (is_sound) saver_.remove_older();
+  if (is_sound) remove_older();
   save_is_due_ = save_is_due_ || due(settings_.checkpoint.every);
   if (save_is_due_ && is_sound && !last_step() && !stopping_) save_is_due_ = !save(true);
 }
@@ -299,6 +319,7 @@ void TrainingRun::show(const StepResult& result, bool is_logged) {
 
 void TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
+  if (is_logged) keep_directory();
   show(result, is_logged);
   const std::optional<EvaluationResult> validation = validate();
   losses_.loss = result.loss;
@@ -351,6 +372,7 @@ TrainingState TrainingRun::state() {
 }
 
 bool TrainingRun::save(bool beside) {
+  keep_directory();
   if (metrics_) metrics_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
@@ -366,7 +388,30 @@ bool TrainingRun::save(bool beside) {
 }
 
 void TrainingRun::finish_save() {
-  if (saver_.under_way()) saver_.finish();
+  if (!saver_.under_way()) return;
+  keep_directory();
+  saver_.finish();
+}
+
+void TrainingRun::remove_older() {
+  if (!saver_.has_older()) return;
+  keep_directory();
+  saver_.remove_older();
+}
+
+// Before anything is written or removed by its name: who removes the directory of a run may put
+// another there.
+void TrainingRun::keep_directory() {
+  const std::int64_t lost = directory_.is_lost() ? 1 : 0;
+  if (mesh_.world.all_reduce(lost, Reduction::maximum) == 0) return;
+  session_.set_listener({});
+  throw DataError(
+      "run.directory \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
+      "is "
+      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
+      "it back and start again to go on from its newest checkpoint, or start anew",
+      settings_.run.directory,
+      trainer_.steps());
 }
 
 }  // namespace

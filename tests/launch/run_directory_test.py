@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""A run whose directory is taken away from under it, and one that has nothing left to do.
+
+    tests/launch/run_directory_test.py build/launch/longspan
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout, until
+
+LAYOUTS = Layout(1, 1), Layout(2, 2)
+
+
+class TakenAway(jobs.TestCase):
+    # Noticed at a logged step, or at a save.
+    kinds = {"logged": {"metrics.every": 5, "checkpoint.every": 0},
+             "saved": {"metrics.every": 1000000, "checkpoint.every": 20},
+             "waits": {"metrics.every": 1000000, "checkpoint.every": 20, "checkpoint.background": "false"}}
+
+    def start_endless(self, name, layout, settings):
+        job = self.start_training(name, layout, {**settings, "training.steps": 1000000})
+        run = self.run_at(name)
+        until(lambda: job.ended() or (run.steps() if settings["checkpoint.every"] else run.path.exists() and
+                                      (run.path / "metrics.jsonl").exists() and run.metrics()))
+        self.assertFalse(job.ended(), job.output() + job.errors())
+        return job, run
+
+    def assert_noticed(self, job, name):
+        result = job.wait()
+        self.assertEqual(result.code, 3, result.output + result.errors)
+        self.assert_one_sentence(result, f'run.directory "{name}": was removed, moved or replaced while the run wrote to it',
+                                 "put it back and start again to go on from its newest checkpoint, or start anew")
+
+    def test_a_directory_that_was_removed_is_not_made_again(self):
+        for kind, settings in self.kinds.items():
+            for layout in LAYOUTS:
+                with self.subTest(kind=kind, layout=str(layout)):
+                    name = f"{kind}-{layout.ranks}"
+                    job, run = self.start_endless(name, layout, settings)
+                    run.path.rename(self.directory / f"{name}-moved")
+                    self.assert_noticed(job, name)
+                    self.assertFalse(run.path.exists())
+                    moved = self.run_at(f"{name}-moved")
+                    for file in "config.yaml", "log.txt", "metrics.jsonl":
+                        self.assertTrue((moved.path / file).exists(), file)
+                    self.longspan("inspect", moved.path) if settings["checkpoint.every"] else None
+
+    def test_another_one_in_its_place_is_left_alone(self):
+        for layout in LAYOUTS:
+            with self.subTest(layout=str(layout)):
+                name = f"run-{layout.ranks}"
+                other = self.directory / f"other-{layout.ranks}"
+                self.train(other.name, settings={"training.steps": 4})
+                before = {path: path.read_bytes() for path in other.rglob("*") if path.is_file()}
+                job, run = self.start_endless(name, layout, self.kinds["saved"])
+                run.path.rename(self.directory / f"{name}-moved")
+                other.rename(run.path)
+                self.assert_noticed(job, name)
+                after = {other / path.relative_to(run.path): path.read_bytes()
+                         for path in run.path.rglob("*") if path.is_file()}
+                self.assertEqual(after, before)
+                shutil.rmtree(run.path)
+
+    def test_put_back_it_goes_on(self):
+        job, run = self.start_endless("run", Layout(1, 1), self.kinds["saved"])
+        moved = self.directory / "moved"
+        run.path.rename(moved)
+        self.assert_noticed(job, "run")
+        moved.rename(run.path)
+        last = run.steps()[-1]
+        self.assertIn(f"at step {last}", self.train(settings={"training.steps": last + 1}).output)
+
+
+class NothingLeft(jobs.TestCase):
+    def test_is_said_with_the_step_and_what_to_set(self):
+        self.train()
+        before = self.run_at().metrics_bytes()
+        for layout in Layout(1, 1), Layout(2, 1):
+            past = self.train(layout=layout, settings={"training.steps": 4, "training.warmup": 0}).output
+            self.assertIn("nothing is left to train: the run is at step 8, past training.steps = 4; set training.steps to more "
+                          "than 8 to go on", past)
+            self.assertNotIn("done", past)
+            there = self.train(layout=layout).output
+            self.assertIn("nothing is left to train: the run is at step 8, which is training.steps = 8; set", there)
+        self.assertEqual(self.run_at().metrics_bytes(), before)
+        self.assertEqual(self.run_at().steps(), [4, 8])
+        self.assertIn("done: 10 steps", self.train(settings={"training.steps": 10}).output)
+
+
+if __name__ == "__main__":
+    jobs.main()
