@@ -43,9 +43,17 @@ std::size_t for_each_character(
   return at;
 }
 
-// The same for a whole file. Throws DataError where it is not UTF-8, and what the listener throws.
-template <typename F>
-void for_each_character(const MappedFile& file, const ScanListener& listener, F&& f) {
+struct IgnoreBytes {
+  void operator()(std::string_view) const {}
+};
+
+// The same for a whole file; `of_bytes(text)` is given all of its bytes, one piece after another.
+// Throws DataError where it is not UTF-8, and what the listener throws.
+template <typename F, typename OfBytes = IgnoreBytes>
+void for_each_character(const MappedFile& file,
+                        const ScanListener& listener,
+                        F&& f,
+                        OfBytes&& of_bytes = {}) {
   constexpr std::int64_t piece = std::int64_t{1} << 18;
   std::vector<char> buffer(static_cast<std::size_t>(std::min(piece, file.size())));
   for (std::int64_t at = 0; at < file.size();) {
@@ -58,6 +66,7 @@ void for_each_character(const MappedFile& file, const ScanListener& listener, F&
                                          file.path(),
                                          f);
     file.release(at, at + length);
+    of_bytes(std::string_view(bytes.data(), used));
     at += static_cast<std::int64_t>(used);
     if (listener) listener({file.path(), at, file.size()});
   }

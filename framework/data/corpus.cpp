@@ -15,6 +15,20 @@ namespace {
 constexpr std::int64_t index_step = 65536;  // characters between two entries of the index
 constexpr std::int64_t piece = 16384;       // bytes read at a time
 
+// XXH3 of bytes that come in parts.
+class ByteHash {
+ public:
+  ByteHash() : state_(XXH3_createState()) { XXH3_64bits_reset(state_.get()); }
+  void add(std::string_view bytes) { XXH3_64bits_update(state_.get(), bytes.data(), bytes.size()); }
+  std::uint64_t result() const { return XXH3_64bits_digest(state_.get()); }
+
+ private:
+  struct Free {
+    void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
+  };
+  std::unique_ptr<XXH3_state_t, Free> state_;
+};
+
 }  // namespace
 
 Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener)
@@ -32,11 +46,32 @@ Corpus::Corpus(std::shared_ptr<const MappedFile> file,
 }
 
 void Corpus::index_characters(const ScanListener& listener) {
-  for_each_character(*file_, listener, [this](char32_t code_point, std::int64_t offset) {
-    tokenizer_.id_at(code_point, file_->path(), offset);
-    if (tokens_ % index_step == 0) index_.push_back(offset);
-    ++tokens_;
-  });
+  ByteHash hash;
+  for_each_character(
+      *file_,
+      listener,
+      [this](char32_t code_point, std::int64_t offset) {
+        tokenizer_.id_at(code_point, file_->path(), offset);
+        if (tokens_ % index_step == 0) index_.push_back(offset);
+        ++tokens_;
+      },
+      [&hash](std::string_view bytes) { hash.add(bytes); });
+  hash_ = hash.result();
+}
+
+std::optional<std::uint64_t> Corpus::whole_hash(std::int64_t most_bytes) const {
+  if (hash_ || bytes() > most_bytes) return hash_;
+  constexpr std::int64_t at_once = std::int64_t{1} << 20;
+  std::vector<char> buffer(static_cast<std::size_t>(std::min(at_once, bytes())));
+  ByteHash hash;
+  for (std::int64_t at = 0; at < bytes(); at += at_once) {
+    const std::int64_t length = std::min(at_once, bytes() - at);
+    const auto part = std::span(buffer).first(static_cast<std::size_t>(length));
+    file_->copy(at, part);
+    file_->release(at, at + length);
+    hash.add({part.data(), part.size()});
+  }
+  return hash.result();
 }
 
 std::uint64_t Corpus::fingerprint() const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -41,6 +42,9 @@ class Corpus {
   std::int64_t bytes() const { return file_->size(); }
   // Of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1 MiB).
   std::uint64_t fingerprint() const;
+  // Of every byte: known of characters, which were read; bytes are read now where there are at most
+  // so many, else there is none.
+  std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
 
   // The position of a token, 0 .. tokens().
   CorpusPosition seek(std::int64_t token) const;
@@ -67,7 +71,8 @@ class Corpus {
   std::shared_ptr<const MappedFile> file_;
   Tokenizer tokenizer_;
   std::int64_t tokens_ = 0;
-  std::vector<std::int64_t> index_;  // byte offsets of characters 0, 65536, ...
+  std::optional<std::uint64_t> hash_;  // of characters: of every byte
+  std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...
 };
 
 // Throws DataError when there is no token to predict: fewer than two.

@@ -123,7 +123,7 @@ void require_same_model(const Checkpoint& checkpoint,
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
                       const Tokenizer& tokenizer,
-                      const Corpus& corpus) {
+                      const TextIdentity& text) {
   const Settings& settings = run.settings;
   const std::string path = checkpoint.path().string();
   // Newer steps than the one named would be taken for this run's when it next goes on from its own.
@@ -150,9 +150,9 @@ void judge_checkpoint(const ResumingRun& run,
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw ConfigurationError(
         "{}: was made with another tokenizer than data.train and data.tokenizer give", path);
-  if (checkpoint.scalars().get<std::uint64_t>(corpus_scalar) != corpus.fingerprint())
-    run.log.warning("{} holds another text than the checkpoint was trained on",
-                    settings.data.train);
+  if (const std::string other = change_of_text(checkpoint.scalars(), text, settings.data.train);
+      !other.empty())
+    run.log.warning("{}", other);
 }
 
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout) {

@@ -9,18 +9,18 @@
 #include <string>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/data/corpus.h"
+#include "framework/data/tokenizer.h"
 #include "framework/train/log.h"
 #include "framework/train/run_directory.h"
 #include "framework/train/settings.h"
 #include "framework/train/stop_request.h"
+#include "framework/train/text_identity.h"
 #include "framework/train/training_run.h"
 
 namespace longspan {
 
 // The scalars by which a checkpoint tells how its run was made.
 inline constexpr const char* cursor_name = "data/cursor";
-inline constexpr const char* corpus_scalar = "data/fingerprint";
 inline constexpr const char* threads_scalar = "run/threads";
 inline constexpr const char* zero_scalar = "run/zero";
 inline constexpr const char* device_scalar = "run/device";
@@ -72,7 +72,7 @@ void require_same_model(const Checkpoint& checkpoint,
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
                       const Tokenizer& tokenizer,
-                      const Corpus& corpus);
+                      const TextIdentity& text);
 
 // Says when the run goes on to rounding only.
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);

@@ -80,6 +80,7 @@ class TrainingRun {
   Log log_;
   Tokenizer tokenizer_;
   BatchLoader loader_;
+  TextIdentity identity_;  // of the text that is learnt
   std::optional<Corpus> validation_;
   Trainer trainer_;
   Progress progress_;
@@ -110,6 +111,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       tokenizer_(make_tokenizer(settings.data, reading(stop_request_, log_))),
       loader_(
           make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
+      identity_(identify_text(loader_.corpus(), mesh_.world)),
       validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
       trainer_(make_model(session, settings, text.reconfigure, tokenizer_, mesh_, device_),
                settings.training,
@@ -142,7 +144,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
 
 void TrainingRun::resume(const std::filesystem::path& path) {
   const Checkpoint checkpoint = open_run_checkpoint(path, watch_of(resuming()));
-  judge_checkpoint(resuming(), checkpoint, tokenizer_, loader_.corpus());
+  judge_checkpoint(resuming(), checkpoint, tokenizer_, identity_);
   run_id_ = checkpoint.info().run_id;
   losses_ = SavedLosses::of(checkpoint.scalars());
   const std::int64_t streams = settings_.data.batch;
@@ -362,7 +364,7 @@ TrainingState TrainingRun::state() {
                  settings_.data.batch,
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
-  state.scalars.set(corpus_scalar, loader_.corpus().fingerprint());
+  identity_.save(state.scalars);
   const RunLayout made_on = layout();
   state.scalars.set(threads_scalar, made_on.threads);
   state.scalars.set(zero_scalar, made_on.zero);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <xxhash.h>
 
 #include <random>
 
@@ -120,6 +121,25 @@ TEST(Corpus, FingerprintsTellTextsAndTokenizersApart) {
   EXPECT_NE(Corpus(copy.path(), Tokenizer()).fingerprint(), print);
   copy.write(text + "a");
   EXPECT_NE(Corpus(copy.path(), Tokenizer()).fingerprint(), print);
+}
+
+TEST(Corpus, TheWholeHashIsOfEveryByteAndKnownOfCharacters) {
+  std::string text = mixed_text(3'000'000);
+  const TemporaryFile file(text);
+  const Corpus bytes(file.path(), Tokenizer());
+  const Corpus characters(file.path(), Tokenizer::characters_of(MappedFile(file.path()), false));
+  const std::uint64_t hash = bytes.whole_hash(bytes.bytes()).value();
+  EXPECT_EQ(hash, XXH3_64bits(text.data(), text.size()));
+  EXPECT_EQ(characters.whole_hash(0), hash);
+  EXPECT_FALSE(bytes.whole_hash(bytes.bytes() - 1).has_value());
+  // Between two blocks of the sample.
+  const std::uint64_t print = bytes.fingerprint();
+  const std::size_t place = text.size() / 256 * 100 + 8000;
+  text[place] = static_cast<char>(text[place] ^ 1);
+  file.write(text);
+  const Corpus changed(file.path(), Tokenizer());
+  EXPECT_EQ(changed.fingerprint(), print);
+  EXPECT_NE(changed.whole_hash(changed.bytes()), hash);
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+// Which text a run is trained on: what its checkpoints keep of it to tell it from another.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "checkpoints/training_state.h"
+#include "framework/data/corpus.h"
+
+namespace longspan {
+
+// As rank 0 sees it.
+struct TextIdentity {
+  std::uint64_t sample = 0;   // Corpus::fingerprint: of a large text a part of it
+  std::int64_t modified = 0;  // when the file was last changed, in nanoseconds of Unix time
+  // Of every byte; none of bytes that are too many to be read at the start.
+  std::optional<std::uint64_t> hash = {};
+
+  void save(Scalars& scalars) const;
+};
+
+// Collective: the same on every rank. Reads a text of bytes of at most a gibibyte.
+TextIdentity identify_text(const Corpus& corpus, const Communicator& world);
+
+// What has changed since a checkpoint was trained on it, as a sentence about `path`; empty where
+// nothing has. A file that was only touched is the same where every byte was compared. Throws
+// DataError where the checkpoint does not say.
+std::string change_of_text(const Scalars& saved,
+                           const TextIdentity& found,
+                           const std::string& path);
+
+}  // namespace longspan
