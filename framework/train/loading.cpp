@@ -23,22 +23,25 @@ bool is_there(const fs::path& path) {
 
 }  // namespace
 
-void load_weights(const Checkpoint& checkpoint, const Parameters& parameters) {
-  const TrainingState state = weights_state(parameters);
-  std::vector<StateTensor> wanted = state.tensors;
+void load_masters(const Checkpoint& checkpoint, const std::vector<StateTensor>& masters) {
+  std::vector<StateTensor> wanted = masters;
   for (StateTensor& piece : wanted) {
     const DType saved = checkpoint.dtype_of(piece.name);
     if (saved != piece.tensor.dtype() && (saved == DType::f32 || saved == DType::f64))
       piece.tensor =
-          Tensor::empty(piece.tensor.shape(), saved, parameters.device(), MemoryTag::workspace);
+          Tensor::empty(piece.tensor.shape(), saved, piece.tensor.device(), MemoryTag::workspace);
   }
   checkpoint.read(wanted);
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const Tensor& read = wanted[i].tensor;
-    const Tensor& master = state.tensors[i].tensor;
+    const Tensor& master = masters[i].tensor;
     if (read.bytes() == master.bytes()) continue;
-    on(parameters.device(), [&](auto backend) { scale(backend, 1, read, master); });
+    on(master.device(), [&](auto backend) { scale(backend, 1, read, master); });
   }
+}
+
+void load_weights(const Checkpoint& checkpoint, const Parameters& parameters) {
+  load_masters(checkpoint, weights_state(parameters).tensors);
   parameters.refresh_compute();
 }
 

@@ -18,6 +18,8 @@ inline constexpr const char* tokenizer_scalar = "data/tokenizer";
 // Fills the weights from a checkpoint of any layout and of either master type (f64 is rounded to
 // f32, f32 widened). Collective where parameters share something out. Throws DataError.
 void load_weights(const Checkpoint& checkpoint, const Parameters& parameters);
+// Fills some of the masters (weights_state) so. Compute copies are not renewed.
+void load_masters(const Checkpoint& checkpoint, const std::vector<StateTensor>& masters);
 
 // What the user named.
 struct RunLocation {

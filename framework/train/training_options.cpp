@@ -65,6 +65,31 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
       {{"hold", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
 }
 
+void declare_start(OptionTable& table, StartOptions& options) {
+  constexpr const char* vocabulary_key = "training.start_from_vocabulary";
+  constexpr const char* anew_key = "training.start_from_anew";
+  table.add("training.start_from",
+            options.path,
+            "a run's directory (its newest good step) or that of a step: where a new run takes its "
+            "weights from, and nothing else; empty: they are drawn from run.seed. Without effect "
+            "once the run has a checkpoint of its own");
+  table.add(vocabulary_key,
+            options.vocabulary,
+            "same: the vocabulary must be that of training.start_from; grow: rows of the embedding "
+            "and the output are taken for the ids that both have, which for characters are the "
+            "same characters, and drawn from run.seed for the others",
+            {{"same", StartVocabulary::same}, {"grow", StartVocabulary::grow}});
+  table.add(anew_key,
+            options.anew,
+            "parameters, or what their names begin with, that training.start_from does not give: "
+            "they are drawn from run.seed, as [output] is where another text is read out");
+  const auto reason = [&options]() -> std::string {
+    return options.path.empty() ? "there is no training.start_from" : "";
+  };
+  table.warn(vocabulary_key, reason);
+  table.warn(anew_key, reason);
+}
+
 }  // namespace
 
 Schedule TrainingOptions::make_schedule() const {
@@ -107,6 +132,7 @@ void declare(OptionTable& table, TrainingOptions& options) {
             options.validation_batches,
             "batches of a validation; 0: the whole file",
             between(0, 1 << 26));
+  declare_start(table, options.start_from);
   declare_schedule(table, options);
   declare_optimizer(table, options.optimizer);
   table.check({"training.warmup", "training.schedule_steps"}, [&options]() -> std::string {

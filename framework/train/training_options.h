@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/core/options.h"
 #include "framework/train/schedule.h"
@@ -22,6 +23,16 @@ struct OptimizerOptions {
   bool nesterov = false;  // sgd
 };
 
+// Whose rows of the vocabulary a new run takes from weights that are there.
+enum class StartVocabulary : std::uint8_t { same, grow };
+
+// Where a new run's weights come from.
+struct StartOptions {
+  std::string path;  // a run's directory or that of a step; empty: drawn from the seed
+  StartVocabulary vocabulary = StartVocabulary::same;
+  std::vector<std::string> anew;  // parameters, or what their names begin with
+};
+
 struct TrainingOptions {
   std::int64_t steps = 1000;
   std::int64_t accumulation = 1;       // parts in which a step's streams are worked through
@@ -30,6 +41,7 @@ struct TrainingOptions {
   double bucket_megabytes = 25;
   std::int64_t validation_every = 0;    // steps; 0: at the end only
   std::int64_t validation_batches = 0;  // 0: the whole file
+  StartOptions start_from;
   OptimizerOptions optimizer;
   ScheduleKind schedule = ScheduleKind::cosine;
   ScheduleEnd schedule_end = ScheduleEnd::hold;

@@ -27,6 +27,7 @@
 #include "framework/train/run_directory.h"
 #include "framework/train/run_parts.h"
 #include "framework/train/saved_losses.h"
+#include "framework/train/start_from.h"
 #include "framework/train/step_meter.h"
 #include "framework/train/stop_request.h"
 #include "framework/train/stopwatch.h"
@@ -122,9 +123,12 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_) {
   if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
+    if (!settings.training.start_from.path.empty())
+      log_.info("training.start_from is not used: the run goes on from a checkpoint");
   } else {
     run_id_ = new_run_id(mesh_.world);
     put_metrics_aside(resuming(), run_id_);
+    start_from({settings, text, tokenizer_, mesh_.world, log_}, trainer_.model());
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);

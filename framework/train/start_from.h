@@ -1,0 +1,26 @@
+// A new run that begins with the weights of another one (training.start_from).
+#pragma once
+
+#include "framework/train/log.h"
+#include "framework/train/settings.h"
+#include "framework/train/training_run.h"
+
+namespace longspan {
+
+// The run that asks.
+struct StartingRun {
+  const Settings& settings;
+  const TrainingRunText& text;
+  const Tokenizer& tokenizer;
+  const Communicator& world;
+  const Log& log;
+};
+
+// Collective. Fills a new model's weights, to the bit, from the checkpoint that training.start_from
+// means, on any layout; those that it is not to give, and rows that its vocabulary lacks, stay as
+// they were drawn. Says in the log what was taken and what was left out. Nothing where
+// training.start_from is empty. Throws ConfigurationError where the two models do not fit,
+// DataError where there is no such checkpoint or it is damaged.
+void start_from(const StartingRun& run, Model& model);
+
+}  // namespace longspan

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""New runs that begin with the weights of another one, and with nothing else of it.
+
+    tests/launch/start_from_test.py build/launch/longspan
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+# One step that changes no weight: what it saves is what it began with.
+STILL = {"training.learning_rate": 0, "training.steps": 1, "training.warmup": 0}
+
+
+class StartFrom(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.train("old")
+        self.old = self.run_at("old")
+
+    def begin(self, directory, settings=None, layout=Layout(1, 1), code=0, start="old"):
+        return self.train(directory, layout, {**STILL, "training.start_from": start, **(settings or {})}, code)
+
+    def weights(self, run, step=1):
+        return {name: tensor for name, tensor in run.state(step)["tensors"].items()
+                if not name.startswith(("data/", "memory/", "optimizer/"))}
+
+    def hashes(self, run, step=1):
+        return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in self.weights(run, step).items()}
+
+    def test_takes_the_weights_alone(self):
+        result = self.begin("new", {"data.batch": 4, "training.optimizer.kind": "sgd", "run.seed": 5})
+        self.assertIn("the weights are those of old/checkpoints/step-000000008, step 8; left out: its optimizer, memory, place "
+                      "in the text and count of steps\n", result.output)
+        new = self.run_at("new")
+        self.assertEqual(self.hashes(new), self.hashes(self.old, 8))
+        scalars = new.state(1)["scalars"]
+        self.assertEqual([scalars[name] for name in ("trainer/steps", "optimizer/updates", "trainer/tokens")], [1, 1, 32])
+        self.assertEqual([line["step"] for line in new.metrics()], [1])
+
+    def test_the_optimizer_begins_afresh(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            name = f"new-{layout.ranks}"
+            self.begin(name, {"training.learning_rate": 0.01}, layout)
+            state = self.run_at(name).state(1)
+            self.assertEqual(state["scalars"]["optimizer/updates"], 1)
+            # The same step from a run with these weights whose optimizer has another past: moments and all are the same.
+            self.begin(f"still-{layout.ranks}", layout=layout)
+            still = f"still-{layout.ranks}"
+            self.begin(f"again-{layout.ranks}", {"training.learning_rate": 0.01}, layout, start=still)
+            self.assertEqual(self.run_at(f"again-{layout.ranks}").state(1)["tensors"], state["tensors"])
+
+    def test_on_any_layout(self):
+        layouts = {"data": (Layout(2, 1), {"parallel.zero": 2}), "tensor": (Layout(1, 2), {}), "all": (Layout(2, 2), {}),
+                   "time": (Layout(1, 2, context=2, sequence=True), {"parallel.zero": 1})}
+        for name, (layout, more) in layouts.items():
+            with self.subTest(layout=str(layout)):
+                self.begin(name, more, layout)
+                self.begin(f"{name}-back", start=name)
+                self.assertEqual(self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8))
+
+    def test_from_a_step_or_the_newest_good_one(self):
+        self.begin("step", start=self.old.checkpoint(4))
+        self.assertEqual(self.hashes(self.run_at("step")), self.hashes(self.old, 4))
+        self.begin("folder", start="old/checkpoints")
+        self.assertEqual(self.hashes(self.run_at("folder")), self.hashes(self.old, 8))
+        jobs.damage(self.old.checkpoint(8) / "rank-00000.h5")
+        for layout in Layout(1, 1), Layout(2, 1):
+            result = self.begin(f"good-{layout.ranks}", layout=layout)
+            self.assertRegex(result.output, r"warning: .*step-000000008.*rank-00000\.h5")
+            self.assertIn("the weights are those of old/checkpoints/step-000000004, step 4", result.output)
+            named = self.begin(f"named-{layout.ranks}", layout=layout, start=self.old.checkpoint(8), code=3)
+            self.assert_one_sentence(named, "step-000000008/rank-00000.h5")
+        jobs.damage(self.old.checkpoint(4) / "rank-00000.h5")
+        self.assert_one_sentence(self.begin("none", layout=Layout(2, 1), code=3), "no checkpoint can be read")
+        shutil.rmtree(self.old.path)
+        for layout in Layout(1, 1), Layout(2, 1):
+            result = self.begin(f"gone-{layout.ranks}", layout=layout, code=3)
+            self.assert_one_sentence(result, "training.start_from: old: no checkpoint is there; wanted: the directory of a run")
+
+    def test_a_run_goes_on_from_its_own_checkpoint(self):
+        self.begin("new")
+        shutil.rmtree(self.old.path)  # it is needed no more
+        result = self.begin("new", {"training.steps": 2, "training.learning_rate": 0.01})
+        self.assertRegex(result.output, "resumed from .*new/checkpoints/step-000000001 at step 1")
+        self.assertIn("training.start_from is not used: the run goes on from a checkpoint", result.output)
+        self.assertEqual(self.run_at("new").steps(), [1, 2])
+
+    def test_refuses_another_model(self):
+        for settings, parts in (
+                ({"model.width": 32}, ["model.width: the checkpoint has 16, the configuration 32 (--set); set what it has"]),
+                ({"model.heads": 2}, ["model.heads"]),
+                ({"model.layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
+                                       "training.start_from_anew"]),
+                ({"data.tokenizer": "characters"}, ["the tokens of old/checkpoints/step-000000008 are bytes, those of this run "
+                                                    "characters"]),
+                ({"model.vocabulary": 300}, ["has 256 bytes in 256 rows, that of this run 256 in 300; set "
+                                             "training.start_from_vocabulary to grow"]),
+                ({"training.start_from_anew": "[outptu]"}, ['no parameter of this model begins with "outptu"; they begin with '
+                                                            "embedding"])):
+            for layout in Layout(1, 1), Layout(2, 1):
+                with self.subTest(settings=str(settings), layout=str(layout)):
+                    result = self.begin("new", settings, layout, code=2)
+                    self.assert_one_sentence(result, "training.start_from", *parts)
+        self.assertEqual(self.run_at("new").entries(), [])
+        other = json.loads((self.directory / "tiny.yaml").read_text())
+        del other["model"]["memory"]
+        other["model"]["family"] = "decoder"
+        (self.directory / "tiny.yaml").write_text(json.dumps(other))
+        self.assert_one_sentence(self.begin("new", code=2), "model.family: the checkpoint has transformer_xl, the configuration "
+                                                            "decoder")
+
+    def test_takes_what_fits_and_begins_the_rest_anew(self):
+        untied = {"model.tied_embeddings": False, "training.start_from_anew": "[output]"}
+        for layout in Layout(1, 1), Layout(1, 2):
+            name = f"untied-{layout.ranks}"
+            result = self.begin(name, untied, layout)
+            self.assertIn("; begun anew: output/", result.output)
+            self.assertEqual(self.weights(self.run_at(name))["output/weight"]["shape"], [256, 16])
+            # Back to the tied one nothing of it is left.
+            back = self.begin(f"{name}-back", {"training.start_from_anew": "[]"}, start=name)
+            self.assertIn("count of steps, and output/weight\n", back.output)
+            found, wanted = self.hashes(self.run_at(f"{name}-back")), self.hashes(self.old, 8)
+            self.assertNotEqual(found.pop("output/bias"), wanted.pop("output/bias"))  # begun anew, too
+            self.assertEqual(found, wanted)
+
+    def test_grows_the_vocabulary_by_character(self):
+        (self.directory / "few.txt").write_text("abd fgh iµ " * 400)
+        (self.directory / "more.txt").write_text("abcdefghi µ€ " * 400)
+        few = {"data.tokenizer": "characters", "data.train": "few.txt"}
+        more = {"data.tokenizer": "characters", "data.train": "more.txt"}
+        grow = {"training.start_from_vocabulary": "grow"}
+        self.train("few", settings={**few, "training.steps": 4})
+        for number, layout in enumerate([Layout(1, 1), Layout(2, 2)]):
+            with self.subTest(layout=str(layout)):
+                refused = self.begin(f"same-{number}", more, layout, start="few", code=2)
+                self.assert_one_sentence(refused, "has 9 characters in 9 rows, that of this run 12 in 12, not all the same; set "
+                                                  "training.start_from_vocabulary to grow")
+                result = self.begin(f"more-{number}", {**more, **grow}, layout, start="few")
+                self.assertIn("of 12 rows of the vocabulary 9 are taken and 3 new, 0 of the 9 there are left out", result.output)
+                back = self.begin(f"back-{number}", {**few, **grow}, start=f"more-{number}")
+                self.assertIn("of 9 rows of the vocabulary 9 are taken and 0 new, 3 of the 12 there are left out", back.output)
+                self.assertEqual(self.hashes(self.run_at(f"back-{number}")), self.hashes(self.run_at("few"), 4))
+
+    def test_keys_that_have_no_effect_are_told(self):
+        result = self.train("plain", settings={**STILL, "training.start_from_anew": "[output]",
+                                               "training.start_from_vocabulary": "grow"})
+        for key in "vocabulary", "anew":
+            self.assertIn(f"training.start_from_{key} is set, but there is no training.start_from", result.output)
+
+
+if __name__ == "__main__":
+    jobs.main()
