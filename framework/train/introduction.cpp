@@ -64,4 +64,14 @@ void introduce(const Log& log, const IntroducedRun& run) {
   if (!device.on_gpu()) tell_of_processor(log, run);
 }
 
+void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted) {
+  log.info(
+      "nothing is left to train: the run is at step {}, {} training.steps = {}; set training.steps "
+      "to more than {} to go on",
+      steps,
+      steps > wanted ? "past" : "which is",
+      wanted,
+      steps);
+}
+
 }  // namespace longspan

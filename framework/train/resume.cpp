@@ -155,6 +155,12 @@ void judge_checkpoint(const ResumingRun& run,
     run.log.warning("{}", other);
 }
 
+void save_layout(Scalars& scalars, const RunLayout& layout) {
+  scalars.set(threads_scalar, layout.threads);
+  scalars.set(zero_scalar, layout.zero);
+  scalars.set(device_scalar, layout.device);
+}
+
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout) {
   const Scalars& scalars = checkpoint.scalars();
   const RunLayout saved = {checkpoint.info().layout,

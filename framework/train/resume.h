@@ -19,7 +19,8 @@
 
 namespace longspan {
 
-// The scalars by which a checkpoint tells how its run was made.
+// The tensor by which a checkpoint tells the place of each stream in the text, and the scalars by
+// which it tells how its run was made.
 inline constexpr const char* cursor_name = "data/cursor";
 inline constexpr const char* threads_scalar = "run/threads";
 inline constexpr const char* zero_scalar = "run/zero";
@@ -74,6 +75,8 @@ void judge_checkpoint(const ResumingRun& run,
                       const Tokenizer& tokenizer,
                       const TextIdentity& text);
 
+// Adds to a state to be saved what `judge_layout` compares.
+void save_layout(Scalars& scalars, const RunLayout& layout);
 // Says when the run goes on to rounding only.
 void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
 

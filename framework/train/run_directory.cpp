@@ -72,6 +72,16 @@ bool RunDirectory::is_lost() const {
   return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
 }
 
+void RunDirectory::refuse_lost(std::int64_t step) const {
+  throw DataError(
+      "run.directory \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
+      "is "
+      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
+      "it back and start again to go on from its newest checkpoint, or start anew",
+      path_.string(),
+      step);
+}
+
 void RunDirectory::write(const std::string& name, const std::string& text) const {
   if (!writes_) return;
   const fs::path target = path_ / name;

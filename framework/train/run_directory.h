@@ -28,6 +28,8 @@ class RunDirectory {
   // On rank 0: whether the directory that it locked is no longer the one at this path: it was
   // removed, moved or replaced. False elsewhere.
   bool is_lost() const;
+  // Throws DataError: where it is lost, as seen after a step.
+  [[noreturn]] void refuse_lost(std::int64_t step) const;
   // On rank 0: writes the file whole or not at all. Throws Failure.
   void write(const std::string& name, const std::string& text) const;
 

@@ -12,10 +12,6 @@
 namespace longspan {
 namespace {
 
-constexpr const char* sample_scalar = "data/fingerprint";
-constexpr const char* modified_scalar = "data/modified";
-constexpr const char* hash_scalar = "data/hash";
-
 constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
 constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
 
@@ -36,9 +32,9 @@ std::string time_text(std::int64_t nanoseconds) {
 }  // namespace
 
 void TextIdentity::save(Scalars& scalars) const {
-  scalars.set(sample_scalar, sample);
-  scalars.set(modified_scalar, modified);
-  if (hash) scalars.set(hash_scalar, *hash);
+  scalars.set(corpus_scalar, sample);
+  scalars.set(text_time_scalar, modified);
+  if (hash) scalars.set(text_hash_scalar, *hash);
 }
 
 TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
@@ -62,12 +58,12 @@ TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
 std::string change_of_text(const Scalars& saved,
                            const TextIdentity& found,
                            const std::string& path) {
-  const bool has_both = found.hash && saved.has(hash_scalar);
-  if (saved.get<std::uint64_t>(sample_scalar) != found.sample ||
-      (has_both && saved.get<std::uint64_t>(hash_scalar) != *found.hash))
+  const bool has_both = found.hash && saved.has(text_hash_scalar);
+  if (saved.get<std::uint64_t>(corpus_scalar) != found.sample ||
+      (has_both && saved.get<std::uint64_t>(text_hash_scalar) != *found.hash))
     return fmt::format("{} holds another text than the checkpoint was trained on", path);
   // Of an older checkpoint no more is known.
-  if (has_both || saved.get_or<std::int64_t>(modified_scalar, found.modified) == found.modified)
+  if (has_both || saved.get_or<std::int64_t>(text_time_scalar, found.modified) == found.modified)
     return "";
   return fmt::format(
       "{} was changed at {}, and at {} when the checkpoint's run opened it: it has as many bytes, "
@@ -75,7 +71,7 @@ std::string change_of_text(const Scalars& saved,
       "trained on",
       path,
       time_text(found.modified),
-      time_text(saved.get<std::int64_t>(modified_scalar)));
+      time_text(saved.get<std::int64_t>(text_time_scalar)));
 }
 
 }  // namespace longspan

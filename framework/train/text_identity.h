@@ -10,6 +10,11 @@
 
 namespace longspan {
 
+// The scalars of a checkpoint. Older ones have the first alone.
+inline constexpr const char* corpus_scalar = "data/fingerprint";
+inline constexpr const char* text_time_scalar = "data/modified";
+inline constexpr const char* text_hash_scalar = "data/hash";
+
 // As rank 0 sees it.
 struct TextIdentity {
   std::uint64_t sample = 0;   // Corpus::fingerprint: of a large text a part of it

@@ -60,7 +60,6 @@ class TrainingRun {
   bool save(bool beside);
   void finish_save();
   void remove_older();
-  void tell_that_nothing_is_left() const;
   ExitCode end_unsaved() const;
   void judge_reconstruction(const StepResult& result) const;
   void keep_directory();
@@ -169,7 +168,8 @@ void TrainingRun::resume(const std::filesystem::path& path) {
 
 ExitCode TrainingRun::run() {
   const bool had_nothing_to_do = last_step();
-  if (had_nothing_to_do) tell_that_nothing_is_left();
+  if (had_nothing_to_do)
+    tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
   try {
     while (!last_step() && !stopping_) step();
   } catch (const DivergedError& error) {
@@ -195,18 +195,6 @@ ExitCode TrainingRun::run() {
             trainer_.tokens(),
             trainer_.skipped());
   return ExitCode::ok;
-}
-
-void TrainingRun::tell_that_nothing_is_left() const {
-  const std::int64_t steps = trainer_.steps();
-  const std::int64_t wanted = settings_.training.steps;
-  log_.info(
-      "nothing is left to train: the run is at step {}, {} training.steps = {}; set "
-      "training.steps to more than {} to go on",
-      steps,
-      steps > wanted ? "past" : "which is",
-      wanted,
-      steps);
 }
 
 // The weights after the last step give no finite loss. Who asked the run to stop can have it go on
@@ -369,10 +357,7 @@ TrainingState TrainingRun::state() {
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
   identity_.save(state.scalars);
-  const RunLayout made_on = layout();
-  state.scalars.set(threads_scalar, made_on.threads);
-  state.scalars.set(zero_scalar, made_on.zero);
-  state.scalars.set(device_scalar, made_on.device);
+  save_layout(state.scalars, layout());
   losses_.save(state.scalars);
   return state;
 }
@@ -411,13 +396,7 @@ void TrainingRun::keep_directory() {
   const std::int64_t lost = directory_.is_lost() ? 1 : 0;
   if (mesh_.world.all_reduce(lost, Reduction::maximum) == 0) return;
   session_.set_listener({});
-  throw DataError(
-      "run.directory \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
-      "is "
-      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
-      "it back and start again to go on from its newest checkpoint, or start anew",
-      settings_.run.directory,
-      trainer_.steps());
+  directory_.refuse_lost(trainer_.steps());
 }
 
 }  // namespace
