@@ -105,7 +105,8 @@ void Optimizer::judge(const Checkpoint& checkpoint) const {
   if (found != kept())
     throw ConfigurationError(
         "{}: holds {}, and with training.optimizer as it is set a run keeps {}; set it as the "
-        "checkpoint's run had it, or begin a new run",
+        "checkpoint's run had it, or begin a new run with its weights alone: another run.directory "
+        "and training.start_from",
         checkpoint.path().string(),
         found,
         kept());

@@ -17,6 +17,9 @@ namespace fs = std::filesystem;
 constexpr const char* newest_wish = "auto";
 constexpr const char* new_run_wish = "never";
 
+constexpr const char* new_run_with_its_weights =
+    "begin a new run with its weights alone: another run.directory and training.start_from";
+
 // In the run's directory; -1 where there is none. Decided by rank 0: another node may see the
 // directory later.
 std::int64_t newest_step(const ResumingRun& run) {
@@ -136,20 +139,26 @@ void judge_checkpoint(const ResumingRun& run,
         run.directory.checkpoints().string(),
         step_name(newest));
   const ConfigurationChange change = change_since(checkpoint, run.text.compare);
-  require_same_model(
-      checkpoint,
-      change,
-      "set what the checkpoint has, or another run.directory to begin a new run (with "
-      "training.start_from it can take the weights that fit)");
+  require_same_model(checkpoint,
+                     change,
+                     "set what the checkpoint has, or another run.directory to begin a new run");
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);
   const std::int64_t streams = settings.data.batch;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(
-        "data.batch is {}, but {} holds the memory and place of {} streams", streams, path, saved);
+        "data.batch is {}, but {} holds the memory and place of {} streams; set it to {}, or {}",
+        streams,
+        path,
+        saved,
+        saved,
+        new_run_with_its_weights);
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw ConfigurationError(
-        "{}: was made with another tokenizer than data.train and data.tokenizer give", path);
+        "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
+        "they were, or {}",
+        path,
+        new_run_with_its_weights);
   if (const std::string other = change_of_text(checkpoint.scalars(), text, settings.data.train);
       !other.empty())
     run.log.warning("{}", other);

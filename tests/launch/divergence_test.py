@@ -79,42 +79,43 @@ class Unsound(jobs.TestCase):
 
     def test_is_not_saved_at_an_interval(self):
         # The first step has a loss, those of the steps after it have none.
-        for number, (every, background) in enumerate([(1, True), (1, False), (4, True)]):
-            for layout in Layout(1, 1), Layout(2, 2):
-                with self.subTest(every=every, background=background, layout=str(layout)):
-                    name = f"run-{number}-{layout.ranks}"
-                    often = {**DIVERGING, "checkpoint.every": every, "checkpoint.background": background,
-                             "training.skipped_in_a_row": 10}
-                    result = self.train(name, layout, often, code=4)
-                    self.assert_one_sentence(result, "training diverged: 10 steps in a row")
-                    self.assertEqual(self.run_at(name).entries(), [])
-                    if every == 1:
-                        self.assertRegex(self.run_at(name).log(), "warning step 1 is not saved: its weights give a loss of "
-                                                                  "(nan|inf)")
-                    # Started again with a remedy it begins anew, beside the metrics of the one before.
-                    self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.steps": 3})
-                    self.assertEqual(self.run_at(name).steps()[-1], 3)
+        for number, (every, background, layout) in enumerate([(1, True, Layout(1, 1)), (1, False, Layout(2, 2)),
+                                                              (4, True, Layout(2, 1))]):
+            with self.subTest(every=every, background=background, layout=str(layout)):
+                name = f"run-{number}"
+                often = {**DIVERGING, "checkpoint.every": every, "checkpoint.background": background,
+                         "training.skipped_in_a_row": 10}
+                result = self.train(name, layout, often, code=4)
+                self.assert_one_sentence(result, "training diverged: 10 steps in a row")
+                self.assertEqual(self.run_at(name).entries(), [])
+                if every == 1:
+                    self.assertRegex(self.run_at(name).log(), "warning step 1 is not saved: its weights give a loss of "
+                                                              "(nan|inf)")
+                # Started again with a remedy it begins anew, beside the metrics of the one before.
+                self.train(name, layout, {**often, "training.learning_rate": 0.001, "training.steps": 3})
+                self.assertEqual(self.run_at(name).steps()[-1], 3)
 
     def test_what_was_saved_before_stays_and_is_gone_on_from(self):
-        for number, (in_a_row, background) in enumerate([(1, True), (1, False), (100, True), (100, False)]):
-            for layout in Layout(1, 1), Layout(2, 1):
-                with self.subTest(in_a_row=in_a_row, background=background, layout=str(layout)):
-                    name = f"run-{number}-{layout.ranks}"
-                    kept = {**GOOD, "checkpoint.background": background}
-                    self.train(name, layout, kept)
-                    before = self.run_at(name).state(6)
-                    worse = {**WORSE, "checkpoint.background": background, "training.skipped_in_a_row": in_a_row}
-                    result = self.train(name, layout, worse, code=4)
-                    step = f"{name}/checkpoints/step-"
-                    self.assert_one_sentence(result, f"started again the run goes on from {step}000000006; to go on from an "
-                                                     f"earlier one set checkpoint.resume to it, such as {step}000000005, and "
-                                                     "another run.directory")
-                    run = self.run_at(name)
-                    self.assertEqual(run.entries(), ["step-000000005", "step-000000006"])
-                    self.assertEqual(run.state(6), before)
-                    self.longspan("verify", run.path)
-                    self.assertIsInstance(json.loads(self.evaluate(run.checkpoint(6)).output)["loss"], float)
-                    self.assert_resumes(name, kept, layout)
+        one, two = Layout(1, 1), Layout(2, 1)
+        for number, (in_a_row, background, layout) in enumerate([(1, True, two), (1, False, one), (100, True, one),
+                                                                 (100, False, two)]):
+            with self.subTest(in_a_row=in_a_row, background=background, layout=str(layout)):
+                name = f"run-{number}"
+                kept = {**GOOD, "checkpoint.background": background}
+                self.train(name, layout, kept)
+                before = self.run_at(name).state(6)
+                worse = {**WORSE, "checkpoint.background": background, "training.skipped_in_a_row": in_a_row}
+                result = self.train(name, layout, worse, code=4)
+                step = f"{name}/checkpoints/step-"
+                self.assert_one_sentence(result, f"started again the run goes on from {step}000000006; to go on from an earlier "
+                                                 f"one set checkpoint.resume to it, such as {step}000000005, and another "
+                                                 "run.directory")
+                run = self.run_at(name)
+                self.assertEqual(run.entries(), ["step-000000005", "step-000000006"])
+                self.assertEqual(run.state(6), before)
+                self.longspan("verify", run.path)
+                self.assertIsInstance(json.loads(self.evaluate(run.checkpoint(6)).output)["loss"], float)
+                self.assert_resumes(name, kept, layout)
 
     def test_is_not_saved_at_the_end(self):
         for number, (layout, more) in enumerate([(Layout(1, 1), {}), (Layout(2, 1), {}),

@@ -119,7 +119,9 @@ class AnotherConfiguration(jobs.TestCase):
 
     def test_refuses_another_batch(self):
         for layout in Layout(1, 1), Layout(2, 1):
-            self.refused({"data.batch": 4}, "data.batch is 4", "of 8 streams", layout=layout)
+            self.refused({"data.batch": 4}, "data.batch is 4", "of 8 streams; set it to 8, or begin a new run with its weights "
+                                                            "alone: another run.directory and training.start_from",
+                         layout=layout)
 
     def test_refuses_to_start_anew_in_a_used_directory(self):
         for layout in Layout(1, 1), Layout(2, 1):
