@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/named_path.h"
 #include "framework/train/loading.h"
 #include "framework/train/parameter_state.h"
 #include "framework/train/vocabulary_rows.h"
@@ -42,7 +43,8 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 Checkpoint open_meant(const StartingRun& run) {
-  const fs::path path = run.settings.training.start_from.path;
+  const NamedPath& named = run.settings.training.start_from.path;
+  const fs::path path = named;
   // Rank 0 decides: another node may see the directory later.
   std::string folder;
   if (run.world.rank() == 0) {
@@ -57,17 +59,16 @@ Checkpoint open_meant(const StartingRun& run) {
   if (folder.empty()) return Checkpoint::open(path);
   if (folder == "nothing")
     throw DataError(
-        "{}: {}: no checkpoint is there; wanted: the directory of a run that has saved one, or "
-        "that "
-        "of a step",
-        key,
-        path.string());
+        "{}: no checkpoint is there; wanted: the directory of a run that has saved one, or that of "
+        "a "
+        "step{}",
+        named.told(),
+        named.help_to_find());
   const CheckpointSearch search = latest_good_checkpoint(folder, run.world);
   for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
   if (!search.found)
-    throw DataError("{}: {}: no checkpoint can be read; the newest: {}",
-                    key,
-                    folder,
+    throw DataError("{}: no checkpoint can be read; the newest: {}",
+                    named.told(),
                     search.skipped.empty() ? "it has gone" : search.skipped.front());
   return Checkpoint::open(search.found->path);
 }

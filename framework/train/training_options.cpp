@@ -93,9 +93,8 @@ void declare_start(OptionTable& table, StartOptions& options) {
 }  // namespace
 
 Schedule TrainingOptions::make_schedule() const {
-  // A rate of an update that is not made is as far behind the last one as the others are apart: at
-  // the end rate itself, which is 0 unless something else is asked for, an update learns nothing.
-  // The first update that decays follows one of the full rate, with and without a warm-up.
+  // The end rate is that of the update after the last one: it is 0 unless another is asked for, and
+  // an update of that rate learns nothing. Without a warm-up the first update has the full rate.
   return {.kind = schedule,
           .rate = learning_rate,
           .end_rate = end_learning_rate,

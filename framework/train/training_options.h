@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/core/named_path.h"
 #include "framework/core/options.h"
 #include "framework/train/schedule.h"
 
@@ -28,7 +29,7 @@ enum class StartVocabulary : std::uint8_t { same, grow };
 
 // Where a new run's weights come from.
 struct StartOptions {
-  std::string path;  // a run's directory or that of a step; empty: drawn from the seed
+  NamedPath path;  // a run's directory or that of a step; empty: drawn from the seed
   StartVocabulary vocabulary = StartVocabulary::same;
   std::vector<std::string> anew;  // parameters, or what their names begin with
 };
