@@ -201,7 +201,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_losses(judgement);
   judge_streams(judgement);
   // What the text is told by: any bits, and not all of it in older ones.
-  for (const char* name : {corpus_scalar, "data/modified", "data/hash"})
+  for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})
     judgement.integer(name,
                       std::numeric_limits<std::int64_t>::min(),
                       std::numeric_limits<std::int64_t>::max(),

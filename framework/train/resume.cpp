@@ -49,21 +49,22 @@ std::vector<std::string> problems_of(const ResumingRun& run, const Checkpoint& c
 
 }  // namespace
 
-ReadWatch watch_of(const ResumingRun& run) {
+ReadWatch watch_of(const ResumingRun& run, const std::string& place) {
   constexpr double seconds_between = 10;
-  return
-      [&run, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](std::int64_t bytes) mutable {
-        if (run.stop.asked())
-          throw Error(ExitCode::stopped,
-                      "stopped on request before the first step, while a checkpoint was read; "
-                      "nothing is lost: start again to go on");
-        read += bytes;
-        if (since.seconds() < told + seconds_between) return;
-        told = since.seconds();
-        run.log.info("{}: {} read by this rank to verify checkpoints, which goes on",
-                     run.directory.checkpoints().string(),
-                     byte_text(static_cast<double>(read)));
-      };
+  // What the run is made of by value: a checkpoint keeps the watch.
+  return [run, place, since = Stopwatch(), read = std::int64_t{0}, told = 0.0](
+             std::int64_t bytes) mutable {
+    if (run.stop.asked())
+      throw Error(ExitCode::stopped,
+                  "stopped on request before the first step, while a checkpoint was read; "
+                  "nothing is lost: start again to go on");
+    read += bytes;
+    if (since.seconds() < told + seconds_between) return;
+    told = since.seconds();
+    run.log.info("{}: {} read by this rank to verify checkpoints, which goes on",
+                 place.empty() ? run.directory.checkpoints().string() : place,
+                 byte_text(static_cast<double>(read)));
+  };
 }
 
 std::optional<fs::path> checkpoint_to_resume(const ResumingRun& run) {

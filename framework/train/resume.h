@@ -58,9 +58,10 @@ ConfigurationChange change_since(
     const Checkpoint& checkpoint,
     const std::function<ConfigurationChange(const std::string& saved)>& compare);
 
-// For whoever reads a checkpoint of the run: says how far it is, and ends with the request to stop.
+// For whoever reads checkpoints of the run, or of what is at `place`: says how far it is, and ends
+// with the request to stop.
 // What the run is made of must outlive it.
-ReadWatch watch_of(const ResumingRun& run);
+ReadWatch watch_of(const ResumingRun& run, const std::string& place = "");
 
 // Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
 // `remedy` is a clause.

@@ -7,14 +7,15 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
+#include "framework/train/checkpoint_values.h"
 #include "framework/train/loading.h"
+#include "framework/train/named_checkpoint.h"
 #include "framework/train/parameter_state.h"
+#include "framework/train/resume.h"
 #include "framework/train/vocabulary_rows.h"
 
 namespace longspan {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* key = "training.start_from";
 
@@ -43,34 +44,16 @@ std::string some_of(const std::vector<std::string>& names) {
 }
 
 Checkpoint open_meant(const StartingRun& run) {
-  const NamedPath& named = run.settings.training.start_from.path;
-  const fs::path path = named;
-  // Rank 0 decides: another node may see the directory later.
-  std::string folder;
-  if (run.world.rank() == 0) {
-    std::error_code unused;
-    for (const fs::path& place : {path / "checkpoints", path})
-      if (folder.empty() && !steps_in(place).empty()) folder = place.string();
-    const bool is_step =
-        path.filename().string().starts_with("step-") || fs::exists(path / "manifest.json", unused);
-    if (folder.empty() && !is_step) folder = "nothing";
-  }
-  folder = run.world.broadcast(folder, 0);
-  if (folder.empty()) return Checkpoint::open(path);
-  if (folder == "nothing")
-    throw DataError(
-        "{}: no checkpoint is there; wanted: the directory of a run that has saved one, or that of "
-        "a "
-        "step{}",
-        named.told(),
-        named.help_to_find());
-  const CheckpointSearch search = latest_good_checkpoint(folder, run.world);
-  for (const std::string& sentence : search.skipped) run.log.warning("{}", sentence);
-  if (!search.found)
-    throw DataError("{}: no checkpoint can be read; the newest: {}",
-                    named.told(),
-                    search.skipped.empty() ? "it has gone" : search.skipped.front());
-  return Checkpoint::open(search.found->path);
+  const NamedPath& path = run.settings.training.start_from.path;
+  // As rank 0 sees it: another node may see it later.
+  std::error_code unused;
+  const bool is_seen = run.world.rank() == 0 && std::filesystem::exists(path.text(), unused);
+  if (run.world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
+    throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
+  const NamedCheckpoint found =
+      find_checkpoint(path, run.settings.run.directory, run.world, value_problems, run.watch);
+  for (const std::string& sentence : found.skipped) run.log.warning("{}", sentence);
+  return open_run_checkpoint(found.path, run.watch);
 }
 
 // What becomes of the parameters of a model.
@@ -158,9 +141,8 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
 }
 
 void WeightsTaken::judge_configuration() const {
-  const std::string& saved = checkpoint_.info().configuration;
-  if (saved.empty()) return;
-  std::vector<std::string> refused = run_.text.compare(saved).refused;
+  if (checkpoint_.info().configuration.empty()) return;
+  std::vector<std::string> refused = change_since(checkpoint_, run_.text.compare).refused;
   std::erase_if(refused, [](const std::string& sentence) {
     return std::ranges::find(seen_at_tensors, sentence.substr(0, sentence.find(':'))) !=
            seen_at_tensors.end();

@@ -1,6 +1,7 @@
 // A new run that begins with the weights of another one (training.start_from).
 #pragma once
 
+#include "checkpoints/checkpoint.h"
 #include "framework/train/log.h"
 #include "framework/train/settings.h"
 #include "framework/train/training_run.h"
@@ -14,6 +15,7 @@ struct StartingRun {
   const Tokenizer& tokenizer;
   const Communicator& world;
   const Log& log;
+  ReadWatch watch = {};
 };
 
 // Collective. Fills a new model's weights, to the bit, from the checkpoint that training.start_from

@@ -127,7 +127,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
   } else {
     run_id_ = new_run_id(mesh_.world);
     put_metrics_aside(resuming(), run_id_);
-    start_from({settings, text, tokenizer_, mesh_.world, log_}, trainer_.model());
+    const ReadWatch watch = watch_of(resuming(), settings.training.start_from.path);
+    start_from({settings, text, tokenizer_, mesh_.world, log_, watch}, trainer_.model());
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);

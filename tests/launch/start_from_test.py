@@ -81,7 +81,7 @@ class StartFrom(jobs.TestCase):
         shutil.rmtree(self.old.path)
         for layout in Layout(1, 1), Layout(2, 1):
             result = self.begin(f"gone-{layout.ranks}", layout=layout, code=3)
-            self.assert_one_sentence(result, "training.start_from: old: no checkpoint is there; wanted: the directory of a run")
+            self.assert_one_sentence(result, "training.start_from: old: there is no such run or checkpoint")
 
     def test_a_run_goes_on_from_its_own_checkpoint(self):
         self.begin("new")
