@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "framework/autograd/sequence_pieces.h"
 #include "framework/kernels/elementwise.h"
@@ -62,6 +63,8 @@ class Ring {
       move_rows(call_.value, begin, own_.value(own_keys(), j), 0, count);
       begin += count;
     }
+    if (const Tensor padding = std::exchange(call_.mask.key_padding, Tensor()); padding.defined())
+      padding_ = padding_pieces(padding, form_.key[0], shares_.keys);
     // Their rows are in the pieces and in the block now.
     call_.query = call_.key = call_.value = Tensor();
   }
@@ -96,7 +99,8 @@ class Ring {
   }
 
   double pairs_between(const Range& queries, const Range& keys) const;
-  Attention part(std::size_t i, const Range& keys, const Tensor& key, const Tensor& value) const;
+  // Queries i of this rank over keys j of a rank.
+  Attention part(std::size_t i, const Block& block, int rank, std::size_t j) const;
   template <typename Visit>
   void for_each_meeting(
       const Block& block, int rank, Request& under_way, DryMeetings& dry, const Visit& visit) const;
@@ -108,6 +112,7 @@ class Ring {
   SequenceShares shares_;
   Block::Form form_;
   Block own_;
+  std::vector<std::vector<Tensor>> padding_;  // of each rank's ranges, where there is some
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
   std::vector<Tensor> log_sum_exps_;
@@ -130,21 +135,20 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
   return pairs;
 }
 
-// Queries i of this rank over some keys.
-Attention Ring::part(std::size_t i,
-                     const Range& keys,
-                     const Tensor& key,
-                     const Tensor& value) const {
+Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j) const {
+  const auto of_rank = static_cast<std::size_t>(rank);
   const Range& queries = own_queries()[i];
+  const Range& keys = shares_.keys[of_rank][j];
   Attention result = call_;
   result.query = queries_[i];
-  result.key = key;
-  result.value = value;
+  result.key = block.key(shares_.keys[of_rank], j);
+  result.value = block.value(shares_.keys[of_rank], j);
   result.mask.query_begin = queries.begin;
   result.mask.key_begin = keys.begin;
+  if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;
-    result.dropout->time_total = shares_.queries_total();
+    result.dropout->time_total = shares_.queries_total;
     result.dropout->keys_begin = keys.begin;
     result.dropout->keys_total = shares_.keys_total;
   }
@@ -160,7 +164,7 @@ void Ring::for_each_meeting(
       const double pairs = pairs_between(own_queries()[i], keys[j]);
       if (pairs == 0) continue;
       const auto here = [&] {
-        visit(i, j, part(i, keys[j], block.key(keys, j), block.value(keys, j)));
+        visit(i, j, part(i, block, rank, j));
         under_way.test();
       };
       if (device().state().dry())
@@ -283,8 +287,8 @@ Ring::Result Ring::backward(const Tensor& dout,
 }
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
-  require(!mask.key_padding.defined() && !mask.sorted,
-          "attention over {} context ranks cannot have padding by key or a sorted sequence",
+  require(!mask.sorted,
+          "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
   require(!terms.shaw && !terms.span && !terms.hash,
           "attention over {} context ranks has relative positions or slopes, no other term",
@@ -295,6 +299,13 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.ranks.size(),
           shares.queries.size(),
           shares.keys.size());
+  require(hold_once(shares.queries, {shares.memory, shares.memory + shares.queries_total}) &&
+              hold_once(shares.keys, {0, shares.keys_total}),
+          "ring attention: the shares of {} ranks do not hold {} queries after {} and {} keys once",
+          shares.ranks.size(),
+          shares.queries_total,
+          shares.memory,
+          shares.keys_total);
 }
 
 void give_gradients(Gradients& gradients, Ring& ring) {

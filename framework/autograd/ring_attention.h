@@ -17,16 +17,17 @@ struct AllocatedAgain {
   double bytes = 0;
 };
 
-// Which rank has what of a sequence of `keys_total` positions. The first `memory` of them are keys
-// only; queries stand at the others.
+// Which rank has which queries and keys. Keys stand at the positions from 0 to `keys_total`,
+// queries at `queries_total` positions from `memory` on. They may be of one sequence, whose first
+// positions are keys only, or of two, each with a length and a division of its own.
 struct SequenceShares {
   Communicator ranks;
   std::vector<Ranges> queries;  // of each rank: the positions of its rows of queries, in order
   std::vector<Ranges> keys;     // the same of keys and values
   std::int64_t memory = 0;
+  std::int64_t queries_total = 0;
   std::int64_t keys_total = 0;
 
-  std::int64_t queries_total() const { return keys_total - memory; }
   // Of each rank: its queries counted from the first of the sequence.
   std::vector<Ranges> query_rows() const {
     std::vector<Ranges> result = queries;
@@ -38,13 +39,14 @@ struct SequenceShares {
 };
 
 // As `attention`, of this rank's queries over the keys of all ranks. query: [batch, own queries,
-// heads, dim]; key, value: [batch, own keys, heads, dim]. The mask's rules and the terms see
-// positions of the whole sequence, dropout draws what the undivided call draws. Keys and values go
-// round the ring, the next rank's on their way while those at hand are computed with; parts are
-// merged by log-sum-exp, and what no query of a rank may see is not computed there. In the backward
-// pass they go round again with their gradients, summed in the accumulator dtype. Rows without an
-// allowed key are 0. Masks with padding or sorted sequences, and terms but the relative one and
-// slopes, are refused with a sentence.
+// heads, dim]; key, value: [batch, own keys, heads, dim]. The mask is that of the undivided call:
+// its rules, lengths and padding (key_padding: [batch, keys_total]) and the terms see positions of
+// the whole sequence, its query_begin and key_begin are not read. Dropout draws what the undivided
+// call draws. Keys and values go round the ring, the next rank's on their way while those at hand
+// are computed with; parts are merged by log-sum-exp, and what the rules let no query of a rank see
+// is not computed there. In the backward pass they go round again with their gradients, summed in
+// the accumulator dtype. Rows without an allowed key are 0. Throws Failure for sorted sequences,
+// for terms but the relative one and slopes, and for shares that do not hold each position once.
 Variable ring_attention(const Variable& query,
                         const Variable& key,
                         const Variable& value,

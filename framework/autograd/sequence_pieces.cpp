@@ -1,5 +1,7 @@
 #include "framework/autograd/sequence_pieces.h"
 
+#include <algorithm>
+
 #include "framework/core/error.h"
 #include "framework/kernels/elementwise.h"
 
@@ -45,6 +47,44 @@ std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges) {
     begin += range.count();
   }
   return pieces;
+}
+
+std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
+                                                std::int64_t batch,
+                                                const std::vector<Ranges>& positions) {
+  std::int64_t total = 0;
+  for (const Ranges& ranges : positions) total += count_of(ranges);
+  const Shape wanted = {batch, total};
+  require(padding.shape() == wanted && padding.dtype() == DType::u8,
+          "ring attention: key_padding is {} {}, wanted that of all keys, {} {}",
+          name_of(padding.dtype()),
+          padding.shape(),
+          name_of(DType::u8),
+          wanted);
+  const Tensor rows = padding.reshape({batch, total, 1, 1});
+  std::vector<std::vector<Tensor>> result;
+  for (const Ranges& ranges : positions) {
+    std::vector<Tensor>& pieces = result.emplace_back();
+    for (const Range& range : ranges) {
+      const Tensor piece = Tensor::empty({batch, range.count(), 1, 1}, DType::u8, padding.device());
+      move_rows(rows, range.begin, piece, 0, range.count());
+      pieces.push_back(piece.reshape({batch, range.count()}));
+    }
+  }
+  return result;
+}
+
+bool hold_once(const std::vector<Ranges>& positions, const Range& sequence) {
+  Ranges all;
+  for (const Ranges& ranges : positions) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::erase_if(all, [](const Range& range) { return range.count() == 0; });
+  std::ranges::sort(all, {}, &Range::begin);
+  std::int64_t end = sequence.begin;
+  for (const Range& range : all) {
+    if (range.begin != end) return false;
+    end = range.end;
+  }
+  return end == sequence.end;
 }
 
 Tensor joined(const std::vector<Tensor>& pieces) {

@@ -24,6 +24,15 @@ std::vector<Tensor> pieces_of(const Tensor& x, const Ranges& ranges);
 // The way back; at least one piece.
 Tensor joined(const std::vector<Tensor>& pieces);
 
+// Of each rank its ranges' pieces of the padding of a whole sequence, [batch, positions] u8. Throws
+// Failure when the padding is not that of all positions of the ranks.
+std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
+                                                std::int64_t batch,
+                                                const std::vector<Ranges>& positions);
+
+// Whether every position of a sequence is in one range of one rank, and nothing else is.
+bool hold_once(const std::vector<Ranges>& positions, const Range& sequence);
+
 // Keys and values of one rank, or their gradients, as they travel: one after another for each range
 // of positions, in a block as large as the largest rank's.
 class Block {

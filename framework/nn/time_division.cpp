@@ -222,6 +222,7 @@ SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std
   SequenceShares result;
   result.ranks = mesh.context;
   result.memory = memory;
+  result.queries_total = time;
   result.keys_total = memory + time;
   for (int context = 0; context < mesh.shape.context; ++context) {
     Ranges queries;
@@ -232,6 +233,18 @@ SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std
     keys.insert(keys.end(), queries.begin(), queries.end());
     result.queries.push_back(std::move(queries));
     result.keys.push_back(std::move(keys));
+  }
+  return result;
+}
+
+SequenceShares side_shares(const ProcessMesh& mesh, std::int64_t time, std::int64_t keys) {
+  SequenceShares result;
+  result.ranks = mesh.context;
+  result.queries_total = time;
+  result.keys_total = keys;
+  for (int context = 0; context < mesh.shape.context; ++context) {
+    result.queries.push_back(context_share(mesh.shape, context, time));
+    result.keys.push_back(context_share(mesh.shape, context, keys));
   }
   return result;
 }

@@ -36,6 +36,10 @@ TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total);
 // What the context ranks have inside split regions of a memory and the segment after it.
 SequenceShares sequence_shares(const ProcessMesh& mesh, std::int64_t memory, std::int64_t time);
 
+// The same of a segment of `time` positions that looks at another one of `keys` positions: each is
+// divided by itself.
+SequenceShares side_shares(const ProcessMesh& mesh, std::int64_t time, std::int64_t keys);
+
 // The last `longest` rows of [before; input], divided as a memory of that many rows is. `before`
 // [streams, rows, width] (may be undefined) is this rank's share of a memory of `remembered` rows,
 // `input` its share of a segment of `time` positions. Collective over the ranks that share time:

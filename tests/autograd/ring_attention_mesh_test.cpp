@@ -1,4 +1,5 @@
 // Attention over a sequence that ranks share is the attention of the whole sequence.
+#include "framework/autograd/recompute.h"
 #include "framework/autograd/ring_attention.h"
 #include "tests/kernels/kernel_testing.h"
 #include "tests/support/mesh_runner.h"
@@ -16,13 +17,19 @@ constexpr std::int64_t dim = 3;
 constexpr std::int64_t value_dim = 5;
 
 struct Case {
-  std::string name;
-  std::int64_t memory;
-  std::int64_t time;
-  HeadMasks rules;
+  std::string name = {};
+  std::int64_t memory = 0;
+  std::int64_t time = 0;
+  HeadMasks rules = {};
   bool relative = false;
   double dropout = 0;
   bool slopes = false;
+  std::int64_t keys = 0;                   // of another sequence; 0: of the queries' own
+  std::vector<std::int64_t> lengths = {};  // of the batch rows
+  bool padding = false;                    // here and there
+  bool again = false;                      // computed again in the backward pass
+
+  std::int64_t all_keys() const { return keys > 0 ? keys : memory + time; }
 };
 
 std::vector<Case> cases() {
@@ -47,6 +54,64 @@ std::vector<Case> cases() {
   };
 }
 
+std::vector<Case> cases_of_two_lengths() {
+  const Mask all = masks::everything();
+  return {
+      {.name = "more keys", .time = 24, .rules = all, .keys = 130},
+      {.name = "fewer keys, dropout", .time = 130, .rules = all, .dropout = 0.3, .keys = 24},
+      {.name = "fewer keys than chunks", .time = 13, .rules = all, .dropout = 0.3, .keys = 3},
+      {.name = "one query", .time = 1, .rules = all, .keys = 40},
+      {.name = "a window, slopes",
+       .time = 40,
+       .rules = masks::window(20, 5),
+       .slopes = true,
+       .keys = 90},
+      {.name = "padding",
+       .time = 24,
+       .rules = all,
+       .dropout = 0.3,
+       .keys = 90,
+       .lengths = {90, 7},
+       .padding = true,
+       .again = true},
+  };
+}
+
+std::vector<Case> cases_with_padding() {
+  const Mask causal = masks::causal();
+  const Mask all = masks::everything();
+  return {
+      {.name = "lengths that end on the first rank and on another",
+       .time = 130,
+       .rules = all,
+       .dropout = 0.3,
+       .lengths = {5, 100}},
+      {.name = "nothing is padding", .time = 24, .rules = all, .lengths = {24, 30}},
+      {.name = "a row of no keys", .time = 24, .rules = all, .lengths = {0, 11}},
+      {.name = "causal", .time = 40, .rules = causal, .lengths = {40, 3}, .again = true},
+      {.name = "relative, after a memory, dropout",
+       .memory = 7,
+       .time = 130,
+       .rules = causal,
+       .relative = true,
+       .dropout = 0.3,
+       .lengths = {3, 90},
+       .again = true},
+      {.name = "keys here and there, slopes",
+       .memory = 5,
+       .time = 150,
+       .rules = all,
+       .slopes = true,
+       .padding = true},
+      {.name = "both, a mask a head",
+       .memory = 2,
+       .time = 30,
+       .rules = HeadMasks({causal & masks::window(3, 0), causal & masks::stride(4)}),
+       .lengths = {32, 20},
+       .padding = true},
+  };
+}
+
 Tensor random_tensor(const Shape& shape, std::uint64_t seed) {
   return tensor_of<double>(testing::normal_values<double>(shape.elements(), seed), shape);
 }
@@ -66,19 +131,24 @@ Tensor rows_at(const Tensor& x, const Ranges& positions, std::int64_t first) {
   return result;
 }
 
-// Rank r has chunks r and 2n - 1 - r of 2n of the segment, and its part of the memory.
+// Rank r has chunks r and 2n - 1 - r of 2n of the segment, and its part of the memory; of another
+// sequence its chunks.
 SequenceShares shares_of(const Communicator& ranks, const Case& c) {
   SequenceShares shares;
   shares.ranks = ranks;
   shares.memory = c.memory;
-  shares.keys_total = c.memory + c.time;
+  shares.queries_total = c.time;
+  shares.keys_total = c.all_keys();
   const std::int64_t n = ranks.size();
   for (std::int64_t rank = 0; rank < n; ++rank) {
-    Ranges queries;
-    for (const std::int64_t chunk : {rank, 2 * n - 1 - rank})
-      queries.push_back(
-          {c.memory + c.time * chunk / (2 * n), c.memory + c.time * (chunk + 1) / (2 * n)});
-    Ranges keys = queries;
+    const auto chunks = [&](std::int64_t first, std::int64_t total) {
+      Ranges ranges;
+      for (const std::int64_t chunk : {rank, 2 * n - 1 - rank})
+        ranges.push_back({first + total * chunk / (2 * n), first + total * (chunk + 1) / (2 * n)});
+      return ranges;
+    };
+    const Ranges queries = chunks(c.memory, c.time);
+    Ranges keys = c.keys > 0 ? chunks(0, c.keys) : queries;
     if (c.memory > 0) keys.insert(keys.begin(), {c.memory * rank / n, c.memory * (rank + 1) / n});
     shares.queries.push_back(queries);
     shares.keys.push_back(keys);
@@ -98,7 +168,7 @@ struct Inputs {
 
 Inputs inputs_of(const Case& c, const Ranges& queries, const Ranges& keys) {
   const auto leaf = [](const Tensor& tensor) { return Variable::leaf(tensor); };
-  const std::int64_t all = c.memory + c.time;
+  const std::int64_t all = c.all_keys();
   return {.query = leaf(rows_at(random_tensor({batch, c.time, heads, dim}, 1), queries, c.memory)),
           .key = leaf(rows_at(random_tensor({batch, all, heads, dim}, 2), keys, 0)),
           .value = leaf(rows_at(random_tensor({batch, all, heads, value_dim}, 3), keys, 0)),
@@ -114,6 +184,18 @@ AttentionTerms terms_of(const Case& c, const Inputs& inputs) {
   return terms;
 }
 
+// That of the whole call.
+AttentionMask mask_of(const Case& c) {
+  AttentionMask mask = {.rules = c.rules, .query_begin = c.memory};
+  if (!c.lengths.empty())
+    mask.key_length = Tensor::from<std::int64_t>(c.lengths, {batch}, backend_device());
+  if (!c.padding) return mask;
+  mask.key_padding = Tensor::empty({batch, c.all_keys()}, DType::u8, backend_device());
+  std::int64_t i = 0;
+  for (std::uint8_t& padding : mask.key_padding.span<std::uint8_t>()) padding = i++ % 7 < 3;
+  return mask;
+}
+
 void expect_same(const Tensor& found, const Tensor& expected, const char* what) {
   SCOPED_TRACE(what);
   testing::expect_close(values_of(found), values_of(expected), 1e-12);
@@ -121,7 +203,7 @@ void expect_same(const Tensor& found, const Tensor& expected, const char* what) 
 
 void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   SCOPED_TRACE(c.name);
-  const AttentionMask mask = {.rules = c.rules, .query_begin = c.memory};
+  const AttentionMask mask = mask_of(c);
   std::optional<AttentionDropout> dropout;
   if (c.dropout > 0)
     dropout = {.rate = c.dropout,
@@ -130,7 +212,7 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
                .head_begin = 1,
                .heads_total = 4};
   const Ranges segment = {{c.memory, c.memory + c.time}};
-  const Inputs whole = inputs_of(c, segment, {{0, c.memory + c.time}});
+  const Inputs whole = inputs_of(c, segment, {{0, c.all_keys()}});
   const Variable expected =
       attention(whole.query, whole.key, whole.value, mask, terms_of(c, whole), dropout);
   const Tensor expected_value = expected.value().clone();
@@ -141,8 +223,11 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   const Ranges& queries = shares.queries[shares.own()];
   const Ranges& keys = shares.keys[shares.own()];
   const Inputs mine = inputs_of(c, queries, keys);
-  const Variable found =
-      ring_attention(mine.query, mine.key, mine.value, mask, terms_of(c, mine), dropout, shares);
+  const auto ring = [&](const std::vector<Variable>& in) {
+    return ring_attention(in[0], in[1], in[2], mask, terms_of(c, mine), dropout, shares);
+  };
+  const std::vector<Variable> given = {mine.query, mine.key, mine.value};
+  const Variable found = c.again ? recompute(ring, given) : ring(given);
   const Tensor found_value = found.value().clone();
   backward({found}, {rows_at(upstream, queries, c.memory)});
   expect_same(found_value, rows_at(expected_value, queries, c.memory), "out");
@@ -158,11 +243,41 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   }
 }
 
-TEST(RingAttention, IsTheAttentionOfTheWholeSequence) {
+void expect_all_equal_whole(const std::vector<Case>& cases) {
   for (const int size : {1, 2, 3, 4})
-    testing::on_ranks(size, [](const Communicator& ranks) {
-      for (const Case& c : cases()) expect_ring_equals_whole(c, ranks);
+    testing::on_ranks(size, [&](const Communicator& ranks) {
+      for (const Case& c : cases) expect_ring_equals_whole(c, ranks);
     });
+}
+
+TEST(RingAttention, IsTheAttentionOfTheWholeSequence) { expect_all_equal_whole(cases()); }
+
+TEST(RingAttention, IsTheAttentionToAnotherSequenceOfAnotherLength) {
+  expect_all_equal_whole(cases_of_two_lengths());
+}
+
+TEST(RingAttention, PaddingIsSeenByNobody) { expect_all_equal_whole(cases_with_padding()); }
+
+TEST(RingAttention, RefusesWhatItCannotDivide) {
+  testing::on_ranks(2, [](const Communicator& ranks) {
+    const Case c = {.name = "", .time = 8, .rules = masks::everything(), .keys = 12};
+    const SequenceShares shares = shares_of(ranks, c);
+    const Inputs mine = inputs_of(c, shares.queries[shares.own()], shares.keys[shares.own()]);
+    const auto run = [&](const AttentionMask& mask, const SequenceShares& of) {
+      ring_attention(mine.query, mine.key, mine.value, mask, {}, {}, of);
+    };
+    run({.rules = c.rules}, shares);
+    SequenceShares twice = shares;
+    twice.keys[0] = twice.keys[1];
+    EXPECT_THROW(run({.rules = c.rules}, twice), Failure);
+    SequenceShares shorter = shares;
+    shorter.queries_total = 7;
+    EXPECT_THROW(run({.rules = c.rules}, shorter), Failure);
+    EXPECT_THROW(run({.rules = c.rules, .sorted = SortedSequence()}, shares), Failure);
+    // Of this rank's keys alone.
+    const Tensor own = Tensor::zeros({batch, mine.key.shape()[1]}, DType::u8, backend_device());
+    EXPECT_THROW(run({.rules = c.rules, .key_padding = own}, shares), Failure);
+  });
 }
 
 TEST(RingAttention, RoundsBf16SumsOnce) {
