@@ -185,11 +185,10 @@ TEST(MultiHeadSoftmax, LooksAtAnotherSource) {
   context.mask.rules = Mask();
   expect_layer_gradients(
       parameters,
-      [&](const auto& in) { return (*layer)(in[0], Variable(), in[1], context, Pass()); },
+      [&](const auto& in) { return (*layer)(in[0], Side{.rows = in[1]}, context, Pass()); },
       {random_tensor({batch, 3, width}, 1), random_tensor({batch, 5, width}, 2)});
   const Variable y = (*layer)(Variable(random_tensor({batch, 3, width}, 1)),
-                              Variable(),
-                              Variable(random_tensor({batch, 5, width}, 2)),
+                              Side{.rows = Variable(random_tensor({batch, 5, width}, 2))},
                               context,
                               Pass());
   EXPECT_EQ(y.shape(), (Shape{batch, 3, width}));
@@ -207,8 +206,8 @@ TEST(MultiHeadSoftmax, KeysInAnotherOrderGiveTheSame) {
     turned.reshape({4, width})
         .slice(row, row + 1)
         .copy_from(source.reshape({4, width}).slice(3 - row, 4 - row));
-  expect_close(values_of((*layer)(x, Variable(), Variable(source), context, Pass()).value()),
-               values_of((*layer)(x, Variable(), Variable(turned), context, Pass()).value()),
+  expect_close(values_of((*layer)(x, Side{.rows = Variable(source)}, context, Pass()).value()),
+               values_of((*layer)(x, Side{.rows = Variable(turned)}, context, Pass()).value()),
                1e-13);
 }
 

@@ -62,14 +62,33 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
 
 Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Variable& memory,
-                                        const Variable& source,
                                         const SegmentContext& context,
                                         const Pass& pass) const {
-  const std::int64_t batch = x.shape()[0];
   const Variable asking = region_.enter(x, pass.time);
-  const Variable given = x.same_as(source) ? asking : region_.enter(source, pass.time);
   const Variable seen =
-      memory.defined() ? concat_time(region_.enter(memory, pass.memory), given) : given;
+      memory.defined() ? concat_time(region_.enter(memory, pass.memory), asking) : asking;
+  std::optional<SequenceShares> shares;
+  if (mesh_.context.size() > 1)
+    shares = sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
+  return look(asking, seen, shares, context, pass);
+}
+
+Variable MultiHeadAttention::operator()(const Variable& x,
+                                        const Side& side,
+                                        const SegmentContext& context,
+                                        const Pass& pass) const {
+  std::optional<SequenceShares> shares;
+  if (mesh_.context.size() > 1) shares = side_shares(mesh_, pass.time.total, side.time.total);
+  return look(
+      region_.enter(x, pass.time), region_.enter(side.rows, side.time), shares, context, pass);
+}
+
+Variable MultiHeadAttention::look(const Variable& asking,
+                                  const Variable& seen,
+                                  const std::optional<SequenceShares>& shares,
+                                  const SegmentContext& context,
+                                  const Pass& pass) const {
+  const std::int64_t batch = asking.shape()[0];
   const auto by_head = [&](const Variable& projected) {
     return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
   };
@@ -78,16 +97,14 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   Projected projected = {.query = query,
                          .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),
-                         .heads = heads_};
+                         .heads = heads_,
+                         .shares = shares};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
     projected.global = {.query = by_head(global_[0](asking)),
                         .key = by_head(global_[1](seen)),
                         .value = by_head(global_[2](seen))};
   }
-  if (mesh_.context.size() > 1)
-    projected.shares =
-        sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
   const Variable mixed = (*mechanism_)(projected, context, pass);
   return out_(reshape(mixed, {batch, asking.shape()[1], heads_.count * dim_}), pass.time);
 }

@@ -7,6 +7,7 @@
 
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/layers.h"
+#include "framework/nn/side.h"
 
 namespace longspan {
 
@@ -28,21 +29,25 @@ class MultiHeadAttention {
                      const Options& options,
                      std::unique_ptr<Mechanism> mechanism);
 
-  // x: [batch, time, width] asks; `memory` [batch, n, width] (may be undefined), then `source` are
-  // looked at.
+  // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
   Variable operator()(const Variable& x,
                       const Variable& memory,
                       const SegmentContext& context,
-                      const Pass& pass) const {
-    return (*this)(x, memory, x, context, pass);
-  }
+                      const Pass& pass) const;
+  // x looks at another sequence, of any length. The context is of that sequence's positions.
   Variable operator()(const Variable& x,
-                      const Variable& memory,
-                      const Variable& source,
+                      const Side& side,
                       const SegmentContext& context,
                       const Pass& pass) const;
 
  private:
+  // Both inside the region. `shares`: where context ranks divide them.
+  Variable look(const Variable& asking,
+                const Variable& seen,
+                const std::optional<SequenceShares>& shares,
+                const SegmentContext& context,
+                const Pass& pass) const;
+
   ProcessMesh mesh_;
   Region region_;
   Part heads_;

@@ -17,11 +17,13 @@ namespace {
 
 // Columns are folded in a call of a whole causal sequence.
 bool can_fold(const Projected& input, const AttentionMask& mask) {
-  const bool whole = input.shares ? input.heads.count % input.shares->ranks.size() == 0
-                                  : input.query.shape()[1] == input.key.shape()[1];
-  return whole && mask.query_begin == 0 && mask.key_begin == 0 && mask.rules.one_for_all() &&
-         mask.rules.of(0) == masks::causal() && !mask.key_padding.defined() &&
-         !mask.key_length.defined() && !mask.sorted;
+  const auto& shares = input.shares;
+  const bool one_sequence = shares ? shares->queries_total == shares->keys_total
+                                   : input.query.shape()[1] == input.key.shape()[1];
+  const bool whole = !shares || input.heads.count % shares->ranks.size() == 0;
+  return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
+         mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
+         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.sorted;
 }
 
 }  // namespace

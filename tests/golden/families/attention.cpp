@@ -85,7 +85,8 @@ void check_attention(const GoldenFile& file) {
   SegmentContext context;
   if (!kind.causal) context.mask.rules = Mask();
   if (kind.padding) context.mask.key_padding = mask_of(file, "inputs/key_padding_mask");
-  const Variable y = layer(x, Variable(), source, context, Pass());
+  const Variable y = kind.cross ? layer(x, Side{.rows = source}, context, Pass())
+                                : layer(x, Variable(), context, Pass());
   expect_output(file, "y", y.value());
   expect_output(
       file, "attention", probabilities(parameters, x.value(), source.value(), heads, context.mask));

@@ -1,0 +1,318 @@
+// Rows of different lengths, and a side input of another length, are on every layout and with every
+// memory mode what they are on one process.
+#include "framework/autograd/recompute.h"
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/lsh_attention.h"
+#include "framework/nn/attention/relative_attention.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/attention/strided_attention.h"
+#include "framework/nn/positions.h"
+#include "framework/nn/residual/reversible.h"
+#include "tests/nn/layer_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+using testing::backend_device;
+using testing::expect_close;
+using testing::random_tensor;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t batch = 4;
+constexpr std::int64_t time = 13;  // divides neither by tensor ranks nor into chunks
+constexpr std::int64_t side_time = 22;
+constexpr std::int64_t width = 8;
+constexpr std::int64_t heads = 4;
+constexpr std::int64_t dim = 3;
+constexpr double rate = 0.2;
+const Initial initial = Initial::normal(0.4);
+
+std::vector<MeshShape> all_layouts() {
+  std::vector<MeshShape> all = testing::data_and_tensor_layouts();
+  for (const MeshShape& shape : testing::time_layouts()) all.push_back(shape);
+  return all;
+}
+
+// Each axis, and each way to share time.
+const std::vector<MeshShape> some_layouts = {
+    {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
+
+// What a rank has of something that one process has all of.
+struct Held {
+  Range rows;  // of the batch
+  TimeDivision time;
+
+  Held(const ProcessMesh& mesh, std::int64_t total)
+      : rows{batch * mesh.data.rank() / mesh.data.size(),
+             batch * (mesh.data.rank() + 1) / mesh.data.size()},
+        time(divide_time(mesh, total)) {}
+
+  // Of [batch, total, n].
+  Tensor of(const Tensor& whole) const {
+    const Ranges& positions = time.outside();
+    const std::int64_t n = whole.shape()[2];
+    const Tensor result =
+        Tensor::empty({rows.count(), count_of(positions), n}, DType::f64, backend_device());
+    double* to = result.data<double>();
+    for (std::int64_t b = rows.begin; b < rows.end; ++b)
+      for (const Range& range : positions)
+        to = std::copy_n(
+            whole.data<double>() + (b * whole.shape()[1] + range.begin) * n, range.count() * n, to);
+    return result;
+  }
+  Tensor lengths(const std::vector<std::int64_t>& of_batch) const {
+    return Tensor::from<std::int64_t>({of_batch.begin() + rows.begin, of_batch.begin() + rows.end},
+                                      {rows.count()},
+                                      backend_device());
+  }
+};
+
+// A function of activations that this rank has a part of. `side` may be undefined.
+using Run = std::function<Variable(const Variable& x, const Variable& side, const Pass& pass)>;
+struct Case {
+  std::string name;
+  std::function<Run(const Scope& scope, const ProcessMesh& mesh)> make;
+  bool reads_side = false;
+};
+
+struct Found {
+  Tensor y;
+  Tensor dx;
+  Tensor dside;
+  std::vector<std::shared_ptr<Parameter>> parameters;
+  std::vector<Tensor> gradients;  // over all ranks
+};
+
+Found run(const Case& c, const ProcessMesh& mesh) {
+  const Held own(mesh, time);
+  const Held own_side(mesh, side_time);
+  Parameters parameters(backend_device(), DType::f64, mesh);
+  const Run function = c.make(Scope(parameters), mesh);
+  parameters.allocate(Random(3));
+  const Pass pass = {
+      .training = true, .random = Random(5), .first_stream = own.rows.begin, .time = own.time};
+  const Variable x = Variable::leaf(own.of(random_tensor({batch, time, width}, 1)));
+  const Variable side =
+      c.reads_side ? Variable::leaf(own_side.of(random_tensor({batch, side_time, width}, 2)))
+                   : Variable();
+  const Variable y = function(x, side, pass);
+  Found found;
+  found.y = y.value().clone();
+  backward({y}, {own.of(random_tensor({batch, time, width}, 4))});
+  found.dx = x.gradient();
+  if (c.reads_side) found.dside = side.gradient();
+  found.parameters = parameters.all();
+  for (const auto& parameter : found.parameters) {
+    const Tensor gradient = parameter->variable.gradient().clone();
+    const Communicator& ranks = parameters.divided(*parameter) ? mesh.world : mesh.replicas;
+    ranks.all_reduce(gradient, Reduction::sum);
+    found.gradients.push_back(gradient);
+  }
+  return found;
+}
+
+// This rank's piece of a whole parameter or of its gradient.
+Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
+  if (!parameter.split()) return whole;
+  const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
+  std::int64_t inner = 1;
+  for (int axis = parameter.split_axis + 1; axis < whole.shape().dimensions(); ++axis)
+    inner *= whole.shape()[axis];
+  const std::int64_t count = inner * parameter.part.count;
+  for (std::int64_t i = 0; i * count < result.elements(); ++i)
+    std::copy_n(whole.data<double>() + (i * parameter.part.total + parameter.part.begin) * inner,
+                count,
+                result.data<double>() + i * count);
+  return result;
+}
+
+void expect_same(const Case& c, const std::vector<MeshShape>& layouts) {
+  SCOPED_TRACE(c.name);
+  const Found whole = run(c, ProcessMesh());
+  testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    SCOPED_TRACE(testing::to_string(mesh.shape));
+    const Found found = run(c, mesh);
+    const Held own(mesh, time);
+    expect_close(values_of(found.y), values_of(own.of(whole.y)), 1e-9);
+    expect_close(values_of(found.dx), values_of(own.of(whole.dx)), 1e-9);
+    if (c.reads_side)
+      expect_close(values_of(found.dside), values_of(Held(mesh, side_time).of(whole.dside)), 1e-9);
+    for (std::size_t i = 0; i < found.gradients.size(); ++i) {
+      SCOPED_TRACE(found.parameters[i]->name);
+      expect_close(values_of(found.gradients[i]),
+                   values_of(piece_of(whole.gradients[i], *found.parameters[i])),
+                   1e-9);
+    }
+  });
+}
+
+std::shared_ptr<MultiHeadAttention> attention_of(const Scope& scope,
+                                                 std::unique_ptr<Mechanism> mechanism) {
+  return std::make_shared<MultiHeadAttention>(
+      scope,
+      MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim, .initial = initial},
+      std::move(mechanism));
+}
+
+using MakeMechanism = std::function<std::unique_ptr<Mechanism>(const Scope& scope)>;
+
+std::unique_ptr<Mechanism> softmax(const Scope&) {
+  return std::make_unique<SoftmaxAttention>(rate);
+}
+
+// Strided attention, which folds its columns where there is no padding.
+std::unique_ptr<Mechanism> strided(const Scope&) {
+  const HeadKeys keys = {.rules = strided_keys(3), .near = masks::nothing(), .columns = Mask()};
+  return std::make_unique<SoftmaxAttention>(
+      rate,
+      AttentionPattern([keys](std::int64_t) { return std::vector<HeadKeys>(heads, keys); }, 3));
+}
+
+std::unique_ptr<Mechanism> lsh(const Scope& scope) {
+  return std::make_unique<LshAttention>(
+      scope,
+      LshAttention::Options{.lsh = {.chunk = 3, .rounds = 2}, .heads = heads, .dropout = rate});
+}
+
+std::unique_ptr<Mechanism> relative(const Scope& scope) {
+  return std::make_unique<RelativeAttention>(
+      scope,
+      RelativeAttention::Options{
+          .width = width, .heads = heads, .dim = dim, .dropout = rate, .initial = initial},
+      PositionBiases(scope, heads, dim, initial));
+}
+
+// Two layers that look at rows of these lengths.
+Run stack_of(const Scope& scope,
+             const MakeMechanism& mechanism,
+             const std::shared_ptr<Residual>& residual,
+             const SegmentContext& context) {
+  std::vector<Layer> layers;
+  for (std::int64_t i = 0; i < 2; ++i) {
+    const Scope at = scope.child(i).child("attention");
+    const auto attention = attention_of(at, mechanism(at));
+    const auto feed = std::make_shared<FeedForward>(
+        scope.child(i).child("feed"),
+        FeedForward::Options{
+            .width = width, .hidden = 10, .dropout = rate, .initial = initial, .chunks = 2});
+    layers.push_back(
+        {{{.norm = Norm(scope.child(i).child("norm0"), width),
+           .reads_memory = true,
+           .run = [attention](const Variable& x,
+                              const Variable& memory,
+                              const SegmentContext& of,
+                              const Pass& pass) { return (*attention)(x, memory, of, pass); }},
+          {.norm = Norm(scope.child(i).child("norm1"), width),
+           .run = [feed](
+                      const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
+             return (*feed)(x, pass);
+           }}}});
+  }
+  return [layers, residual, context](const Variable& x, const Variable&, const Pass& pass) {
+    return residual->run(layers, x, {}, context, pass, {});
+  };
+}
+
+// A row of which only the first rank has keys, one that is whole, one that ends in the midst and
+// one without any.
+const std::vector<std::int64_t> row_lengths = {2, time, 9, 0};
+
+Case padded_stack(const std::string& name,
+                  const MakeMechanism& mechanism,
+                  const std::shared_ptr<Residual>& residual,
+                  const Mask& rules) {
+  return {.name = name, .make = [=](const Scope& scope, const ProcessMesh& mesh) {
+            SegmentContext context;
+            context.mask.rules = rules;
+            context.mask.key_length = Held(mesh, time).lengths(row_lengths);
+            context.distances = Variable(sinusoids(
+                SinusoidLayout::halves, 0, time, width, -1, DType::f64, backend_device()));
+            return stack_of(scope, mechanism, residual, context);
+          }};
+}
+
+std::shared_ptr<Residual> plain(const Recomputation& again = {}) {
+  return std::make_shared<PlainResidual>(NormPlacement::pre, rate, again);
+}
+
+TEST(Padding, IsTheSameOnEveryLayout) {
+  expect_same(padded_stack("plain", softmax, plain(), masks::everything()), all_layouts());
+}
+
+TEST(Padding, IsTheSameWithEachMemoryMode) {
+  const Mask all = masks::everything();
+  const auto reversible = std::make_shared<ReversibleResidual>(StreamJoin::mean, rate);
+  for (const Case& c :
+       {padded_stack("attention recomputed", softmax, plain(Recomputation::attention()), all),
+        padded_stack("layers recomputed", softmax, plain(Recomputation::every(2)), all),
+        padded_stack("reversible", softmax, reversible, all)})
+    expect_same(c, some_layouts);
+}
+
+TEST(Padding, IsTheSameForEachKind) {
+  const Mask causal = masks::causal();
+  for (const Case& c : {padded_stack("causal", softmax, plain(), causal),
+                        padded_stack("strided", strided, plain(), causal),
+                        padded_stack("relative", relative, plain(), causal),
+                        padded_stack("lsh", lsh, plain(), masks::everything()),
+                        padded_stack("causal lsh", lsh, plain(), causal)})
+    expect_same(c, some_layouts);
+}
+
+// Cross-attention to rows of the side input; with `again` it is computed again.
+Case crossing(const std::string& name,
+              const std::vector<std::int64_t>& lengths,
+              bool again,
+              const MakeMechanism& mechanism = softmax,
+              const Mask& rules = masks::everything()) {
+  return {.name = name,
+          .make = [=](const Scope& scope, const ProcessMesh& mesh) -> Run {
+            const auto attention = attention_of(scope, mechanism(scope));
+            const Held held(mesh, side_time);
+            const Tensor length = lengths.empty() ? Tensor() : held.lengths(lengths);
+            return [=](const Variable& x, const Variable& rows, const Pass& pass) {
+              const auto look = [=](const std::vector<Variable>& in) {
+                const Side side = {.rows = in[1], .time = held.time, .length = length};
+                SegmentContext context = side.seen();
+                context.mask.rules = rules;
+                return (*attention)(in[0], side, context, pass);
+              };
+              return again ? recompute(look, {x, rows}) : look({x, rows});
+            };
+          },
+          .reads_side = true};
+}
+
+TEST(SideInput, HasALengthAndADivisionOfItsOwn) {
+  for (const Case& c : {crossing("whole", {}, false),
+                        crossing("padded", {22, 3, 0, 15}, false),
+                        crossing("padded, recomputed", {22, 3, 0, 15}, true),
+                        crossing("strided", {}, false, strided, masks::causal())})
+    expect_same(c, all_layouts());
+}
+
+TEST(Padding, ARowIsWhatItIsAlone) {
+  Parameters parameters = testing::one_process_parameters();
+  const auto layer = attention_of(Scope(parameters), std::make_unique<SoftmaxAttention>(0));
+  testing::allocate_randomly(parameters, 3);
+  const Tensor x = random_tensor({batch, time, width}, 1);
+  const Tensor rows = random_tensor({batch, side_time, width}, 2);
+  const std::vector<std::int64_t> lengths = {22, 3, 1, 15};
+  const Held all(ProcessMesh(), side_time);
+  const Side side = {.rows = Variable(rows), .length = all.lengths(lengths)};
+  const Tensor y = (*layer)(Variable(x), side, side.seen(), Pass()).value();
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t real = lengths[static_cast<std::size_t>(b)];
+    const Tensor own = rows.slice(b, b + 1).reshape({side_time, width}).slice(0, real);
+    const Side alone = {.rows = Variable(own.reshape({1, real, width}))};
+    expect_close(
+        values_of((*layer)(Variable(x.slice(b, b + 1)), alone, alone.seen(), Pass()).value()),
+        values_of(y.slice(b, b + 1)),
+        1e-13);
+  }
+}
+
+}  // namespace
+}  // namespace longspan
