@@ -47,9 +47,9 @@ struct RelativeTerm {
   Tensor position_bias;  // v: [heads, dim]
 };
 
-// Shaw et al. 2018: the score is scale * q_i.(k_j + a_r), the value v_j + b_r, r = clip(k - p, -K,
-// K)
-// + K. One pair of tables for all heads, in the dtype of the query. Either may be undefined.
+// Shaw et al. 2018, with r = clip(k - p, -K, K) + K:
+//   the score is scale * q_i.(k_j + a_r), the value v_j + b_r.
+// One pair of tables for all heads, in the dtype of the query. Either may be undefined.
 struct ShawTerm {
   Tensor key_table = {};    // a: [2 K + 1, dim]
   Tensor value_table = {};  // b: [2 K + 1, value_dim]
@@ -181,8 +181,14 @@ void begin_merge(Cuda, const Tensor& out, const Tensor& log_sum_exp);
 
 // Floating-point operations of the scores a mask lets through, forward: 2 dim (and 2 dim for the
 // relative term or a key table) and 2 value_dim (and 2 value_dim for a value table) for each
-// allowed pair. Padding does not count; of a sorted sequence, every pair that the rules allow
-// counts. The backward pass is counted as twice that.
+// allowed pair. Padding does not count where the host can read it: on a dry device nobody has said
+// how long rows are, and all are counted as whole. Of a sorted sequence, every pair that the rules
+// allow counts.
 double attention_flops(const Attention&);
+// Those of its backward pass as it is made: products with keys three times, once to make the scores
+// again and twice for gradients, and products with values twice. That is 2.5 times the forward pass
+// where keys and values are as wide and there are no tables; a model's own figure, which counts
+// nothing that is made again, takes twice.
+double attention_backward_flops(const Attention&);
 
 }  // namespace longspan

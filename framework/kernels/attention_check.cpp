@@ -285,31 +285,52 @@ std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, s
   return seen;
 }
 
+// The pairs of all batch rows and heads that are seen.
+double pairs_of(const Attention& a) {
+  const std::int64_t batch = a.query.shape()[0];
+  const auto plans = plans_of(a);
+  const DeviceState& device = a.query.device().state();
+  const bool readable = !device.dry() && !device.on_gpu();
+  double pairs = 0;
+  if (!readable || (!a.mask.key_padding.defined() && !a.mask.key_length.defined())) {
+    for (const auto& plan : plans) pairs += static_cast<double>(batch * plan->pairs());
+    return pairs;
+  }
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto seen = unpadded(a.mask, b, a.key.shape()[1]);
+    std::int64_t of_plan = 0;
+    for (std::size_t h = 0; h < plans.size(); ++h) {
+      if (h == 0 || plans[h] != plans[h - 1]) of_plan = pairs_of(*plans[h], seen);
+      pairs += static_cast<double>(of_plan);
+    }
+  }
+  return pairs;
+}
+
+// Of one pair: its products with keys and what stands beside them, and with values.
+struct PairFlops {
+  double keys;
+  double values;
+
+  explicit PairFlops(const Attention& a)
+      : keys(2 * static_cast<double>(a.query.shape()[3])),
+        values(2 * static_cast<double>(a.value.shape()[3])) {
+    if (a.relative || (a.shaw && a.shaw->key_table.defined())) keys *= 2;
+    if (a.shaw && a.shaw->value_table.defined()) values *= 2;
+  }
+};
+
 }  // namespace
 }  // namespace tile_attention
 
 double attention_flops(const Attention& a) {
-  using namespace tile_attention;
-  const std::int64_t batch = a.query.shape()[0];
-  const auto plans = plans_of(a);
-  double pairs = 0;
-  if (!a.mask.key_padding.defined() && !a.mask.key_length.defined()) {
-    for (const auto& plan : plans) pairs += static_cast<double>(batch * plan->pairs());
-  } else {
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const auto seen = unpadded(a.mask, b, a.key.shape()[1]);
-      std::int64_t of_plan = 0;
-      for (std::size_t h = 0; h < plans.size(); ++h) {
-        if (h == 0 || plans[h] != plans[h - 1]) of_plan = pairs_of(*plans[h], seen);
-        pairs += static_cast<double>(of_plan);
-      }
-    }
-  }
-  const bool key_rows = a.relative || (a.shaw && a.shaw->key_table.defined());
-  const bool value_rows = a.shaw && a.shaw->value_table.defined();
-  return 2 * pairs *
-         static_cast<double>((key_rows ? 2 : 1) * a.query.shape()[3] +
-                             (value_rows ? 2 : 1) * a.value.shape()[3]);
+  const tile_attention::PairFlops pair(a);
+  return tile_attention::pairs_of(a) * (pair.keys + pair.values);
+}
+
+double attention_backward_flops(const Attention& a) {
+  const tile_attention::PairFlops pair(a);
+  return tile_attention::pairs_of(a) * (3 * pair.keys + 2 * pair.values);
 }
 
 }  // namespace longspan

@@ -20,10 +20,11 @@ struct OptimizerRange {
 };
 
 // Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019). first, second: moments, updated.
-// step counts from
-// 1. Decoupled: weight *= 1 - learning_rate * weight_decay before the step; else weight_decay *
-// weight is added to the gradient.
+// The first step is 1.
 //   weight -= learning_rate * m_hat / (sqrt(v_hat) + epsilon)
+// Before it, where decoupled:
+//   weight *= 1 - learning_rate * weight_decay
+// and otherwise weight_decay * weight is added to the gradient.
 struct AdamUpdate {
   OptimizerRange range;
   Tensor first;

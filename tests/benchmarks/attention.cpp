@@ -1,8 +1,9 @@
 // Tile attention against the peak of matrix products measured in the same run: 1024 x 1024 x 1024
 // in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU. `of_peak` counts what attention_flops
-// counts: allowed pairs only, and the backward pass as twice the forward pass. Best times of all
-// repetitions are compared, so that other work on the machine disturbs little. A sparse plan is
-// compared with the full one, which sees every key, and relative attention with causal attention.
+// and attention_backward_flops count: allowed pairs only, and the scores that are made again. Best
+// times of all repetitions are compared, so that other work on the machine disturbs little. A
+// sparse plan is compared with the full one, which sees every key, and relative attention with
+// causal attention.
 //   benchmark_attention [--device cuda]      OMP_NUM_THREADS: the cores to use
 #include "framework/kernels/attention.h"
 
@@ -134,7 +135,8 @@ void measure(benchmark::State& state,
   const double peak = peak_of(device);
   const AttentionGradient g = make(shape, dtype, device);
   const Other other = other_of(shape, g);
-  const double operations = attention_flops(g.forward) * (backward ? 2 : 1);
+  const double operations =
+      backward ? attention_backward_flops(g.forward) : attention_flops(g.forward);
   const auto run = [&](const AttentionGradient& call) {
     on(device, [&](auto backend) {
       if (backward)

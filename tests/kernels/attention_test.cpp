@@ -393,6 +393,35 @@ TEST(Attention, CountsTheOperationsOfAllowedPairs) {
       pairs += g.forward.mask.key_padding.data<std::uint8_t>()[j] == 0 &&
                j < g.forward.mask.key_length.data<std::int64_t>()[0];
   EXPECT_EQ(attention_flops(g.forward), 2.0 * (8 + 6) * pairs * 3);
+  // The scores again, their two gradients, and the two products with values.
+  EXPECT_EQ(attention_backward_flops(g.forward), 2.0 * (3 * 8 + 2 * 6) * pairs * 3);
+}
+
+// Of rows whose lengths nobody has said.
+TEST(Attention, CountsPaddingOfADryDeviceAsKeys) {
+  const Device device = Device::dry();
+  const auto tensor = [&](const Shape& shape, DType dtype) {
+    return Tensor::empty(shape, dtype, device);
+  };
+  Attention a;
+  a.query = tensor({2, 5, 3, 4}, DType::f64);
+  a.key = tensor({2, 8, 3, 4}, DType::f64);
+  a.value = tensor({2, 8, 3, 4}, DType::f64);
+  a.out = tensor({2, 5, 3, 4}, DType::f64);
+  a.log_sum_exp = tensor({2, 3, 5}, DType::f64);
+  a.mask = {.rules = masks::everything(),
+            .key_padding = tensor({2, 8}, DType::u8),
+            .key_length = tensor({2}, DType::i64)};
+  attention(Cpu{&device.state()}, a);
+  const double forward = 2.0 * (4 + 4) * 5 * 8 * 2 * 3;
+  EXPECT_EQ(device.state().flops(), forward);
+  attention_backward(Cpu{&device.state()},
+                     {.forward = a,
+                      .dout = a.out.like(),
+                      .dquery = a.query.like(),
+                      .dkey = a.key.like(),
+                      .dvalue = a.value.like()});
+  EXPECT_EQ(device.state().flops(), (1 + 2.5) * forward);
 }
 
 TEST(Attention, RefusesTensorsThatDoNotFit) {

@@ -256,8 +256,7 @@ template <typename In>
 void run_backward(const AttentionGradient& g) {
   Run<In> run(g);
   if (DeviceState& device = g.dquery.device().state(); device.dry()) {
-    // The scores are made again.
-    device.count_flops(2.5 * attention_flops(g.forward));
+    device.count_flops(attention_backward_flops(g.forward));
     return;
   }
   const auto& p = run.p;

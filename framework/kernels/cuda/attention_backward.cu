@@ -338,8 +338,7 @@ class Run {
 
 void attention_backward(Cuda cuda, const AttentionGradient& g) {
   tile_attention::check(g);
-  // The scores are made again.
-  if (cuda.state->dry()) cuda.state->count_flops(2.5 * attention_flops(g.forward));
+  if (cuda.state->dry()) cuda.state->count_flops(attention_backward_flops(g.forward));
   with_floating_type(g.forward.query.dtype(),
                      [&]<typename In>(TypeTag<In>) { tile_attention::Run<In>(cuda, g).run(); });
 }
