@@ -17,6 +17,8 @@ constexpr std::int64_t tile = attention_tile;
 constexpr std::int64_t run_bytes = 4 * sizeof(TileRun);
 constexpr std::int64_t most_kept_bytes = std::int64_t{1} << 30;
 constexpr std::uint64_t all_bits = ~std::uint64_t{0};
+// What the end of a run holds.
+constexpr std::int64_t most_tiles = (std::int64_t{1} << 30) - 1;
 
 // The first `count` bits.
 std::uint64_t first_bits(std::int64_t count) { return all_bits >> (64 - count); }
@@ -74,6 +76,13 @@ class ActiveRuns {
 
 TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes)
     : mask_(mask), shape_(shape), most_bytes_(most_bytes) {
+  if (std::max(query_tiles(), key_tiles()) > most_tiles)
+    throw ConfigurationError(
+        "model.attention: {} queries and {} keys are to meet in one call, wanted at most {} of "
+        "each: more parallel.context ranks or a shorter data.segment",
+        shape_.time,
+        shape_.keys,
+        most_tiles * tile);
   by_query_.begin.push_back(0);
   for (std::int64_t t = 0; t < query_tiles(); ++t) {
     add_query_tile(t);

@@ -41,7 +41,8 @@ inline constexpr std::int64_t most_plan_bytes = std::int64_t{1} << 30;
 class TilePlan {
  public:
   // Takes time in proportion to the partial tiles and the runs, not to all tiles. Throws
-  // ConfigurationError when its lists would take more than `most_bytes`.
+  // ConfigurationError when its lists would take more than `most_bytes`, and for 2^30 tiles of
+  // queries or keys, which a run cannot number.
   TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_bytes = most_plan_bytes);
 
   const Mask& mask() const { return mask_; }

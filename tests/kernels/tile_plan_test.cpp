@@ -137,6 +137,14 @@ TEST(TilePlan, EveryHeadOfADeepModelKeepsItsOwn) {
     ASSERT_EQ(plan_of(head), plans[static_cast<std::size_t>(head)]) << head;
 }
 
+TEST(TilePlan, RefusesMoreTilesThanARunNumbers) {
+  constexpr std::int64_t most = ((std::int64_t{1} << 30) - 1) * attention_tile;
+  const TilePlan longest(masks::everything(), {.time = 1, .keys = most});
+  EXPECT_EQ(longest.key_runs(0).back().end, longest.key_tiles());
+  EXPECT_THROW(TilePlan(masks::everything(), {.time = 1, .keys = most + 1}), ConfigurationError);
+  EXPECT_THROW(TilePlan(masks::nothing(), {.time = most + 1, .keys = 1}), ConfigurationError);
+}
+
 TEST(TilePlan, IsKeptByMaskAndShape) {
   const Device device = Device::cpu();
   const PlanShape shape{.time = 100, .keys = 100};
