@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "framework/nn/attention/kinds.h"
 
 namespace longspan {
@@ -14,6 +17,24 @@ TEST(AttentionPairs, OfFixedAttentionAreCountedAtAnyLength) {
     EXPECT_EQ(attention_pairs(pattern, masks::causal(), time, 0, Device::cpu()),
               blocks * 128 * 129 / 2 + 128 * 8 * blocks * (blocks - 1) / 2);
   }
+}
+
+// As a training step's and a plan's, of different lengths.
+TEST(AttentionPattern, IsSharedByThreads) {
+  const AttentionPattern pattern(
+      [](std::int64_t positions) {
+        return std::vector<HeadKeys>(8, {.rules = masks::window(positions, 0), .near = Mask()});
+      },
+      1);
+  std::atomic<int> wrong = 0;
+  const auto ask = [&](std::int64_t positions) {
+    for (int i = 0; i < 2000; ++i)
+      if (!(pattern.rules(positions).of(0) == masks::window(positions, 0))) ++wrong;
+  };
+  std::thread other(ask, 10);
+  ask(20);
+  other.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "framework/nn/attention/pattern.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "framework/kernels/pair_count.h"
 
@@ -15,44 +16,54 @@ HeadMasks head_masks(std::vector<Mask> masks) {
 
 }  // namespace
 
-// The table of the length that was asked for last.
-struct AttentionPattern::Made {
-  Table make;
-  std::int64_t positions = -1;
-  std::vector<HeadKeys> table = {};
+// Tables by length, of which the one that was asked for last is kept. Copies of a pattern share
+// them, and threads may ask at the same time: what is given out does not change.
+class AttentionPattern::Tables {
+ public:
+  explicit Tables(Table make) : make_(std::move(make)) {}
+
+  std::shared_ptr<const std::vector<HeadKeys>> of(std::int64_t positions) {
+    const std::lock_guard lock(mutex_);
+    if (!last_ || positions_ != positions) {
+      last_ = std::make_shared<const std::vector<HeadKeys>>(make_(positions));
+      positions_ = positions;
+    }
+    return last_;
+  }
+
+ private:
+  const Table make_;
+  std::mutex mutex_;
+  std::int64_t positions_ = 0;
+  std::shared_ptr<const std::vector<HeadKeys>> last_;
 };
 
 AttentionPattern::AttentionPattern(Table table, std::int64_t stride, bool projects_global)
-    : made_(std::make_shared<Made>(Made{.make = std::move(table)})),
+    : tables_(std::make_shared<Tables>(std::move(table))),
       stride_(stride),
       projects_global_(projects_global) {}
 
-const std::vector<HeadKeys>& AttentionPattern::table(std::int64_t positions) const {
-  if (made_->positions != positions) {
-    made_->table = made_->make(positions);
-    made_->positions = positions;
-  }
-  return made_->table;
-}
-
 HeadMasks AttentionPattern::rules(std::int64_t positions) const {
-  if (!made_) return HeadMasks();
+  if (!tables_) return HeadMasks();
+  const auto table = tables_->of(positions);
   std::vector<Mask> rules;
-  for (const HeadKeys& head : table(positions)) rules.push_back(head.rules);
+  for (const HeadKeys& head : *table) rules.push_back(head.rules);
   return head_masks(std::move(rules));
 }
 
 HeadMasks AttentionPattern::global_rules(std::int64_t positions) const {
   if (!projects_global_) return HeadMasks(masks::nothing());
+  const auto table = tables_->of(positions);
   std::vector<Mask> rules;
-  for (const HeadKeys& head : table(positions)) rules.push_back(head.global);
+  for (const HeadKeys& head : *table) rules.push_back(head.global);
   return head_masks(std::move(rules));
 }
 
 std::optional<FoldedKeys> AttentionPattern::folded(const Part& heads,
                                                    std::int64_t positions) const {
-  if (!made_ || positions < 2 * stride_) return std::nullopt;
-  const auto begin = table(positions).begin() + heads.begin;
+  if (!tables_ || positions < 2 * stride_) return std::nullopt;
+  const auto table = tables_->of(positions);
+  const auto begin = table->begin() + heads.begin;
   std::vector<Mask> near;
   std::vector<Mask> columns;
   for (auto head = begin; head != begin + heads.count; ++head) {

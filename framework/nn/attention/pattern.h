@@ -25,7 +25,7 @@ struct HeadKeys {
   Mask global = masks::nothing();
 };
 
-// A value; default-constructed every head sees every key.
+// A value, which threads may share; default-constructed every head sees every key.
 class AttentionPattern {
  public:
   // The keys of every head of the model in a sequence of so many positions.
@@ -45,10 +45,8 @@ class AttentionPattern {
   std::optional<FoldedKeys> folded(const Part& heads, std::int64_t positions) const;
 
  private:
-  const std::vector<HeadKeys>& table(std::int64_t positions) const;
-
-  struct Made;
-  std::shared_ptr<Made> made_;
+  class Tables;
+  std::shared_ptr<Tables> tables_;
   std::int64_t stride_ = 0;
   bool projects_global_ = false;
 };
