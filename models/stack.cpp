@@ -38,12 +38,14 @@ std::vector<Layer> make_layers(const Scope& scope,
         .run = [attention](const Variable& x,
                            const Variable& memory,
                            const SegmentContext& context,
-                           const Pass& pass) { return (*attention)(x, memory, context, pass); }};
+                           const Pass& pass) { return (*attention)(x, memory, context, pass); },
+        .name = attention_scope.path()};
     Sublayer feed = {.norm = norm(layer.child("feed_forward")),
                      .run = [feed_forward](const Variable& x,
                                            const Variable&,
                                            const SegmentContext&,
-                                           const Pass& pass) { return (*feed_forward)(x, pass); }};
+                                           const Pass& pass) { return (*feed_forward)(x, pass); },
+                     .name = layer.child("feed_forward").path()};
     layers.push_back({{std::move(attend), std::move(feed)}});
   }
   return layers;

@@ -286,5 +286,28 @@ TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
   EXPECT_LT(held(attention, 3), held(plain, 3));
 }
 
+// The function of the second sublayer cannot add what it is given.
+TEST(Residual, WhatFailsInALayerSaysWhere) {
+  Stack stack(1);
+  const auto wrong = [](const Variable& x, const Variable&, const SegmentContext&, const Pass&) {
+    return add(x, reshape(x, {batch * time, width}));
+  };
+  stack.layers[0].sublayers[1].run = wrong;
+  stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
+  const std::string expected = "layers/0/feed_forward: shapes ";
+  const Variable x(random_tensor({batch, time, width}, 2));
+  const PlainResidual plain(NormPlacement::pre, 0);
+  const PlainResidual again(NormPlacement::pre, 0, Recomputation::every(1));
+  const ReversibleResidual reversible(StreamJoin::mean, 0);
+  for (const Residual* residual :
+       std::initializer_list<const Residual*>{&plain, &again, &reversible})
+    try {
+      residual->run(stack.layers, x, {}, context_of(0), training_pass, {});
+      FAIL() << "nothing was refused";
+    } catch (const Failure& failure) {
+      EXPECT_EQ(std::string(failure.what()).substr(0, expected.size()), expected);
+    }
+}
+
 }  // namespace
 }  // namespace longspan

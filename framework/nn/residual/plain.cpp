@@ -50,7 +50,7 @@ struct Step {
     const bool pre = placement == NormPlacement::pre;
     const Variable before = pre && memory.defined() ? sublayer.norm(memory) : memory;
     if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value) : x.value;
-    Variable change = sublayer.run(x.norm, before, context, pass);
+    Variable change = run_sublayer(sublayer, x.norm, before, context, pass);
     x.norm = {};  // before more memory is taken
     const Pass residual = pass.child("residual");
     if (!pre) return {sublayer.norm.of_sum(x.value, std::move(change), dropout, residual).norm};

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "framework/nn/attention/mechanism.h"
@@ -21,6 +22,7 @@ struct Sublayer {
   std::function<Variable(
       const Variable& x, const Variable& memory, const SegmentContext&, const Pass&)>
       run;
+  std::string name = {};  // its place in the model, for messages
 };
 
 // The sublayers of one layer; the input of the first is what Transformer-XL remembers.

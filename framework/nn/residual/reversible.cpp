@@ -63,7 +63,8 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
                                     rate = dropout_,
                                     again = recomputed(layer_pass.child(j))](const Variable& in) {
         const Variable before = memory.defined() ? sublayer.norm(memory) : memory;
-        const Variable change = sublayer.run(sublayer.norm(in, compute), before, context, again);
+        const Variable change =
+            run_sublayer(sublayer, sublayer.norm(in, compute), before, context, again);
         return drop(change, rate, again.child("residual"));
       };
       Variable sum = streams_ == Streams::rebuilt

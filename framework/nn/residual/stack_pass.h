@@ -21,6 +21,20 @@ inline Variable memory_of(const Sublayer& sublayer,
   return sublayer.reads_memory && !memories.empty() ? memories[i] : Variable();
 }
 
+// Ops know shapes and no layers: what fails in one says here where it stands in the model.
+inline Variable run_sublayer(const Sublayer& sublayer,
+                             const Variable& x,
+                             const Variable& memory,
+                             const SegmentContext& context,
+                             const Pass& pass) {
+  try {
+    return sublayer.run(x, memory, context, pass);
+  } catch (const Failure& failure) {
+    if (sublayer.name.empty()) throw;
+    throw Failure("{}: {}", sublayer.name, failure.what());
+  }
+}
+
 // The pass of something that is computed again if it is recorded: its decisions are kept.
 inline Pass recomputed(Pass pass) {
   if (is_recording()) pass.decisions = std::make_shared<Decisions>();
