@@ -91,11 +91,11 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
 
   // A program may have saved it without one.
   if (const std::string& trained = opened.checkpoint.info().configuration; !trained.empty())
-    require_same_model(opened.checkpoint,
-                       change_since(opened.checkpoint, [&](const std::string& saved) {
-                         return compare(*configuration, saved);
-                       }),
-                       "use it with the model that it was trained with");
+    require_same_model(
+        opened.checkpoint,
+        change_since(opened.checkpoint,
+                     [&](const std::string& saved) { return compare(*configuration, saved); }),
+        "use it with the model that it was trained with");
   Tokenizer tokenizer = tokenizer_of(opened.checkpoint, configuration->data);
   const ProcessMesh mesh(world, layout(*configuration, world.size(), axis));
   const Device device =
