@@ -117,9 +117,9 @@ void add_trials(Machine& machine, const Communicator& world) {
   machine.least_trial = infinity;
   for (const Settings& settings : trials(world.size())) {
     const StepPlan plan = plan_step(settings, shape, vocabulary, Processor::cpu);
-    std::vector<double> seconds = step_seconds(settings, ProcessMesh(world, shape), 3, 7);
-    std::ranges::nth_element(seconds, seconds.begin() + 3);
-    const double median = world.all_reduce(seconds[3], Reduction::maximum);
+    std::vector<double> seconds = step_seconds(settings, ProcessMesh(world, shape), 2, 5);
+    std::ranges::nth_element(seconds, seconds.begin() + 2);
+    const double median = world.all_reduce(seconds[2], Reduction::maximum);
     const double trial = step_time(plan, machine).total() / median;
     machine.least_trial = std::min(machine.least_trial, trial);
     machine.most_trial = std::max(machine.most_trial, trial);
