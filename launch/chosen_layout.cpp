@@ -47,14 +47,19 @@ int memories() {
   return std::max(count, 1);
 }
 
+std::optional<int> ranks_of(const ParallelOptions& parallel) {
+  if (!parallel.data) return std::nullopt;
+  return static_cast<int>(*parallel.data * parallel.context * parallel.tensor);
+}
+
 std::string reason_of(const Places& places, int ranks) {
   const char* const what = places.processor == Processor::gpu ? "GPU" : "memory (NUMA node)";
+  const char* const several = places.processor == Processor::gpu ? "GPUs" : "memories (NUMA nodes)";
+  if (ranks > places.count) return "parallel.* of the configuration takes no fewer";
   if (places.count == 1) return fmt::format("this machine has one {}", what);
-  return fmt::format("of {} that this machine has the layout takes {}",
-                     places.processor == Processor::gpu
-                         ? fmt::format("{} GPUs", places.count)
-                         : fmt::format("{} memories (NUMA nodes)", places.count),
-                     ranks);
+  if (ranks == places.count) return fmt::format("this machine has {} {}", ranks, several);
+  return fmt::format(
+      "no layout of more ranks fits on the {} {} of this machine", places.count, several);
 }
 
 Machine usual_machine(const Places& places, int ranks) {
@@ -63,7 +68,8 @@ Machine usual_machine(const Places& places, int ranks) {
   machine.flops = machine.bf16_flops = machine.f16_flops = usual_flops;
   machine.memory_bandwidth = usual_memory_bandwidth;
   machine.bandwidth = usual_bandwidth;
-  machine.memory = places.processor == Processor::gpu ? memory_of_gpu(0, 1) : memory_of_rank(ranks);
+  // To ask a GPU for its memory would take some of it as long as this process lives.
+  machine.memory = places.processor == Processor::gpu ? 0 : memory_of_rank(ranks);
   return machine;
 }
 
@@ -84,6 +90,10 @@ Places places_here(DeviceChoice choice) {
   return {memories()};
 }
 
+std::optional<int> named_ranks(const ConfigurationText& source) {
+  return ranks_of(configure(source)->parallel);
+}
+
 ChosenLayout choose_ranks() {
   const Places places = places_here(DeviceChoice::automatic);
   return {places.count, {}, reason_of(places, places.count)};
@@ -93,8 +103,7 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
   const auto configuration = configure(source);
   const ParallelOptions& parallel = configuration->parallel;
   const auto others = static_cast<int>(parallel.context * parallel.tensor);
-  if (parallel.data)
-    return {static_cast<int>(*parallel.data) * others, {}, "parallel.* of the configuration"};
+  if (const auto named = ranks_of(parallel)) return {*named, {}, "parallel.* names them"};
   const Places places = given ? *given : places_here(configuration->run.device);
   if (others > 1) {
     int data = std::max(places.count / others, 1);

@@ -29,6 +29,9 @@ struct ChosenLayout {
 // what the configuration says wrongly. Without `places` those of this machine are looked up.
 ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places> places = {});
 
+// The ranks that `parallel.*` names, where `parallel.data` is among them. Throws as above.
+std::optional<int> named_ranks(const ConfigurationText& source);
+
 // A rank for each place, for commands that read no configuration.
 ChosenLayout choose_ranks();
 

@@ -42,8 +42,9 @@ using std::chrono::seconds;
 constexpr seconds start_limit{30};  // for the first rank to speak, before a hint is given
 constexpr seconds longest_start{300};
 constexpr seconds asked_start{10};  // the same once the job was asked to stop
-constexpr seconds reminder{10};     // between words about what is waited for
-constexpr seconds time_to_end{5};   // from SIGTERM to SIGKILL
+constexpr std::chrono::milliseconds tick{500};
+constexpr seconds reminder{10};    // between words about what is waited for
+constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL
 constexpr std::array asking_signals = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
 
 void say(const std::string& sentence) {
@@ -52,20 +53,34 @@ void say(const std::string& sentence) {
 
 std::string system_message() { return std::error_code(errno, std::generic_category()).message(); }
 
-// Signals that come as bytes to be read.
-Descriptor open_signals() {
+bool is_ignored(int signal) {
+  struct sigaction action = {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+// What nohup, or a shell for what it starts in the background, lets a process ignore is not heard.
+sigset_t heard_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int number : asking_signals) sigaddset(&set, number);
+  for (const int number : asking_signals)
+    if ((number != SIGHUP && number != SIGINT) || !is_ignored(number)) sigaddset(&set, number);
   sigaddset(&set, SIGCHLD);
-  // What nohup or a shell lets this process ignore stays ignored: such a signal is never read.
-  sigprocmask(SIG_BLOCK, &set, nullptr);
+  return set;
+}
+
+// Signals that come as bytes to be read.
+Descriptor open_signals() {
+  hold_signals();
+  std::signal(SIGCHLD, SIG_DFL);  // children that end are to be waited for
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may leave
+  const sigset_t set = heard_signals();
   return Descriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 // The socket on which ranks of this machine say what they do. Its name goes to them by the
-// environment.
+// environment. Undefined where there is none to be had.
 Descriptor open_ear() {
+  ::unsetenv(launcher_variable);
   const std::string name =
       fmt::format("longspan-{}-{:x}", ::getpid(), Clock::now().time_since_epoch().count());
   Descriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -75,6 +90,8 @@ Descriptor open_ear() {
   const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0)
     ::setenv(launcher_variable, name.c_str(), 1);
+  else
+    socket = Descriptor();
   return socket;
 }
 
@@ -96,6 +113,7 @@ Pipe open_pipe() {
   if (::getppid() != parent) ::_exit(1);
   // It may write to the terminal though another group has it.
   std::signal(SIGTTOU, SIG_IGN);
+  std::signal(SIGPIPE, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -119,7 +137,7 @@ pid_t start(const std::vector<std::string>& command, const Descriptor& errors) {
   if (child < 0) throw Failure("longspan run: no process can be started: {}", system_message());
   if (child == 0) {
     if (!takes_input)
-      if (const int nothing = ::open("/dev/null", O_RDONLY); nothing >= 0)
+      if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0)
         ::dup2(nothing, STDIN_FILENO);
     if (errors.defined()) ::dup2(errors.get(), STDERR_FILENO);
     become(words.data(), parent, writes.get());
@@ -198,12 +216,15 @@ class Watch {
   void reap();
   int exit_code() const;
   std::string waits_for() const;
+  // Ranks that run elsewhere cannot be heard.
+  bool hears_ranks() const { return job_.is_local && ear_.defined(); }
 
   const Job& job_;
   Descriptor signals_;
   Descriptor ear_;
   Descriptor errors_;  // what mpirun writes to standard error
   MpirunWords words_;
+  Clock::time_point errors_came_ = Clock::now();
   pid_t child_;
   std::string doing_;  // what a rank said last; nothing before the first has started
   std::optional<int> status_;
@@ -215,7 +236,10 @@ class Watch {
   bool gave_hint_ = false;
 };
 
-std::string Watch::waits_for() const { return doing_.empty() ? "the start of the ranks" : doing_; }
+std::string Watch::waits_for() const {
+  if (!doing_.empty()) return doing_;
+  return hears_ranks() ? "the start of the ranks" : "the ranks";
+}
 
 void Watch::ask() {
   if (asked_) return;
@@ -231,7 +255,8 @@ void Watch::end(int code) {
   if (ended_) return;
   ended_ = Clock::now();
   end_code_ = code;
-  ::kill(child_, SIGTERM);
+  // A rank alone would take SIGTERM for a wish to save.
+  ::kill(child_, job_.by_mpirun || !job_.saves ? SIGTERM : SIGKILL);
 }
 
 void Watch::take(int signal) {
@@ -270,14 +295,14 @@ void Watch::pass_errors() {
   char text[4096];
   ssize_t length = 0;
   std::string shown;
-  bool came = false;
   while ((length = ::read(errors_.get(), text, sizeof text)) > 0) {
-    came = true;
+    errors_came_ = Clock::now();
     shown += words_.push({text, static_cast<std::size_t>(length)});
   }
-  if (!came) shown = words_.flush();
+  const bool is_over = length == 0 || status_;
+  if (is_over || Clock::now() - errors_came_ > tick) shown += words_.flush();
   std::fwrite(shown.data(), 1, shown.size(), stderr);
-  if (length == 0) errors_ = Descriptor();
+  if (is_over) errors_ = Descriptor();
 }
 
 void Watch::reap() {
@@ -295,7 +320,7 @@ void Watch::look_at_clock() {
       for (const pid_t process : descendants()) ::kill(process, SIGKILL);
     return;
   }
-  if (job_.is_local && doing_.empty()) {
+  if (hears_ranks() && doing_.empty()) {
     if (asked_ && now - *asked_ > asked_start) {
       say("no rank has started, so there is nothing to save: ends the job now");
       return end(static_cast<int>(ExitCode::stopped));
@@ -317,6 +342,7 @@ void Watch::look_at_clock() {
   }
   if (asked_ && now - spoke_ > reminder) {
     spoke_ = now;
+    ::kill(child_, SIGUSR1);  // while it started it may have lost the first one
     say(fmt::format("waits for {} ({} s so far)",
                     waits_for(),
                     std::chrono::duration_cast<seconds>(now - *asked_).count()));
@@ -345,20 +371,24 @@ int Watch::wait() {
     const std::array descriptors = {signals_.get(), ear_.get(), errors_.get()};
     for (std::size_t i = 0; i < events.size(); ++i)
       events[i] = {.fd = descriptors[i], .events = POLLIN, .revents = 0};
-    const bool is_quiet = ::poll(events.data(), events.size(), 500) == 0;
+    ::poll(events.data(), events.size(), static_cast<int>(tick.count()));
     listen();
-    if (is_quiet || events[2].revents != 0) pass_errors();
+    pass_errors();
     read_signals();
     look_at_clock();
   }
-  pass_errors();  // what came
-  pass_errors();  // what was held back
+  pass_errors();
   // Ranks end with mpirun; those that it lost sight of end here.
   for (const pid_t process : descendants()) ::kill(process, SIGKILL);
   return exit_code();
 }
 
 }  // namespace
+
+void hold_signals() {
+  const sigset_t set = heard_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+}
 
 int run_job(const Job& job) { return Watch(job).wait(); }
 

@@ -9,9 +9,12 @@ namespace longspan {
 struct Job {
   std::vector<std::string> command;  // mpirun, which passes SIGUSR1 on to every rank, or the rank
   bool by_mpirun = false;
-  bool saves = false;                // SIGUSR1 asks the ranks to save and stop
-  bool is_local = true;              // all ranks run on this machine
+  bool saves = false;    // SIGUSR1 asks the ranks to save and stop
+  bool is_local = true;  // all ranks run on this machine
 };
+
+// From now on the signals that `run_job` takes wait for it, in threads that are made later too.
+void hold_signals();
 
 // Runs the job in a process group of its own, so that a terminal's signals do not reach it, and
 // returns its exit code, or 128 + n where signal n ended it. INT, TERM, HUP, USR1 and USR2 ask a

@@ -201,6 +201,8 @@ int start_ranks(int count, char** words) try {
   return judged.action ? run_on_ranks(line) : static_cast<int>(judged.code);
 } catch (const Error& error) {
   return static_cast<int>(mistake(error.what(), error.code()).code);
+} catch (const std::exception& error) {
+  return static_cast<int>(mistake(error.what(), ExitCode::failure).code);
 }
 
 // A standard stream that was closed would be the number of the next file that is opened. As it was,

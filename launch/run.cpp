@@ -50,6 +50,11 @@ std::optional<ConfigurationText> configuration_of(const std::vector<std::string>
   add_configuration(app, arguments);
   std::vector<std::string> words(command.rbegin(), command.rend() - 1);  // as the parser wants them
   app.parse(words);
+  // A pipe can be read once, which is the ranks' part.
+  std::error_code error;
+  if (std::filesystem::exists(arguments.file, error) &&
+      !std::filesystem::is_regular_file(arguments.file, error))
+    return std::nullopt;
   return read_configuration(arguments.file, arguments.settings, Communicator());
 }
 
@@ -60,6 +65,15 @@ bool is_local(const std::vector<std::string>& options) {
   return std::ranges::none_of(options, names_host) &&
          std::ranges::none_of(queue_variables,
                               [](const char* name) { return std::getenv(name) != nullptr; });
+}
+
+// Whether words for mpirun say how many ranks there are on a machine.
+bool name_ranks(const std::vector<std::string>& options) {
+  constexpr std::array per_place = {
+      "-N", "-npernode", "--npernode", "-npersocket", "--npersocket", "-pernode", "--pernode"};
+  return std::ranges::any_of(options, [&](const std::string& option) {
+    return option.starts_with("ppr:") || std::ranges::find(per_place, option) != per_place.end();
+  });
 }
 
 // Where this program lies. An archive of launch/bundle starts it by a script.
@@ -121,11 +135,16 @@ RunCommandLine read_run(std::span<char* const> words) {
 }
 
 int run_on_ranks(const RunCommandLine& line) {
+  hold_signals();
   std::optional<int> ranks = line.ranks;
   std::vector<std::string> command = line.command;
   const bool here = is_local(line.options);
+  const bool chooses = !ranks && !name_ranks(line.options);
   if (const auto source = configuration_of(command)) {
-    if (!ranks && here) {
+    // What is wrong is told once, and before anything starts.
+    const std::optional<int> named = named_ranks(*source);
+    if (chooses) ranks = named;
+    if (chooses && !ranks && here) {
       const ChosenLayout chosen = choose_layout(*source);
       ranks = chosen.ranks;
       for (const std::string& setting : chosen.settings) {
@@ -136,10 +155,8 @@ int run_on_ranks(const RunCommandLine& line) {
                    "longspan run: starts %s, since %s\n",
                    chosen.ranks == 1 ? "1 rank" : fmt::format("{} ranks", chosen.ranks).c_str(),
                    chosen.reason.c_str());
-    } else {
-      configure(*source);  // what is wrong is told once, and before anything starts
     }
-  } else if (!ranks && here) {
+  } else if (chooses && here) {
     ranks = choose_ranks().ranks;
   }
   // A rank alone needs no mpirun.

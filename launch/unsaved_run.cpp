@@ -8,6 +8,7 @@
 
 #include "framework/core/option_text.h"
 #include "framework/train/run_state.h"
+#include "launch/configuration_text.h"
 #include "launch/yaml.h"
 
 namespace longspan {
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 // The words of its configuration; none where it cannot be read.
 std::map<std::string, std::string> words_of(const fs::path& configuration) {
-  constexpr std::uintmax_t most_bytes = 1 << 20;
+  constexpr std::uintmax_t most_bytes = most_configuration_bytes;
   std::error_code error;
   std::map<std::string, std::string> words;
   const std::uintmax_t bytes = fs::file_size(configuration, error);

@@ -18,7 +18,7 @@ enum class ExitCode : int {
   data = 3,           // bad data, tokenizer or checkpoint
   diverged = 4,       // training diverged
   rank_failed = 5,    // a rank failed or hung
-  stopped = 75,       // stopped on request with a checkpoint saved
+  stopped = 75,       // stopped on request: start it again to go on
 };
 
 class Error : public std::runtime_error {

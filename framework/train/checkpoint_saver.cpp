@@ -114,21 +114,24 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             since_begin_.seconds(),
             waited);
   has_older_ = true;
+  whole_step_ = step_;
 }
 
 void CheckpointSaver::remove_older() {
   if (!std::exchange(has_older_, false) || world_.rank() != 0) return;
   if (removal_.valid()) removal_.get();
   // Large files take their time to go.
-  removal_ = std::async(
-      std::launch::async,
-      [directory = directory_, step = step_, keep = static_cast<int>(options_.keep), log = log_] {
-        try {
-          remove_old_checkpoints(directory, step, keep);
-        } catch (const std::exception& error) {
-          log.warning("older checkpoints were not removed: {}", error.what());
-        }
-      });
+  removal_ = std::async(std::launch::async,
+                        [directory = directory_,
+                         step = whole_step_,
+                         keep = static_cast<int>(options_.keep),
+                         log = log_] {
+                          try {
+                            remove_old_checkpoints(directory, step, keep);
+                          } catch (const std::exception& error) {
+                            log.warning("older checkpoints were not removed: {}", error.what());
+                          }
+                        });
 }
 
 }  // namespace longspan

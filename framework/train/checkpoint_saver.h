@@ -74,6 +74,7 @@ class CheckpointSaver {
   bool has_older_ = false;     // that `remove_older` may remove
   double waited_ = 0;          // seconds, by the training, for what is under way
   std::int64_t step_ = -1;
+  std::int64_t whole_step_ = -1;  // of the last save that is on the disk: what is under way is not
 };
 
 }  // namespace longspan

@@ -17,12 +17,17 @@ std::string calmer_training(const TrainingOptions& options) {
       options.clip_norm > 0 ? fmt::format("{}", options.clip_norm) : "0, which clips nothing");
 }
 
-std::string where_to_go_on(const std::filesystem::path& checkpoints) {
+std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::string& resume) {
   const std::vector<std::int64_t> steps = steps_in(checkpoints);
+  const bool is_named = resume != "auto" && resume != "never";
+  if (steps.empty() && is_named)
+    return fmt::format("no checkpoint was saved; started again the run goes on from {}", resume);
   if (steps.empty())
     return "no checkpoint was saved, so the run begins anew when it is started again";
   const auto path = [&](std::int64_t step) { return (checkpoints / step_name(step)).string(); };
-  std::string clause = fmt::format("started again the run goes on from {}", path(steps.back()));
+  std::string clause = fmt::format("started again{} the run goes on from {}",
+                                   resume == "auto" ? "" : " with checkpoint.resume: auto",
+                                   path(steps.back()));
   if (steps.size() > 1)
     clause += fmt::format(
         "; to go on from an earlier one set checkpoint.resume to it, such as {}, and another "

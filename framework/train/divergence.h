@@ -14,7 +14,8 @@ std::string calmer_training(const TrainingOptions& options);
 
 // Which of the steps in a folder of checkpoints a run goes on from, and which is an earlier one: a
 // clause, also where there is none.
-std::string where_to_go_on(const std::filesystem::path& checkpoints);
+// `resume`: checkpoint.resume.
+std::string where_to_go_on(const std::filesystem::path& checkpoints, const std::string& resume);
 
 // Throws DivergedError where what a reversible stack rebuilt in a step is further from the truth
 // than memory.reconstruction_bound, or no number.

@@ -156,6 +156,12 @@ void WeightsTaken::judge_configuration() const {
 
 void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   saved_rows_ = checkpoint_.shape_of(by_row_.begin()->first)[0];
+  if (saved.vocabulary() > saved_rows_)
+    throw DataError("{}: {} has {} rows; wanted at least the {} ids of its tokenizer",
+                    place(),
+                    by_row_.begin()->first,
+                    saved_rows_,
+                    saved.vocabulary());
   const std::int64_t rows = model_.vocabulary().total;
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
@@ -225,6 +231,9 @@ void copy_rows(const Tensor& table,
 void WeightsTaken::fill_rows(const StateTensor& master) const {
   const Shape& shape = checkpoint_.shape_of(master.name);
   const DType saved = checkpoint_.dtype_of(master.name);
+  if (saved != DType::f32 && saved != DType::f64)
+    throw DataError(
+        "{}: {} is {}; wanted: float32 or float64", place(), master.name, name_of(saved));
   const Device host = master.tensor.device().host();
   StateTensor table;
   table.name = master.name;

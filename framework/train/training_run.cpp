@@ -180,7 +180,9 @@ ExitCode TrainingRun::run() {
     } catch (const Failure& failure) {
       log_.error("{}", failure.what());
     }
-    throw DivergedError("{}; {}", error.what(), where_to_go_on(directory_.checkpoints()));
+    throw DivergedError("{}; {}",
+                        error.what(),
+                        where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
   }
   progress_.finish();
   finish_save();
@@ -201,12 +203,13 @@ ExitCode TrainingRun::run() {
 // The weights after the last step give no finite loss. Who asked the run to stop can have it go on
 // from what was saved before.
 ExitCode TrainingRun::end_unsaved() const {
-  if (stopping_ && !last_step() && saver_.step() >= 0) {
+  const std::int64_t before = saver_.step() >= 0 ? saver_.step() : first_step_;
+  if (stopping_ && !last_step() && before > 0) {
     log_.warning(
         "stopped on request after step {}, which is not saved: started again the run goes on from "
         "step {}; if it comes to this again, {}",
         trainer_.steps(),
-        saver_.step(),
+        before,
         calmer_training(settings_.training));
     return ExitCode::stopped;
   }
@@ -214,7 +217,7 @@ ExitCode TrainingRun::end_unsaved() const {
       "training diverged: the weights after step {} give no finite loss and are not saved; {}; {}",
       trainer_.steps(),
       calmer_training(settings_.training),
-      where_to_go_on(directory_.checkpoints()));
+      where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
 }
 
 void TrainingRun::step() {

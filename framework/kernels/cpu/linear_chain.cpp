@@ -240,9 +240,12 @@ void linear_chain_backward(Cpu, const LinearChainGradient& call) {
   with_floating_type(call.chain.emissions.dtype(), [&]<typename T>(TypeTag<T>) {
     using A = Accumulator<T>;
     const ChainView<T> chain(call.chain);
-    // In so many blocks of rows, whatever the number of threads.
-    constexpr std::int64_t most_blocks = 32;
-    const std::int64_t in_block = (chain.rows + most_blocks - 1) / most_blocks;
+    // In so many blocks of rows, whatever the number of threads, where the pairs of tags of each do
+    // not take much memory.
+    constexpr std::int64_t most_blocks = 32, most_pairs = 1 << 22;
+    const std::int64_t wanted =
+        std::clamp(most_pairs / (chain.tags * chain.tags), std::int64_t{1}, most_blocks);
+    const std::int64_t in_block = (chain.rows + wanted - 1) / wanted;
     if (in_block == 0) return;
     const std::int64_t blocks = (chain.rows + in_block - 1) / in_block, tags = chain.tags;
     const auto partial = [&](std::int64_t width) {

@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "framework/core/out_of_memory.h"
 #include "framework/nn/residual/residual.h"
 
 namespace longspan {
@@ -29,6 +30,8 @@ inline Variable run_sublayer(const Sublayer& sublayer,
                              const Pass& pass) {
   try {
     return sublayer.run(x, memory, context, pass);
+  } catch (const OutOfMemory&) {
+    throw;  // it is of the machine, and answered with advice
   } catch (const Failure& failure) {
     if (sublayer.name.empty()) throw;
     throw Failure("{}: {}", sublayer.name, failure.what());
