@@ -38,11 +38,27 @@ Corpus::Corpus(std::shared_ptr<const MappedFile> file,
                const Tokenizer& tokenizer,
                const ScanListener& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
+  require(tokenizer_.kind() != TokenizerKind::sentencepiece,
+          "{}: a text of subwords is opened with its file of tokens",
+          path());
   if (tokenizer_.kind() == TokenizerKind::bytes) {
     tokens_ = file_->size();
   } else {
     index_characters(listener);
   }
+}
+
+Corpus::Corpus(std::shared_ptr<const MappedFile> file,
+               const Tokenizer& tokenizer,
+               std::shared_ptr<const TokenFile> encoded)
+    : file_(std::move(file)),
+      tokenizer_(tokenizer),
+      encoded_(std::move(encoded)),
+      tokens_(encoded_->tokens()) {
+  require(tokenizer_.kind() == TokenizerKind::sentencepiece,
+          "{}: {} need no file of tokens",
+          path(),
+          name_of(tokenizer_.kind()));
 }
 
 void Corpus::index_characters(const ScanListener& listener) {
@@ -92,6 +108,7 @@ std::uint64_t Corpus::fingerprint() const {
 
 CorpusPosition Corpus::seek(std::int64_t token) const {
   require(token >= 0 && token <= tokens_, "{}: token {} of {}", path(), token, tokens_);
+  if (encoded_) return encoded_->seek(token);
   if (tokenizer_.kind() == TokenizerKind::bytes) return {token, token};
   if (token == tokens_) return {token, bytes()};
   CorpusPosition at{token / index_step * index_step,
@@ -111,6 +128,7 @@ CorpusPosition Corpus::read(CorpusPosition at, std::span<std::int64_t> out) cons
           at.token,
           at.token + static_cast<std::int64_t>(out.size()),
           tokens_);
+  if (encoded_) return encoded_->read(at, out);
   return tokenizer_.kind() == TokenizerKind::bytes ? read_bytes(at, out) : read_characters(at, out);
 }
 
@@ -163,6 +181,13 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
   std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
   target_bytes += read(after, targets.last(1)).byte - second.byte;
   return after;
+}
+
+void Corpus::release(std::int64_t byte_begin, std::int64_t byte_end) const {
+  if (encoded_)
+    encoded_->release(byte_begin, byte_end);
+  else
+    file_->release(byte_begin, byte_end);
 }
 
 void require_pairs(const Corpus& corpus) {

@@ -11,22 +11,16 @@
 #include "framework/comm/communicator.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/scan_listener.h"
+#include "framework/data/token_file.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
 
-// A place in a corpus: before token `token`, which begins at byte `byte`.
-struct CorpusPosition {
-  std::int64_t token = 0;
-  std::int64_t byte = 0;
-
-  friend bool operator==(const CorpusPosition&, const CorpusPosition&) = default;
-};
-
 // A value; copies share the mapping. Nothing is ever held of the text but the piece being read:
 // tokens are made on the fly. For characters, opening reads the file once, so that a bad character
 // is found before training starts and not a day later, and keeps the byte offset of every 65,536th
-// character, so that a read can start anywhere. Reading is thread-safe.
+// character, so that a read can start anywhere. Subwords are read from a file of tokens beside the
+// text (text_files.h makes it). Reading is thread-safe.
 class Corpus {
  public:
   // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
@@ -35,6 +29,10 @@ class Corpus {
   Corpus(std::shared_ptr<const MappedFile> file,
          const Tokenizer& tokenizer,
          const ScanListener& listener = {});
+  // Of subwords, with the file of tokens that was made of this text with this tokenizer.
+  Corpus(std::shared_ptr<const MappedFile> file,
+         const Tokenizer& tokenizer,
+         std::shared_ptr<const TokenFile> encoded);
 
   const std::string& path() const { return file_->path(); }
   const Tokenizer& tokenizer() const { return tokenizer_; }
@@ -59,9 +57,7 @@ class Corpus {
                             std::span<std::int64_t> targets,
                             std::int64_t& target_bytes) const;
   // See MappedFile::release.
-  void release(std::int64_t byte_begin, std::int64_t byte_end) const {
-    file_->release(byte_begin, byte_end);
-  }
+  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
 
  private:
   void index_characters(const ScanListener& listener);
@@ -70,6 +66,7 @@ class Corpus {
 
   std::shared_ptr<const MappedFile> file_;
   Tokenizer tokenizer_;
+  std::shared_ptr<const TokenFile> encoded_;  // of subwords only
   std::int64_t tokens_ = 0;
   std::optional<std::uint64_t> hash_;  // of characters: of every byte
   std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...

@@ -2,8 +2,46 @@
 
 #include "framework/core/options.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/subword_training.h"
 
 namespace longspan {
+namespace {
+
+// Why a key of subwords is not read; of those of training, when a model is given.
+std::string unread(const DataOptions& options, bool trains) {
+  if (options.tokenizer != TokenizerKind::sentencepiece)
+    return fmt::format("data.tokenizer is {}", name_of(options.tokenizer));
+  return trains && !options.tokenizer_model.empty() ? "data.tokenizer_model gives a model" : "";
+}
+
+void declare_subwords(OptionTable& table, DataOptions& options) {
+  table.add("data.tokenizer_model",
+            options.tokenizer_model,
+            "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
+            "without it one is trained on data.train and kept in the run's directory");
+  table.add("data.tokenizer_kind",
+            options.tokenizer_kind,
+            "the kind of model that is trained: unigram, bpe (byte pairs), char or word",
+            {{"unigram", SubwordKind::unigram},
+             {"bpe", SubwordKind::bpe},
+             {"char", SubwordKind::characters},
+             {"word", SubwordKind::words}});
+  table.add("data.vocabulary",
+            options.vocabulary,
+            "ids of the model that is trained, 259 of which are the bytes and what stands for "
+            "unknown text and for a sentence's ends; fewer with char when the text has fewer",
+            between(least_subword_vocabulary, most_subword_vocabulary));
+  table.add("data.token_cache",
+            options.token_cache,
+            "with data.tokenizer: sentencepiece, the folder for the tokens of texts, which are "
+            "encoded once; without it tokens/ in the run's directory");
+  for (const char* key : {"data.tokenizer_model", "data.token_cache"})
+    table.warn(key, [&options] { return unread(options, false); });
+  for (const char* key : {"data.tokenizer_kind", "data.vocabulary"})
+    table.warn(key, [&options] { return unread(options, true); });
+}
+
+}  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
   table.add("data.train", options.train, "text file to learn from", required(), not_empty());
@@ -11,19 +49,21 @@ void declare(OptionTable& table, DataOptions& options) {
             options.validation,
             "text file on which the loss is measured during training; none when empty");
   table.add("data.test", options.test, "text file for the last measurement; none when empty");
-  table.add(
-      "data.tokenizer",
-      options.tokenizer,
-      "what a token is: a byte (256 ids, any file), or a character of UTF-8 text (the ids are "
-      "the characters of data.train)",
-      {{"bytes", TokenizerKind::bytes}, {"characters", TokenizerKind::characters}},
-      fixes_weights());
+  table.add("data.tokenizer",
+            options.tokenizer,
+            "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
+            "the characters of data.train), or a piece of UTF-8 text by a model of SentencePiece",
+            {{"bytes", TokenizerKind::bytes},
+             {"characters", TokenizerKind::characters},
+             {"sentencepiece", TokenizerKind::sentencepiece}},
+            fixes_weights());
   table.add("data.unknown",
             options.unknown,
             "with data.tokenizer: characters, give characters that data.train lacks one id, "
             "<unknown>; otherwise such a character is an error. Measured losses count, beside the "
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
+  declare_subwords(table, options);
   table.add("data.batch",
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "
@@ -41,7 +81,21 @@ void declare(OptionTable& table, DataOptions& options) {
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
+  if (options.tokenizer == TokenizerKind::sentencepiece) {
+    if (!options.tokenizer_model.empty())
+      return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
+    throw DataError(
+        "{}: its subword model is trained by longspan train; data.tokenizer_model names one that "
+        "is there",
+        options.train.told());
+  }
   return Tokenizer::characters_of(MappedFile(options.train), options.unknown, listener);
+}
+
+std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {
+  const bool trains =
+      options.tokenizer == TokenizerKind::sentencepiece && options.tokenizer_model.empty();
+  return trains ? options.vocabulary : make_tokenizer(options, listener).vocabulary();
 }
 
 }  // namespace longspan

@@ -6,6 +6,7 @@
 #include "framework/core/named_path.h"
 #include "framework/data/corpus.h"
 #include "framework/data/stream_reader.h"
+#include "framework/data/subword_model.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
@@ -17,7 +18,11 @@ struct DataOptions {
   NamedPath validation;  // data.validation: the text that `train` measures itself on
   NamedPath test;        // data.test: the text for the last measurement
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
-  bool unknown = false;         // data.unknown: characters that the training text lacks have an id
+  bool unknown = false;       // data.unknown: characters that the training text lacks have an id
+  NamedPath tokenizer_model;  // data.tokenizer_model: a .model file; none: trained on data.train
+  SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
+  std::int64_t vocabulary = 8192;                     // data.vocabulary: likewise
+  NamedPath token_cache;        // data.token_cache: a folder; none: one in the run's directory
   std::int64_t batch = 8;       // data.batch: global streams
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
   std::int64_t read_ahead = 2;  // data.read_ahead: batches
@@ -28,7 +33,11 @@ struct DataOptions {
 void declare(OptionTable& table, DataOptions& options);
 
 // The tokenizer that the options ask for; characters are those of data.train, which is read for
-// them. Throws DataError.
+// them. Throws DataError, also for one that a run trains (text_files.h).
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener = {});
+
+// How many ids it will have; of a subword model that is still to be trained, at most. Throws
+// DataError.
+std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener = {});
 
 }  // namespace longspan

@@ -10,6 +10,8 @@
 #include "framework/core/json_bounds.h"
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
+#include "framework/data/line_pieces.h"
+#include "framework/data/subword_model.h"
 
 namespace longspan {
 
@@ -17,6 +19,31 @@ namespace {
 
 constexpr std::string_view format_name = "longspan-tokenizer";
 constexpr int format_version = 1;
+constexpr std::string_view digits = "0123456789abcdef";
+
+std::string to_hexadecimal(std::string_view bytes) {
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char byte : bytes) {
+    text.push_back(digits[static_cast<unsigned char>(byte) >> 4]);
+    text.push_back(digits[static_cast<unsigned char>(byte) & 15]);
+  }
+  return text;
+}
+
+std::string from_hexadecimal(std::string_view text, std::string_view place) {
+  std::string bytes;
+  bytes.reserve(text.size() / 2);
+  for (std::size_t i = 0; i + 1 < text.size(); i += 2) {
+    const std::size_t high = digits.find(text[i]);
+    const std::size_t low = digits.find(text[i + 1]);
+    if (high == std::string_view::npos || low == std::string_view::npos) break;
+    bytes.push_back(static_cast<char>(high * 16 + low));
+  }
+  if (2 * bytes.size() != text.size())
+    throw DataError("{}: the model in it is not written in hexadecimal digits", place);
+  return bytes;
+}
 
 }  // namespace
 
@@ -29,7 +56,15 @@ struct Tokenizer::Vocabulary {
 };
 
 std::string_view name_of(TokenizerKind kind) {
-  return kind == TokenizerKind::bytes ? "bytes" : "characters";
+  switch (kind) {
+    case TokenizerKind::bytes:
+      return "bytes";
+    case TokenizerKind::characters:
+      return "characters";
+    case TokenizerKind::sentencepiece:
+      return "sentencepiece";
+  }
+  throw Failure("a kind of tokenizer without a name");
 }
 
 Tokenizer Tokenizer::characters(std::span<const char32_t> code_points, bool with_unknown) {
@@ -65,11 +100,19 @@ Tokenizer Tokenizer::characters_of(const MappedFile& file,
   return characters(found, with_unknown);
 }
 
+Tokenizer Tokenizer::subwords(const SubwordModel& model) {
+  Tokenizer tokenizer;
+  tokenizer.subwords_ = std::make_shared<const SubwordModel>(model);
+  return tokenizer;
+}
+
 TokenizerKind Tokenizer::kind() const {
+  if (subwords_) return TokenizerKind::sentencepiece;
   return vocabulary_ ? TokenizerKind::characters : TokenizerKind::bytes;
 }
 
 std::int64_t Tokenizer::vocabulary() const {
+  if (subwords_) return subwords_->vocabulary();
   if (!vocabulary_) return 256;
   return vocabulary_->first_id() + static_cast<std::int64_t>(vocabulary_->code_points.size());
 }
@@ -84,7 +127,7 @@ double Tokenizer::unknown_nats() const {
 bool Tokenizer::has_unknown() const { return vocabulary_ && vocabulary_->with_unknown; }
 
 std::int64_t Tokenizer::id_of(char32_t code_point) const {
-  require(vocabulary_ != nullptr, "the byte tokenizer has no code points");
+  require(vocabulary_ != nullptr, "the tokenizer has no code points");
   const auto& ids = vocabulary_->ids;
   const std::int64_t id = code_point < ids.size() ? ids[code_point] : -1;
   return id < 0 && vocabulary_->with_unknown ? 0 : id;
@@ -106,6 +149,7 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
 }
 
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, std::string_view place) const {
+  if (subwords_) return encode_subwords(text, place);
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
   if (!vocabulary_) {
@@ -118,11 +162,36 @@ std::vector<std::int64_t> Tokenizer::encode(std::string_view text, std::string_v
   return ids;
 }
 
-std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
+std::vector<std::int64_t> Tokenizer::encode_subwords(std::string_view text,
+                                                     std::string_view place) const {
+  for_each_character(text, 0, true, place, [](char32_t, std::int64_t) {});
+  std::vector<std::int64_t> ids;
+  std::size_t used = 0;
+  for (const LinePiece& line : cut_lines(text, true, used)) {
+    for (const SubwordToken& token : subwords_->encode_line(line.text)) ids.push_back(token.id);
+    if (line.ends_line) ids.push_back(subwords_->line_end());
+  }
+  return ids;
+}
+
+std::string Tokenizer::decode_subwords(std::span<const std::int64_t> ids) const {
   std::string text;
-  for (const std::int64_t id : ids) {
+  for (auto begin = ids.begin();;) {
+    const auto end = std::find(begin, ids.end(), subwords_->line_end());
+    text += subwords_->decode_line({begin, end});
+    if (end == ids.end()) return text;
+    text.push_back('\n');
+    begin = end + 1;
+  }
+}
+
+std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
+  for (const std::int64_t id : ids)
     if (id < 0 || id >= vocabulary())
       throw DataError("token {} is outside of the vocabulary of {}", id, vocabulary());
+  if (subwords_) return decode_subwords(ids);
+  std::string text;
+  for (const std::int64_t id : ids) {
     if (!vocabulary_) {
       text.push_back(static_cast<char>(id));
     } else if (id < vocabulary_->first_id()) {
@@ -150,6 +219,7 @@ std::string Tokenizer::to_json() const {
     }
     json["characters"] = std::move(pieces);
   }
+  if (subwords_) json["model"] = to_hexadecimal(subwords_->bytes());
   return json.dump() + "\n";
 }
 
@@ -169,9 +239,14 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
                       format_version);
     const auto kind = json.at("kind").get<std::string>();
     if (kind == name_of(TokenizerKind::bytes)) return {};
+    if (kind == name_of(TokenizerKind::sentencepiece))
+      return subwords(
+          SubwordModel(from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
+                       std::string(place)));
     if (kind != name_of(TokenizerKind::characters))
-      throw DataError(
-          "{}: tokenizer {} is not known; bytes and characters are", place, in_quotes(kind));
+      throw DataError("{}: tokenizer {} is not known; bytes, characters and sentencepiece are",
+                      place,
+                      in_quotes(kind));
     std::vector<char32_t> code_points;
     for (const auto& piece : json.at("characters")) {
       const auto bytes = piece.get<std::string>();
@@ -195,6 +270,7 @@ std::uint64_t Tokenizer::fingerprint() const {
 }
 
 bool operator==(const Tokenizer& a, const Tokenizer& b) {
+  if (a.subwords_ || b.subwords_) return a.subwords_ && b.subwords_ && *a.subwords_ == *b.subwords_;
   if (!a.vocabulary_ || !b.vocabulary_) return a.vocabulary_ == b.vocabulary_;
   return a.vocabulary_->with_unknown == b.vocabulary_->with_unknown &&
          a.vocabulary_->code_points == b.vocabulary_->code_points;

@@ -13,14 +13,16 @@
 namespace longspan {
 
 class MappedFile;
+class SubwordModel;
 
-enum class TokenizerKind : std::uint8_t { bytes, characters };
+enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece };
 std::string_view name_of(TokenizerKind kind);
 
 // A value; copies share the vocabulary.
 //
 // bytes: id = byte, 256 ids, any file. characters: a token is a Unicode code point; ids are the
 // code points of a text in ascending order, after id 0 = `<unknown>` where there is one.
+// sentencepiece: the pieces of a model of that library, line by line; a line's end is one token.
 class Tokenizer {
  public:
   static constexpr std::string_view unknown_name = "<unknown>";
@@ -35,17 +37,22 @@ class Tokenizer {
   static Tokenizer characters_of(const MappedFile& file,
                                  bool with_unknown,
                                  const ScanListener& listener = {});
+  // Of a model of SentencePiece.
+  static Tokenizer subwords(const SubwordModel& model);
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static Tokenizer from_json(std::string_view json, std::string_view place);
 
   TokenizerKind kind() const;
   // The number of ids.
   std::int64_t vocabulary() const;
+  // Of characters.
   bool has_unknown() const;
   // What it takes to say which character an `<unknown>` is, in nats: the logarithm of the number of
   // Unicode's characters (scalar values) that are not in the vocabulary, none likelier than
   // another. 0 where there is no `<unknown>`.
   double unknown_nats() const;
+  // None but for subwords.
+  const SubwordModel* subword_model() const { return subwords_.get(); }
   // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
   // `<unknown>`.
   std::int64_t id_of(char32_t code_point) const;
@@ -67,7 +74,12 @@ class Tokenizer {
 
  private:
   struct Vocabulary;
-  std::shared_ptr<const Vocabulary> vocabulary_;  // none: bytes
+  std::vector<std::int64_t> encode_subwords(std::string_view text, std::string_view place) const;
+  std::string decode_subwords(std::span<const std::int64_t> ids) const;
+
+  // At most one of them; none: bytes.
+  std::shared_ptr<const Vocabulary> vocabulary_;
+  std::shared_ptr<const SubwordModel> subwords_;
 };
 
 }  // namespace longspan

@@ -99,8 +99,7 @@ TEST(Tokenizer, TheListenerHearsOfEachPieceAndMayEndTheReading) {
   EXPECT_EQ(sentence_of<Failure>([&] { Tokenizer::characters_of(mapped, false, stop); }),
             "at byte 262144");
   const Tokenizer tokenizer = characters_of("a", false);
-  EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }),
-            "at byte 262144");
+  EXPECT_EQ(sentence_of<Failure>([&] { Corpus(file.path(), tokenizer, stop); }), "at byte 262144");
 }
 
 TEST(Tokenizer, JsonGivesTheSameTokenizer) {

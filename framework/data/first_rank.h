@@ -1,0 +1,27 @@
+// Long work on a file that one rank does for all.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "framework/comm/communicator.h"
+#include "framework/data/scan_listener.h"
+
+namespace longspan {
+
+// Calls `work` on rank 0, and gives what it returns to every rank. A collective; however long the
+// work takes, the others wait in short ones, so that they are not taken for hung. What it throws is
+// thrown on rank 0. It runs on a thread of its own, with as many OpenMP threads as the caller has,
+// and must own what it uses.
+//
+// What the work tells the listener it is given, `listener` hears on every rank, several times a
+// second, on the thread of the caller: `path` and `size` are those of the file. What that throws is
+// thrown here, and the work is not waited for: it ends when it next tells how far it is.
+std::string on_first_rank(const Communicator& all,
+                          const std::string& path,
+                          std::int64_t size,
+                          const ScanListener& listener,
+                          std::function<std::string(const ScanListener&)> work);
+
+}  // namespace longspan

@@ -1,0 +1,33 @@
+// A file that is seen at its path once it is whole.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <span>
+
+namespace longspan {
+
+// Written beside its path, made durable and renamed by `finish`; without that it goes. Each throws
+// Failure when the file cannot be written.
+class NewFile {
+ public:
+  explicit NewFile(std::filesystem::path path);
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+  ~NewFile();
+
+  // At the end.
+  void write(std::span<const char> bytes);
+  // Over what the file begins with, when all else is written.
+  void write_begin(std::span<const char> bytes);
+  void finish();
+
+ private:
+  [[noreturn]] void fail() const;
+
+  std::filesystem::path path_;
+  std::filesystem::path beside_;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace longspan

@@ -1,0 +1,138 @@
+#include "framework/data/subword_model.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "framework/data/mapped_file.h"
+#include "framework/data/new_file.h"
+#include "framework/data/utf8.h"
+
+namespace longspan {
+
+namespace {
+
+// How SentencePiece writes a space. A byte-wise unknown word brings it into the text as it is.
+constexpr std::string_view written_space = "\xE2\x96\x81";
+constexpr std::int64_t most_model_bytes = std::int64_t{1} << 30;
+
+std::int64_t find_line_end(const sentencepiece::SentencePieceProcessor& processor) {
+  for (const char* piece : {"\n", "<0x0A>"}) {
+    const int id = processor.PieceToId(piece);
+    if (!processor.IsUnknown(id) && processor.IdToPiece(id) == piece) return id;
+  }
+  return processor.eos_id();
+}
+
+}  // namespace
+
+struct SubwordModel::Loaded {
+  std::string bytes;
+  sentencepiece::SentencePieceProcessor processor;
+  std::int64_t line_end = -1;
+
+  // Adds the tokens of the line; false where the library fails.
+  bool encode(std::string_view line, std::vector<SubwordToken>& tokens) const;
+  // Whether the first word was taken for the byte that it is the name of.
+  bool mistakes_symbol(std::string_view line, const SubwordToken& first) const;
+};
+
+std::string_view name_of(SubwordKind kind) {
+  switch (kind) {
+    case SubwordKind::unigram:
+      return "unigram";
+    case SubwordKind::bpe:
+      return "bpe";
+    case SubwordKind::characters:
+      return "char";
+    case SubwordKind::words:
+      return "word";
+  }
+  throw Failure("a kind of subwords without a name");
+}
+
+SubwordModel::SubwordModel(std::string bytes, const std::string& place) {
+  auto loaded = std::make_shared<Loaded>();
+  loaded->bytes = std::move(bytes);
+  if (!loaded->processor.LoadFromSerializedProto(loaded->bytes).ok() ||
+      loaded->processor.GetPieceSize() < 1)
+    throw DataError("{}: is not a model of SentencePiece; a .model file is needed", place);
+  loaded->line_end = find_line_end(loaded->processor);
+  if (loaded->line_end < 0)
+    throw DataError(
+        "{}: has no piece for the end of a line; train it with byte_fallback or with an id for "
+        "the end of a sentence",
+        place);
+  loaded_ = std::move(loaded);
+}
+
+const std::string& SubwordModel::bytes() const { return loaded_->bytes; }
+
+std::int64_t SubwordModel::vocabulary() const { return loaded_->processor.GetPieceSize(); }
+
+std::int64_t SubwordModel::line_end() const { return loaded_->line_end; }
+
+bool SubwordModel::Loaded::encode(std::string_view line, std::vector<SubwordToken>& tokens) const {
+  sentencepiece::ImmutableSentencePieceText pieces;
+  if (!processor.Encode(line, pieces.mutable_proto()).ok()) return false;
+  std::int64_t at = 0;
+  for (const auto& piece : pieces.pieces()) {
+    const std::int64_t end = std::max<std::int64_t>(at, piece.end());
+    tokens.push_back({piece.id(), end - at});
+    at = end;
+  }
+  // What is dropped from the end of a line.
+  if (!tokens.empty()) tokens.back().bytes += static_cast<std::int64_t>(line.size()) - at;
+  return true;
+}
+
+bool SubwordModel::Loaded::mistakes_symbol(std::string_view line, const SubwordToken& first) const {
+  const int id = static_cast<int>(first.id);
+  const std::string_view word = line.substr(0, line.find(' '));
+  return processor.IsByte(id) && processor.IdToPiece(id) == word &&
+         first.bytes == static_cast<std::int64_t>(word.size());
+}
+
+std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const {
+  std::vector<SubwordToken> tokens;
+  const bool encoded = loaded_->encode(line, tokens);
+  if (encoded && (tokens.empty() || !loaded_->mistakes_symbol(line, tokens.front()))) return tokens;
+  // The kind of words takes a first word such as "</s>" or "<0x0A>" for the symbol of that name: it
+  // is given in two pieces.
+  const auto width = static_cast<std::size_t>(decode_utf8(line).width);
+  if (width == line.size())
+    throw DataError("the model of SentencePiece cannot encode {}", in_quotes(std::string(line)));
+  tokens = encode_line(line.substr(0, width));
+  const std::vector<SubwordToken> rest = encode_line(line.substr(width));
+  tokens.insert(tokens.end(), rest.begin(), rest.end());
+  return tokens;
+}
+
+std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {
+  std::string text;
+  const auto status = loaded_->processor.Decode(std::vector<int>(ids.begin(), ids.end()), &text);
+  require(status.ok(), "SentencePiece: {}", status.ToString());
+  for (std::size_t at = 0; (at = text.find(written_space, at)) != std::string::npos; ++at)
+    text.replace(at, written_space.size(), " ");
+  return text;
+}
+
+SubwordModel read_subword_model(const NamedPath& path) {
+  const MappedFile file(path);
+  if (file.size() > most_model_bytes)
+    throw DataError(
+        "{}: has {} bytes; a .model file of SentencePiece is needed", path.told(), file.size());
+  std::string bytes(static_cast<std::size_t>(file.size()), '\0');
+  file.copy(0, bytes);
+  return SubwordModel(std::move(bytes), path.told());
+}
+
+void write_subword_model(const SubwordModel& model, const std::string& path) {
+  NewFile file(path);
+  file.write(model.bytes());
+  file.finish();
+}
+
+}  // namespace longspan

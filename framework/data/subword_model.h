@@ -1,0 +1,65 @@
+// A model of the SentencePiece library (Kudo and Richardson 2018): a line of text to pieces and
+// back.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/core/named_path.h"
+
+namespace longspan {
+
+// What the pieces are: the likeliest segmentation under a unigram model, byte pairs merged in
+// order, single characters, or what stands between spaces.
+enum class SubwordKind : std::uint8_t { unigram, bpe, characters, words };
+// As SentencePiece calls it: "unigram", "bpe", "char" or "word".
+std::string_view name_of(SubwordKind kind);
+
+struct SubwordToken {
+  std::int64_t id = 0;
+  std::int64_t bytes = 0;  // of the text that it stands for
+};
+
+// A value; copies share the model. Encoding and decoding are thread-safe.
+//
+// A line's end is no part of what SentencePiece encodes. Here it is a token of its own: the piece
+// of the character where the model has one, or else that of the byte, or else the end of a
+// sentence.
+class SubwordModel {
+ public:
+  // Of the bytes of a .model file. Throws DataError, beginning with `place`, where they are none or
+  // where nothing stands for the end of a line.
+  SubwordModel(std::string bytes, const std::string& place);
+
+  // The bytes that it was made of.
+  const std::string& bytes() const;
+  // The number of ids.
+  std::int64_t vocabulary() const;
+  // The id of a line's end.
+  std::int64_t line_end() const;
+  // Of a line without its end, in UTF-8. The ids are those of SentencePiece's own tools, but for a
+  // first word that is called like a symbol, as "</s>", of which the kind of words would make that
+  // symbol. The bytes add up to those of the line, unless the model sees nothing in it.
+  std::vector<SubwordToken> encode_line(std::string_view line) const;
+  // The inverse, as far as the model keeps what it reads. Ids must be of the vocabulary.
+  std::string decode_line(std::span<const std::int64_t> ids) const;
+
+  friend bool operator==(const SubwordModel& a, const SubwordModel& b) {
+    return a.bytes() == b.bytes();
+  }
+
+ private:
+  struct Loaded;
+  std::shared_ptr<const Loaded> loaded_;
+};
+
+// The model of a file. Throws DataError.
+SubwordModel read_subword_model(const NamedPath& path);
+// Writes a file that is seen at its path once it is whole. Throws Failure.
+void write_subword_model(const SubwordModel& model, const std::string& path);
+
+}  // namespace longspan

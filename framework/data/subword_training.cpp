@@ -1,0 +1,146 @@
+#include "framework/data/subword_training.h"
+
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string_view>
+
+#include "framework/core/error.h"
+#include "framework/data/line_pieces.h"
+#include "framework/data/mapped_file.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t sample_parts = 1024;
+constexpr std::size_t longest_sentence = 4096;  // bytes; SentencePiece passes over longer ones
+
+// Where a line begins near `offset`; in a text without lines, a character.
+std::int64_t line_near(const MappedFile& file, std::int64_t offset) {
+  if (offset == 0) return 0;
+  std::string bytes(
+      static_cast<std::size_t>(std::min<std::int64_t>(longest_sentence, file.size() - offset)),
+      '\0');
+  file.copy(offset, bytes);
+  if (const std::size_t end = bytes.find('\n'); end != std::string::npos)
+    return offset + static_cast<std::int64_t>(end) + 1;
+  const auto begins = [](char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; };
+  return offset + (std::ranges::find_if(bytes, begins) - bytes.begin());
+}
+
+// The lines of the text, or of its sample, one after another.
+class Sentences : public sentencepiece::SentenceIterator {
+ public:
+  Sentences(const MappedFile& file, const ScanListener& listener, std::int64_t sample_bytes)
+      : file_(file),
+        listener_(listener),
+        sample_bytes_(sample_bytes),
+        parts_(file.size() > sample_bytes ? sample_parts : 1) {
+    begin_part();
+    Next();
+  }
+
+  bool done() const override { return part_ == parts_; }
+  void Next() override {
+    while (!done()) {
+      while (next_ < reader_->pieces().size()) {
+        value_ = reader_->pieces()[next_++].text;
+        if (!value_.empty()) return;
+      }
+      next_ = 0;
+      const bool there_is_more = reader_->next();
+      if (listener_) listener_({file_.path(), reader_->at(), file_.size()});
+      if (there_is_more) continue;
+      ++part_;
+      begin_part();
+    }
+  }
+  const std::string& value() const override { return value_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  void begin_part() {
+    if (done()) return;
+    const std::int64_t begin = file_.size() / parts_ * part_;
+    const std::int64_t end = parts_ == 1 ? file_.size() : begin + sample_bytes_ / parts_;
+    const std::int64_t line = line_near(file_, begin);
+    reader_.emplace(file_, line, std::max(line, end), longest_sentence);
+  }
+
+  const MappedFile& file_;
+  const ScanListener& listener_;
+  std::int64_t sample_bytes_;
+  std::int64_t parts_;
+  std::int64_t part_ = 0;
+  std::optional<LineReader> reader_;
+  std::size_t next_ = 0;
+  std::string value_;
+};
+
+// The number that follows `words` in the library's sentence; -1 where they are not there.
+std::int64_t number_after(std::string_view sentence, std::string_view words) {
+  const std::size_t at = sentence.find(words);
+  if (at == std::string_view::npos) return -1;
+  std::int64_t number = -1;
+  std::from_chars(sentence.data() + at + words.size(), sentence.data() + sentence.size(), number);
+  return number;
+}
+
+[[noreturn]] void refuse(const MappedFile& text,
+                         SubwordKind kind,
+                         std::int64_t vocabulary,
+                         const std::string& sentence) {
+  if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
+    throw DataError("{}: a vocabulary of {} is too large for it; as {} it has {} pieces",
+                    text.path(),
+                    vocabulary,
+                    name_of(kind),
+                    most);
+  if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
+    throw DataError(
+        "{}: a vocabulary of {} is too small for it; its characters and the 256 bytes need {}",
+        text.path(),
+        vocabulary,
+        least);
+  throw DataError("{}: no vocabulary of {} can be made of it as {} (SentencePiece: {})",
+                  text.path(),
+                  vocabulary,
+                  name_of(kind),
+                  sentence);
+}
+
+}  // namespace
+
+SubwordModel train_subwords(const MappedFile& text,
+                            SubwordKind kind,
+                            std::int64_t vocabulary,
+                            const ScanListener& listener,
+                            std::int64_t sample_bytes) {
+  require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
+          "a vocabulary of {} subwords",
+          vocabulary);
+  Sentences sentences(text, listener, sample_bytes);
+  if (sentences.done()) throw DataError("{}: has nothing but empty lines", text.path());
+  std::string bytes;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      {{"model_type", std::string(name_of(kind))},
+       {"vocab_size", std::to_string(vocabulary)},
+       // What is read is given back.
+       {"byte_fallback", "true"},
+       {"normalization_rule_name", "identity"},
+       {"add_dummy_prefix", "false"},
+       {"remove_extra_whitespaces", "false"},
+       // Sums are made by thread: their number is part of the result.
+       {"num_threads", "16"},
+       {"max_sentence_length", std::to_string(longest_sentence)},
+       {"minloglevel", "2"}},
+      &sentences,
+      &bytes);
+  if (!status.ok()) refuse(text, kind, vocabulary, status.ToString());
+  return SubwordModel(std::move(bytes), text.path());
+}
+
+}  // namespace longspan

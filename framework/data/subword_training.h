@@ -1,0 +1,34 @@
+// Making a subword model of a text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/data/scan_listener.h"
+#include "framework/data/subword_model.h"
+
+namespace longspan {
+
+class MappedFile;
+
+// Of a text no more is learned from than this: 1,024 parts of it, spread evenly, where it is
+// longer.
+inline constexpr std::int64_t subword_sample_bytes = std::int64_t{64} << 20;
+// The 256 bytes, which stand for what no piece stands for; an unknown; a sentence's two ends; and
+// one piece.
+inline constexpr std::int64_t least_subword_vocabulary = 260;
+inline constexpr std::int64_t most_subword_vocabulary = std::int64_t{1} << 24;
+
+// The same text and settings give the same bytes on every machine with the same library. What it
+// encodes it gives back, unknown characters and repeated spaces too; only the character U+2581,
+// by which SentencePiece means a space, comes back as one. A vocabulary of characters may be
+// smaller than asked for. Throws DataError where the text is not UTF-8, and where it has too few
+// pieces, or too many characters, for the vocabulary. The listener hears of the text as it is read,
+// after which SentencePiece is at work for a while.
+SubwordModel train_subwords(const MappedFile& text,
+                            SubwordKind kind,
+                            std::int64_t vocabulary,
+                            const ScanListener& listener = {},
+                            std::int64_t sample_bytes = subword_sample_bytes);
+
+}  // namespace longspan

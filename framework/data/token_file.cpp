@@ -1,0 +1,228 @@
+#include "framework/data/token_file.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/new_file.h"
+
+namespace longspan {
+
+namespace {
+
+// A header, then blocks of 65,536 tokens: the byte of the text at which the block begins, the ids,
+// and the bytes of the text that each stands for. The last block has as many tokens as are left.
+constexpr std::int64_t block_tokens = 65536;
+constexpr std::int64_t most_token_bytes = 65535;
+constexpr std::array<char, 16> magic = {"longspan tokens"};
+constexpr std::uint64_t format_version = 1;
+
+struct Header {
+  std::array<char, 16> name = magic;
+  std::uint64_t version = format_version;
+  std::uint64_t text = 0;
+  std::uint64_t tokenizer = 0;
+  std::int64_t text_bytes = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t tokens = 0;
+  std::uint64_t content = 0;  // XXH3 of what follows the header
+
+  TokenFileKey key() const { return {text, tokenizer, text_bytes, vocabulary}; }
+};
+static_assert(sizeof(Header) == 72);
+constexpr std::int64_t header_bytes = sizeof(Header);
+
+std::int64_t id_bytes_of(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
+
+std::int64_t file_bytes(std::int64_t tokens, std::int64_t id_bytes) {
+  const std::int64_t blocks = (tokens + block_tokens - 1) / block_tokens;
+  return header_bytes + blocks * std::int64_t{sizeof(std::int64_t)} +
+         tokens * (id_bytes + std::int64_t{sizeof(std::uint16_t)});
+}
+
+template <typename T>
+std::span<const char> bytes_of(const T* values, std::size_t count) {
+  return {reinterpret_cast<const char*>(values), count * sizeof(T)};
+}
+
+// Many values of a file, as T, added up or written to 64-bit integers.
+template <typename T, typename F>
+void for_each_value(const MappedFile& file, std::int64_t offset, std::int64_t count, F&& f) {
+  std::array<T, 4096> buffer;
+  for (std::int64_t done = 0; done < count;) {
+    const auto part = std::min<std::int64_t>(buffer.size(), count - done);
+    file.copy(offset + done * std::int64_t{sizeof(T)},
+              {reinterpret_cast<char*>(buffer.data()), static_cast<std::size_t>(part) * sizeof(T)});
+    for (std::int64_t i = 0; i < part; ++i) f(done + i, buffer[static_cast<std::size_t>(i)]);
+    done += part;
+  }
+}
+
+}  // namespace
+
+struct TokenFileWriter::State {
+  NewFile file;
+  Header header;
+  XXH3_state_t* hash = XXH3_createState();
+  std::int64_t block_byte = 0;
+  std::int64_t byte = 0;
+  std::vector<std::uint32_t> ids;
+  std::vector<std::uint16_t> widths;
+
+  explicit State(std::filesystem::path path) : file(std::move(path)) { XXH3_64bits_reset(hash); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { XXH3_freeState(hash); }
+
+  void write(std::span<const char> bytes) {
+    XXH3_64bits_update(hash, bytes.data(), bytes.size());
+    file.write(bytes);
+  }
+  void write_block();
+};
+
+void TokenFileWriter::State::write_block() {
+  if (ids.empty()) return;
+  write(bytes_of(&block_byte, 1));
+  if (id_bytes_of(header.vocabulary) == 2) {
+    const std::vector<std::uint16_t> narrow(ids.begin(), ids.end());
+    write(bytes_of(narrow.data(), narrow.size()));
+  } else {
+    write(bytes_of(ids.data(), ids.size()));
+  }
+  write(bytes_of(widths.data(), widths.size()));
+  ids.clear();
+  widths.clear();
+  block_byte = byte;
+}
+
+TokenFileWriter::TokenFileWriter(std::filesystem::path path, const TokenFileKey& key)
+    : state_(std::make_unique<State>(std::move(path))) {
+  state_->header.text = key.text;
+  state_->header.tokenizer = key.tokenizer;
+  state_->header.text_bytes = key.text_bytes;
+  state_->header.vocabulary = key.vocabulary;
+  // Its place; what is in it is known at the end.
+  state_->file.write(bytes_of(&state_->header, 1));
+}
+
+TokenFileWriter::~TokenFileWriter() = default;
+
+void TokenFileWriter::add(const SubwordToken& token) {
+  State& state = *state_;
+  if (token.bytes > most_token_bytes)
+    throw DataError(
+        "a token stands for the {} bytes before byte {} of the text; at most {} can be counted, so "
+        "use a model that keeps spaces",
+        token.bytes,
+        state.byte + token.bytes,
+        most_token_bytes);
+  state.ids.push_back(static_cast<std::uint32_t>(token.id));
+  state.widths.push_back(static_cast<std::uint16_t>(token.bytes));
+  state.byte += token.bytes;
+  ++state.header.tokens;
+  if (static_cast<std::int64_t>(state.ids.size()) == block_tokens) state.write_block();
+}
+
+void TokenFileWriter::finish() {
+  State& state = *state_;
+  state.write_block();
+  require(state.byte == state.header.text_bytes,
+          "tokens of {} bytes for a text of {}",
+          state.byte,
+          state.header.text_bytes);
+  state.header.content = XXH3_64bits_digest(state.hash);
+  state.file.write_begin(bytes_of(&state.header, 1));
+  state.file.finish();
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
+    : file_(std::make_shared<const MappedFile>(path.string())),
+      id_bytes_(id_bytes_of(key.vocabulary)),
+      text_bytes_(key.text_bytes) {
+  const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
+  Header header;
+  if (file_->size() < header_bytes) refuse();
+  file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
+  if (header.name != magic || header.version != format_version || !(header.key() == key) ||
+      header.tokens < 0 || header.tokens > file_->size() ||
+      file_->size() != file_bytes(header.tokens, id_bytes_))
+    refuse();
+  tokens_ = header.tokens;
+  XXH3_state_t* const hash = XXH3_createState();
+  XXH3_64bits_reset(hash);
+  std::vector<char> buffer(std::size_t{1} << 20);
+  for (std::int64_t at = header_bytes; at < file_->size();) {
+    const auto length = std::min<std::int64_t>(std::ssize(buffer), file_->size() - at);
+    file_->copy(at, std::span(buffer).first(static_cast<std::size_t>(length)));
+    XXH3_64bits_update(hash, buffer.data(), static_cast<std::size_t>(length));
+    file_->release(at, at + length);
+    at += length;
+  }
+  const std::uint64_t content = XXH3_64bits_digest(hash);
+  XXH3_freeState(hash);
+  if (content != header.content) refuse();
+  for (std::int64_t block = 0; block * block_tokens < tokens_; ++block) {
+    std::int64_t byte = 0;
+    file_->copy(block_begin(block), {reinterpret_cast<char*>(&byte), sizeof(byte)});
+    first_bytes_.push_back(byte);
+  }
+}
+
+std::int64_t TokenFile::block_begin(std::int64_t block) const {
+  // Every block before it is full.
+  return header_bytes + block * (std::int64_t{sizeof(std::int64_t)} +
+                                 block_tokens * (id_bytes_ + std::int64_t{sizeof(std::uint16_t)}));
+}
+
+CorpusPosition TokenFile::seek(std::int64_t token) const {
+  if (token == tokens_) return {token, text_bytes_};
+  const std::int64_t block = token / block_tokens;
+  const std::int64_t count = std::min(block_tokens, tokens_ - block * block_tokens);
+  const std::int64_t widths =
+      block_begin(block) + std::int64_t{sizeof(std::int64_t)} + count * id_bytes_;
+  CorpusPosition at{token, first_bytes_[static_cast<std::size_t>(block)]};
+  for_each_value<std::uint16_t>(
+      *file_, widths, token % block_tokens, [&at](std::int64_t, std::uint16_t width) {
+        at.byte += width;
+      });
+  return at;
+}
+
+CorpusPosition TokenFile::read(CorpusPosition at, std::span<std::int64_t> out) const {
+  for (std::size_t done = 0; done < out.size();) {
+    const std::int64_t block = at.token / block_tokens;
+    const std::int64_t within = at.token % block_tokens;
+    const std::int64_t in_block = std::min(block_tokens, tokens_ - block * block_tokens);
+    const std::int64_t count =
+        std::min(in_block - within, static_cast<std::int64_t>(out.size() - done));
+    const std::int64_t ids = block_begin(block) + std::int64_t{sizeof(std::int64_t)};
+    const auto place = out.subspan(done, static_cast<std::size_t>(count));
+    const auto put = [&place](std::int64_t i, auto id) { place[static_cast<std::size_t>(i)] = id; };
+    if (id_bytes_ == 2)
+      for_each_value<std::uint16_t>(*file_, ids + within * 2, count, put);
+    else
+      for_each_value<std::uint32_t>(*file_, ids + within * 4, count, put);
+    for_each_value<std::uint16_t>(
+        *file_,
+        ids + in_block * id_bytes_ + within * std::int64_t{sizeof(std::uint16_t)},
+        count,
+        [&at](std::int64_t, std::uint16_t width) { at.byte += width; });
+    at.token += count;
+    done += static_cast<std::size_t>(count);
+  }
+  return at;
+}
+
+void TokenFile::release(std::int64_t byte_begin, std::int64_t byte_end) const {
+  const auto block_of = [this](std::int64_t byte) {
+    return std::ranges::upper_bound(first_bytes_, byte) - first_bytes_.begin() - 1;
+  };
+  const std::int64_t first = std::max<std::int64_t>(0, block_of(byte_begin));
+  file_->release(block_begin(first), block_begin(block_of(byte_end)));
+}
+
+}  // namespace longspan

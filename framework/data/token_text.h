@@ -1,0 +1,33 @@
+// Tokens as they are generated, to text.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+// The text of tokens that come one by one. That of a subword depends on those before it: a space
+// goes at the beginning of a line, and several can stand for one character.
+class TokenText {
+ public:
+  // `before` are the tokens of the text that is gone on with.
+  TokenText(const Tokenizer& tokenizer, std::span<const std::int64_t> before);
+
+  // What this token adds. Of subwords, whole characters; of bytes, one byte.
+  std::string push(std::int64_t token);
+  // What is left of a character that did not come to its end.
+  std::string finish();
+
+ private:
+  std::string said() const;
+
+  Tokenizer tokenizer_;
+  std::vector<std::int64_t> tokens_;  // the last ones whose text was given, then those held back
+  std::size_t given_ = 0;             // of them
+};
+
+}  // namespace longspan

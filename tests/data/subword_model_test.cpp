@@ -1,0 +1,201 @@
+#include "framework/data/subword_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+#include <sentencepiece_trainer.h>
+
+#include "framework/core/error.h"
+#include "framework/data/tokenizer.h"
+#include "tests/data/subword_text.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::array kinds = {
+    SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters, SubwordKind::words};
+
+class OfFile : public sentencepiece::SentenceIterator {
+ public:
+  explicit OfFile(const std::string& path) : file_(path) { Next(); }
+  bool done() const override { return done_; }
+  void Next() override { done_ = !std::getline(file_, line_); }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  std::ifstream file_;
+  std::string line_;
+  bool done_ = false;
+};
+
+// As others train theirs: Unicode normalised, spaces merged, one put before each line.
+std::string foreign_model(const std::string& byte_fallback, const std::string& sentence_end) {
+  const TemporaryFile file(subword_text());
+  OfFile sentences(file.path());
+  std::string bytes;
+  const auto status = sentencepiece::SentencePieceTrainer::Train({{"model_type", "unigram"},
+                                                                  {"vocab_size", "320"},
+                                                                  {"hard_vocab_limit", "false"},
+                                                                  {"byte_fallback", byte_fallback},
+                                                                  {"eos_id", sentence_end},
+                                                                  {"minloglevel", "2"}},
+                                                                 &sentences,
+                                                                 &bytes);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return bytes;
+}
+
+TEST(Subwords, EveryKindGivesBackWhatItReads) {
+  for (const SubwordKind kind : kinds) {
+    SCOPED_TRACE(name_of(kind));
+    const SubwordModel model = subword_model(kind, kind == SubwordKind::characters ? 1000 : 320);
+    const Tokenizer tokenizer = Tokenizer::subwords(model);
+    EXPECT_EQ(tokenizer.kind(), TokenizerKind::sentencepiece);
+    EXPECT_EQ(tokenizer.vocabulary(), kind == SubwordKind::characters ? 274 : 320);
+    for (const std::string& text : {std::string("balo tir\nmen"),
+                                    std::string("\n"),
+                                    std::string("\n\n balo  \n   \n"),
+                                    std::string("\xC3\xA9t \xE6\xBC\xA2\xF0\x9F\x98\x80 \t\r\nx"),
+                                    std::string("a\0b \0", 5),
+                                    std::string("<s> </s> <unk> <0x0A>"),
+                                    std::string("</s>\n<0x0A>\n<0x0A> x\n<unk>"),
+                                    std::string("\xE2\x81\x87 \xEF\xBB\xBF \xC2\xA0"),
+                                    std::string("e\xCC\x81 \xEF\xAC\x81 \xEF\xBC\xA1")}) {
+      SCOPED_TRACE(::testing::PrintToString(text));
+      const auto ids = tokenizer.encode(text, "text");
+      EXPECT_EQ(tokenizer.decode(ids), text);
+      EXPECT_FALSE(ids.empty());
+    }
+    EXPECT_TRUE(tokenizer.encode("", "text").empty());
+  }
+}
+
+TEST(Subwords, KnownWordsTakeFewTokensAndUnknownOnesTheirBytes) {
+  const SubwordModel words = subword_model(SubwordKind::words);
+  EXPECT_EQ(words.encode_line(" ba ba ba").size(), 3);
+  const SubwordModel pairs = subword_model(SubwordKind::bpe);
+  EXPECT_LT(pairs.encode_line("balotir menkasu").size(), 8);
+  EXPECT_EQ(pairs.encode_line("\xE6\xBC\xA2").size(), 3);
+}
+
+TEST(Subwords, TheBytesOfTokensAddUpToThoseOfTheLine) {
+  const std::string line = "  balo  \xE6\xBC\xA2\xC3\xA9t \xEF\xAC\x81 ";
+  const auto bytes_of = [&line](const SubwordModel& model) {
+    std::int64_t bytes = 0;
+    for (const SubwordToken& token : model.encode_line(line)) {
+      EXPECT_GE(token.bytes, 0);
+      bytes += token.bytes;
+    }
+    return bytes;
+  };
+  for (const SubwordKind kind : kinds)
+    EXPECT_EQ(bytes_of(subword_model(kind, kind == SubwordKind::characters ? 270 : 320)),
+              std::ssize(line));
+  EXPECT_EQ(bytes_of(SubwordModel(foreign_model("true", "2"), "model")), std::ssize(line));
+}
+
+TEST(Subwords, ALinesEndIsThatOfBytesOrOfASentence) {
+  const SubwordModel bytes(foreign_model("true", "2"), "model");
+  EXPECT_EQ(bytes.line_end(), 3 + 10);
+  const SubwordModel sentence(foreign_model("false", "2"), "model");
+  EXPECT_EQ(sentence.line_end(), 2);
+  const Tokenizer tokenizer = Tokenizer::subwords(sentence);
+  // As that model has it: spaces merged.
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("balo  tir\n\nmen\n", "text")), "balo tir\n\nmen\n");
+  EXPECT_EQ(sentence_of<DataError>([] { SubwordModel(foreign_model("false", "-1"), "m.model"); }),
+            "m.model: has no piece for the end of a line; train it with byte_fallback or with an "
+            "id for the end of a sentence");
+}
+
+TEST(Subwords, TrainingIsTheSameOnAnyNumberOfThreads) {
+  const int threads = omp_get_max_threads();
+  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe}) {
+    omp_set_num_threads(1);
+    const SubwordModel one = subword_model(kind);
+    omp_set_num_threads(3);
+    EXPECT_EQ(subword_model(kind), one);
+  }
+  omp_set_num_threads(threads);
+}
+
+TEST(Subwords, OfALongTextASampleIsLearnedFrom) {
+  const TemporaryFile file(subword_text(6000, 7));
+  const MappedFile text(file.path());
+  const auto train = [&text](std::int64_t sample) {
+    return train_subwords(text, SubwordKind::bpe, 320, {}, sample);
+  };
+  EXPECT_EQ(train(text.size()), train(text.size() + 1));
+  EXPECT_FALSE(train(150'000) == train(text.size()));
+  EXPECT_EQ(train(150'000), train(150'000));
+  const Tokenizer tokenizer = Tokenizer::subwords(train(150'000));
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("balo tir", "text")), "balo tir");
+}
+
+TEST(Subwords, ATextThatDoesNotFitItsVocabularyIsToldInOneSentence) {
+  const TemporaryFile file("one two three\nfour five six\n");
+  const auto sentence = [&file](SubwordKind kind, std::int64_t vocabulary) {
+    return sentence_of<DataError>(
+        [&] { train_subwords(MappedFile(file.path()), kind, vocabulary); });
+  };
+  for (const SubwordKind kind : {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::words})
+    EXPECT_THAT(sentence(kind, 5000),
+                AllOf(HasSubstr(file.path() + ": a vocabulary of 5000 is too large for it; as " +
+                                std::string(name_of(kind)) + " it has "),
+                      HasSubstr(" pieces")));
+  EXPECT_EQ(sentence(SubwordKind::bpe, 261),
+            file.path() +
+                ": a vocabulary of 261 is too small for it; its characters and the 256 bytes need "
+                "273");
+  file.write("\n\n\n");
+  EXPECT_EQ(sentence(SubwordKind::bpe, 300), file.path() + ": has nothing but empty lines");
+  file.write("ab\xFFz\n");
+  EXPECT_THAT(sentence(SubwordKind::bpe, 300), HasSubstr("byte 2: found bytes ff"));
+}
+
+TEST(Subwords, WhatIsNoModelIsRefused) {
+  const std::string refused = "m.model: is not a model of SentencePiece; a .model file is needed";
+  const std::string good = subword_model().bytes();
+  for (const std::string& bytes :
+       {std::string(), std::string("x"), std::string("text\n"), good.substr(0, good.size() / 2)})
+    EXPECT_EQ(sentence_of<DataError>([&] { SubwordModel(bytes, "m.model"); }), refused);
+  EXPECT_THAT(sentence_of<DataError>([] { read_subword_model("nowhere.model"); }),
+              HasSubstr("nowhere.model: cannot be opened"));
+}
+
+TEST(Subwords, ADamagedModelIsRefusedOrHarmlessAndNeverCrashes) {
+  std::mt19937 generator(3);
+  for (const std::string& good : {subword_model().bytes(), foreign_model("true", "2")}) {
+    for (int i = 0; i < 150; ++i) {
+      std::string damaged = good;
+      damaged[generator() % damaged.size()] = static_cast<char>(generator() % 256);
+      try {
+        const Tokenizer tokenizer = Tokenizer::subwords(SubwordModel(damaged, "m.model"));
+        tokenizer.decode(tokenizer.encode(" balo \xE6\xBC\xA2\n\nx", "text"));
+      } catch (const DataError&) {
+      } catch (const Failure&) {
+      }
+    }
+  }
+}
+
+TEST(Subwords, JsonHoldsTheWholeModel) {
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  const std::string json = tokenizer.to_json();
+  const Tokenizer read = Tokenizer::from_json(json, "checkpoint");
+  EXPECT_EQ(read, tokenizer);
+  EXPECT_EQ(read.fingerprint(), tokenizer.fingerprint());
+  EXPECT_FALSE(read == Tokenizer());
+  EXPECT_FALSE(read == Tokenizer::subwords(subword_model(SubwordKind::unigram)));
+  std::string damaged = json;
+  damaged[json.size() - 10] = 'x';
+  EXPECT_EQ(sentence_of<DataError>([&] { Tokenizer::from_json(damaged, "checkpoint"); }),
+            "checkpoint: the model in it is not written in hexadecimal digits");
+}
+
+}  // namespace
+}  // namespace longspan

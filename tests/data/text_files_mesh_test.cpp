@@ -1,0 +1,81 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "framework/core/error.h"
+#include "framework/data/first_rank.h"
+#include "framework/data/text_files.h"
+#include "tests/data/subword_text.h"
+#include "tests/data/temporary_folder.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
+  testing::on_ranks(4, [](const Communicator& all) {
+    const TemporaryFolder mine;
+    const TemporaryFile text_of_mine(subword_text());
+    const std::string folder = all.broadcast(mine.path().string(), 0);
+    const std::string path = all.broadcast(text_of_mine.path(), 0);
+    DataOptions options;
+    options.train = path;
+    options.tokenizer = TokenizerKind::sentencepiece;
+    options.vocabulary = 320;
+    const Tokenizer tokenizer = prepare_tokenizer(options, folder, all);
+    const auto tokenizers = all.all_gather(tokenizer.to_json());
+    for (const std::string& other : tokenizers) EXPECT_EQ(other, tokenizers[0]);
+    // Rank 3 sees another disk.
+    const std::string tokens = all.rank() == 3 ? mine.path().string() : folder;
+    const Corpus corpus = open_corpus(path, tokenizer, tokens, all);
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
+    corpus.read({}, ids);
+    EXPECT_EQ(tokenizer.decode(ids), subword_text());
+    EXPECT_EQ(std::filesystem::is_empty(mine.path()), all.rank() == 1 || all.rank() == 2);
+    all.barrier();
+  });
+}
+
+TEST(TextFilesMesh, RanksWaitForTheFirstHoweverLongItTakes) {
+  testing::on_ranks(2, [](const Communicator& all) {
+    int told = 0;
+    const ScanListener listener = [&told](const ScanProgress& progress) {
+      EXPECT_EQ(progress.path, "text");
+      EXPECT_EQ(progress.done, 5);
+      EXPECT_EQ(progress.size, 8);
+      ++told;
+    };
+    const std::string result =
+        on_first_rank(all, "text", 8, listener, [](const ScanListener& heard) {
+          const std::string path = "text";
+          heard({path, 5, 8});
+          std::this_thread::sleep_for(std::chrono::milliseconds(700));
+          return std::string("done");
+        });
+    EXPECT_EQ(result, "done");
+    EXPECT_GE(told, 2);  // in 0.7 s
+  });
+}
+
+TEST(TextFilesMesh, WhoStopsIsNotKeptByTheWork) {
+  testing::on_ranks(2, [](const Communicator& all) {
+    const auto begin = std::chrono::steady_clock::now();
+    const ScanListener stop = [](const ScanProgress&) { throw DataError("stopped"); };
+    EXPECT_EQ(sentence_of<DataError>([&] {
+                on_first_rank(all, "text", 8, stop, [](const ScanListener& heard) {
+                  for (int i = 0; i < 100; ++i) {
+                    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+                    const std::string path = "text";
+                    heard({path, i, 100});
+                  }
+                  return std::string();
+                });
+              }),
+              "stopped");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  });
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,152 @@
+#include "framework/data/text_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "framework/core/error.h"
+#include "framework/data/evaluation_reader.h"
+#include "tests/data/subword_text.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    files.push_back(entry.path());
+  std::ranges::sort(files);
+  return files;
+}
+
+std::vector<std::int64_t> all_of(const Corpus& corpus) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
+  EXPECT_EQ(corpus.read({}, ids), (CorpusPosition{corpus.tokens(), corpus.bytes()}));
+  return ids;
+}
+
+TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
+  const TemporaryFolder folder;
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  // Lines longer than any that is encoded at once; an end without a line's end; blank lines.
+  for (const std::string& text : {subword_text(5000, 2),
+                                  subword_text(3, 2) + std::string(100'000, 'k') + "\n \n\n" +
+                                      std::string(40'000, ' ') + "balo"}) {
+    const TemporaryFile file(text);
+    const Corpus corpus = open_corpus(file.path(), tokenizer, folder.path(), {});
+    EXPECT_EQ(all_of(corpus), tokenizer.encode(text, "text"));
+    EXPECT_EQ(tokenizer.decode(all_of(corpus)), text);
+  }
+}
+
+TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
+  const TemporaryFolder folder;
+  const TemporaryFile file(subword_text());
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  const auto tokens = folder.path() / "a" / "b";
+  open_corpus(file.path(), tokenizer, tokens, {});
+  const auto first = files_in(tokens);
+  ASSERT_EQ(first.size(), 1);
+  const auto written = std::filesystem::last_write_time(first[0]);
+  open_corpus(file.path(), tokenizer, tokens, {});
+  EXPECT_EQ(files_in(tokens), first);
+  EXPECT_EQ(std::filesystem::last_write_time(first[0]), written);
+  const Tokenizer other = Tokenizer::subwords(subword_model(SubwordKind::unigram));
+  open_corpus(file.path(), other, tokens, {});
+  EXPECT_EQ(files_in(tokens).size(), 2);
+  file.write(subword_text(400, 9));
+  const Corpus changed = open_corpus(file.path(), tokenizer, tokens, {});
+  EXPECT_EQ(files_in(tokens).size(), 3);
+  EXPECT_EQ(all_of(changed), tokenizer.encode(subword_text(400, 9), "text"));
+}
+
+TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
+  const TemporaryFolder folder;
+  const std::string text = "x" + subword_text(50, 3);
+  const TemporaryFile file(text);
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  const Corpus corpus = open_corpus(file.path(), tokenizer, folder.path(), {});
+  for (const std::int64_t streams : {1, 3}) {
+    EvaluationReader reader(corpus, {streams, 16}, 0, 1, Device::cpu());
+    std::int64_t bytes = 0;
+    std::int64_t tokens = 0;
+    while (!reader.done()) {
+      const Batch batch = reader.next();
+      bytes += batch.predicted_bytes;
+      tokens += batch.predicted_tokens;
+    }
+    EXPECT_EQ(tokens, corpus.tokens() - 1);
+    EXPECT_EQ(bytes, std::ssize(text) - corpus.seek(1).byte);
+  }
+}
+
+TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
+  const TemporaryFolder folder;
+  const TemporaryFile file("balo\ntir\xFF\n");
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  EXPECT_THAT(
+      sentence_of<DataError>([&] { open_corpus(file.path(), tokenizer, folder.path(), {}); }),
+      HasSubstr(file.path() + ": byte 8: found bytes ff, which are not UTF-8"));
+  EXPECT_TRUE(files_in(folder.path()).empty());
+}
+
+TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
+  const TemporaryFolder folder;
+  const TemporaryFile file(subword_text());
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  open_corpus(file.path(), tokenizer, folder.path(), {});
+  const auto tokens = files_in(folder.path())[0];
+  std::filesystem::resize_file(tokens, 1000);
+  EXPECT_EQ(sentence_of<DataError>([&] { open_corpus(file.path(), tokenizer, folder.path(), {}); }),
+            tokens.string() + ": is damaged; remove it");
+}
+
+TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
+  const TemporaryFile file(subword_text());
+  const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
+  EXPECT_THAT(sentence_of<ConfigurationError>(
+                  [&] { open_corpus(file.path(), tokenizer, file.path() + "/tokens", {}); }),
+              AllOf(HasSubstr("/tokens: cannot be written: Not a directory"),
+                    HasSubstr("data.token_cache can name another folder")));
+}
+
+TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
+  const TemporaryFolder folder;
+  const TemporaryFile file(subword_text());
+  DataOptions options;
+  options.train = file.path();
+  options.tokenizer = TokenizerKind::sentencepiece;
+  options.vocabulary = 320;
+  const Tokenizer first = prepare_tokenizer(options, folder.path(), {});
+  EXPECT_EQ(first.vocabulary(), 320);
+  EXPECT_EQ(planned_vocabulary(options), 320);
+  const auto model = files_in(folder.path());
+  ASSERT_EQ(model.size(), 1);
+  EXPECT_EQ(read_subword_model(model[0].string()), *first.subword_model());
+  EXPECT_EQ(prepare_tokenizer(options, folder.path(), {}), first);
+  EXPECT_EQ(files_in(folder.path()), model);
+  // What is there is taken, whatever would be trained today.
+  const SubwordModel other = subword_model(SubwordKind::unigram);
+  write_subword_model(other, model[0].string());
+  EXPECT_EQ(*prepare_tokenizer(options, folder.path(), {}).subword_model(), other);
+  // Other settings and other texts are other models.
+  options.tokenizer_kind = SubwordKind::words;
+  prepare_tokenizer(options, folder.path(), {});
+  EXPECT_EQ(files_in(folder.path()).size(), 2);
+  file.write(subword_text(400, 9));
+  prepare_tokenizer(options, folder.path(), {});
+  EXPECT_EQ(files_in(folder.path()).size(), 3);
+  // One that is named.
+  options.tokenizer_model = model[0].string();
+  EXPECT_EQ(*prepare_tokenizer(options, "/nowhere", {}).subword_model(), other);
+  EXPECT_EQ(planned_vocabulary(options), other.vocabulary());
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,107 @@
+#include "framework/data/token_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "tests/data/temporary_folder.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t count = 150'000;  // three blocks
+
+SubwordToken token(std::int64_t i, std::int64_t vocabulary) {
+  return {(i * 7919 + i / 3) % vocabulary, i % 11 == 0 ? 65'535 * (i % 2) : i % 7};
+}
+
+TokenFileKey write_tokens(const std::filesystem::path& path, std::int64_t vocabulary) {
+  TokenFileKey key = {.text = 1, .tokenizer = 2, .vocabulary = vocabulary};
+  for (std::int64_t i = 0; i < count; ++i) key.text_bytes += token(i, vocabulary).bytes;
+  TokenFileWriter writer(path, key);
+  for (std::int64_t i = 0; i < count; ++i) writer.add(token(i, vocabulary));
+  EXPECT_FALSE(std::filesystem::exists(path)) << "it is not whole";
+  writer.finish();
+  return key;
+}
+
+TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
+  for (const std::int64_t vocabulary : {65'536, 100'000}) {
+    const TemporaryFolder folder;
+    const auto path = folder.path() / "text.tokens";
+    const TokenFile file(path, write_tokens(path, vocabulary));
+    EXPECT_LT(std::filesystem::file_size(path), count * (vocabulary > 65'536 ? 6 : 4) + 200);
+    ASSERT_EQ(file.tokens(), count);
+    std::int64_t byte = 0;
+    CorpusPosition at;
+    std::vector<std::int64_t> ids;
+    for (std::int64_t begin = 0; begin < count; begin += std::ssize(ids)) {
+      ids.assign(
+          static_cast<std::size_t>(std::min<std::int64_t>(1 + begin % 40'000, count - begin)), -1);
+      ASSERT_EQ(file.seek(begin), (CorpusPosition{begin, byte}));
+      at = file.read(at, ids);
+      for (std::int64_t i = 0; i < std::ssize(ids); ++i) {
+        ASSERT_EQ(ids[static_cast<std::size_t>(i)], token(begin + i, vocabulary).id) << begin + i;
+        byte += token(begin + i, vocabulary).bytes;
+      }
+      ASSERT_EQ(at, (CorpusPosition{begin + std::ssize(ids), byte}));
+      file.release(0, byte);
+    }
+    EXPECT_EQ(file.seek(count), at);
+    // Two blocks and both of their ends.
+    std::vector<std::int64_t> two(65'536 + 2);
+    file.read(file.seek(65'535), two);
+    EXPECT_EQ(two.front(), token(65'535, vocabulary).id);
+    EXPECT_EQ(two.back(), token(131'072, vocabulary).id);
+  }
+}
+
+TEST(TokenFile, DamageAnywhereIsFound) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "text.tokens";
+  const TokenFileKey key = write_tokens(path, 1000);
+  std::ifstream in(path, std::ios::binary);
+  const std::string good{std::istreambuf_iterator<char>(in), {}};
+  const auto sentence = [&](const std::string& bytes, const TokenFileKey& wanted) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    return sentence_of<DataError>([&] { TokenFile(path, wanted); });
+  };
+  const std::string refused = path.string() + ": is damaged; remove it";
+  for (std::size_t at = 0; at < good.size(); at += at < 100 ? 3 : 49'999) {
+    std::string damaged = good;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_EQ(sentence(damaged, key), refused) << at;
+  }
+  for (const std::size_t size : {std::size_t{1}, std::size_t{71}, good.size() - 1})
+    EXPECT_EQ(sentence(good.substr(0, size), key), refused);
+  EXPECT_EQ(sentence(good + "x", key), refused);
+  TokenFileKey other = key;
+  other.text = 3;
+  EXPECT_EQ(sentence(good, other), refused);
+  EXPECT_EQ(sentence(good, key), "");
+}
+
+TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
+  const TemporaryFolder folder;
+  {
+    TokenFileWriter writer(folder.path() / "text.tokens", {.text_bytes = 3, .vocabulary = 300});
+    writer.add({1, 2});
+    EXPECT_THAT(sentence_of<DataError>([&] {
+                  writer.add({1, 65'536});
+                }),
+                HasSubstr("the 65536 bytes before byte 65538 of the text"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_THAT(sentence_of<Failure>([&] { TokenFileWriter(folder.path() / "no" / "t", {}); }),
+              HasSubstr("cannot be written: No such file"));
+}
+
+}  // namespace
+}  // namespace longspan
