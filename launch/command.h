@@ -34,6 +34,7 @@ Command config_command();
 Command plan_command();
 Command inspect_command();
 Command verify_command();
+Command tokenizer_command();
 
 // CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
 struct ConfigurationArguments {

@@ -36,7 +36,8 @@ std::vector<Command> commands() {
           config_command(),
           plan_command(),
           inspect_command(),
-          verify_command()};
+          verify_command(),
+          tokenizer_command()};
 }
 
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.
@@ -134,8 +135,13 @@ CommandLine read_command_line(int count, char** words) {
   try {
     app.parse(count, words);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    return say(chosen.empty() ? app.help() : chosen.front()->help("longspan"));
+    std::string words_before;
+    const CLI::App* chosen = &app;
+    while (!chosen->get_subcommands().empty()) {
+      words_before += (words_before.empty() ? "" : " ") + chosen->get_name();
+      chosen = chosen->get_subcommands().front();
+    }
+    return say(chosen->help(words_before));
   } catch (const CLI::CallForVersion& version) {
     return say(version.what());
   } catch (const CLI::ParseError& error) {
