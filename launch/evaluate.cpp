@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "framework/data/text_files.h"
 #include "framework/train/evaluation.h"
 #include "framework/train/reading.h"
 #include "launch/command.h"
@@ -117,10 +118,13 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const NamedPath file = text_file(arguments, data);
   EvaluationOptions options = evaluation_options(arguments, data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const Corpus corpus(file, opened.tokenizer, say_reading(say));
+  const Corpus corpus = open_corpus(file,
+                                    opened.tokenizer,
+                                    token_directory(data, opened.directory),
+                                    session.world(),
+                                    say_reading(say));
   constexpr double seconds_between_lines = 20;
   options.listener = say_reading(say, seconds_between_lines);
-  require_same_corpus(corpus, session.world());
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =
       arguments.recompute_context

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "framework/data/token_text.h"
 #include "framework/train/generation.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
@@ -28,14 +29,15 @@ struct Arguments {
 // The first sample is printed as it is written, the others when it is done.
 class Printer {
  public:
-  Printer(const Session& session, const Tokenizer& tokenizer, std::size_t samples)
-      : session_(session), tokenizer_(tokenizer), streams_(samples), later_(samples) {}
+  Printer(const Session& session, const TokenText& text, std::size_t samples)
+      : session_(session), texts_(samples, text), streams_(samples), later_(samples) {}
 
   void push(std::size_t sample, std::int64_t token) {
-    show(sample, streams_[sample].push(tokenizer_.decode({&token, 1})));
+    show(sample, streams_[sample].push(texts_[sample].push(token)));
   }
   void finish(const PromptText& prompt) {
     for (std::size_t sample = 0; sample < streams_.size(); ++sample) {
+      show(sample, streams_[sample].push(texts_[sample].finish()));
       show(sample, streams_[sample].finish());
       if (sample == 0) continue;
       print(session_, "\n\n");
@@ -54,7 +56,7 @@ class Printer {
   }
 
   const Session& session_;
-  const Tokenizer& tokenizer_;
+  std::vector<TokenText> texts_;
   std::vector<Utf8Stream> streams_;
   std::vector<std::string> later_;
 };
@@ -66,7 +68,9 @@ ExitCode run(const Arguments& arguments, Session& session) {
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
-  Printer printer(session, opened.tokenizer, static_cast<std::size_t>(options.samples));
+  Printer printer(session,
+                  TokenText(opened.tokenizer, text.last_tokens()),
+                  static_cast<std::size_t>(options.samples));
   check_generation(*opened.model, prompt.tokens, options);
   text.print(session);
   generate(*opened.model, prompt, options, [&](std::int64_t sample, std::int64_t token) {

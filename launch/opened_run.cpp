@@ -110,6 +110,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                           .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
+          run,
           std::move(opened.checkpoint),
           std::move(tokenizer),
           std::move(collectives),

@@ -1,6 +1,7 @@
 // A trained model, found and loaded for the subcommands that use one.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ enum class DefaultAxis { data, tensor };
 
 struct OpenedRun {
   std::unique_ptr<Configuration> configuration;
+  std::filesystem::path directory;  // the run's
   Checkpoint checkpoint;
   Tokenizer tokenizer;
   std::unique_ptr<GpuCollectives> collectives;

@@ -214,7 +214,7 @@ std::string plan(const Arguments& arguments,
   std::string speeds;
   const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const std::int64_t vocabulary = make_tokenizer(settings.data, say_reading(say)).vocabulary();
+  const std::int64_t vocabulary = planned_vocabulary(settings.data, say_reading(say));
   std::string text = fmt::format(
       "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
       source.file,

@@ -9,6 +9,16 @@
 
 namespace longspan {
 
+namespace {
+
+std::string whole(const MappedFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.copy(0, text);
+  return text;
+}
+
+}  // namespace
+
 PromptText::PromptText(std::string words, const std::string& file) : words_(std::move(words)) {
   if (file.empty()) return;
   file_ = std::make_shared<const MappedFile>(file);
@@ -23,8 +33,9 @@ PromptText::PromptText(std::string words, const std::string& file) : words_(std:
 }
 
 Prompt PromptText::prompt(const Tokenizer& tokenizer, const Session& session) {
-  if (!file_) {
-    tokens_ = tokenizer.encode(words_, "the prompt");
+  if (!file_ || tokenizer.kind() == TokenizerKind::sentencepiece) {
+    tokens_ = file_ ? tokenizer.encode(whole(*file_), file_->path())
+                    : tokenizer.encode(words_, "the prompt");
     return {std::ssize(tokens_), [this](std::int64_t begin, std::span<std::int64_t> out) {
               std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
             }};

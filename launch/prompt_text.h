@@ -3,7 +3,9 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "framework/comm/session.h"
 #include "framework/data/corpus.h"
@@ -14,7 +16,7 @@ namespace longspan {
 // Of a file that is a prompt: 64 MiB.
 inline constexpr std::int64_t most_prompt_bytes = std::int64_t{1} << 26;
 
-// A value. A file is mapped and read a piece at a time, never held.
+// A value. A file is mapped and read a piece at a time, never held, but for one in subwords.
 class PromptText {
  public:
   // `file`: where it is empty the words are the prompt. Throws DataError, naming the file, when it
@@ -24,13 +26,15 @@ class PromptText {
   // Its tokens. Throws DataError for characters that the tokenizer lacks. Both must outlive what is
   // returned; how far a long prompt has been read is said on standard error.
   Prompt prompt(const Tokenizer& tokenizer, const Session& session);
+  // Once they are known: of words, and of a file in subwords, all of them; else none.
+  std::span<const std::int64_t> last_tokens() const { return tokens_; }
   // To standard output.
   void print(const Session& session) const;
 
  private:
   std::string words_;
   std::shared_ptr<const MappedFile> file_;
-  std::vector<std::int64_t> tokens_;  // of the words
+  std::vector<std::int64_t> tokens_;  // of the words, or of a file in subwords
   std::optional<Corpus> corpus_;      // of the file
 };
 

@@ -155,10 +155,13 @@ void judge_checkpoint(const ResumingRun& run,
         saved,
         new_run_with_its_weights);
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
-    throw ConfigurationError(
+    throw DataError(
         "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
-        "they were, or {}",
+        "they were{}, or {}",
         path,
+        tokenizer.kind() == TokenizerKind::sentencepiece
+            ? " (data.tokenizer_model can name the model that the run made)"
+            : "",
         new_run_with_its_weights);
   if (const std::string other = change_of_text(checkpoint.scalars(), text, settings.data.train);
       !other.empty())

@@ -69,8 +69,8 @@ void require_same_model(const Checkpoint& checkpoint,
                         const ConfigurationChange& change,
                         const std::string& remedy);
 
-// Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, and says
-// what differs where it can.
+// Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, DataError
+// when that was made with another tokenizer, and says what differs where it can.
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
                       const Tokenizer& tokenizer,

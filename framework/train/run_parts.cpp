@@ -2,11 +2,25 @@
 
 #include <chrono>
 
+#include "framework/data/text_files.h"
 #include "framework/train/memory_advice.h"
 #include "framework/train/run_device.h"
 #include "framework/train/threads.h"
 
 namespace longspan {
+
+namespace {
+
+Corpus open_text(const Settings& settings,
+                 const NamedPath& path,
+                 const Tokenizer& tokenizer,
+                 const ProcessMesh& mesh,
+                 const ScanListener& listener) {
+  const auto tokens = token_directory(settings.data, settings.run.directory);
+  return open_corpus(path, tokenizer, tokens, mesh.world, listener);
+}
+
+}  // namespace
 
 ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
@@ -22,14 +36,13 @@ BatchLoader make_loader(const Settings& settings,
                         const ProcessMesh& mesh,
                         const Device& device,
                         const ScanListener& listener) {
-  Corpus corpus(settings.data.train, tokenizer, listener);
-  require_same_corpus(corpus, mesh.world);
-  return BatchLoader(StreamReader(std::move(corpus),
-                                  settings.data.layout(),
-                                  mesh.data_coordinate(),
-                                  mesh.data.size(),
-                                  device),
-                     static_cast<std::size_t>(settings.data.read_ahead));
+  return BatchLoader(
+      StreamReader(open_text(settings, settings.data.train, tokenizer, mesh, listener),
+                   settings.data.layout(),
+                   mesh.data_coordinate(),
+                   mesh.data.size(),
+                   device),
+      static_cast<std::size_t>(settings.data.read_ahead));
 }
 
 std::optional<Corpus> open_validation(const Settings& settings,
@@ -37,8 +50,7 @@ std::optional<Corpus> open_validation(const Settings& settings,
                                       const ProcessMesh& mesh,
                                       const ScanListener& listener) {
   if (settings.data.validation.empty()) return std::nullopt;
-  Corpus corpus(settings.data.validation, tokenizer, listener);
-  require_same_corpus(corpus, mesh.world);
+  Corpus corpus = open_text(settings, settings.data.validation, tokenizer, mesh, listener);
   require_pairs(corpus);
   return corpus;
 }

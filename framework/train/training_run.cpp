@@ -8,6 +8,7 @@
 
 #include "framework/comm/launcher.h"
 #include "framework/data/batch_loader.h"
+#include "framework/data/text_files.h"
 #include "framework/kernels/matmul.h"
 #include "framework/train/checkpoint_saver.h"
 #include "framework/train/checkpoint_values.h"
@@ -108,7 +109,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
-      tokenizer_(make_tokenizer(settings.data, reading(stop_request_, log_))),
+      tokenizer_(prepare_tokenizer(
+          settings.data, settings.run.directory, mesh_.world, reading(stop_request_, log_))),
       loader_(
           make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
       identity_(identify_text(loader_.corpus(), mesh_.world)),

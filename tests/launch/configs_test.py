@@ -18,7 +18,7 @@ from jobs import SOURCE, Layout
 SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_width": 4, "model.feed_forward": 32,
          "model.memory": 8, "model.vocabulary": "none", "model.longest": 64,
          "model.attention_window": 2, "model.attention_stride": 4, "model.attention_summary": 1,
-         "model.attention_block": 1, "data.batch": 8, "data.segment": 8,
+         "model.attention_block": 1, "data.batch": 8, "data.segment": 8, "data.vocabulary": 285,
          "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
          "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}

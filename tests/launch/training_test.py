@@ -145,7 +145,7 @@ class AnotherConfiguration(jobs.TestCase):
         characters = {"data.tokenizer": "characters"}
         self.train("characters", settings=characters)
         (self.directory / "other.txt").write_text("αβγ δε " * 500)
-        result = self.train("characters", settings={**characters, "data.train": "other.txt"}, code=2)
+        result = self.train("characters", settings={**characters, "data.train": "other.txt"}, code=3)
         self.assert_one_sentence(result, "tokenizer", "data.train")
 
     def test_another_precision_goes_on_and_is_said(self):

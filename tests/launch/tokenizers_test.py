@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Subword tokenizers: longspan tokenizer, and runs on subwords.
+
+    tests/launch/tokenizers_test.py build/launch/longspan
+"""
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+KINDS = "unigram", "bpe", "char", "word"
+
+
+def write_lines(path, lines=600, seed=1):
+    """Lines of words that are made of syllables."""
+    source = random.Random(seed)
+    syllables = "ba lo tir men ka su ét ro ni".split()
+
+    def word():
+        return "".join(source.choice(syllables) for _ in range(source.randint(1, 3)))
+    path.write_text("".join(" ".join(word() for _ in range(source.randint(4, 9))) + "\n" for _ in range(lines)))
+
+
+class Subwords(jobs.TestCase):
+    subwords = {"data.tokenizer": "sentencepiece", "data.tokenizer_kind": "bpe", "data.vocabulary": 330,
+                "data.validation": "held-out.txt", "training.validation_every": 4}
+
+    def setUp(self):
+        super().setUp()
+        write_lines(self.directory / "text.txt")
+        write_lines(self.directory / "held-out.txt", 30, seed=2)
+
+    def tokenizer(self, *arguments, code=0, given=None):
+        """What `longspan tokenizer` makes of standard input."""
+        result = subprocess.run([self.program, "tokenizer", *arguments], input=given, capture_output=True,
+                                cwd=self.directory, timeout=jobs.MOST_SECONDS)
+        self.assertEqual(result.returncode, code, result.stderr.decode())
+        return jobs.Result(result.returncode, result.stdout, result.stderr.decode())
+
+    def make_model(self, kind="bpe", vocabulary=330, name="a.model"):
+        self.tokenizer("train", "text.txt", "--vocabulary", str(vocabulary), "--kind", kind, "--output", name)
+
+
+class Command(Subwords):
+    text = "balo  tir\n\n éé 漢😀\t x\r\n<unk> ro".encode()
+
+    def test_every_kind_gives_back_what_it_read(self):
+        for kind in KINDS:
+            with self.subTest(kind=kind):
+                self.make_model(kind)
+                ids = self.tokenizer("encode", "a.model", given=self.text).output
+                self.assertEqual(len(ids.splitlines()), 4)
+                self.assertEqual(self.tokenizer("decode", "a.model", given=ids).output, self.text + b"\n")
+
+    @unittest.skipUnless(shutil.which("spm_encode") and shutil.which("spm_train"), "SentencePiece's tools are not here")
+    def test_ids_and_texts_are_those_of_the_librarys_tools(self):
+        # A model of theirs too, as they make it by default.
+        subprocess.run(["spm_train", "--input=text.txt", "--model_prefix=theirs", "--vocab_size=200",
+                        "--minloglevel=2"], cwd=self.directory, check=True, capture_output=True)
+        given = (self.directory / "text.txt").read_bytes() + self.text + b"\n"
+        for name in *KINDS, "theirs":
+            with self.subTest(model=name):
+                model = f"{name}.model"
+                if name in KINDS:
+                    self.make_model(name, name=model)
+                theirs = subprocess.run(["spm_encode", f"--model={model}", "--output_format=id"], input=given,
+                                        cwd=self.directory, check=True, capture_output=True).stdout
+                self.assertEqual(self.tokenizer("encode", model, given=given).output, theirs)
+                if name == "word":  # whose tool shows the library's sign for a space
+                    continue
+                text = subprocess.run(["spm_decode", f"--model={model}", "--input_format=id"], input=theirs,
+                                      cwd=self.directory, check=True, capture_output=True).stdout
+                self.assertEqual(self.tokenizer("decode", model, given=theirs).output, text)
+
+    def test_what_is_wrong_is_one_sentence(self):
+        self.make_model()
+        (self.directory / "half.model").write_bytes((self.directory / "a.model").read_bytes()[:2000])
+        (self.directory / "bytes.txt").write_bytes(b"abc\xff\n")
+        train = "train", "text.txt", "--output", "b.model", "--vocabulary"
+        for arguments, given, code, sentence in [
+                ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large for it; as unigram it has "),
+                ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small for it"),
+                ((*train, "10"), None, 2, "--vocabulary: found \"10\"; wanted a whole number from 260"),
+                ((*train, "300", "--kind", "wordpiece"), None, 2, "--kind: wordpiece not in"),
+                (("train", "bytes.txt", "--output", "b.model", "--vocabulary", "300"), None, 3,
+                 "bytes.txt: byte 3: found bytes ff, which are not UTF-8"),
+                (("train", "nowhere", "--output", "b.model", "--vocabulary", "300"), None, 3, "nowhere: cannot be opened"),
+                (("train", "text.txt", "--output", "no/b.model", "--vocabulary", "330"), None, 1, "no/b.model: cannot be written"),
+                (("encode", "half.model"), b"a", 3, "half.model: is not a model of SentencePiece"),
+                (("encode", "text.txt"), b"a", 3, "text.txt: is not a model of SentencePiece"),
+                (("encode", "a.model"), b"a\nb\xff\n", 3, "line 2 of standard input: byte 1: found bytes ff"),
+                (("decode", "a.model"), b"3 4\n330\n", 3, "line 2 of standard input: found \"330\"; wanted ids from 0 to 329"),
+                (("decode", "a.model"), b"3 -4\n", 3, "line 1 of standard input: found \"-4\""),
+                ((), None, 2, "see longspan tokenizer --help")]:
+            with self.subTest(arguments=arguments):
+                result = self.tokenizer(*arguments, code=code, given=given)
+                self.assert_one_sentence(result, sentence)
+        self.assertFalse((self.directory / "b.model").exists())
+
+    def test_help_is_that_of_the_innermost_word(self):
+        self.assertIn(b"the .model file to write", self.tokenizer("train", "--help").output)
+        self.assertNotIn(b"the .model file to write", self.tokenizer("--help").output)
+
+
+class Training(Subwords):
+    def models(self, directory):
+        return sorted(self.run_at(directory).path.glob("tokenizer-*.model"))
+
+    def test_stops_and_resumes_bit_for_bit(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            with self.subTest(layout=str(layout)):
+                whole, halves = f"whole-{layout.ranks}", f"halves-{layout.ranks}"
+                self.train(whole, layout, self.subwords)
+                self.train(halves, layout, {**self.subwords, "training.schedule_steps": 8, "training.steps": 4})
+                tokens = {path.name: path.stat().st_mtime_ns for path in (self.run_at(halves).path / "tokens").iterdir()}
+                self.assertEqual(len(tokens), 2)  # the texts for training and for validation
+                self.train(halves, layout, {**self.subwords, "training.schedule_steps": 8})
+                self.assertEqual(self.run_at(halves).state(8), self.run_at(whole).state(8))
+                self.assertEqual(self.run_at(halves).metrics_bytes(), self.run_at(whole).metrics_bytes())
+                self.assertEqual({path.name: path.stat().st_mtime_ns
+                                  for path in (self.run_at(halves).path / "tokens").iterdir()}, tokens)
+        # One rank and two have trained the same tokenizer.
+        one, two = self.models("whole-1"), self.models("whole-2")
+        self.assertEqual((len(one), one[0].name), (1, two[0].name))
+        self.assertEqual(one[0].read_bytes(), two[0].read_bytes())
+
+    def test_the_checkpoint_holds_the_tokenizer(self):
+        self.train(settings=self.subwords)
+        shutil.rmtree(self.run_at().path / "tokens")
+        self.models("run")[0].unlink()
+        (self.directory / "text.txt").unlink()
+        result = self.longspan("evaluate", "run", "--json", ranks=2)
+        figures = json.loads(result.output)
+        held_out = (self.directory / "held-out.txt").stat().st_size
+        self.assertLess(figures["tokens"], held_out / 2)
+        self.assertTrue(held_out - 10 < figures["bytes"] < held_out)
+        nats = figures["loss"] * figures["tokens"]
+        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["bytes"] / 0.6931471805599453, 9)
+        result = self.longspan("generate", "run", "--prompt", "balo tir", "--tokens", 20)
+        self.assertTrue(result.output.startswith("balo tir"))
+        self.assertLess(len(self.longspan("inspect", "run").output), 5000)
+
+    def test_a_model_that_is_there_is_used(self):
+        self.make_model("unigram", 400)
+        settings = {**self.subwords, "data.tokenizer_model": "a.model", "data.token_cache": "cache"}
+        result = self.train(settings=settings)
+        self.assertIn("data.vocabulary is set, but data.tokenizer_model gives a model", result.output)
+        self.assertEqual(self.models("run"), [])
+        self.assertEqual(len(list((self.directory / "cache").iterdir())), 2)
+        self.assertFalse((self.run_at().path / "tokens").exists())
+
+    def test_another_tokenizer_than_the_checkpoints_is_refused(self):
+        self.train(settings=self.subwords)
+        model, = self.models("run")
+        for layout, more in ((Layout(1, 1), {"data.vocabulary": 340}), (Layout(2, 1), {"data.tokenizer_kind": "unigram"})):
+            with self.subTest(layout=str(layout)):
+                result = self.train(layout=layout, settings={**self.subwords, **more, "training.steps": 9}, code=3)
+                self.assert_one_sentence(result, "was made with another tokenizer", "data.tokenizer_model")
+        # The remedy that it names, with another text.
+        write_lines(self.directory / "text.txt", seed=5)
+        result = self.train(settings={**self.subwords, "data.tokenizer_model": model, "training.steps": 9})
+        self.assertIn("text.txt holds another text than the checkpoint was trained on", result.output)
+
+    def test_what_is_wrong_is_one_sentence(self):
+        (self.directory / "half.model").write_bytes(b"\x0a\x0e\x0a\x05<unk>")
+        (self.directory / "bytes.txt").write_bytes(b"balo tir\n" * 100 + b"\xff\n")
+        for number, (more, sentence) in enumerate([
+                ({"data.vocabulary": 50000}, "text.txt: a vocabulary of 50000 is too large for it"),
+                ({"data.tokenizer_model": "half.model"}, "half.model: is not a model of SentencePiece"),
+                ({"data.tokenizer_model": "nowhere.model"}, "nowhere.model: cannot be opened"),
+                ({"data.train": "bytes.txt", "data.vocabulary": 262}, "bytes.txt: byte 900: found bytes ff"),
+                ({"data.validation": "bytes.txt"}, "bytes.txt: byte 900: found bytes ff")]):
+            for layout in Layout(1, 1), Layout(2, 1):
+                with self.subTest(more=more, layout=str(layout)):
+                    result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.subwords, **more}, code=3)
+                    self.assert_one_sentence(result, sentence)
+
+    def test_a_plan_needs_no_tokenizer(self):
+        result = self.longspan("plan", "tiny.yaml", *jobs.flat(self.subwords))
+        self.assertIn("bytes of a rank", result.output)
+        self.assertFalse(self.run_at().path.exists())
+
+
+if __name__ == "__main__":
+    jobs.main()
