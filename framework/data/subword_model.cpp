@@ -74,6 +74,15 @@ std::int64_t SubwordModel::vocabulary() const { return loaded_->processor.GetPie
 
 std::int64_t SubwordModel::line_end() const { return loaded_->line_end; }
 
+std::string SubwordModel::piece(std::int64_t id) const {
+  return loaded_->processor.IdToPiece(static_cast<int>(id));
+}
+
+std::int64_t SubwordModel::id_of(const std::string& piece) const {
+  const int id = loaded_->processor.PieceToId(piece);
+  return loaded_->processor.IdToPiece(id) == piece ? id : -1;
+}
+
 bool SubwordModel::Loaded::encode(std::string_view line, std::vector<SubwordToken>& tokens) const {
   sentencepiece::ImmutableSentencePieceText pieces;
   if (!processor.Encode(line, pieces.mutable_proto()).ok()) return false;

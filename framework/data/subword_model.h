@@ -41,6 +41,9 @@ class SubwordModel {
   std::int64_t vocabulary() const;
   // The id of a line's end.
   std::int64_t line_end() const;
+  // What an id is called in the model, and the id of what is called so; -1 where there is none.
+  std::string piece(std::int64_t id) const;
+  std::int64_t id_of(const std::string& piece) const;
   // Of a line without its end, in UTF-8. The ids are those of SentencePiece's own tools, but for a
   // first word that is called like a symbol, as "</s>", of which the kind of words would make that
   // symbol. The bytes add up to those of the line, unless the model sees nothing in it.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "framework/core/error.h"
+#include "framework/data/subword_model.h"
 #include "framework/data/utf8.h"
 
 namespace longspan {
@@ -19,6 +20,10 @@ std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::i
   return is_lacking ? -1 : row;
 }
 
+std::int64_t row_of_piece(const SubwordModel& from, const SubwordModel& to, std::int64_t id) {
+  return from.id_of(to.piece(id));
+}
+
 }  // namespace
 
 std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const VocabularyTable& to) {
@@ -30,7 +35,10 @@ std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const Vocab
     return rows;
   }
   for (std::int64_t id = 0; id < to.tokenizer.vocabulary(); ++id)
-    rows[static_cast<std::size_t>(id)] = row_of_character(from.tokenizer, to.tokenizer, id);
+    rows[static_cast<std::size_t>(id)] =
+        to.tokenizer.kind() == TokenizerKind::sentencepiece
+            ? row_of_piece(*from.tokenizer.subword_model(), *to.tokenizer.subword_model(), id)
+            : row_of_character(from.tokenizer, to.tokenizer, id);
   return rows;
 }
 

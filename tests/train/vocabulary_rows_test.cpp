@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "tests/data/subword_text.h"
+
 namespace longspan {
 namespace {
 
@@ -41,6 +43,20 @@ TEST(VocabularyRows, EqualTokenizersAgreeInEveryRow) {
 
 TEST(VocabularyRows, RowsBeyondTheIdsMeanNothing) {
   EXPECT_EQ(matching_rows({of(U"ab"), 3}, {of(U"abc"), 5}), (Rows{0, 1, -1, -1, -1}));
+}
+
+TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
+  const SubwordModel from = subword_model(SubwordKind::bpe, 300), to = subword_model();
+  const Rows rows = matching_rows({Tokenizer::subwords(from), 300}, {Tokenizer::subwords(to), 320});
+  ASSERT_EQ(std::ssize(rows), 320);
+  std::int64_t found = 0;
+  for (std::int64_t id = 0; id < 320; ++id) {
+    const std::int64_t row = rows[static_cast<std::size_t>(id)];
+    if (row < 0) continue;
+    EXPECT_EQ(from.piece(row), to.piece(id));
+    ++found;
+  }
+  EXPECT_EQ(found, 300);  // the larger one goes on merging
 }
 
 }  // namespace
