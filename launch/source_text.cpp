@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "framework/data/utf8.h"
+#include "framework/core/utf8.h"
 
 namespace longspan {
 

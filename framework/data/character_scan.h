@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/utf8.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/scan_listener.h"
-#include "framework/data/utf8.h"
 
 namespace longspan {
 

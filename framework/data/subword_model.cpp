@@ -6,9 +6,9 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/core/utf8.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/new_file.h"
-#include "framework/data/utf8.h"
 
 namespace longspan {
 

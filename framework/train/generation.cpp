@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "framework/data/utf8.h"
+#include "framework/core/utf8.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {

@@ -145,6 +145,12 @@ void judge_checkpoint(const ResumingRun& run,
                      "set what the checkpoint has, or another run.directory to begin a new run");
   for (const std::string& difference : change.differences)
     run.log.info("differs from the checkpoint: {}", difference);
+  // Such checkpoints do not say when they were saved.
+  if (checkpoint.info().saved_at == 0)
+    run.log.info(
+        "{} is of a version whose schedules reached their end rate at the last update; now they do "
+        "after it: learning rates differ a little from what that version would have taken",
+        path);
   const std::int64_t streams = settings.data.batch;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(

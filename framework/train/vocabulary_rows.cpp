@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "framework/core/error.h"
+#include "framework/core/utf8.h"
 #include "framework/data/subword_model.h"
-#include "framework/data/utf8.h"
 
 namespace longspan {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/data/utf8.h"
+#include "framework/core/utf8.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan {

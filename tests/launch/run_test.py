@@ -151,6 +151,32 @@ class AStop(RunTestCase):
         self.assertEqual(terminal.wait(), 75, terminal.text)
         self.assert_saved(terminal)
 
+    def test_by_a_hang_up_that_nohup_ignores_is_none(self):
+        job = jobs.Job("/usr/bin/nohup", [self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
+                                          *jobs.flat({**QUICK, "parallel.data": 2})], 1, self.directory)
+        self.addCleanup(job.close)
+        self.assertTrue(until(lambda: job.ended() or "step 2/" in job.output()), job.errors())
+        launcher = job._process.pid
+        os.kill(launcher, signal.SIGHUP)
+        time.sleep(1)
+        self.assertFalse(job.ended(), job.errors())
+        self.assertNotIn("asked to save", job.errors())
+        os.kill(launcher, signal.SIGTERM)
+        self.assertEqual(job.wait().code, 75)
+
+    def test_is_heard_though_nobody_reads_what_is_said(self):
+        reads, writes = os.pipe()
+        process = subprocess.Popen([self.program, "run", "-n", "2", "--", "train", "tiny.yaml",
+                                    *jobs.flat({**QUICK, "parallel.data": 2})], cwd=self.directory,
+                                   stdin=subprocess.DEVNULL, stdout=writes, stderr=writes)
+        self.addCleanup(process.kill)
+        os.close(writes)
+        with os.fdopen(reads, errors="replace") as output:
+            self.assertTrue(any("step 2/" in line for line in output))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(60), 75)
+        self.assertEqual(len(self.run_at().steps()), 1)
+
     def test_twice_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.width": 768, "model.feed_forward": 3072})
         self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
@@ -228,6 +254,19 @@ class ACommand(RunTestCase):
     def test_takes_as_many_ranks_as_the_configuration_names(self):
         wanted = jobs.flat({"training.steps": 2, "parallel.data": 2, "parallel.tensor": 2})
         self.assertIn("data 2 x context 1 x tensor 2", self.run_command("--", "train", "tiny.yaml", *wanted).output)
+
+    def test_leaves_a_configuration_that_can_be_read_once_to_the_ranks(self):
+        script = 'cat tiny.yaml | "$0" run -n 2 -- train /dev/stdin --set training.steps=2 --set parallel.data=2'
+        job = jobs.Job("/bin/sh", ["-c", script, self.program], 1, self.directory)
+        self.addCleanup(job.close)
+        result = job.wait()
+        self.assertEqual(result.code, 0, result.output + result.errors)
+
+    def test_ends_though_its_parent_ignores_the_ends_of_children(self):
+        script = 'trap "" CHLD; exec "$0" run -n 2 -- config tiny.yaml'
+        job = jobs.Job("/bin/bash", ["-c", script, self.program], 1, self.directory)
+        self.addCleanup(job.close)
+        self.assertEqual(job.wait().code, 0)
 
     def test_hands_options_to_mpirun(self):
         result = self.run_command("-n", 2, "--tag-output", "--", "config", "tiny.yaml")

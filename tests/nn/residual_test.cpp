@@ -1,4 +1,5 @@
 // What is kept for the backward pass changes neither losses nor gradients.
+#include "framework/core/out_of_memory.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/relative_attention.h"
@@ -307,6 +308,24 @@ TEST(Residual, WhatFailsInALayerSaysWhere) {
     } catch (const Failure& failure) {
       EXPECT_EQ(std::string(failure.what()).substr(0, expected.size()), expected);
     }
+}
+
+// It is of the machine, not of the layer: whoever runs the model answers it with advice.
+TEST(Residual, MemoryThatRunsOutInALayerStaysWhatItIs) {
+  Stack stack(1);
+  stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
+  stack.layers[0].sublayers[1].run =
+      [](const Variable&, const Variable&, const SegmentContext&, const Pass&) -> Variable {
+    throw OutOfMemory("no memory", Backing::memory, 1e9);
+  };
+  const PlainResidual plain(NormPlacement::pre, 0);
+  EXPECT_THROW(plain.run(stack.layers,
+                         Variable(random_tensor({batch, time, width}, 2)),
+                         {},
+                         context_of(0),
+                         training_pass,
+                         {}),
+               OutOfMemory);
 }
 
 }  // namespace
