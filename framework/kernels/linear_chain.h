@@ -21,7 +21,8 @@ struct LinearChain {
 
 // losses[r] = -log p(tags of row r): infinity where that is forbidden or everything is, 0 for an
 // empty row. tags: [rows, time] i64, read within a row's length only; a tag that there is not makes
-// the loss NaN. losses, log_partition: [rows], accumulator dtype, written, summed in double.
+// the loss NaN, where some path is allowed. losses, log_partition: [rows], accumulator dtype,
+// written, summed in double.
 //
 // Kept for the backward pass, in the accumulator dtype and written within a row's length; sums are
 // taken relative to what came before, so that they do not grow with time and lose digits:

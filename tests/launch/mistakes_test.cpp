@@ -68,12 +68,20 @@ TEST(Mistakes, AWrongFamilyAloneIsAlone) {
             of_a_wrong_family);
 }
 
-// The refusal, which must be short and quick. The processor's time: others may use the machine.
+// Of the processor's time: others may use the machine. The promise of 2 s is for what people run;
+// sanitizers, and the build without optimisation that they have, take several times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr std::clock_t quick = 20 * CLOCKS_PER_SEC;
+#else
+constexpr std::clock_t quick = 2 * CLOCKS_PER_SEC;
+#endif
+
+// The refusal, which must be short and quick.
 std::string quick_refusal(const std::string& text) {
   EXPECT_LE(text.size(), most_configuration_bytes);
   const std::clock_t begin = std::clock();
   const std::string told = refusal(text);
-  EXPECT_LT(std::clock() - begin, 2 * CLOCKS_PER_SEC) << told;
+  EXPECT_LT(std::clock() - begin, quick) << told;
   EXPECT_LT(told.size(), 10000u);
   EXPECT_LE(std::ranges::count(told, '\n'), static_cast<int>(most_told));
   return told;

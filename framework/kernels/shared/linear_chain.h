@@ -65,7 +65,7 @@ struct ChainLoss {
     partition += growth;
   }
   LONGSPAN_HOST_DEVICE double value() const {
-    return impossible && loss == loss ? std::numeric_limits<double>::infinity() : loss;
+    return impossible ? std::numeric_limits<double>::infinity() : loss;
   }
 };
 
