@@ -39,9 +39,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::seconds;
 
-constexpr seconds start_limit{30};  // for the first rank to speak, before a hint is given
+// For the first rank to speak: before a hint is given, before the job is ended, and before it is
+// ended once it was asked to stop.
+constexpr seconds start_limit{30};
 constexpr seconds longest_start{300};
-constexpr seconds asked_start{10};  // the same once the job was asked to stop
+constexpr seconds asked_start{10};
 constexpr std::chrono::milliseconds tick{500};
 constexpr seconds reminder{10};    // between words about what is waited for
 constexpr seconds time_to_end{5};  // from SIGTERM to SIGKILL

@@ -15,28 +15,9 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/training_state.h"
 #include "framework/core/random.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan::testing {
-
-// A directory that is gone at the end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "longspan-XXXXXX").string();
-    if (!mkdtemp(name.data())) throw Failure("{}: cannot make a temporary directory", name);
-    path_ = name;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code error;
-    std::filesystem::remove_all(path_, error);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string bytes_of(const Tensor& tensor) {
   return {reinterpret_cast<const char*>(tensor.bytes()), tensor.byte_size()};

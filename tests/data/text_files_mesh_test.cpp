@@ -7,15 +7,16 @@
 #include "framework/data/first_rank.h"
 #include "framework/data/text_files.h"
 #include "tests/data/subword_text.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/temporary_file.h"
 #include "tests/support/mesh_runner.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
 
 TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
   testing::on_ranks(4, [](const Communicator& all) {
-    const TemporaryFolder mine;
+    const testing::TemporaryDirectory mine;
     const TemporaryFile text_of_mine(subword_text());
     const std::string folder = all.broadcast(mine.path().string(), 0);
     const std::string path = all.broadcast(text_of_mine.path(), 0);

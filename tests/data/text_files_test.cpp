@@ -9,7 +9,8 @@
 #include "framework/core/error.h"
 #include "framework/data/evaluation_reader.h"
 #include "tests/data/subword_text.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -32,7 +33,7 @@ std::vector<std::int64_t> all_of(const Corpus& corpus) {
 }
 
 TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   // Lines longer than any that is encoded at once; an end without a line's end; blank lines.
   for (const std::string& text : {subword_text(5000, 2),
@@ -46,7 +47,7 @@ TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
 }
 
 TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   const auto tokens = folder.path() / "a" / "b";
@@ -67,7 +68,7 @@ TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
 }
 
 TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const std::string text = "x" + subword_text(50, 3);
   const TemporaryFile file(text);
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
@@ -87,7 +88,7 @@ TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
 }
 
 TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   EXPECT_THAT(
@@ -97,7 +98,7 @@ TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
 }
 
 TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   open_corpus(file.path(), tokenizer, folder.path(), {});
@@ -117,7 +118,7 @@ TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
 }
 
 TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   DataOptions options;
   options.train = file.path();

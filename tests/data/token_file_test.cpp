@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "framework/core/error.h"
-#include "tests/data/temporary_folder.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -34,7 +35,7 @@ TokenFileKey write_tokens(const std::filesystem::path& path, std::int64_t vocabu
 
 TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
   for (const std::int64_t vocabulary : {65'536, 100'000}) {
-    const TemporaryFolder folder;
+    const testing::TemporaryDirectory folder;
     const auto path = folder.path() / "text.tokens";
     const TokenFile file(path, write_tokens(path, vocabulary));
     EXPECT_LT(std::filesystem::file_size(path), count * (vocabulary > 65'536 ? 6 : 4) + 200);
@@ -64,7 +65,7 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
 }
 
 TEST(TokenFile, DamageAnywhereIsFound) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   const auto path = folder.path() / "text.tokens";
   const TokenFileKey key = write_tokens(path, 1000);
   std::ifstream in(path, std::ios::binary);
@@ -89,7 +90,7 @@ TEST(TokenFile, DamageAnywhereIsFound) {
 }
 
 TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
-  const TemporaryFolder folder;
+  const testing::TemporaryDirectory folder;
   {
     TokenFileWriter writer(folder.path() / "text.tokens", {.text_bytes = 3, .vocabulary = 300});
     writer.add({1, 2});

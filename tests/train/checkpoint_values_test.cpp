@@ -2,13 +2,13 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <functional>
 #include <limits>
 
 #include "framework/data/tokenizer.h"
 #include "framework/train/loading.h"
 #include "framework/train/resume.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -18,8 +18,6 @@ namespace fs = std::filesystem;
 class CheckpointValues : public ::testing::Test {
  protected:
   CheckpointValues() {
-    std::string name = (fs::temp_directory_path() / "longspan-values-XXXXXX").string();
-    directory_ = ::mkdtemp(name.data());
     Scalars& scalars = state_.scalars;
     for (const char* counter : {"trainer/steps", "optimizer/updates"}) scalars.set(counter, 7);
     for (const char* counter : {"trainer/skipped", "trainer/skipped_in_a_row"})
@@ -32,7 +30,6 @@ class CheckpointValues : public ::testing::Test {
     add("memory/0", {4, 3, 8}, DType::f32);
     info_ = {.run_id = "run", .step = 7, .layout = {}, .configuration = "model: {}\n"};
   }
-  ~CheckpointValues() override { fs::remove_all(directory_); }
 
   void add(const std::string& name, const Shape& shape, DType dtype) {
     state_.add(name, Tensor::zeros(shape, dtype, Device::cpu()), true);
@@ -62,7 +59,8 @@ class CheckpointValues : public ::testing::Test {
         [&](CheckpointInfo&, TrainingState& state) { state.scalars.set(name, value); });
   }
 
-  fs::path directory_;
+  const testing::TemporaryDirectory temporary_;
+  const fs::path& directory_ = temporary_.path();
   CheckpointInfo info_;
   TrainingState state_;
 };

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
-#include <cstdlib>
 #include <fstream>
 
 #include "framework/train/run_state.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -17,13 +17,10 @@ namespace fs = std::filesystem;
 class Named : public ::testing::Test {
  protected:
   Named() {
-    std::string name = (fs::temp_directory_path() / "longspan-named-XXXXXX").string();
-    directory_ = ::mkdtemp(name.data());
     for (const char* run : {"run", "other"})
       for (const std::int64_t step : {5, 80}) save(run, step);
     fs::create_directories(directory_ / "empty" / "checkpoints");
   }
-  ~Named() override { fs::remove_all(directory_); }
 
   fs::path save(const fs::path& run, std::int64_t step) const {
     TrainingState state;
@@ -48,7 +45,8 @@ class Named : public ::testing::Test {
     return "";
   }
 
-  fs::path directory_;
+  const testing::TemporaryDirectory temporary_;
+  const fs::path& directory_ = temporary_.path();
 };
 
 TEST_F(Named, AStepIsMeantByItsDirectoryItsNameOrItsNumber) {

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "framework/core/error.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -98,8 +99,8 @@ TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
 }
 
 TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
-  std::string name = (std::filesystem::temp_directory_path() / "longspan-log-XXXXXX").string();
-  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const testing::TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
   const Screen screen;
   {
     const Console console(screen.stream(), true);
@@ -117,7 +118,6 @@ TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
   ASSERT_EQ(lines.size(), 2u);
   EXPECT_TRUE(lines[0].ends_with(" info step 2/3  loss 2.0000  10 tokens/s")) << lines[0];
   EXPECT_TRUE(lines[1].ends_with(" info step 3/3  loss 1.0000  10 tokens/s")) << lines[1];
-  std::filesystem::remove_all(directory);
 }
 
 TEST(Progress, ALogLineGoesAboveTheBar) {
@@ -131,8 +131,8 @@ TEST(Progress, ALogLineGoesAboveTheBar) {
 }
 
 TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
-  std::string name = (std::filesystem::temp_directory_path() / "longspan-log-XXXXXX").string();
-  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const testing::TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
   const Screen screen;
   {
     const Log log(Console(screen.stream(), false), directory / "log.txt", LogLevel::info);
@@ -150,7 +150,6 @@ TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
   EXPECT_TRUE(first.ends_with(" info 3 steps")) << first;
   EXPECT_TRUE(second.ends_with(" warning careful")) << second;
   EXPECT_FALSE(std::getline(stream, third));
-  std::filesystem::remove_all(directory);
 }
 
 TEST(Log, AFileThatCannotBeOpenedIsSaid) {

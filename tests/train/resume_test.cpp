@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
-#include <cstdlib>
+
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -11,8 +12,8 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
-  std::string name = (fs::temp_directory_path() / "longspan-resume-XXXXXX").string();
-  const fs::path path = ::mkdtemp(name.data());
+  const testing::TemporaryDirectory temporary;
+  const fs::path& path = temporary.path();
   {
     const RunDirectory directory(path.string(), {});
     TrainingState state;
@@ -37,7 +38,6 @@ TEST(Resume, ARequestToStopEndsTheSearchForACheckpoint) {
       EXPECT_EQ(error.code(), ExitCode::stopped) << error.what();
     }
   }
-  fs::remove_all(path);
 }
 
 }  // namespace

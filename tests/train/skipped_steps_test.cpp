@@ -5,6 +5,7 @@
 
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
+#include "tests/support/temporary_directory.h"
 
 namespace longspan {
 namespace {
@@ -60,20 +61,18 @@ TEST(SkippedSteps, LeaveWeightsOptimizerAndMemoryAsTheyWere) {
 }
 
 TEST(SkippedSteps, AreCountedThroughACheckpoint) {
-  std::string name = (std::filesystem::temp_directory_path() / "longspan-steps-XXXXXX").string();
-  const std::filesystem::path directory = ::mkdtemp(name.data());
+  const testing::TemporaryDirectory directory;
   Trainer trainer = make_trainer(ruinous);
   for (int step = 0; step < 3; ++step) trainer.step(batch_of(step));
   TrainingState state;
   trainer.save(state, streams);
   CheckpointInfo info;
   info.step = 3;
-  const auto path = save_checkpoint(directory, info, state, {});
+  const auto path = save_checkpoint(directory.path(), info, state, {});
   Trainer resumed = make_trainer(ruinous);
   resumed.restore(Checkpoint::open(path), {0, streams}, streams);
   EXPECT_EQ(resumed.skipped(), 2);
   EXPECT_THROW(resumed.step(batch_of(3)), DivergedError);
-  std::filesystem::remove_all(directory);
 }
 
 TEST(SkippedSteps, TheLossIsToldBeforeTheRunIsGivenUp) {
