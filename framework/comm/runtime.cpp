@@ -106,6 +106,8 @@ RankReport Runtime::describe(std::uint64_t group) const {
                                  waiting_->operation.sequence,
                                  waiting_->group.name,
                                  to_string(waiting_->group.record_of(waiting_->operation)));
+  else
+    report.waiting = gave_up_;
   return report;
 }
 
@@ -205,6 +207,7 @@ void Runtime::give_up(Group& suspect, const Wait& wait, bool certain) {
   const ControlChannel::Reports reports = control_->ask_all(suspect.id, grace(), differs);
   if (!certain && !differs(reports)) return;
   suspect.failure = diagnose(suspect, wait, reports);
+  gave_up_ = describe(suspect.id).waiting;
   wait.group.failure = suspect.failure;
   // What a GPU waits for does not come any more, and whoever frees its memory waits for the GPU.
   for (Group* group : groups_)

@@ -145,6 +145,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::unique_ptr<ControlChannel> control_;
   std::vector<Group*> groups_;
   const Waiting* waiting_ = nullptr;  // the innermost wait
+  std::string gave_up_;  // the wait that ended in a failure, for ranks that ask afterwards
   std::optional<bool> claimed_;
 };
 
