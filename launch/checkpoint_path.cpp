@@ -2,7 +2,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
-#include "framework/train/run_state.h"
+#include "framework/runs/run_state.h"
 #include "launch/unsaved_run.h"
 
 namespace longspan {

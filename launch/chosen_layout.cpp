@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "framework/core/gpu.h"
-#include "framework/train/machine.h"
-#include "framework/train/plan.h"
+#include "framework/planning/machine.h"
+#include "framework/planning/plan.h"
 
 namespace longspan {
 namespace {

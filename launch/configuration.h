@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "framework/core/options.h"
-#include "framework/train/settings.h"
-#include "framework/train/training_run.h"
+#include "framework/runs/training_run.h"
+#include "framework/settings/settings.h"
 #include "launch/configuration_text.h"
 #include "models/registry.h"
 

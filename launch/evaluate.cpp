@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "framework/data/text_files.h"
-#include "framework/train/evaluation.h"
-#include "framework/train/reading.h"
+#include "framework/runs/reading.h"
+#include "framework/tasks/evaluation.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"

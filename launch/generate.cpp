@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "framework/data/token_text.h"
-#include "framework/train/generation.h"
+#include "framework/decoding/generation.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"

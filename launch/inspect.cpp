@@ -10,7 +10,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/byte_text.h"
 #include "framework/core/option_text.h"
-#include "framework/train/saved_losses.h"
+#include "framework/runs/saved_losses.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
 

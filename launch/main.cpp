@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "framework/core/option_text.h"
-#include "framework/train/run_options.h"
+#include "framework/settings/run_options.h"
 #include "launch/command.h"
 #include "launch/run.h"
 #include "launch/version.h"

@@ -7,9 +7,9 @@
 #include <cstdio>
 #include <optional>
 
-#include "framework/train/resume.h"
-#include "framework/train/run_device.h"
-#include "framework/train/threads.h"
+#include "framework/runs/resume.h"
+#include "framework/runs/run_device.h"
+#include "framework/runs/threads.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/reading_progress.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/comm/session.h"
-#include "framework/train/loading.h"
+#include "framework/runs/loading.h"
 #include "launch/configuration.h"
 
 namespace CLI {

@@ -1,5 +1,5 @@
 // longspan plan: what a run will take, on any number of ranks, before it is started.
-#include "framework/train/plan.h"
+#include "framework/planning/plan.h"
 
 #include <omp.h>
 
@@ -15,10 +15,11 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
-#include "framework/train/calibration.h"
-#include "framework/train/reading.h"
-#include "framework/train/run_device.h"
-#include "framework/train/threads.h"
+#include "framework/planning/calibration.h"
+#include "framework/runs/reading.h"
+#include "framework/runs/run_device.h"
+#include "framework/runs/threads.h"
+#include "launch/calibration_models.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 #include "launch/number_check.h"
@@ -254,7 +255,7 @@ void calibrate(const Arguments& arguments, const Session& session) {
   // reaches beside the others, nor do those that rest belong to fewer ranks in a run.
   const int threads = omp_get_max_threads();
   omp_set_num_threads(static_cast<int>(even_share(session.local_size())));
-  Machine machine = measure_machine(world, session.local_size());
+  Machine machine = measure_machine(world, session.local_size(), calibration_models());
   omp_set_num_threads(threads);
   machine.memory = memory_of_rank(session.local_size());
   if (world.rank() == 0) write_machine(machine, arguments.table());

@@ -1,7 +1,7 @@
 // A plan as a user reads it.
 #pragma once
 
-#include "framework/train/plan.h"
+#include "framework/planning/plan.h"
 
 namespace longspan {
 

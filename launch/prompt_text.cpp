@@ -4,7 +4,7 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/core/error.h"
-#include "framework/train/reading.h"
+#include "framework/runs/reading.h"
 #include "launch/command.h"
 
 namespace longspan {

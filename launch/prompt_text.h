@@ -9,7 +9,7 @@
 
 #include "framework/comm/session.h"
 #include "framework/data/corpus.h"
-#include "framework/train/generation.h"
+#include "framework/decoding/generation.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "framework/core/byte_text.h"
-#include "framework/train/stopwatch.h"
+#include "framework/core/stopwatch.h"
 
 namespace longspan {
 

@@ -5,7 +5,7 @@
 #include <csignal>
 #include <memory>
 
-#include "framework/train/training_run.h"
+#include "framework/runs/training_run.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "framework/core/option_text.h"
-#include "framework/train/run_state.h"
+#include "framework/runs/run_state.h"
 #include "launch/configuration_text.h"
 #include "launch/yaml.h"
 

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/train/checkpoint_values.h"
-#include "framework/train/resume.h"
+#include "framework/runs/checkpoint_values.h"
+#include "framework/runs/resume.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
 #include "launch/configuration.h"

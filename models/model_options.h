@@ -7,9 +7,9 @@
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
+#include "framework/model/model.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/residual/reversible.h"
-#include "models/model.h"
 
 namespace longspan {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "framework/model/model.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/residual/residual.h"
-#include "models/model.h"
 #include "models/model_options.h"
 
 namespace longspan {

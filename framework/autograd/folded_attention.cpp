@@ -1,6 +1,6 @@
 #include "framework/autograd/folded_attention.h"
 
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/transpose.h"
 

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "framework/autograd/variable.h"
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 
 namespace longspan {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "framework/kernels/chunk_slots.h"
+#include "framework/kernels/attention/chunk_slots.h"
+#include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/hash_buckets.h"
 #include "framework/kernels/unit_rows.h"
 
 namespace longspan {

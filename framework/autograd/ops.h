@@ -7,7 +7,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/core/random.h"
 #include "framework/kernels/activation.h"
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 
 namespace longspan {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "framework/autograd/sequence_pieces.h"
+#include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/pair_count.h"
 
 namespace longspan {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "framework/autograd/ops.h"
 #include "framework/core/queued_copy.h"
+#include "framework/core/unsigned_nan.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/train/divergence.h"
-#include "framework/train/metrics.h"
 #include "framework/train/parameter_state.h"
 
 namespace longspan {

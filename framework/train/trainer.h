@@ -9,10 +9,10 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/data/batch.h"
+#include "framework/model/model.h"
 #include "framework/train/gradient_reduction.h"
 #include "framework/train/optimizer.h"
-#include "framework/train/run_options.h"
-#include "models/model.h"
+#include "framework/train/precision_options.h"
 
 namespace longspan {
 

@@ -1,12 +1,15 @@
 # longspan_library(NAME FOLDER DEPENDS targets...): one static library of the folder's sources, or an interface
 # library where it has none. Its headers are included as "FOLDER/header.h"; a link of the folder in a tree of its own is
 # the only include directory it exports, so a target sees the folders it depends on and no others. With the CUDA toolkit
-# FOLDER/cuda/*.cu are a library beside it, which is linked where it is, and FOLDER/cuda/hopper/*.cu one that is compiled
-# for what only compute capability 9.0 has.
+# its *.cu are a library beside it, which is linked where it is, and those in a folder cuda/hopper one that is compiled for
+# what only compute capability 9.0 has.
 function(longspan_library NAME FOLDER)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cpp)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/cuda/*.cu)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/*.cu)
+  set(hopper_sources ${cuda_sources})
+  list(FILTER hopper_sources INCLUDE REGEX "/cuda/hopper/")
+  list(FILTER cuda_sources EXCLUDE REGEX "/cuda/hopper/")
   if(LONGSPAN_WITH_CUDA)
     list(FILTER sources EXCLUDE REGEX "/no_gpu.cpp$") # what stands for cuda/gpu.cu without a toolkit
   endif()
@@ -46,7 +49,6 @@ function(longspan_library NAME FOLDER)
   if(LONGSPAN_WITH_CUDA AND cuda_sources)
     longspan_cuda_library(${NAME} cuda "${cuda_sources}" "${LONGSPAN_CUDA_OPTIONS}")
     target_link_libraries(${target} PRIVATE ${target}_cuda)
-    file(GLOB hopper_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${FOLDER}/cuda/hopper/*.cu)
     if(hopper_sources)
       longspan_cuda_library(${NAME} hopper "${hopper_sources}"
         --generate-code=arch=compute_90a,code=[compute_90a,sm_90a])

@@ -5,7 +5,7 @@
 // sparse plan is compared with the full one, which sees every key, and relative attention with
 // causal attention.
 //   benchmark_attention [--device cuda]      OMP_NUM_THREADS: the cores to use
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 
 #include <benchmark/benchmark.h>
 

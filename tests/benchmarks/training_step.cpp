@@ -23,7 +23,7 @@
 #include "framework/comm/session.h"
 #include "framework/core/gpu.h"
 #include "framework/data/mapped_file.h"
-#include "framework/train/plan.h"
+#include "framework/planning/plan.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"

@@ -1,5 +1,5 @@
 // What a plan says a GPU will hold, against what the emulated one holds.
-#include "framework/train/plan.h"
+#include "framework/planning/plan.h"
 
 #include "framework/kernels/cuda/product.h"
 #include "tests/device/device_training.h"

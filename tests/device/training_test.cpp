@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "checkpoints/background_save.h"
-#include "framework/train/generation.h"
+#include "framework/decoding/generation.h"
 #include "tests/checkpoints/checkpoint_testing.h"
 #include "tests/device/device_training.h"
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::testing {

@@ -1,4 +1,4 @@
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>

@@ -8,8 +8,8 @@
 
 #include "tests/kernels/attention_dense.h"
 #ifdef LONGSPAN_EMULATED_CUDA
-#include "framework/kernels/cuda/attention_matrix_calls.h"
-#include "framework/kernels/cuda/attention_pair_ranges.h"
+#include "framework/kernels/attention/cuda/matrix_calls.h"
+#include "framework/kernels/attention/cuda/pair_ranges.h"
 #include "tests/support/ptx/counts.h"
 #endif
 

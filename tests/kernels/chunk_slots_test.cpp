@@ -1,6 +1,6 @@
-#include "framework/kernels/chunk_slots.h"
+#include "framework/kernels/attention/chunk_slots.h"
 
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {

@@ -1,4 +1,4 @@
-#include "framework/kernels/hash_buckets.h"
+#include "framework/kernels/attention/hash_buckets.h"
 
 #include <algorithm>
 

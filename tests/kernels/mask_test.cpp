@@ -1,4 +1,4 @@
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention/mask.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <set>
 
 #include "framework/core/error.h"
-#include "framework/kernels/mask_tiles.h"
-#include "framework/kernels/shared/mask_rules.h"
+#include "framework/kernels/attention/mask_tiles.h"
+#include "framework/kernels/attention/shared/mask_rules.h"
 #include "tests/kernels/mask_testing.h"
 
 namespace longspan::testing {

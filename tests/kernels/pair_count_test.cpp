@@ -1,4 +1,4 @@
-#include "framework/kernels/pair_count.h"
+#include "framework/kernels/attention/pair_count.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "framework/kernels/tile_plan.h"
+#include "framework/kernels/attention/tile_plan.h"
 
 #include <gtest/gtest.h>
 

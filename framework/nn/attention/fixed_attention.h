@@ -2,7 +2,7 @@
 // and the summary columns at the end of every block.
 #pragma once
 
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention/mask.h"
 
 namespace longspan {
 

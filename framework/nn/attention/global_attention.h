@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/core/random.h"
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention/mask.h"
 
 namespace longspan {
 

@@ -2,7 +2,7 @@
 // al. 2018).
 #pragma once
 
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention/mask.h"
 
 namespace longspan {
 

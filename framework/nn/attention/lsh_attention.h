@@ -7,7 +7,7 @@
 
 #include "framework/autograd/hash_attention.h"
 #include "framework/core/options.h"
-#include "framework/kernels/hash_buckets.h"
+#include "framework/kernels/attention/hash_buckets.h"
 #include "framework/nn/attention/mechanism.h"
 
 namespace longspan {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "framework/kernels/pair_count.h"
+#include "framework/kernels/attention/pair_count.h"
 
 namespace longspan {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/autograd/folded_attention.h"
-#include "framework/kernels/attention.h"
+#include "framework/kernels/attention/attention.h"
 #include "framework/nn/parameters.h"
 
 namespace longspan {

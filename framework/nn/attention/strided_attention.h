@@ -3,7 +3,7 @@
 // stride (local_attention.h).
 #pragma once
 
-#include "framework/kernels/mask.h"
+#include "framework/kernels/attention/mask.h"
 
 namespace longspan {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/ops.h"
-#include "framework/kernels/tile_plan.h"
+#include "framework/kernels/attention/tile_plan.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 #include "tests/kernels/kernel_testing.h"

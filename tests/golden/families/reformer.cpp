@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/autograd/hash_attention.h"
-#include "framework/kernels/hash_buckets.h"
+#include "framework/kernels/attention/hash_buckets.h"
 #include "tests/golden/compare.h"
 #include "tests/golden/families.h"
 

@@ -1,13 +1,13 @@
 // Products of groups of warps on the emulated device: equal to loops, and what is wrong with their
 // use is found.
-#include "framework/kernels/cuda/hopper/warp_group.h"
+#include "framework/kernels/attention/cuda/hopper/warp_group.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <vector>
 
-#include "framework/kernels/cuda/hopper/swizzled_tile.h"
+#include "framework/kernels/attention/cuda/hopper/swizzled_tile.h"
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {

@@ -1,7 +1,7 @@
-// The instructions of framework/kernels/cuda/hopper/warp_group.h on the emulated device. Checked
-// beyond what a GPU checks: sums are NaN until they have been waited for, factors do not change
-// meanwhile, and what copies brought was shown before.
-#include "framework/kernels/cuda/hopper/warp_group.h"
+// The instructions of framework/kernels/attention/cuda/hopper/warp_group.h on the emulated device.
+// Checked beyond what a GPU checks: sums are NaN until they have been waited for, factors do not
+// change meanwhile, and what copies brought was shown before.
+#include "framework/kernels/attention/cuda/hopper/warp_group.h"
 
 #include <array>
 #include <functional>

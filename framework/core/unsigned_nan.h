@@ -1,0 +1,10 @@
+#pragma once
+
+#include <cmath>
+
+namespace longspan {
+
+// The sign of a value that is no number says nothing, and is printed.
+inline double unsigned_nan(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
+}  // namespace longspan

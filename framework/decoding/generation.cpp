@@ -1,0 +1,288 @@
+#include "framework/decoding/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "framework/core/utf8.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+// 53 bits of the numbers at `index`.
+double uniform_at(const Random& random, std::uint64_t index) {
+  const auto words = random.block(index);
+  const std::uint64_t high = words[0] >> 5;
+  const std::uint64_t low = words[1] >> 6;
+  return static_cast<double>(high << 26 | low) * 0x1p-53;
+}
+
+// Logits [streams, 1, this rank's part] over the whole vocabulary: [streams, vocabulary].
+std::vector<double> whole_logits(const Tensor& logits,
+                                 const Part& part,
+                                 const Communicator& tensor) {
+  const Device host = logits.device().host();
+  const std::int64_t streams = logits.shape()[0];
+  const Tensor wide = Tensor::empty(logits.shape(), DType::f64, logits.device());
+  on(logits.device(), [&](auto backend) { scale(backend, 1, logits, wide); });
+  // Parts differ by one column at most: each rank sends as many as the largest has.
+  const int ranks = tensor.size();
+  const std::int64_t most = (part.total + ranks - 1) / ranks;
+  const Tensor mine = Tensor::zeros({streams, most}, DType::f64, host);
+  const Tensor all = Tensor::empty({ranks, streams, most}, DType::f64, host);
+  const Tensor here = wide.to_host();
+  for (std::int64_t s = 0; s < streams; ++s)
+    std::ranges::copy(here.slice(s, s + 1).span<double>(),
+                      mine.slice(s, s + 1).span<double>().data());
+  tensor.all_gather(mine, all);
+  std::vector<double> result;
+  for (std::int64_t s = 0; s < streams; ++s) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto count = static_cast<std::size_t>(part_of(part.total, rank, ranks).count);
+      const auto row = all.slice(rank, rank + 1).reshape({streams, most}).slice(s, s + 1);
+      const auto values = row.span<double>().first(count);
+      result.insert(result.end(), values.begin(), values.end());
+    }
+  }
+  return result;
+}
+
+// The model and what it has read so far, in streams that have read equally much.
+class Reader {
+ public:
+  Reader(const Model& model, const GenerationOptions& options)
+      : model_(model),
+        memory_(options.memory.value_or(model.longest_memory())),
+        segment_(options.segment) {
+    const std::int64_t longest = model.longest_segment();
+    if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
+  }
+
+  // The logits after the prompt: [vocabulary].
+  std::vector<double> read_prompt(const Prompt& prompt) {
+    if (memory_ == 0) {
+      windows_.assign(1, tokens_of(prompt, std::max<std::int64_t>(0, prompt.tokens - segment_)));
+      return read_windows();
+    }
+    std::vector<double> logits;
+    for (std::int64_t begin = 0; begin < prompt.tokens;) {
+      const std::vector<std::int64_t> piece = tokens_of(prompt, begin);
+      logits = read_segment(piece, 1);
+      begin += std::ssize(piece);
+    }
+    return logits;
+  }
+
+  // Goes on as `streams` streams that have all read the prompt.
+  void repeat(std::int64_t streams) {
+    if (memory_ == 0) {
+      windows_.resize(static_cast<std::size_t>(streams), windows_.front());
+      return;
+    }
+    for (Tensor& layer : remembered_.layers) {
+      const Tensor all = Tensor::empty(
+          layer.shape().with(0, streams), layer.dtype(), layer.device(), MemoryTag::memory);
+      for (std::int64_t s = 0; s < streams; ++s) all.slice(s, s + 1).copy_from(layer);
+      layer = all;
+    }
+  }
+
+  // The logits after one more token of each stream: [streams, vocabulary].
+  std::vector<double> read(std::span<const std::int64_t> tokens) {
+    if (memory_ > 0) return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
+    for (std::size_t s = 0; s < tokens.size(); ++s) windows_[s].push_back(tokens[s]);
+    return read_windows();
+  }
+
+ private:
+  // A segment of them from there on, or what is left.
+  std::vector<std::int64_t> tokens_of(const Prompt& prompt, std::int64_t begin) const {
+    const std::int64_t count = std::min(segment_, prompt.tokens - begin);
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+    prompt.read(begin, tokens);
+    for (const std::int64_t token : tokens)
+      require(token >= 0 && token < model_.vocabulary().total,
+              "token {} of the prompt is not in the vocabulary of {}",
+              token,
+              model_.vocabulary().total);
+    return tokens;
+  }
+
+  std::vector<double> read_segment(std::span<const std::int64_t> tokens, std::int64_t streams) {
+    Segment segment;
+    const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
+    segment.tokens = Tensor::from(
+        tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
+    segment.memory = std::move(remembered_);
+    segment.longest_memory = memory_;
+    segment.only_last = true;
+    SegmentResult result = model_.logits(segment, Pass{});
+    remembered_ = std::move(result.memory);
+    return whole_logits(
+        result.logits.value(), model_.vocabulary(), model_.parameters().mesh().tensor);
+  }
+
+  std::vector<double> read_windows() {
+    std::vector<std::int64_t> tokens;
+    const auto most = static_cast<std::size_t>(segment_);
+    for (auto& window : windows_) {
+      if (window.size() > most)
+        window.erase(window.begin(), window.end() - static_cast<std::ptrdiff_t>(most));
+      tokens.insert(tokens.end(), window.begin(), window.end());
+    }
+    return read_segment(tokens, static_cast<std::int64_t>(windows_.size()));
+  }
+
+  const Model& model_;
+  std::int64_t memory_;
+  std::int64_t segment_;
+  SegmentMemory remembered_;
+  std::vector<std::vector<std::int64_t>> windows_;  // without memory: what is read anew
+};
+
+}  // namespace
+
+std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {
+  std::vector<Candidate> result;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    require(!std::isnan(logits[i]), "the logit of token {} is not a number", i);
+    result.push_back({static_cast<std::int64_t>(i), logits[i]});
+  }
+  const auto better = [](const Candidate& a, const Candidate& b) {
+    return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+  };
+  const bool greedy = options.temperature == 0;
+  const auto wanted = static_cast<std::size_t>(greedy ? 1 : options.top_k);
+  const std::size_t count = wanted > 0 ? std::min(wanted, result.size()) : result.size();
+  std::partial_sort(
+      result.begin(), result.begin() + static_cast<std::ptrdiff_t>(count), result.end(), better);
+  result.resize(count);
+  const double highest = result.front().probability;
+  double sum = 0;
+  for (Candidate& candidate : result) {
+    candidate.probability =
+        greedy ? 1 : std::exp((candidate.probability - highest) / options.temperature);
+    sum += candidate.probability;
+  }
+  double kept = 0;
+  std::size_t nucleus = 0;
+  while (nucleus < result.size() && (nucleus == 0 || kept < options.top_p * sum))
+    kept += result[nucleus++].probability;
+  if (options.top_p < 1) result.resize(nucleus);
+  if (options.top_p >= 1) kept = sum;
+  for (Candidate& candidate : result) candidate.probability /= kept;
+  return result;
+}
+
+std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
+  double below = 0;
+  for (const Candidate& candidate : candidates) {
+    below += candidate.probability;
+    if (uniform < below) return candidate.token;
+  }
+  // The sum may be short of 1 by its rounding.
+  return candidates.back().token;
+}
+
+void check_generation(const Model& model,
+                      std::int64_t prompt_tokens,
+                      const GenerationOptions& options) {
+  const SamplingOptions& sampling = options.sampling;
+  if (const int context = model.parameters().mesh().context.size(); context > 1)
+    throw ConfigurationError(
+        "parallel.context is {}; generation reads a token at a time, which 1 context rank does",
+        context);
+  if (prompt_tokens == 0)
+    throw ConfigurationError("the prompt is empty; at least 1 token is needed");
+  if (options.tokens < 0 || options.samples < 1 || options.segment < 1)
+    throw ConfigurationError("{} tokens, {} samples, segments of {}: wanted at least 0, 1 and 1",
+                             options.tokens,
+                             options.samples,
+                             options.segment);
+  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
+    throw ConfigurationError("the temperature is {}; wanted: at least 0", sampling.temperature);
+  if (sampling.top_k < 0)
+    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", sampling.top_k);
+  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
+    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", sampling.top_p);
+  if (options.memory.value_or(0) < 0)
+    throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
+  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+    throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
+  require(options.vocabulary <= model.vocabulary().total,
+          "{} ids are to be chosen from, the model has {}",
+          options.vocabulary,
+          model.vocabulary().total);
+}
+
+std::vector<std::vector<std::int64_t>> generate(const Model& model,
+                                                std::span<const std::int64_t> prompt,
+                                                const GenerationOptions& options,
+                                                const TokenSink& sink) {
+  const auto read = [prompt](std::int64_t begin, std::span<std::int64_t> out) {
+    std::ranges::copy(prompt.subspan(static_cast<std::size_t>(begin), out.size()), out.begin());
+  };
+  return generate(model, Prompt{std::ssize(prompt), read}, options, sink);
+}
+
+std::vector<std::vector<std::int64_t>> generate(const Model& model,
+                                                const Prompt& prompt,
+                                                const GenerationOptions& options,
+                                                const TokenSink& sink) {
+  check_generation(model, prompt.tokens, options);
+  const NoGradient unrecorded;
+  const auto samples = static_cast<std::size_t>(options.samples);
+  std::vector<std::vector<std::int64_t>> result(samples);
+  if (options.tokens == 0) return result;
+  Reader reader(model, options);
+  const std::vector<double> first = reader.read_prompt(prompt);
+  reader.repeat(options.samples);
+  const std::size_t vocabulary = first.size();
+  const std::size_t allowed =
+      options.vocabulary > 0 ? static_cast<std::size_t>(options.vocabulary) : vocabulary;
+  std::vector<double> logits;
+  for (std::size_t s = 0; s < samples; ++s) logits.insert(logits.end(), first.begin(), first.end());
+  const Random random = Random(options.seed).child("generation");
+  std::vector<std::int64_t> chosen(samples);
+  for (std::int64_t i = 0; i < options.tokens; ++i) {
+    if (i > 0) logits = reader.read(chosen);
+    for (std::size_t s = 0; s < samples; ++s) {
+      const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
+      const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
+      chosen[s] = choose(candidates(row, options.sampling), uniform);
+      result[s].push_back(chosen[s]);
+      if (sink) sink(static_cast<std::int64_t>(s), chosen[s]);
+    }
+  }
+  return result;
+}
+
+std::string Utf8Stream::push(std::string_view bytes) {
+  waiting_ += bytes;
+  std::string ready;
+  std::string_view rest = waiting_;
+  while (!rest.empty()) {
+    const Utf8Character character = decode_utf8(rest);
+    if (character.status == Utf8Status::incomplete) break;
+    if (character.status == Utf8Status::valid) {
+      ready += rest.substr(0, static_cast<std::size_t>(character.width));
+      rest.remove_prefix(static_cast<std::size_t>(character.width));
+      continue;
+    }
+    // The byte found wrong may itself begin a character, unless it stands first.
+    append_utf8(ready, replacement_character);
+    rest.remove_prefix(static_cast<std::size_t>(std::max(1, character.width - 1)));
+  }
+  waiting_ = std::string(rest);
+  return ready;
+}
+
+std::string Utf8Stream::finish() {
+  std::string rest;
+  if (!waiting_.empty()) append_utf8(rest, replacement_character);
+  waiting_.clear();
+  return rest;
+}
+
+}  // namespace longspan

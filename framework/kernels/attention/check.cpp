@@ -1,0 +1,336 @@
+#include "framework/kernels/attention/check.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "framework/kernels/attention/tile_plan.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+void expect(const Tensor& tensor, std::string_view name, const Shape& shape, DType dtype) {
+  require(tensor.defined(), "attention: {} is not given", name);
+  require(tensor.shape() == shape && tensor.dtype() == dtype,
+          "attention: {} is {} {}, wanted {} {}",
+          name,
+          name_of(tensor.dtype()),
+          tensor.shape(),
+          name_of(dtype),
+          shape);
+}
+
+// One of two dtypes: that of the inputs or that of sums.
+void expect_either(const Tensor& tensor, std::string_view name, const Shape& shape, DType dtype) {
+  require(tensor.defined(), "attention: {} is not given", name);
+  expect(tensor, name, shape, tensor.dtype() == accumulator_of(dtype) ? tensor.dtype() : dtype);
+}
+
+void check_mask(const Attention& a) {
+  const AttentionMask& mask = a.mask;
+  const Shape& q = a.query.shape();
+  const std::int64_t keys = a.key.shape()[1];
+  require(mask.rules.one_for_all() ||
+              (mask.head_begin >= 0 && mask.head_begin + q[2] <= mask.rules.size()),
+          "attention: heads {} to {} need a mask each, the table has {}",
+          mask.head_begin,
+          mask.head_begin + q[2] - 1,
+          mask.rules.size());
+  if (mask.key_padding.defined()) expect(mask.key_padding, "key_padding", {q[0], keys}, DType::u8);
+  if (mask.key_length.defined()) expect(mask.key_length, "key_length", {q[0]}, DType::i64);
+  if (!mask.sorted) return;
+  const SortedSequence& sorted = *mask.sorted;
+  const Shape of_queries{q[0], q[2], q[1]};
+  const Shape of_keys{q[0], q[2], keys};
+  expect(sorted.query_position, "query_position", of_queries, DType::i32);
+  expect(sorted.key_position, "key_position", of_keys, DType::i32);
+  if (sorted.query_bucket.defined() || sorted.key_bucket.defined()) {
+    expect(sorted.query_bucket, "query_bucket", of_queries, DType::i32);
+    expect(sorted.key_bucket, "key_bucket", of_keys, DType::i32);
+  }
+}
+
+void check_relative(const Attention& a) {
+  const Shape& q = a.query.shape();
+  const RelativeTerm& relative = *a.relative;
+  require(relative.position_key.defined() && relative.position_key.shape().dimensions() == 3,
+          "attention: position_key is not given as [distances, heads, dim]");
+  const std::int64_t distances = relative.position_key.shape()[0];
+  expect(relative.position_key, "position_key", {distances, q[2], q[3]}, a.query.dtype());
+  expect_either(relative.content_bias, "content_bias", {q[2], q[3]}, a.query.dtype());
+  expect_either(relative.position_bias, "position_bias", {q[2], q[3]}, a.query.dtype());
+  for (const auto& plan : plans_of(a))
+    require(plan->pairs() == 0 || (plan->nearest() >= 0 && plan->farthest() < distances),
+            "attention: the relative term has keys for the distances from 0 to {}, the mask allows "
+            "those from {} to {}",
+            distances - 1,
+            plan->nearest(),
+            plan->farthest());
+}
+
+void check_table(const Tensor& table, std::string_view name, std::int64_t width, DType dtype) {
+  if (!table.defined()) return;
+  const std::int64_t rows = table.shape().dimensions() == 2 ? table.shape()[0] : 0;
+  require(rows % 2 == 1,
+          "attention: {} is {}, wanted an odd number of rows of {} features",
+          name,
+          table.shape(),
+          width);
+  expect(table, name, {rows, width}, dtype);
+}
+
+void check_span(const Attention& a) {
+  const Shape& q = a.query.shape();
+  const Tensor& span = a.span->span;
+  require(
+      a.span->ramp > 0 && (a.span->floor == 0 || a.span->floor >= 1e-30),
+      "attention: the span's ramp is {} and its floor {}, wanted more than 0, and 0 or at least "
+      "1e-30",
+      a.span->ramp,
+      a.span->floor);
+  require(span.defined(), "attention: span is not given");
+  const Shape wanted = span.shape().dimensions() == 3 ? Shape{q[0], q[1], q[2]} : Shape{q[2]};
+  expect(span, "span", wanted, accumulator_of(a.query.dtype()));
+}
+
+void check_hash(const Attention& a) {
+  const HashTerm& hash = *a.hash;
+  const Shape& q = a.query.shape();
+  if (!hash.chunk.defined()) {
+    require(!hash.bucket.defined(), "attention: buckets of rounds need their chunks");
+    return;
+  }
+  require(a.mask.sorted.has_value(), "attention: chunks of rounds need a sorted sequence");
+  require(hash.chunk.shape().dimensions() == 4,
+          "attention: chunk is {}, wanted [batch, heads, rounds, positions]",
+          hash.chunk.shape());
+  const Shape wanted{q[0], q[2], hash.chunk.shape()[2], hash.chunk.shape()[3]};
+  expect(hash.chunk, "chunk", wanted, DType::i32);
+  if (hash.bucket.defined()) expect(hash.bucket, "bucket", wanted, DType::i32);
+  require(hash.look_back >= 0 && hash.look_ahead >= 0 && hash.chunks >= 0 && hash.count_floor >= 0,
+          "attention: hash attention looks {} chunks back and {} ahead of {} with a floor of {}, "
+          "wanted 0 or more of each",
+          hash.look_back,
+          hash.look_ahead,
+          hash.chunks,
+          hash.count_floor);
+}
+
+// Which terms go together.
+void check_terms(const Attention& a) {
+  require(!a.relative || !a.shaw,
+          "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
+  const bool by_distance = a.relative || a.shaw || a.slopes.defined() || a.span;
+  require(!by_distance || !a.hash,
+          "attention: the rules of hash attention cannot be combined with another score term");
+  require(!by_distance || !a.mask.sorted,
+          "attention: a sorted sequence has no distances for a score term");
+  if (a.relative) check_relative(a);
+  if (a.shaw) {
+    check_table(a.shaw->key_table, "key_table", a.query.shape()[3], a.query.dtype());
+    check_table(a.shaw->value_table, "value_table", a.value.shape()[3], a.query.dtype());
+  }
+  if (a.slopes.defined())
+    expect(a.slopes, "slopes", {a.query.shape()[2]}, accumulator_of(a.query.dtype()));
+  if (a.span) check_span(a);
+  if (a.hash) check_hash(a);
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a) {
+  const AttentionMask& mask = a.mask;
+  const PlanShape shape{.query_begin = mask.query_begin,
+                        .time = a.query.shape()[1],
+                        .key_begin = mask.key_begin,
+                        .keys = a.key.shape()[1]};
+  std::vector<std::shared_ptr<const TilePlan>> plans;
+  for (std::int64_t h = 0; h < a.query.shape()[2]; ++h) {
+    const bool as_before =
+        h > 0 && (mask.rules.one_for_all() ||
+                  mask.rules.of(mask.head_begin + h) == mask.rules.of(mask.head_begin + h - 1));
+    plans.push_back(
+        as_before ? plans.back()
+                  : tile_plan(a.query.device().state(), mask.rules.of(mask.head_begin + h), shape));
+  }
+  return plans;
+}
+
+void check(const Attention& a) {
+  require(a.query.defined() && a.key.defined() && a.value.defined(),
+          "attention: query, key and value are needed");
+  require(a.query.shape().dimensions() == 4 && a.key.shape().dimensions() == 4 &&
+              a.value.shape().dimensions() == 4,
+          "attention: query {}, key {} and value {} must be [batch, time, heads, dim]",
+          a.query.shape(),
+          a.key.shape(),
+          a.value.shape());
+  const DType dtype = a.query.dtype();
+  const Shape& q = a.query.shape();
+  const std::int64_t keys = a.key.shape()[1];
+  const std::int64_t value_dim = a.value.shape()[3];
+  require(q[3] > 0 && value_dim > 0, "attention: heads have no features");
+  require(a.scale >= 0, "attention: scale is {}, wanted more than 0, or 0 for the usual", a.scale);
+  expect(a.key, "key", {q[0], keys, q[2], q[3]}, dtype);
+  expect(a.value, "value", {q[0], keys, q[2], value_dim}, dtype);
+  expect(a.out, "out", {q[0], q[1], q[2], value_dim}, dtype);
+  expect(a.log_sum_exp, "log_sum_exp", {q[0], q[2], q[1]}, accumulator_of(dtype));
+  check_mask(a);
+  check_terms(a);
+  if (a.dropout) {
+    require(a.dropout->rate >= 0 && a.dropout->rate < 1,
+            "attention: the dropout rate is {}, wanted 0 or more and below 1",
+            a.dropout->rate);
+    const std::int64_t fold = a.dropout->fold;
+    require(fold == 1 || (fold > 1 && a.query.shape()[2] % fold == 0 && a.dropout->time_total > 0 &&
+                          a.dropout->keys_total > 0),
+            "attention: dropout over a fold of {}, wanted one that divides the {} heads of the "
+            "view, and the lengths of what is folded",
+            fold,
+            a.query.shape()[2]);
+  }
+}
+
+void check(const AttentionGradient& g) {
+  const Attention& a = g.forward;
+  check(a);
+  const DType dtype = a.query.dtype();
+  expect(g.dout, "dout", a.out.shape(), dtype);
+  expect_either(g.dquery, "dquery", a.query.shape(), dtype);
+  expect_either(g.dkey, "dkey", a.key.shape(), dtype);
+  expect_either(g.dvalue, "dvalue", a.value.shape(), dtype);
+  const DType sums = accumulator_of(dtype);
+  if (a.relative) {
+    expect(g.dposition_key, "dposition_key", a.relative->position_key.shape(), sums);
+    expect(g.dcontent_bias, "dcontent_bias", a.relative->content_bias.shape(), sums);
+    expect(g.dposition_bias, "dposition_bias", a.relative->position_bias.shape(), sums);
+  }
+  if (a.shaw && a.shaw->key_table.defined())
+    expect(g.dkey_table, "dkey_table", a.shaw->key_table.shape(), sums);
+  if (a.shaw && a.shaw->value_table.defined())
+    expect(g.dvalue_table, "dvalue_table", a.shaw->value_table.shape(), sums);
+  if (a.span) expect(g.dspan, "dspan", a.span->span.shape(), sums);
+}
+
+void check(const MergeAttention& m) {
+  require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
+              m.part_log_sum_exp.defined(),
+          "merge_attention: out, part and both log_sum_exp are needed");
+  const Shape& part = m.part.shape();
+  const DType sums = accumulator_of(m.part.dtype());
+  require(part.dimensions() == 4 && m.out.shape().dimensions() == 4 &&
+              m.out.shape() == part.with(1, m.position.defined() ? m.out.shape()[1] : part[1]) &&
+              (m.out.dtype() == m.part.dtype() || m.out.dtype() == sums),
+          "merge_attention: out is {} {}, wanted that of the part, {}, in {} or {}",
+          name_of(m.out.dtype()),
+          m.out.shape().to_string(),
+          part.to_string(),
+          name_of(m.part.dtype()),
+          name_of(sums));
+  const auto expect = [&](const Tensor& t, std::int64_t rows, DType dtype, const char* name) {
+    const Shape wanted{part[0], part[2], rows};
+    require(t.shape() == wanted && t.dtype() == dtype,
+            "merge_attention: {} is {} {}, wanted {} {}",
+            name,
+            name_of(t.dtype()),
+            t.shape().to_string(),
+            name_of(dtype),
+            wanted.to_string());
+  };
+  expect(m.log_sum_exp, m.out.shape()[1], sums, "log_sum_exp");
+  expect(m.part_log_sum_exp, part[1], sums, "part_log_sum_exp");
+  if (m.position.defined()) expect(m.position, part[1], DType::i32, "position");
+}
+
+namespace {
+
+constexpr std::int64_t tile = attention_tile;
+
+// The pairs that a plan and the padding of a batch row allow.
+std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& seen) {
+  std::vector<std::int64_t> before(seen.size() + 1, 0);  // keys seen before each tile
+  for (std::size_t t = 0; t < seen.size(); ++t) before[t + 1] = before[t] + std::popcount(seen[t]);
+  const PlanShape& s = plan.shape();
+  std::int64_t pairs = 0;
+  for (std::int64_t q = 0; q < plan.query_tiles(); ++q)
+    for (const TileRun& run : plan.key_runs(q)) {
+      if (run.full != 0)
+        pairs += tile * (before[static_cast<std::size_t>(run.end)] -
+                         before[static_cast<std::size_t>(run.begin)]);
+      for (std::int64_t t = run.begin; run.full == 0 && t < run.end; ++t) {
+        std::uint64_t bits[tile];
+        const std::int64_t rows = std::min(tile, s.time - q * tile);
+        plan.tile_bits(s.query_begin + q * tile,
+                       rows,
+                       s.key_begin + t * tile,
+                       std::min(tile, s.keys - t * tile),
+                       bits);
+        for (std::int64_t r = 0; r < rows; ++r)
+          pairs += std::popcount(bits[r] & seen[static_cast<std::size_t>(t)]);
+      }
+    }
+  return pairs;
+}
+
+// The keys of a batch row that are not padding, a word a tile.
+std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, std::int64_t keys) {
+  std::vector<std::uint64_t> seen(static_cast<std::size_t>((keys + tile - 1) / tile), 0);
+  const std::int64_t length =
+      mask.key_length.defined()
+          ? std::min(keys, mask.key_length.data<std::int64_t>()[b] - mask.key_begin)
+          : keys;
+  for (std::int64_t j = 0; j < length; ++j)
+    if (!mask.key_padding.defined() || mask.key_padding.data<std::uint8_t>()[b * keys + j] == 0)
+      seen[static_cast<std::size_t>(j / tile)] |= std::uint64_t{1} << j % tile;
+  return seen;
+}
+
+// The pairs of all batch rows and heads that are seen.
+double pairs_of(const Attention& a) {
+  const std::int64_t batch = a.query.shape()[0];
+  const auto plans = plans_of(a);
+  const DeviceState& device = a.query.device().state();
+  const bool readable = !device.dry() && !device.on_gpu();
+  double pairs = 0;
+  if (!readable || (!a.mask.key_padding.defined() && !a.mask.key_length.defined())) {
+    for (const auto& plan : plans) pairs += static_cast<double>(batch * plan->pairs());
+    return pairs;
+  }
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto seen = unpadded(a.mask, b, a.key.shape()[1]);
+    std::int64_t of_plan = 0;
+    for (std::size_t h = 0; h < plans.size(); ++h) {
+      if (h == 0 || plans[h] != plans[h - 1]) of_plan = pairs_of(*plans[h], seen);
+      pairs += static_cast<double>(of_plan);
+    }
+  }
+  return pairs;
+}
+
+// Of one pair: its products with keys and what stands beside them, and with values.
+struct PairFlops {
+  double keys;
+  double values;
+
+  explicit PairFlops(const Attention& a)
+      : keys(2 * static_cast<double>(a.query.shape()[3])),
+        values(2 * static_cast<double>(a.value.shape()[3])) {
+    if (a.relative || (a.shaw && a.shaw->key_table.defined())) keys *= 2;
+    if (a.shaw && a.shaw->value_table.defined()) values *= 2;
+  }
+};
+
+}  // namespace
+}  // namespace tile_attention
+
+double attention_flops(const Attention& a) {
+  const tile_attention::PairFlops pair(a);
+  return tile_attention::pairs_of(a) * (pair.keys + pair.values);
+}
+
+double attention_backward_flops(const Attention& a) {
+  const tile_attention::PairFlops pair(a);
+  return tile_attention::pairs_of(a) * (3 * pair.keys + 2 * pair.values);
+}
+
+}  // namespace longspan

@@ -1,0 +1,20 @@
+// Whether the tensors of an attention call fit each other, and the plans that it visits.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "framework/kernels/attention/attention.h"
+#include "framework/kernels/attention/tile_plan.h"
+
+namespace longspan::tile_attention {
+
+// They throw Failure that names the tensor, what was found and what was wanted.
+void check(const Attention& a);
+void check(const AttentionGradient& g);
+void check(const MergeAttention& m);
+
+// The plan of each head of a call.
+std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a);
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,311 @@
+// How the backward pass is divided among threads and its partial sums added up.
+#include "framework/kernels/attention/cpu/backward.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "framework/kernels/attention/check.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+// An item is one head, batch row and run of key blocks, in that order: the items of a head lie side
+// by side, so a thread's sums for a head are few. With more than one run a pair of head and batch
+// row has one dquery a run, and they are added in their order.
+struct Division {
+  std::int64_t key_tiles;
+  std::int64_t blocks;
+  std::int64_t runs = 1;
+  std::int64_t items = 0;
+  std::int64_t threads = 1;
+  std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread
+
+  template <typename In>
+  Division(const Problem<In>& p, std::int64_t most)
+      : key_tiles(p.key_tiles()), blocks((key_tiles + block_tiles - 1) / block_tiles) {
+    const std::int64_t pairs = p.batch * p.heads;
+    // As few runs as keep the threads busy: each costs another dquery.
+    const auto idle = [&](std::int64_t count) {
+      const std::int64_t rounds = (pairs * count + most - 1) / most;
+      return static_cast<double>(rounds * most) / static_cast<double>(pairs * count);
+    };
+    const std::int64_t limit = std::min<std::int64_t>(blocks, 16);
+    while (runs < limit && pairs > 0 && idle(runs) > 1.2) ++runs;
+    items = pairs * runs;
+    threads = std::clamp<std::int64_t>(items, 1, most);
+    std::vector<double> costs;  // of each item
+    for (std::int64_t h = 0; h < p.heads; ++h) {
+      const std::vector<double> of_head = h > 0 && &p.plan(h) == &p.plan(h - 1)
+                                              ? std::vector<double>(costs.end() - runs, costs.end())
+                                              : costs_of(p.plan(h));
+      for (std::int64_t b = 0; b < p.batch; ++b)
+        costs.insert(costs.end(), of_head.begin(), of_head.end());
+    }
+    divide(costs);
+  }
+
+  Interval key_blocks(std::int64_t run) const {
+    return {blocks * run / runs, blocks * (run + 1) / runs};
+  }
+
+ private:
+  // Of each run of key blocks, in visited tiles.
+  std::vector<double> costs_of(const TilePlan& plan) const {
+    std::vector<double> costs;
+    for (std::int64_t run = 0; run < runs; ++run) {
+      double cost = 1;
+      const Interval range = key_blocks(run);
+      for (std::int64_t t = range.begin * block_tiles;
+           t < std::min(range.end * block_tiles, key_tiles);
+           ++t)
+        for (const TileRun& tiles : plan.query_runs(t)) cost += tiles.end - tiles.begin;
+      costs.push_back(cost);
+    }
+    return costs;
+  }
+
+  // Contiguous shares of equal cost.
+  void divide(const std::vector<double>& costs) {
+    const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
+    double before = 0;
+    std::int64_t thread = 0;
+    begin.assign(static_cast<std::size_t>(threads) + 1, items);
+    begin[0] = 0;
+    for (std::int64_t item = 0; item < items; ++item) {
+      const double cost = costs[static_cast<std::size_t>(item)];
+      const auto owner =
+          static_cast<std::int64_t>((before + cost / 2) / total * static_cast<double>(threads));
+      while (thread < std::min(owner, threads - 1))
+        begin[static_cast<std::size_t>(++thread)] = item;
+      before += cost;
+    }
+  }
+};
+
+template <typename In>
+struct Run {
+  using T = Accumulator<In>;
+
+  explicit Run(const AttentionGradient& gradient)
+      : g(gradient), p(gradient.forward), biases(p), division(p, useful_threads(p)) {
+    scratch_bytes = Backward<In>(p, biases, g, Carver(nullptr)).bytes();
+    const Device& device = g.dquery.device();
+    scratch =
+        Tensor::empty({division.threads, scratch_bytes}, DType::u8, device, MemoryTag::workspace);
+    const std::int64_t rows = division.runs > 1 ? division.items : division.threads;
+    dquery = Tensor::empty(
+        {rows, p.time, p.dim_padded}, DTypeOf<T>::value, device, MemoryTag::workspace);
+    if (p.call.span)
+      dspan =
+          Tensor::zeros({division.items, p.time}, DTypeOf<T>::value, device, MemoryTag::workspace);
+    Carver measure(nullptr);
+    TermSums<T>(p, measure);
+    slot_bytes = measure.used();
+    if (slot_bytes == 0) return;
+    // One slot for each head that a thread works on.
+    for (std::int64_t t = 0; t < division.threads; ++t) {
+      first_slot.push_back(slots);
+      const Interval heads = heads_of(t);
+      slots += heads.end - heads.begin;
+    }
+    slots_memory = Tensor::zeros({slots, slot_bytes}, DType::u8, device, MemoryTag::workspace);
+  }
+
+  Interval heads_of(std::int64_t thread) const {
+    const std::int64_t begin = division.begin[static_cast<std::size_t>(thread)];
+    const std::int64_t end = division.begin[static_cast<std::size_t>(thread) + 1];
+    const std::int64_t per_head = p.batch * division.runs;
+    return begin == end ? Interval{0, 0} : Interval{begin / per_head, (end - 1) / per_head + 1};
+  }
+  TermSums<T> slot(std::int64_t index) const {
+    Carver carver(slots_memory.bytes() + index * slot_bytes);
+    return TermSums<T>(p, carver);
+  }
+
+  void work(std::int64_t thread) {
+    Backward<In> backward(p, biases, g, Carver(scratch.bytes() + thread * scratch_bytes));
+    const Interval heads = heads_of(thread);
+    for (std::int64_t item = division.begin[static_cast<std::size_t>(thread)];
+         item < division.begin[static_cast<std::size_t>(thread) + 1];
+         ++item) {
+      const std::int64_t pair = item / division.runs;
+      const std::int64_t h = pair / p.batch;
+      const std::int64_t b = pair % p.batch;
+      PairSums<T> sums;
+      sums.dquery =
+          dquery.template data<T>() + (division.runs > 1 ? item : thread) * p.time * p.dim_padded;
+      std::fill_n(sums.dquery, p.time * p.dim_padded, T{0});
+      if (p.call.span) sums.dspan = dspan.template data<T>() + item * p.time;
+      if (slot_bytes > 0)
+        sums.terms = slot(first_slot[static_cast<std::size_t>(thread)] + h - heads.begin);
+      backward.run(b, h, division.key_blocks(item % division.runs), sums);
+      if (division.runs == 1) write_dquery(sums.dquery, b, h, 0, p.time);
+    }
+  }
+
+  void write_dquery(
+      const T* sums, std::int64_t b, std::int64_t h, std::int64_t begin, std::int64_t end) {
+    with_gradient<In>(g.dquery, [&](auto* data) {
+      const auto target = p.rows(data, b, p.time, h, p.dim, 0);
+      for (std::int64_t i = begin; i < end; ++i)
+        write_row(sums + i * p.dim_padded, p.dim, p.scale, target.row(i), g.add);
+    });
+  }
+
+  // Adds the runs of query tile `index` of all pairs in their order.
+  void gather_dquery(std::int64_t index) {
+    const std::int64_t tiles = p.query_tiles();
+    const std::int64_t pair = index / tiles;
+    const Interval rows = p.query_tile(index % tiles);
+    const std::int64_t run_size = p.time * p.dim_padded;
+    T* first = dquery.template data<T>() + pair * division.runs * run_size;
+    for (std::int64_t run = 1; run < division.runs; ++run)
+      for (std::int64_t e = rows.begin * p.dim_padded; e < rows.end * p.dim_padded; ++e)
+        first[e] += first[run * run_size + e];
+    write_dquery(first, pair % p.batch, pair / p.batch, rows.begin, rows.end);
+  }
+
+  // Adds the slots of all heads, in the order of the threads, for a range of rows of a table.
+  void gather_table(const DistanceTable<const In>& table,
+                    T* TermSums<T>::*rows,
+                    T factor,
+                    const Tensor& gradient,
+                    Interval range) {
+    const auto to =
+        table.clipped ? DistanceTable<T>::shared(gradient) : DistanceTable<T>::by_head(gradient);
+    const std::int64_t step = padded<Element<In>>(table.width);
+    for (std::int64_t h = 0; h < p.heads; ++h)
+      for_slots(h, [&](const TermSums<T>& sums) {
+        for (std::int64_t d = range.begin; d < range.end; ++d) {
+          // What lies beyond a clipped end belongs to the end; beyond another there is nothing.
+          const bool low = table.clipped && d == 0;
+          const bool high = table.clipped && d == table.count() - 1;
+          T* row = to.row(h, table.low + d);
+          for (std::int64_t i = low ? 0 : d + distance_margin;
+               i <= (high ? table.count() - 1 + 2 * distance_margin : d + distance_margin);
+               ++i)
+            for (std::int64_t c = 0; c < table.width; ++c)
+              row[c] += factor * (sums.*rows)[i * step + c];
+        }
+      });
+  }
+
+  // The gradient of z: sums over the runs of key blocks, and over what shares a z.
+  void gather_span() {
+    const bool by_token = g.dspan.shape().dimensions() == 3;
+    const T over_ramp = static_cast<T>(1 / p.call.span->ramp);
+    for (std::int64_t item = 0; item < division.items; ++item) {
+      const std::int64_t h = item / division.runs / p.batch;
+      const std::int64_t b = item / division.runs % p.batch;
+      const T* from = dspan.template data<T>() + item * p.time;
+      T* to = g.dspan.template data<T>();
+      for (std::int64_t i = 0; i < p.time; ++i)
+        to[by_token ? (b * p.time + i) * p.heads + h : h] += over_ramp * from[i];
+    }
+  }
+
+  void gather_biases(std::int64_t h) {
+    T* dcontent = g.dcontent_bias.template data<T>() + h * p.dim;
+    T* dposition = g.dposition_bias.template data<T>() + h * p.dim;
+    const In* position_key = p.call.relative->position_key.template data<In>();
+    const std::int64_t distances = p.key_table.count();
+    std::vector<T> by_distance(static_cast<std::size_t>(distances), T{0});
+    for_slots(h, [&](const TermSums<T>& sums) {
+      for (std::int64_t c = 0; c < p.dim; ++c) dcontent[c] += p.scale * sums.content_bias[c];
+      for (std::int64_t d = 0; d < distances; ++d)
+        by_distance[static_cast<std::size_t>(d)] += sums.score[d + distance_margin];
+    });
+    std::vector<T> sum(static_cast<std::size_t>(p.dim), T{0});
+    for (std::int64_t d = 0; d < distances; ++d)
+      for (std::int64_t c = 0; c < p.dim; ++c)
+        sum[static_cast<std::size_t>(c)] +=
+            by_distance[static_cast<std::size_t>(d)] *
+            static_cast<T>(position_key[(d * p.heads + h) * p.dim + c]);
+    for (std::int64_t c = 0; c < p.dim; ++c)
+      dposition[c] += p.scale * sum[static_cast<std::size_t>(c)];
+  }
+
+  template <typename F>
+  void for_slots(std::int64_t h, const F& f) {
+    for (std::int64_t t = 0; t < division.threads; ++t) {
+      const Interval heads = heads_of(t);
+      if (heads.begin <= h && h < heads.end)
+        f(slot(first_slot[static_cast<std::size_t>(t)] + h - heads.begin));
+    }
+  }
+
+  const AttentionGradient& g;
+  Problem<In> p;
+  QueryBiases<In> biases;
+  Division division;
+  std::int64_t scratch_bytes = 0;
+  std::int64_t slot_bytes = 0;
+  std::int64_t slots = 0;
+  std::vector<std::int64_t> first_slot;
+  Tensor scratch;
+  Tensor dquery;
+  Tensor dspan;
+  Tensor slots_memory;
+};
+
+template <typename In>
+void run_backward(const AttentionGradient& g) {
+  Run<In> run(g);
+  if (DeviceState& device = g.dquery.device().state(); device.dry()) {
+    device.count_flops(attention_backward_flops(g.forward));
+    return;
+  }
+  const auto& p = run.p;
+  const std::int64_t query_tiles = run.division.runs > 1 ? p.batch * p.heads * p.query_tiles() : 0;
+  const auto pieces = [](const DistanceTable<const In>& table) {
+    return table ? (table.count() + tile - 1) / tile : 0;
+  };
+  const auto piece = [](const DistanceTable<const In>& table, std::int64_t i) {
+    return Interval{i * tile, std::min((i + 1) * tile, table.count())};
+  };
+#pragma omp parallel num_threads(static_cast <int>(run.division.threads))
+  {
+    // The system may give fewer threads than were asked for (OMP_DYNAMIC, OMP_THREAD_LIMIT).
+    for (std::int64_t share = omp_get_thread_num(); share < run.division.threads;
+         share += omp_get_num_threads())
+      run.work(share);
+#pragma omp barrier
+#pragma omp for nowait
+    for (std::int64_t i = 0; i < query_tiles; ++i) run.gather_dquery(i);
+#pragma omp for nowait
+    for (std::int64_t i = 0; i < pieces(p.key_table); ++i)
+      run.gather_table(p.key_table,
+                       &TermSums<Accumulator<In>>::key,
+                       p.scale,
+                       p.call.relative ? g.dposition_key : g.dkey_table,
+                       piece(p.key_table, i));
+#pragma omp for nowait
+    for (std::int64_t i = 0; i < pieces(p.value_table); ++i)
+      run.gather_table(p.value_table,
+                       &TermSums<Accumulator<In>>::value,
+                       1,
+                       g.dvalue_table,
+                       piece(p.value_table, i));
+    if (p.call.relative) {
+#pragma omp for
+      for (std::int64_t h = 0; h < p.heads; ++h) run.gather_biases(h);
+    }
+  }
+  if (p.call.span) run.gather_span();
+}
+
+}  // namespace
+}  // namespace tile_attention
+
+void attention_backward(Cpu, const AttentionGradient& g) {
+  tile_attention::check(g);
+  with_floating_type(g.forward.query.dtype(), [&](auto tag) {
+    tile_attention::run_backward<typename decltype(tag)::type>(g);
+  });
+}
+
+}  // namespace longspan

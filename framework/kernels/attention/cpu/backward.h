@@ -1,0 +1,423 @@
+// The backward pass of one batch row, head and range of key blocks. Keys are packed once, query
+// tiles stream past them: each tile of probabilities is rebuilt from the log-sum-exp.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/kernels/attention/cpu/distances.h"
+#include "framework/kernels/attention/cpu/dropout.h"
+#include "framework/kernels/attention/cpu/problem.h"
+#include "framework/kernels/attention/cpu/sums.h"
+#include "framework/kernels/attention/cpu/terms.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longspan::tile_attention {
+
+template <typename In>
+class Backward {
+ public:
+  using T = Accumulator<In>;
+  using E = Element<In>;
+
+  // With no block of workspace it only measures what it needs.
+  Backward(const Problem<In>& problem,
+           const QueryBiases<In>& biases,
+           const AttentionGradient& g,
+           Carver carver)
+      : p(problem),
+        biases_(biases),
+        gradient_(g),
+        keep_(problem),
+        key_bands_(problem.key_table, carver),
+        value_bands_(problem.value_table, carver),
+        terms_(problem, carver) {
+    take(carver, query_, p.dim_padded);
+    if (p.call.relative) take(carver, position_query_, p.dim_padded);
+    take(carver, dout_, p.value_padded);
+    take(carver, key_, p.dim_padded);
+    value_rows_ = carver.take<E>(tile * p.value_padded);
+    scores_ = carver.take<T>(tile * tile);
+    dprobabilities_ = carver.take<T>(tile * tile);
+    dscores_ = carver.take<T>(tile * skew_step);
+    if (group < E >> 1) {
+      take(carver, narrow_probabilities_, tile);
+      take(carver, narrow_dscores_, skew_step);
+      skewed_ = carver.take<E>(tile * skew_step);
+    }
+    if (p.value_table) {
+      take(carver, weights_, skew_step);
+      if (weights_.rows != nullptr) std::fill_n(weights_.rows, tile * skew_step, E{});
+    }
+    if (dscores_ != nullptr) {
+      std::fill_n(dscores_, tile * skew_step, T{0});
+      std::fill_n(scores_, tile * tile, T{0});
+      std::fill_n(dprobabilities_, tile * tile, T{0});
+    }
+    for (KeyTile& t : key_tiles_) {
+      t.rows = carver.take<E>(tile * p.dim_padded);
+      t.columns = carver.take<E>(p.dim_padded * tile);
+      t.value_columns = carver.take<E>(p.value_padded * tile);
+      t.dkey = carver.take<T>(tile * p.dim_padded);
+      t.dvalue = carver.take<T>(tile * p.value_padded);
+    }
+    bytes_ = carver.used();
+  }
+  std::int64_t bytes() const { return bytes_; }
+
+  // Adds to the sums, and writes dkey and dvalue of the blocks.
+  void run(std::int64_t b, std::int64_t h, Interval key_blocks, const PairSums<T>& sums) {
+    b_ = b;
+    h_ = h;
+    sums_ = sums;
+    key_bands_.forget();
+    value_bands_.forget();
+    for (std::int64_t block = key_blocks.begin; block < key_blocks.end; ++block) {
+      const Interval tiles{block * block_tiles, std::min((block + 1) * block_tiles, p.key_tiles())};
+      read_keys(tiles);
+      TileWalk walk;
+      for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p.plan(h).query_runs(t));
+      while (walk.next()) {
+        const Interval queries = p.query_tile(walk.tile());
+        read_queries(queries);
+        for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t)
+          visit(queries, key_tiles_[t], walk.kind(t));
+      }
+      for (std::int64_t t = 0; t < tiles.end - tiles.begin; ++t) finish(key_tiles_[t]);
+    }
+  }
+
+ private:
+  struct KeyTile {
+    Interval at{0, 0};
+    KeyLanes lanes_seen;
+    E* rows = nullptr;           // [tile, dim_padded], stacked
+    E* columns = nullptr;        // [dim_padded, tile] elements
+    E* value_columns = nullptr;  // [value_padded, tile] elements
+    T* dkey = nullptr;           // [tile, dim_padded]
+    T* dvalue = nullptr;         // [tile, value_padded]
+    alignas(64) T dscore[tile];  // sums of score gradients by key
+  };
+
+  // A tile of rows, and the same stacked where that is not the same.
+  struct Factor {
+    E* rows = nullptr;
+    E* stacked = nullptr;
+    const E* stack_of(std::int64_t count, std::int64_t width) {
+      if constexpr (group < E >> 1)
+        if (count % 2 != 0) std::fill_n(rows + count * width, width, E{});
+      return stack(rows, round_up(count, group<E>), width, width, 0, stacked);
+    }
+  };
+  static void take(Carver& carver, Factor& factor, std::int64_t width) {
+    // Two vectors more: a shifted row reads past its end.
+    factor.rows = carver.take<E>(tile * width + 2 * lanes<T> * group<E>);
+    if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
+  }
+
+  void read_keys(Interval tiles) {
+    for (std::int64_t i = tiles.begin; i < tiles.end; ++i) {
+      KeyTile& t = key_tiles_[i - tiles.begin];
+      t.at = p.key_tile(i);
+      t.lanes_seen.read(p, b_, h_, t.at);
+      E* rows = group<E> > 1 ? key_.rows : t.rows;
+      read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.seen, rows);
+      transpose(rows, tile, p.dim_padded, t.columns, tile);
+      stack(rows, tile, p.dim_padded, p.dim_padded, 0, t.rows);
+      read_key_tile(
+          p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.seen, value_rows_);
+      transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
+      std::fill_n(t.dkey, tile * p.dim_padded, T{0});
+      std::fill_n(t.dvalue, tile * p.value_padded, T{0});
+      std::fill_n(t.dscore, tile, T{0});
+    }
+  }
+
+  void read_queries(Interval queries) {
+    const std::int64_t rows = queries.end - queries.begin;
+    const auto from = p.query_rows(b_, h_, queries.begin);
+    read_rows<In, E>(from, rows, p.dim, biases_.content(h_), query_.rows);
+    query_stack_ = query_.stack_of(rows, p.dim_padded);
+    position_query_rows_ = query_.rows;
+    position_query_stack_ = query_stack_;
+    if (p.call.relative) {
+      read_rows<In, E>(from, rows, p.dim, biases_.position(h_), position_query_.rows);
+      position_query_rows_ = position_query_.rows;
+      position_query_stack_ = position_query_.stack_of(rows, p.dim_padded);
+    }
+    const auto dout =
+        p.rows(gradient_.dout.template data<In>(), b_, p.time, h_, p.value_dim, queries.begin);
+    const auto out =
+        p.rows(p.call.out.template data<In>(), b_, p.time, h_, p.value_dim, queries.begin);
+    read_rows<In, E>({dout.data, dout.step}, rows, p.value_dim, nullptr, dout_.rows);
+    dout_stack_ = dout_.stack_of(rows, p.value_padded);
+    const T* log_sum_exp = p.log_sum_exp(b_, h_, queries.begin);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const E* dout_row = dout_.rows + r * p.value_padded;
+      const In* out_row = out.row(r);
+      delta_[r] = dot(dout_row, out_row, p.value_dim);
+      // A row that sees no key: +infinity here makes its probabilities 0.
+      subtract_[r] = log_sum_exp[r] == minus_infinity<T> ? -minus_infinity<T>
+                                                         : log_sum_exp[r] * score_units<T>;
+    }
+  }
+
+  void visit(Interval queries, KeyTile& t, TileKind planned) {
+    if (planned == TileKind::none || !t.lanes_seen.any_seen()) return;
+    const TileView view = view_of(p, b_, h_, queries, t.at, planned, t.lanes_seen, bits_);
+    if (view.kind == TileKind::none) return;
+    read_scores(view, t);
+    differentiate(view, t);
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
+      return view.columns_seen(begin, end);
+    };
+    const auto rows = [&](std::int64_t begin, std::int64_t end) {
+      return view.rows_seeing(begin, end);
+    };
+    const std::int64_t depth = view.rows();
+    const E* weights = weights_stack(depth);
+    const E* dscores = dscores_rows(depth);
+    const E* dscores_stack =
+        stack(
+            dscores, round_up(depth, group<E>), skew_step, skew_step, 0, narrow_dscores_.stacked) +
+        skew_margin * group<E>;
+    add_product<true>(
+        tile,
+        p.value_padded,
+        Factors<E>{0, weights, tile, dout_stack_, p.value_padded, t.dvalue, p.value_padded},
+        rows);
+    add_product<true>(
+        tile,
+        p.dim_padded,
+        Factors<E>{0, dscores_stack, skew_step, query_stack_, p.dim_padded, t.dkey, p.dim_padded},
+        rows);
+    T* dquery = sums_.dquery + queries.begin * p.dim_padded;
+    add_product<false>(
+        depth,
+        p.dim_padded,
+        Factors<E>{0, dscores + skew_margin, skew_step, t.rows, p.dim_padded, dquery, p.dim_padded},
+        columns);
+    if (p.key_table) {
+      const Band<E>& distances = key_bands_.at(h_, view.origin);
+      add_distance_rows(view, dscores, distances, p.dim_padded, dquery);
+      add_distance_gradients(
+          p.plan(h_), view, dscores, skewed_, position_query_stack_, p.key_table, sums_.terms.key);
+    }
+    if (p.value_table)
+      add_distance_gradients(p.plan(h_),
+                             view,
+                             weights_rows(depth),
+                             skewed_,
+                             dout_stack_,
+                             p.value_table,
+                             sums_.terms.value);
+    if (p.call.relative) sum_scores(view, t);
+  }
+
+  // The scores, and the gradients of the probabilities: dout . (value + its distance's row).
+  void read_scores(const TileView& view, KeyTile& t) {
+    const auto columns = [&](std::int64_t begin, std::int64_t end) {
+      return view.columns_seen(begin, end);
+    };
+    product(view.rows(),
+            Factors<E>{p.dim_lanes(), query_.rows, p.dim_padded, t.columns, tile, scores_, tile},
+            columns);
+    if (p.key_table)
+      add_distance_products(view,
+                            position_query_rows_,
+                            p.dim_lanes(),
+                            p.dim_padded,
+                            key_bands_.at(h_, view.origin),
+                            scores_);
+    terms_.apply(b_, h_, view, t.lanes_seen, scores_);
+    if (view.kind == TileKind::partial) mask_scores(view, scores_);
+    product(view.rows(),
+            Factors<E>{p.value_lanes(),
+                       dout_.rows,
+                       p.value_padded,
+                       t.value_columns,
+                       tile,
+                       dprobabilities_,
+                       tile},
+            columns);
+    if (p.value_table)
+      add_distance_products(view,
+                            dout_.rows,
+                            p.value_lanes(),
+                            p.value_padded,
+                            value_bands_.at(h_, view.origin),
+                            dprobabilities_);
+  }
+
+  // The probabilities, stacked; and the gradients of the scores, rows with their margins.
+  const E* weights_stack(std::int64_t rows) {
+    if constexpr (group<E> == 1) {
+      return scores_;
+    } else {
+      narrow(scores_, round_up(rows * tile, 2 * lanes<T>), narrow_probabilities_.rows);
+      return narrow_probabilities_.stack_of(rows, tile);
+    }
+  }
+  const E* dscores_rows(std::int64_t rows) {
+    if constexpr (group<E> == 1) {
+      return dscores_;
+    } else {
+      narrow(dscores_, rows * skew_step, narrow_dscores_.rows);
+      if (rows % 2 != 0) std::fill_n(narrow_dscores_.rows + rows * skew_step, skew_step, E{});
+      return narrow_dscores_.rows;
+    }
+  }
+
+  // The probabilities with zeros in the margins.
+  const E* weights_rows(std::int64_t rows) {
+    const E* from = nullptr;
+    if constexpr (group<E> == 1)
+      from = scores_;
+    else
+      from = narrow_probabilities_.rows;
+    for (std::int64_t r = 0; r < rows; ++r)
+      std::copy_n(from + r * tile, tile, weights_.rows + r * skew_step + skew_margin);
+    if (rows % group<E> != 0) std::fill_n(weights_.rows + rows * skew_step, skew_step, E{});
+    return weights_.rows;
+  }
+
+  // scores_ becomes the probabilities that weigh the values, dscores_ the gradient of the scores.
+  void differentiate(const TileView& view, const KeyTile& t) {
+    alignas(64) T keep[tile];
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      const std::int64_t query = view.queries.begin + r;
+      const T* factors = nullptr;
+      if (keep_.active()) {
+        keep_.read(b_, h_, query, t.at.begin, keep);
+        factors = keep;
+      }
+      if (p.call.span) {
+        const SpanRow<T> span(p, b_, h_, query, static_cast<T>(view.origin + r));
+        span.hide_beyond(scores_ + r * tile);
+        sums_.dspan[query] += differentiate_row(r, factors, span);
+      } else {
+        differentiate_row(r, factors, 1);
+      }
+    }
+    terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
+  }
+
+  // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
+  template <typename Span>
+  T differentiate_row(std::int64_t r, const T* keep, [[maybe_unused]] const Span& span) {
+    const Tag<T> tag;
+    const auto factor = hn::Set(tag, p.scale * score_units<T>);
+    const auto subtract = hn::Set(tag, subtract_[r]);
+    const auto delta = hn::Set(tag, delta_[r]);
+    T* score = scores_ + r * tile;
+    const T* dprobability = dprobabilities_ + r * tile;
+    T* dscore = dscores_ + r * skew_step + skew_margin;
+    auto dspan = hn::Zero(tag);
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      const auto power = exponential(hn::MulSub(hn::LoadU(tag, score + j), factor, subtract));
+      auto dpower = hn::LoadU(tag, dprobability + j);
+      auto kept = power;
+      if (keep != nullptr) {
+        const auto weight = hn::LoadU(tag, keep + j);
+        kept = hn::Mul(power, weight);
+        dpower = hn::Mul(dpower, weight);
+      }
+      // Where a key is not seen dpower may be anything: it is not computed there.
+      const auto seen = hn::Ne(power, hn::Zero(tag));
+      auto change = hn::Sub(dpower, delta);
+      if constexpr (!std::is_same_v<Span, int>) {
+        const auto soft = span.factors(j);
+        const auto counts = hn::And(seen, span.are_on_ramp(j));
+        dspan = hn::Add(dspan, hn::IfThenElseZero(counts, hn::Mul(power, change)));
+        kept = hn::Mul(kept, soft);
+        const auto floor = hn::Set(tag, span.floor);
+        change = hn::NegMulAdd(floor, delta, hn::Mul(soft, change));
+      }
+      hn::StoreU(kept, tag, score + j);
+      hn::StoreU(hn::IfThenElseZero(seen, hn::Mul(power, change)), tag, dscore + j);
+    }
+    if constexpr (std::is_same_v<Span, int>) return 0;
+    return hn::GetLane(hn::SumOfLanes(tag, dspan));
+  }
+
+  // The sums of score gradients by key give the gradient of u, those by distance the one of v.
+  void sum_scores(const TileView& view, KeyTile& t) {
+    const Tag<T> tag;
+    const T* dscores = dscores_ + skew_margin;
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      auto sum = hn::LoadU(tag, t.dscore + j);
+      for (std::int64_t i = 0; i < view.rows(); ++i)
+        sum = hn::Add(sum, hn::LoadU(tag, dscores + i * skew_step + j));
+      hn::StoreU(sum, tag, t.dscore + j);
+    }
+    alignas(64) T by_distance[2 * tile];
+    for (std::int64_t c = 0; c < 2 * tile; c += lanes<T>) {
+      auto sum = hn::Zero(tag);
+      const std::int64_t begin = std::max<std::int64_t>(0, tile - (c + lanes<T>));
+      const std::int64_t end = std::min(view.rows(), band - c);
+      for (std::int64_t i = begin; i < end; ++i)
+        sum = hn::Add(sum, hn::LoadU(tag, dscores + i * skew_step + c - (tile - 1) + i));
+      hn::StoreU(sum, tag, by_distance + c);
+    }
+    T* score = sums_.terms.score + view.origin + tile - 1 + distance_margin;
+    for (std::int64_t c = 0; c < band; ++c) score[-c] += by_distance[c];
+  }
+
+  void finish(const KeyTile& t) {
+    write(t, gradient_.dkey, p.dim, t.dkey, p.dim_padded, p.scale);
+    write(t, gradient_.dvalue, p.value_dim, t.dvalue, p.value_padded, T{1});
+    if (!p.call.relative) return;
+    const auto keys = p.key_rows(b_, h_, t.at.begin);
+    for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
+      if ((t.lanes_seen.seen >> j & 1) != 0)
+        for (std::int64_t c = 0; c < p.dim; ++c)
+          sums_.terms.content_bias[c] += t.dscore[j] * static_cast<T>(keys.row(j)[c]);
+  }
+
+  void write(const KeyTile& t,
+             const Tensor& gradient,
+             std::int64_t width,
+             const T* from,
+             std::int64_t step,
+             T factor) const {
+    with_gradient<In>(gradient, [&](auto* data) {
+      const auto target = p.rows(data, b_, p.keys, h_, width, t.at.begin);
+      for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
+        write_row(from + j * step, width, factor, target.row(j), gradient_.add);
+    });
+  }
+
+  const Problem<In>& p;
+  const QueryBiases<In>& biases_;
+  const AttentionGradient& gradient_;
+  KeepFactors<In> keep_;
+  Bands<In> key_bands_;
+  Bands<In> value_bands_;
+  ScoreTerms<In> terms_;
+  KeyTile key_tiles_[block_tiles];
+  std::int64_t b_ = 0;
+  std::int64_t h_ = 0;
+  PairSums<T> sums_;
+  std::uint64_t bits_[tile];  // of a partial tile
+  Factor query_;              // [tile, dim_padded], with the content bias
+  Factor position_query_;     // [tile, dim_padded], with the position bias
+  Factor dout_;               // [tile, value_padded]
+  Factor key_;                // [tile, dim_padded]
+  const E* query_stack_ = nullptr;
+  const E* position_query_rows_ = nullptr;
+  const E* position_query_stack_ = nullptr;
+  const E* dout_stack_ = nullptr;
+  E* value_rows_;                // [tile, value_padded]
+  T* scores_;                    // [tile, tile]
+  T* dprobabilities_;            // [tile, tile]
+  T* dscores_;                   // [tile, skew_step], zeros in the margins
+  Factor narrow_probabilities_;  // [tile, tile]
+  Factor narrow_dscores_;        // [tile, skew_step]
+  E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
+  Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
+  T subtract_[tile];             // log-sum-exp in score units
+  T delta_[tile];                // dout . out
+  std::int64_t bytes_;
+};
+
+}  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,187 @@
+// The score terms that need no product: ALiBi, the rules of hash attention, and the soft span.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "framework/kernels/attention/cpu/keys.h"
+#include "framework/kernels/attention/shared/elements.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace longspan::tile_attention {
+
+// What is added to the scores of a tile (before they are scaled), or stands in their place.
+template <typename In>
+class ScoreTerms {
+ public:
+  using T = Accumulator<In>;
+
+  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p) {
+    if (p.call.slopes.defined()) slopes_ = p.call.slopes.template data<T>();
+    if (!p.call.hash) return;
+    const HashTerm& hash = *p.call.hash;
+    if (hash.self_score) self_ = static_cast<T>(*hash.self_score / static_cast<double>(p.scale));
+    if (!hash.chunk.defined()) return;
+    rounds_ = hash.chunk.shape()[2];
+    positions_ = hash.chunk.shape()[3];
+    key_chunks_ = carver.take<std::int32_t>(rounds_ * tile);
+    if (hash.bucket.defined()) key_buckets_ = carver.take<std::int32_t>(rounds_ * tile);
+    for (std::int64_t n = 0; n <= rounds_; ++n) {
+      const double count = static_cast<double>(n) + hash.count_floor;
+      logarithms_.push_back(
+          static_cast<T>((count == 0 ? 0 : std::log(count)) / static_cast<double>(p.scale)));
+    }
+  }
+
+  // scores: [rows, tile]; those of pairs that are not seen may become anything.
+  void apply(
+      std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
+    if (slopes_ != nullptr) add_slope(slopes_[h], view, scores);
+    if (p_.call.hash && p_.call.hash->self_score)
+      for_self(
+          b, h, view, keys, [&](std::int64_t r, std::int64_t j) { scores[r * tile + j] = self_; });
+    // Of a token with itself too: it meets itself in every round.
+    if (rounds_ > 0) divide_by_counts(b, h, view, keys, scores);
+  }
+  // The score of a pair with itself does not depend on the query or the key.
+  void forget_self(std::int64_t b,
+                   std::int64_t h,
+                   const TileView& view,
+                   const KeyLanes& keys,
+                   T* dscores,
+                   std::int64_t step) const {
+    if (p_.call.hash && p_.call.hash->self_score)
+      for_self(
+          b, h, view, keys, [&](std::int64_t r, std::int64_t j) { dscores[r * step + j] = 0; });
+  }
+
+ private:
+  void add_slope(T slope, const TileView& view, T* scores) const {
+    const T factor = slope / p_.scale;
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      T* row = scores + r * tile;
+      const auto distance = static_cast<T>(view.origin + r);
+#pragma omp simd
+      for (std::int64_t j = 0; j < tile; ++j)
+        row[j] -= factor * std::abs(distance - static_cast<T>(static_cast<std::int32_t>(j)));
+    }
+  }
+
+  template <typename F>
+  void for_self(std::int64_t b,
+                std::int64_t h,
+                const TileView& view,
+                const KeyLanes& keys,
+                const F& f) const {
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      std::uint64_t same =
+          view.row(r) & lanes_equal(keys.position, p_.query_position(b, h, view.queries.begin + r));
+      for (; same != 0; same &= same - 1) f(r, std::countr_zero(same));
+    }
+  }
+
+  // [rounds, positions] of an i32 tensor [batch, heads, rounds, positions]; null without one.
+  const std::int32_t* rounds_of(const Tensor& tensor, std::int64_t b, std::int64_t h) const {
+    if (!tensor.defined()) return nullptr;
+    return tensor.data<std::int32_t>() + (b * p_.heads + h) * rounds_ * positions_;
+  }
+  // What each key of the tile has in each round: [rounds, tile].
+  void gather(const std::int32_t* rounds, const KeyLanes& keys, std::int32_t* to) const {
+    for (std::int64_t round = 0; round < rounds_; ++round)
+      for (std::int64_t j = 0; j < tile; ++j)
+        to[round * tile + j] =
+            (keys.seen >> j & 1) != 0 ? rounds[round * positions_ + keys.position[j]] : 0;
+  }
+
+  void divide_by_counts(
+      std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
+    const HashTerm& hash = *p_.call.hash;
+    const std::int32_t* const chunk_of = rounds_of(hash.chunk, b, h);
+    const std::int32_t* const bucket_of = rounds_of(hash.bucket, b, h);
+    gather(chunk_of, keys, key_chunks_);
+    if (bucket_of != nullptr) gather(bucket_of, keys, key_buckets_);
+    const RoundRule rule(hash);
+    for (std::int64_t r = 0; r < view.rows(); ++r) {
+      const std::int32_t position = p_.query_position(b, h, view.queries.begin + r);
+      if (position < 0) continue;
+      alignas(64) std::int32_t counts[tile] = {};
+      for (std::int64_t round = 0; round < rounds_; ++round) {
+        const std::int32_t of_query = chunk_of[round * positions_ + position];
+        const std::int32_t* chunk = key_chunks_ + round * tile;
+        // Without buckets every key's bucket is taken to be the query's.
+        const bool any = bucket_of == nullptr;
+        const std::int32_t* bucket = any ? chunk : key_buckets_ + round * tile;
+        const std::int32_t mine = any ? 0 : bucket_of[round * positions_ + position];
+#pragma omp simd
+        for (std::int64_t j = 0; j < tile; ++j)
+          counts[j] += rule.met(of_query, chunk[j]) & (any | (bucket[j] == mine));
+      }
+      T* row = scores + r * tile;
+      for (std::int64_t j = 0; j < tile; ++j)
+        row[j] -= logarithms_[static_cast<std::size_t>(counts[j])];
+    }
+  }
+
+  const Problem<In>& p_;
+  const T* slopes_ = nullptr;
+  T self_ = 0;
+  std::int64_t rounds_ = 0;
+  std::int64_t positions_ = 0;
+  std::int32_t* key_chunks_ = nullptr;   // [rounds, tile]
+  std::int32_t* key_buckets_ = nullptr;  // [rounds, tile]
+  std::vector<T> logarithms_;            // of the number of rounds, before scaling
+};
+
+// The soft span of a row of a tile: column j is j further inside it than the first.
+template <typename T>
+struct SpanRow {
+  T inside = 1;  // of the first
+  T ramp = 1;
+  T step = 0;
+  T floor = 0;
+
+  template <typename In>
+  SpanRow(const Problem<In>& p, std::int64_t b, std::int64_t h, std::int64_t query, T distance) {
+    const SpanTerm& span = *p.call.span;
+    const bool by_token = span.span.shape().dimensions() == 3;
+    const T z = span.span.template data<T>()[by_token ? (b * p.time + query) * p.heads + h : h];
+    const SoftSpan<T> soft(span);
+    inside = soft.end(z) - distance;
+    ramp = soft.ramp;
+    step = soft.step;
+    floor = soft.floor;
+  }
+  // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
+  // vanish beside it, and its power may overflow.
+  void hide_beyond(T* score) const {
+    if (floor > 0) return;
+    const Tag<T> tag;
+    for (std::int64_t j = 0; j < tile; j += lanes<T>) {
+      const auto seen = hn::Gt(factors(j), hn::Zero(tag));
+      hn::StoreU(hn::IfThenElse(seen, hn::LoadU(tag, score + j), hn::Set(tag, minus_infinity<T>)),
+                 tag,
+                 score + j);
+    }
+  }
+  Vector<T> insides(std::int64_t j) const {
+    const Tag<T> tag;
+    return hn::Add(hn::Iota(tag, static_cast<T>(j)), hn::Set(tag, inside));
+  }
+  Vector<T> factors(std::int64_t j) const {
+    const Tag<T> tag;
+    const auto factor = hn::Mul(insides(j), hn::Set(tag, step));
+    return hn::Min(hn::Max(factor, hn::Zero(tag)), hn::Set(tag, T{1}));
+  }
+  // Where factors depend on z, as SoftSpan says.
+  auto are_on_ramp(std::int64_t j) const {
+    const Tag<T> tag;
+    const auto by = insides(j);
+    return hn::And(hn::Ge(by, hn::Zero(tag)), hn::Le(by, hn::Set(tag, ramp)));
+  }
+};
+
+}  // namespace longspan::tile_attention
+HWY_AFTER_NAMESPACE();

@@ -1,0 +1,346 @@
+// The backward pass for any dtype and width (attention_matrix_backward.cu has that of matrix
+// units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
+// and the value: each element is summed by one block, so no sum depends on which block comes first.
+#include "framework/kernels/attention/cuda/matrix_calls.h"
+#include "framework/kernels/attention/cuda/pair_ranges.h"
+#include "framework/kernels/attention/cuda/row_products.h"
+
+namespace longspan {
+namespace tile_attention {
+namespace {
+
+// delta[b, h, i] = dout . out, whose rows are [batch, time, heads].
+template <typename In>
+struct Deltas {
+  std::uint32_t heads;
+  std::uint32_t time;
+  int width;
+  const In* out;
+  const In* dout;
+  Accumulator<In>* delta;
+
+  __device__ const In* row(std::uint32_t n) const { return out + std::int64_t{n} * width; }
+  __device__ Four<In> others(std::uint32_t n, int c) const {
+    return read_four(dout + std::int64_t{n} * width, c, width);
+  }
+  __device__ Accumulator<In>& to(std::uint32_t n) const {
+    const std::uint32_t h = n % heads, i = n / heads % time, b = n / heads / time;
+    return delta[(std::int64_t{b} * heads + h) * time + i];
+  }
+};
+
+// to[c] = the sum over the rows of what the block's threads have.
+template <typename T>
+__device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
+  __syncthreads();
+  sums.write(stage);
+  __syncthreads();
+  const int c = static_cast<int>(threadIdx.x);
+  if (c >= columns) return;
+  T sum = 0;
+  for (int i = 0; i < tile; ++i) sum += stage[i * tile_step + c];
+  to[c] = sum;
+}
+
+template <typename In>
+__global__ void differentiate_queries(GradientCall<In> g,
+                                      Either<In> dquery,
+                                      BackwardParts<Accumulator<In>> parts) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const BlockPlace block(g, g.plan.by_query.order, slices_of(call.dim));
+  const std::int64_t b = block.b, h = block.h, query_tile = block.tile_index;
+  const int first = block.first;
+  const std::int64_t query = query_tile * tile;
+  Sums<T> content, position;
+  T dspan = 0;
+  for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+    const TilePlace at{b, h, query, key_tile * tile, full};
+    const TileRows<In> rows{call, at, *memory.keys};
+    dspan += read_gradients(g, at, memory);
+    fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
+      return first + c < call.dim ? rows.key(j, first + c) : T{0};
+    });
+    __syncthreads();
+    add_product(
+        content,
+        tile,
+        [&](int i, int j) { return memory.second[i * tile_step + j]; },
+        [&](int j, int c) { return memory.stage[j * tile_step + c]; });
+    if (call.key_table)
+      add_distance_rows(
+          position, call.key_table, h, origin_of(call, at), memory.second, memory.stage, first);
+  });
+  if (parts.content_bias != nullptr) {
+    const std::int64_t place =
+        ((b * call.heads + h) * call.query_tiles() + query_tile) * call.dim + first;
+    const int columns = call.dim - first < tile ? call.dim - first : tile;
+    sum_rows(content, memory.stage, columns, parts.content_bias + place);
+    sum_rows(position, memory.stage, columns, parts.position_bias + place);
+  }
+  if (parts.span != nullptr) {
+    dspan += __shfl_xor_sync(all_lanes, dspan, 1);
+    const std::int64_t i = query + threadIdx.x / 2;
+    if (first == 0 && threadIdx.x % 2 == 0 && i < call.time)
+      parts.span[(b * call.heads + h) * call.time + i] = dspan;
+  }
+  position.each([&](int i, int c, T sum) {
+    const T both = content.at[i - Sums<T>::row()][c - Sums<T>::column()] + sum;
+    if (query + i < call.time && first + c < call.dim)
+      dquery.write(
+          call.place(b, call.time, query + i, h, call.dim, first + c), call.scale * both, g.add);
+  });
+}
+
+template <typename In>
+__global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<In> dvalue) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const int widest = call.dim > call.value_dim ? call.dim : call.value_dim;
+  const BlockPlace block(g, g.plan.by_key.order, slices_of(widest));
+  const std::int64_t b = block.b, h = block.h, key_tile = block.tile_index;
+  const int first = block.first;
+  const std::int64_t key = key_tile * tile;
+  Sums<T> of_key, of_value;
+  for_tiles(g.plan.by_key, key_tile, [&](std::int64_t query_tile, bool full) {
+    const TilePlace at{b, h, query_tile * tile, key, full};
+    const TileRows<In> rows{call, at, *memory.keys};
+    read_gradients(g, at, memory);
+    const auto add = [&](Sums<T>& sums, const T* factors, int width, auto row) {
+      if (first >= width) return;
+      __syncthreads();
+      fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
+        return first + c < width ? row(i, first + c) : T{0};
+      });
+      __syncthreads();
+      add_product(
+          sums,
+          tile,
+          [=](int j, int i) { return factors[i * tile_step + j]; },
+          [&](int i, int c) { return memory.stage[i * tile_step + c]; });
+    };
+    add(of_value, memory.first, call.value_dim, [&](int i, int c) {
+      return rows.of_query(g.dout, i, c);
+    });
+    add(of_key, memory.second, call.dim, [&](int i, int c) {
+      return rows.query(i, c, call.content_bias);
+    });
+  });
+  of_key.each([&](int j, int c, T sum) {
+    if (key + j < call.keys && first + c < call.dim)
+      dkey.write(
+          call.place(b, call.keys, key + j, h, call.dim, first + c), call.scale * sum, g.add);
+  });
+  of_value.each([&](int j, int c, T sum) {
+    if (key + j < call.keys && first + c < call.value_dim)
+      dvalue.write(call.place(b, call.keys, key + j, h, call.value_dim, first + c), sum, g.add);
+  });
+}
+
+// The gradient of u or of v, [heads, dim], from those of tiles.
+template <typename T>
+struct AddBiasParts {
+  std::int64_t batch, heads, tiles, dim;
+  T factor;
+  const T* parts;
+  T* gradient;
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t h = i / dim, c = i % dim;
+    T sum = 0;
+    for (std::int64_t b = 0; b < batch; ++b)
+      for (std::int64_t t = 0; t < tiles; ++t)
+        sum += parts[((b * heads + h) * tiles + t) * dim + c];
+    gradient[i] += factor * sum;
+  }
+};
+
+// The gradient of z by token, from rows [batch, heads, time].
+template <typename T>
+struct AddSpanOfTokens {
+  std::int64_t time, heads;
+  const T* rows;
+  T* dspan;
+
+  __device__ void operator()(std::int64_t i) const {
+    const std::int64_t b = i / (time * heads), t = i / heads % time, h = i % heads;
+    dspan[i] += rows[(b * heads + h) * time + t];
+  }
+};
+
+// And by head, a block each.
+template <typename T>
+__global__ void add_span_of_heads(
+    std::int64_t batch, std::int64_t heads, std::int64_t time, const T* rows, T* dspan) {
+  T sum = 0;
+  for (std::int64_t i = threadIdx.x; i < batch * time; i += blockDim.x)
+    sum += rows[(i / time * heads + blockIdx.x) * time + i % time];
+  sum = over_block(sum, shared_memory<T>(), Plus());
+  if (threadIdx.x == 0) dspan[blockIdx.x] += sum;
+}
+
+template <typename In>
+class Run {
+ public:
+  using T = Accumulator<In>;
+
+  Run(Cuda cuda, const AttentionGradient& gradient)
+      : cuda_(cuda),
+        g_(gradient),
+        call_(gradient.forward),
+        with_matrices_(takes_matrix_units(call_,
+                                          {gradient.dout.bytes(),
+                                           gradient.dquery.bytes(),
+                                           gradient.dkey.bytes(),
+                                           gradient.dvalue.bytes()})) {}
+
+  void run() {
+    const std::int64_t rows = call_.batch * call_.heads * call_.time;
+    const Tensor delta = scratch({rows});
+    launch_row_products<In>(cuda_,
+                            rows,
+                            call_.value_dim,
+                            Deltas<In>{.heads = static_cast<std::uint32_t>(call_.heads),
+                                       .time = static_cast<std::uint32_t>(call_.time),
+                                       .width = call_.value_dim,
+                                       .out = call_.out,
+                                       .dout = g_.dout.data<In>(),
+                                       .delta = delta.data<T>()});
+    BiasProducts biases;
+    if constexpr (sizeof(In) == 2)
+      if (with_matrices_) biases = multiply_biases(cuda_, g_.dout.device(), call_);
+    const std::int64_t tiles = with_matrices_ ? call_.key_tiles() : call_.query_tiles();
+    Tensor content, position, span;
+    BackwardParts<T> parts = {};
+    if (g_.forward.relative) {
+      content = scratch({call_.batch, call_.heads, tiles, call_.dim});
+      parts.content_bias = content.data<T>();
+    }
+    if (g_.forward.relative && !with_matrices_) {
+      position = scratch({call_.batch, call_.heads, tiles, call_.dim});
+      parts.position_bias = position.data<T>();
+    }
+    if (g_.forward.span) {
+      span = scratch({rows});
+      parts.span = span.data<T>();
+    }
+    for (const HeadGroup& group : head_groups(g_.forward)) run_group(group, delta, parts);
+    if (content.defined()) add_bias(content, g_.dcontent_bias);
+    if (position.defined()) add_bias(position, g_.dposition_bias);
+    if (span.defined()) add_spans(parts.span);
+  }
+
+ private:
+  Tensor scratch(const Shape& shape) const {
+    return Tensor::empty(shape, DTypeOf<T>::value, g_.dout.device(), MemoryTag::workspace);
+  }
+
+  void run_group(const HeadGroup& group, const Tensor& delta, const BackwardParts<T>& parts) {
+    const PlanView plan = plan_view(cuda_, group.plan, true);
+    auto ranges = with_matrices_ ? kept_ranges(call_, group) : std::vector<PairRange>();
+    Tensor kept;
+    if (!ranges.empty())
+      kept = Tensor::empty(
+          {most_pairs(ranges), plan.by_query.visits, std::int64_t{tile}, std::int64_t{tile}},
+          DTypeOf<In>::value,
+          g_.dout.device(),
+          MemoryTag::workspace);
+    else
+      ranges = {{group.begin, group.count, 0, call_.batch}};
+    for (const PairRange& range : ranges) {
+      GradientCall<In> call = {
+          {call_, plan, range.head_begin, range.heads, range.row_begin, range.rows},
+          g_.dout.data<In>(),
+          delta.data<T>(),
+          g_.add,
+          with_matrices_};
+      if (kept.defined()) call.kept = kept.data<In>();
+      run_pairs(call, group, parts);
+    }
+  }
+
+  void run_pairs(const GradientCall<In>& call,
+                 const HeadGroup& group,
+                 const BackwardParts<T>& parts) {
+    const auto grid = [&](std::int64_t tiles, int width) {
+      return Grid{.blocks = tiles * call.pairs() * slices_of(width),
+                  .threads = tile_threads,
+                  .shared_bytes = TileMemory<T>::bytes(true)};
+    };
+    const Gradients<In> to = {
+        Either<In>(g_.dquery), Either<In>(g_.dkey), Either<In>(g_.dvalue), parts};
+    if (with_matrices_) {
+      if constexpr (sizeof(In) == 2) differentiate_with_matrices(cuda_, call, to);
+    } else {
+      launch(cuda_,
+             grid(call_.query_tiles(), call_.dim),
+             differentiate_queries<In>,
+             call,
+             to.dquery,
+             to.parts);
+      launch(cuda_,
+             grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
+             differentiate_keys<In>,
+             call,
+             to.dkey,
+             to.dvalue);
+    }
+    const bool relative = g_.forward.relative.has_value();
+    if (call_.key_table)
+      add_table_gradient(cuda_,
+                         call,
+                         *group.plan,
+                         false,
+                         relative ? g_.dposition_key : g_.dkey_table,
+                         with_matrices_ ? g_.dposition_bias : Tensor());
+    if (call_.value_table)
+      add_table_gradient(cuda_, call, *group.plan, true, g_.dvalue_table, Tensor());
+  }
+
+  void add_bias(const Tensor& parts, const Tensor& gradient) {
+    for_each_element(cuda_,
+                     call_.heads * call_.dim,
+                     AddBiasParts<T>{call_.batch,
+                                     call_.heads,
+                                     parts.shape()[2],
+                                     call_.dim,
+                                     call_.scale,
+                                     parts.data<T>(),
+                                     gradient.data<T>()});
+  }
+
+  void add_spans(const T* rows) {
+    T* const dspan = g_.dspan.template data<T>();
+    if (call_.span.by_token)
+      for_each_element(
+          cuda_, g_.dspan.elements(), AddSpanOfTokens<T>{call_.time, call_.heads, rows, dspan});
+    else
+      launch(cuda_,
+             row_grid<T>(call_.heads, call_.batch * call_.time),
+             add_span_of_heads<T>,
+             call_.batch,
+             call_.heads,
+             call_.time,
+             rows,
+             dspan);
+  }
+
+  Cuda cuda_;
+  const AttentionGradient& g_;
+  AttentionCall<In> call_;
+  bool with_matrices_;
+};
+
+}  // namespace
+}  // namespace tile_attention
+
+void attention_backward(Cuda cuda, const AttentionGradient& g) {
+  tile_attention::check(g);
+  if (cuda.state->dry()) cuda.state->count_flops(attention_backward_flops(g.forward));
+  with_floating_type(g.forward.query.dtype(),
+                     [&]<typename In>(TypeTag<In>) { tile_attention::Run<In>(cuda, g).run(); });
+}
+
+}  // namespace longspan

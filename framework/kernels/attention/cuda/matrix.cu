@@ -1,0 +1,28 @@
+// The forward pass on matrix units, by warps.
+#include <cstdlib>
+#include <string_view>
+
+#include "framework/kernels/attention/cuda/matrix_forward.h"
+
+namespace longspan::tile_attention {
+
+bool warp_groups_are_wanted(Cuda cuda) {
+  static const bool asked_for = [] {
+    const char* const value = std::getenv("LONGSPAN_WARP_GROUPS");
+    return value != nullptr && std::string_view(value) == "1";
+  }();
+  return asked_for && !cuda.state->dry() && is_hopper(cuda);
+}
+
+template <typename In>
+void attend_with_matrices(Cuda cuda, const GroupCall<In>& group) {
+  if (takes_warp_groups(cuda, group.call)) return attend_with_warp_groups(cuda, group);
+  with_matrix_width(group.call, [&]<int dim>(std::integral_constant<int, dim>) {
+    launch_forward<PaddedTile<In, dim>, Terms::any>(cuda, group);
+  });
+}
+
+template void attend_with_matrices(Cuda, const GroupCall<BFloat16>&);
+template void attend_with_matrices(Cuda, const GroupCall<Float16>&);
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,381 @@
+// A tile of the backward pass on matrix units: what the blocks by query tile, by key tile and by
+// diagonal share.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "framework/kernels/attention/cuda/band.h"
+#include "framework/kernels/attention/cuda/matrix_terms.h"
+
+namespace longspan::tile_attention {
+
+// A tile's factors [query, row of the band] in shared memory, as elements in pairs: what is summed
+// by diagonal.
+inline constexpr int factor_step = 2 * tile + 8;
+inline constexpr std::size_t factor_bytes = tile * factor_step * 2;
+
+// The shared memory of a block. Two tiles of rows are kept and two stream past; these twice where
+// the next ones arrive ahead.
+template <typename Tile>
+struct BackwardMemory {
+  using In = typename Tile::In;
+  using BandOf = Band<In, Tile::dim>;
+  TileKeys* keys;
+  float (*sums)[3][tile];  // of two stages the log-sum-exp of queries in units of ln 2, delta,
+                           // end of the span
+  float* stage;
+  float* key_bias;
+  unsigned char* rows;
+  BandOf key_band;
+  BandOf value_band;
+
+  LONGSPAN_HOST_DEVICE static bool has_table(const AttentionCall<In>& call) {
+    return call.key_table || call.value_table;
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t sum_bytes(const GradientCall<In>& g) {
+    return (g.ahead ? 6 : 3) * tile * sizeof(float);
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t number_bytes(const GradientCall<In>& g) {
+    return aligned_bytes<Tile>(sizeof(TileKeys) + sum_bytes(g) + stage_bytes +
+                               tile * sizeof(float));
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t row_bytes(const GradientCall<In>& g) {
+    return number_bytes(g) + (g.ahead ? 6 : 4) * Tile::bytes;
+  }
+  LONGSPAN_HOST_DEVICE static std::size_t band_bytes(const AttentionCall<In>& call) {
+    return ((call.key_table ? 1U : 0U) + (call.value_table ? 1U : 0U)) * BandOf::bytes;
+  }
+  static std::size_t bytes(const GradientCall<In>& g) {
+    const AttentionCall<In>& call = g.call;
+    const std::size_t both = call.key_table && call.value_table ? 2 : 1;
+    const bool apart = has_table(call) && !BandOf::exchanges_in_band;
+    return row_bytes(g) + band_bytes(call) +
+           (apart ? std::max(both * BandOf::exchange_bytes, factor_bytes) : 0);
+  }
+
+  __device__ explicit BackwardMemory(const GradientCall<In>& g)
+      : key_band(shared_memory<unsigned char>() + row_bytes(g)),
+        value_band(shared_memory<unsigned char>() + row_bytes(g) +
+                   (g.call.key_table ? BandOf::bytes : 0)) {
+    auto* at = shared_memory<unsigned char>();
+    keys = reinterpret_cast<TileKeys*>(at);
+    sums = reinterpret_cast<float(*)[3][tile]>(at + sizeof(TileKeys));
+    stage = reinterpret_cast<float*>(at + sizeof(TileKeys) + sum_bytes(g));
+    key_bias = stage + tile * stage_step;
+    rows = at + number_bytes(g);
+  }
+
+  // Where products of the table of keys (0) or of values (1) are exchanged.
+  __device__ float* exchange(const GradientCall<In>& g, int which, const TilePlace& at) const {
+    if constexpr (BandOf::exchanges_in_band)
+      return (which == 0 ? key_band : value_band).second_half(at);
+    auto* const first = shared_memory<unsigned char>() + row_bytes(g) + band_bytes(g.call);
+    return reinterpret_cast<float*>(first +
+                                    (which == 1 && g.call.key_table ? BandOf::exchange_bytes : 0));
+  }
+
+  // Tiles of rows: 0 is that of the query or key, 1 that of dout or the value.
+  __device__ Tile own(int which) const { return nth_tile<Tile>(rows, which); }
+  __device__ Tile other(int half, int which) const { return own(2 + 2 * half + which); }
+};
+
+// Begins to copy the rows of queries, and of what the gradient of their outputs is, to a tile each.
+template <typename Tile, typename In>
+__device__ void begin_copy_query_pair(Tile query,
+                                      Tile dout,
+                                      const GradientCall<In>& g,
+                                      std::int64_t b,
+                                      std::int64_t h,
+                                      std::int64_t first) {
+  begin_copy_queries(query, g.call.query, g.call, b, h, first);
+  begin_copy_queries(dout, g.dout, g.call, b, h, first);
+}
+
+// Those of keys.
+template <typename Tile, typename In>
+__device__ void begin_copy_key_pair(Tile key,
+                                    Tile value,
+                                    float* bias,
+                                    const AttentionCall<In>& call,
+                                    std::int64_t b,
+                                    std::int64_t h,
+                                    std::int64_t first) {
+  begin_copy_keys(key, call.key, call, b, h, first);
+  begin_copy_keys(value, call.value, call, b, h, first);
+  if (call.key_bias != nullptr)
+    begin_copy_numbers(bias, call.key_bias + call.key_bias_place(b, h, first));
+}
+
+// The log-sum-exp in units of ln 2 less the lift, delta and the end of the span of 64 queries.
+// Infinity for a row that sees no key makes its probabilities 0.
+template <typename In>
+__device__ void read_sums(const GradientCall<In>& g,
+                          std::int64_t b,
+                          std::int64_t h,
+                          std::int64_t first,
+                          float (&to)[3][tile]) {
+  const auto i = static_cast<int>(threadIdx.x);
+  if (i >= tile) return;
+  const std::int64_t place = (b * g.call.heads + h) * g.call.time + first + i;
+  const bool real = first + i < g.call.time;
+  const float sum = real ? g.call.log_sum_exp[place] : minus_infinity<float>;
+  to[0][i] = sum == minus_infinity<float> ? -minus_infinity<float> : sum * log2_of_e - lift<In>;
+  to[1][i] = real ? g.delta[place] : 0;
+  to[2][i] =
+      real && g.call.span.z != nullptr ? g.call.span.soft.end(g.call.span_of(b, h, first + i)) : 0;
+}
+
+// Products become the weights of values but for dropout's factor, and gradients of probabilities
+// those of scores, all of them lifted. Rows are queries and columns keys, or with `transposed` the
+// other way round; columns are those of the tile from `first`. Adds to `dspan` what the thread's
+// elements of its two rows give the gradient of their spans, over the ramp.
+template <bool transposed, typename In, int columns>
+__device__ __forceinline__ void differentiate(const GradientCall<In>& g,
+                                              const TilePlace& at,
+                                              const TileKeys& keys,
+                                              const float (&sums)[3][tile],
+                                              int first,
+                                              float* stage,
+                                              WarpSums<columns>& scores,
+                                              WarpSums<columns>& gradients,
+                                              float (&dspan)[2]) {
+  const AttentionCall<In>& call = g.call;
+  const auto query_of = [first](auto n, auto s) {
+    using Sums = WarpSums<columns>;
+    return transposed ? first + Sums::column(n, s) : Sums::row(s);
+  };
+  const Distances<transposed> distance(call, at, first);
+  const auto inside = [&](auto n, auto s) { return sums[2][query_of(n, s)] - distance(n, s); };
+  finish_scores<transposed>(call, at, keys, first, stage, inside, scores);
+  // Powers: e to the score less the log-sum-exp of its row, lifted.
+  each_element<columns>([&](auto n, auto s) {
+    scores.of[n][s] = tensor_core::power_of_two(scores.of[n][s] - sums[0][query_of(n, s)]);
+  });
+  const bool has_span = call.span.z != nullptr;
+  if (is_plain(call, at.full) && !call.dropout.active && !has_span) {  // none is kept zero
+    each_element<columns>([&](auto n, auto s) {
+      gradients.of[n][s] = scores.of[n][s] * (gradients.of[n][s] - sums[1][query_of(n, s)]);
+    });
+    return;
+  }
+  // dS = P (keep dP - delta), and what weighs the values is P where it is kept.
+  const auto finish = [&](auto n, auto s, bool kept) {
+    const float power = scores.of[n][s], delta = sums[1][query_of(n, s)];
+    const float gradient = kept ? gradients.of[n][s] * call.dropout.factor : 0;
+    float change = gradient - delta, weight = kept ? power : 0;
+    if (has_span) {
+      const float by = inside(n, s), soft = call.span.soft.at(by);
+      if (power != 0 && call.span.soft.is_on_ramp(by)) dspan[s / 2] += power * change;
+      weight *= soft;
+      change = soft * change - call.span.soft.floor * delta;
+    }
+    scores.of[n][s] = weight;
+    gradients.of[n][s] = power == 0 ? 0 : power * change;
+  };
+  if (call.dropout.active)
+    each_bit<transposed, columns>(keys.kept, first, finish);
+  else
+    each_element<columns>([&](auto n, auto s) { finish(n, s, true); });
+  // The score of a pair with itself does not depend on the query or the key.
+  if (call.hash.has_self && any_same(keys))
+    each_bit<transposed, columns>(keys.same, first, [&](auto n, auto s, bool same) {
+      if (same) gradients.of[n][s] = 0;
+    });
+}
+
+// Both, of a tile whose queries, keys and sums are there: rows of the warp's 16 of 64 queries, or
+// keys where they are the block's own, and as many columns as there are sums for.
+template <bool by_key, typename Tile, typename In, int columns>
+__device__ __forceinline__ void differentiate_tile(const GradientCall<In>& g,
+                                                   const BackwardMemory<Tile>& memory,
+                                                   int stage,
+                                                   const TilePlace& at,
+                                                   const float (&sums)[3][tile],
+                                                   int first,
+                                                   WarpSums<columns>& scores,
+                                                   WarpSums<columns>& gradients,
+                                                   float (&dspan)[2]) {
+  const auto add_table = [&](const auto& band_of, int which, WarpSums<columns>& to) {
+    if constexpr (by_key) {
+      band_of.add_exchanged(to, memory.exchange(g, which, at), first);
+    } else {
+      band_of.add_products(
+          to, [&](auto k) { return own_rows_of(memory.own(which), k); }, at);
+    }
+  };
+  if (g.call.key_bias != nullptr)
+    scores.change([&](int r, int c, float, int) { return memory.key_bias[by_key ? r : c]; });
+  if (g.call.key_table) add_table(memory.key_band, 0, scores);
+  if (g.call.value_table) add_table(memory.value_band, 1, gradients);
+  Tile::begin(scores, gradients);
+  multiply_rows(memory.other(stage, 0).from(first), Product{scores, memory.own(0)});
+  multiply_rows(memory.other(stage, 1).from(first), Product{gradients, memory.own(1)});
+  Tile::finish(scores, gradients);
+  differentiate<by_key>(g, at, *memory.keys, sums, first, memory.stage, scores, gradients, dspan);
+}
+
+// Where keys are rows: a tile's products with tables, before those of its parts.
+template <typename Tile, typename In>
+__device__ __forceinline__ void exchange_tables(const GradientCall<In>& g,
+                                                const BackwardMemory<Tile>& memory,
+                                                int stage,
+                                                const TilePlace& at) {
+  const AttentionCall<In>& call = g.call;
+  if (!memory.has_table(call)) return;
+  const auto exchange = [&](const auto& band_of, int which) {
+    const Tile queries = memory.other(stage, which);
+    band_of.exchange_products(
+        [&](auto k) { return own_rows_of(queries, k); }, at, memory.exchange(g, which, at));
+  };
+  if (call.key_table) exchange(memory.key_band, 0);
+  if (call.value_table) exchange(memory.value_band, 1);
+  __syncthreads();
+}
+
+// Gradients of scores may be of any size: where elements are float16 they are rounded in units, by
+// which a power of two takes the largest so far to below 2^15. Sums are in units too, and when a
+// larger one comes they change with them.
+template <typename In>
+inline constexpr bool has_units = std::is_same_v<In, Float16>;
+inline constexpr float smallest_units = 0x1p120f;
+
+__device__ inline float units_of(float largest, float before) {
+  constexpr int bias = 127, least = 2 * bias + 14 - (bias + 120);
+  const int exponent = std::bit_cast<std::int32_t>(largest) >> 23;
+  const float to_units =
+      std::bit_cast<float>((2 * bias + 14 - (exponent > least ? exponent : least)) << 23);
+  return to_units < before ? to_units : before;
+}
+
+// Those of the two rows that a thread has elements of.
+template <typename In>
+struct RowUnits {
+  float to_units[2] = {smallest_units, smallest_units};
+
+  // Gradients come to be in units; what is summed over their rows, and of them alone, remains so.
+  template <int columns, int dim>
+  __device__ __forceinline__ void apply(WarpSums<columns>& gradients,
+                                        WarpSums<dim>& sums,
+                                        float (&of_rows)[2]) {
+    if constexpr (has_units<In>) {
+      float largest[2] = {0, 0}, shrink[2];
+      gradients.each([&](int, int, float gradient, int r) {
+        largest[r] = Greater()(std::abs(gradient), largest[r]);
+      });
+      for (int r = 0; r < 2; ++r) {
+        for (int lanes = 1; lanes <= 2; lanes *= 2)
+          largest[r] = Greater()(largest[r], __shfl_xor_sync(all_lanes, largest[r], lanes));
+        const float next = units_of(largest[r], to_units[r]);
+        shrink[r] = next / to_units[r];
+        to_units[r] = next;
+        of_rows[r] *= shrink[r];
+      }
+      gradients.change([&](int, int, float gradient, int r) { return gradient * to_units[r]; });
+      sums.change([&](int, int, float sum, int r) { return sum * shrink[r]; });
+    }
+  }
+  // What sums of row r (the thread's first or second) are multiplied by.
+  __device__ float from_units(int r) const {
+    return has_units<In> ? unlifted<In> / to_units[r] : unlifted<In>;
+  }
+};
+
+// The gradient of 64 queries, from `query` on.
+template <typename In, int dim>
+__device__ __forceinline__ void write_query_gradient(const GradientCall<In>& g,
+                                                     const Either<In>& dquery,
+                                                     std::int64_t b,
+                                                     std::int64_t h,
+                                                     std::int64_t query,
+                                                     const RowUnits<In>& units,
+                                                     const WarpSums<dim>& sums) {
+  const AttentionCall<In>& call = g.call;
+  const float factors[2] = {call.scale * units.from_units(0), call.scale * units.from_units(1)};
+  write_rows(dquery, call, b, h, call.time, query, sums, factors, g.add);
+}
+
+// Begins to copy the halves of a tile's bands.
+template <typename Tile, typename In>
+__device__ void begin_copy_bands(const AttentionCall<In>& call,
+                                 const BackwardMemory<Tile>& memory,
+                                 const TilePlace& at,
+                                 std::int64_t kept) {
+  if (call.key_table)
+    memory.key_band.begin_copy(call, call.key_table, call.distance_bias, at, kept);
+  if (call.value_table) memory.value_band.begin_copy(call, call.value_table, nullptr, at, kept);
+}
+
+// With two sums of a key's features for each of the query's there are registers for half the
+// columns of a tile, where there are units or terms to keep: distances of keys alone leave room.
+template <bool by_key, Terms terms, typename In>
+inline constexpr int columns_at_once =
+    by_key && ((terms != Terms::none && terms != Terms::key_distances) || has_units<In>) ? tile / 2
+                                                                                         : tile;
+
+// Calls use(place, first column, where the others' rows of query or key and of dout or value are,
+// weights, gradients of scores) for the tiles of a block's own queries, or keys.
+template <bool by_key, Terms terms, typename Tile, typename In, typename Use>
+__device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
+                                                   const BackwardMemory<Tile>& memory,
+                                                   const BlockPlace& block,
+                                                   float (&dspan)[2],
+                                                   Use use) {
+  const AttentionCall<In>& call = g.call;
+  const std::int64_t b = block.b, h = block.h, own = block.tile_index * tile;
+  const TileLists& lists = by_key ? g.plan.by_key : g.plan.by_query;
+  TileCursor cursor(lists, block.tile_index);
+  std::int64_t kept = no_half;
+  const auto place = [&] {
+    const std::int64_t other = cursor.tile_index() * tile;
+    return TilePlace{b, h, by_key ? other : own, by_key ? own : other, cursor.full()};
+  };
+  const auto begin_next = [&](int stage) {
+    if (cursor.any()) {
+      const TilePlace at = place();
+      if constexpr (by_key) {
+        begin_copy_query_pair(memory.other(stage, 0), memory.other(stage, 1), g, b, h, at.query);
+        read_sums(g, b, h, at.query, memory.sums[stage]);
+      } else {
+        begin_copy_key_pair(
+            memory.other(stage, 0), memory.other(stage, 1), memory.key_bias, call, b, h, at.key);
+      }
+      begin_copy_bands(call, memory, at, kept);
+      kept = first_half_of(at);
+    }
+    tensor_core::end_copy_group();
+  };
+  if constexpr (by_key) {
+    begin_copy_key_pair(memory.own(0), memory.own(1), memory.key_bias, call, b, h, own);
+  } else {
+    begin_copy_query_pair(memory.own(0), memory.own(1), g, b, h, own);
+    read_sums(g, b, h, own, memory.sums[0]);
+  }
+  begin_next(0);
+  for (int stage = 0; cursor.any(); stage = g.ahead ? 1 - stage : 0) {
+    const TilePlace at = place();
+    cursor.next(lists);
+    if (g.ahead) begin_next(1 - stage);
+    read_mask(call, g.plan.mask, at, *memory.keys);
+    if (g.ahead)
+      wait_for_rows<Tile, 1>();
+    else
+      wait_for_rows<Tile, 0>();
+    __syncthreads();
+    constexpr int columns = columns_at_once<by_key, terms, In>;
+    if constexpr (by_key) exchange_tables(g, memory, stage, at);
+#pragma unroll 1
+    for (int first = 0; first < tile; first += columns) {
+      WarpSums<columns> scores, gradients;
+      differentiate_tile<by_key>(
+          g, memory, stage, at, memory.sums[by_key ? stage : 0], first, scores, gradients, dspan);
+      const auto others = [&](int which) { return memory.other(stage, which).from(first); };
+      use(at, first, others, scores, gradients);
+    }
+    __syncthreads();  // the next tile, or the one after it, comes here
+    if (!g.ahead) begin_next(0);
+  }
+  tensor_core::wait_for_copies<0>();
+}
+
+}  // namespace longspan::tile_attention

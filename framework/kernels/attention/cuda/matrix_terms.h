@@ -1,0 +1,160 @@
+// What masks, score terms and dropout make of the products of a tile that a warp has in registers.
+// Rows are queries and columns keys, or with `transposed` the other way round; columns are those of
+// the tile from `first`. Elements go by the constants n and s of WarpSums.
+#pragma once
+
+#include "framework/kernels/attention/cuda/visits.h"
+
+namespace longspan::tile_attention {
+
+// Calls f(n, s) for the elements that a thread has.
+template <int columns, typename F>
+__device__ __forceinline__ void each_element(F f) {
+  unrolled<columns / 2>([&](auto e) {
+    f(std::integral_constant<int, e / 4>(), std::integral_constant<int, e % 4>());
+  });
+}
+
+// Calls f(n, s, whether its bit is set).
+template <bool transposed, int columns, typename F>
+__device__ __forceinline__ void each_bit(const PairBits& pairs, int first, F f) {
+  constexpr int bits = 32;  // of a word
+  using Sums = WarpSums<columns>;
+  const auto call = [&](auto n, auto s, std::uint32_t word, int bit) {
+    f(std::integral_constant<int, n>(), std::integral_constant<int, s>(), (word >> bit & 1) != 0);
+  };
+  if constexpr (transposed) {
+    const int row = Sums::row(0);
+    unrolled<columns / 4>([&](auto e) {
+      constexpr std::integral_constant<int, e / 2> n;
+      constexpr int p = e % 2;
+      const std::uint32_t of_query =
+          pairs.words[2 * (first + Sums::column(n, p)) + row / bits] >> row % bits;
+      call(n, std::integral_constant<int, p>(), of_query, 0);
+      call(n, std::integral_constant<int, 2 + p>(), of_query, 8);
+    });
+  } else {
+    static_assert(columns % bits == 0);
+    unrolled<2 * columns / bits>([&](auto part) {
+      constexpr int r = part % 2, w = part / 2;
+      const std::uint32_t of_keys =
+          pairs.words[2 * Sums::row(2 * r) + first / bits + w] >> Sums::column(0, 0);
+      unrolled<bits / 4>([&](auto e) {
+        constexpr int n = e / 2, p = e % 2;
+        call(std::integral_constant<int, w * bits / 8 + n>(),
+             std::integral_constant<int, 2 * r + p>(),
+             of_keys,
+             8 * n + p);
+      });
+    });
+  }
+}
+
+// Scores of pairs that do not count become -infinity.
+template <bool transposed, int columns>
+__device__ __forceinline__ void hide_unseen(const TileKeys& keys,
+                                            int first,
+                                            WarpSums<columns>& scores) {
+  each_bit<transposed, columns>(keys.seen, first, [&](auto n, auto s, bool seen) {
+    if (!seen) scores.of[n][s] = minus_infinity<float>;
+  });
+}
+
+// Whether any pair of the tile has a score of its own.
+__device__ inline bool any_same(const TileKeys& keys) {
+  return keys.any_same[0] || keys.any_same[1] || keys.any_same[2] || keys.any_same[3];
+}
+
+// The distances from the queries of a thread's elements to their keys.
+template <bool transposed>
+class Distances {
+ public:
+  template <typename In>
+  __device__ Distances(const AttentionCall<In>& call, const TilePlace& at, int first) {
+    for (int r = 0; r < 2; ++r) {
+      const int row = WarpSums<tile>::row(2 * r), column = first + WarpSums<tile>::column(0, 0);
+      of_first_[r] =
+          static_cast<float>(origin_of(call, at) + (transposed ? column - row : row - column));
+    }
+  }
+  __device__ float operator()(auto n, auto s) const {
+    constexpr float further = 8 * n + s % 2;
+    return transposed ? of_first_[s / 2] + further : of_first_[s / 2] - further;
+  }
+
+ private:
+  float of_first_[2];
+};
+
+// Elements of a row in shared memory at once, and from such a row to the next.
+inline constexpr int stage_columns = 8;
+inline constexpr int stage_step = stage_columns + 2;
+inline constexpr std::size_t stage_bytes = tile * stage_step * sizeof(float);
+
+// Elements become what f(row, column, element) makes of them in a loop, for what is too long to be
+// there for each of a thread's elements. Two neighbouring threads have one row.
+template <int columns, typename F>
+__device__ __forceinline__ void change_by_stage(WarpSums<columns>& sums, float* stage, F f) {
+  const int row = static_cast<int>(threadIdx.x) / 2;
+  constexpr int own = stage_columns / 2;
+  const int first = static_cast<int>(threadIdx.x) % 2 * own;
+  unrolled<columns / stage_columns>([&](auto n) {
+    const auto place = [&](auto s) -> float& {
+      return stage[sums.row(s) * stage_step + sums.column(0, s)];
+    };
+    unrolled<4>([&](auto s) { place(s) = sums.of[n][s]; });
+    __syncwarp();
+#pragma unroll 1
+    for (int c = first; c < first + own; ++c) {
+      float& element = stage[row * stage_step + c];
+      element = f(row, n * stage_columns + c, element);
+    }
+    __syncwarp();
+    unrolled<4>([&](auto s) { sums.of[n][s] = place(s); });
+    __syncwarp();
+  });
+}
+
+// Products become scores in units of ln 2. inside(n, s) is asked where there are spans: how far
+// inside its query's a key is.
+template <bool transposed, typename In, int columns, typename Inside>
+__device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
+                                              const TilePlace& at,
+                                              const TileKeys& keys,
+                                              int first,
+                                              float* stage,
+                                              Inside inside,
+                                              WarpSums<columns>& scores) {
+  const float to_units = call.scale * log2_of_e;
+  scores.change([=](int, int, float product, int) { return product * to_units; });
+  if (call.hash.has_self && any_same(keys)) {
+    const float self = call.hash.self * log2_of_e;
+    each_bit<transposed, columns>(keys.same, first, [&](auto n, auto s, bool same) {
+      if (same) scores.of[n][s] = self;
+    });
+  }
+  if (call.slopes != nullptr) {
+    const float slope = call.slopes[at.h] * log2_of_e;
+    const Distances<transposed> distance(call, at, first);
+    each_element<columns>(
+        [&](auto n, auto s) { scores.of[n][s] -= slope * std::abs(distance(n, s)); });
+  }
+  // Of a token with itself too: it meets itself in every round.
+  if (call.hash.rounds > 0)
+    change_by_stage(scores, stage, [&](int row, int column, float score) {
+      const int i = transposed ? first + column : row, j = transposed ? row : first + column;
+      if (!keys.seen(i, j)) return score;
+      const std::int32_t position = call.query_position(at.b, at.h, at.query + i);
+      return score -
+             log2_of_e * call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);
+    });
+  // Without a floor a key beyond the span is not seen: were it the row's maximum, the others would
+  // vanish beside it.
+  if (call.span.z != nullptr && !(call.span.soft.floor > 0))
+    each_element<columns>([&](auto n, auto s) {
+      if (!(inside(n, s) > 0)) scores.of[n][s] = minus_infinity<float>;
+    });
+  if (!is_plain(call, at.full)) hide_unseen<transposed>(keys, first, scores);
+}
+
+}  // namespace longspan::tile_attention

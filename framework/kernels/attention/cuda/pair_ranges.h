@@ -1,0 +1,94 @@
+// The pairs of a batch row and a head that a backward pass takes at once: all of them, or where
+// gradients of scores are kept as many as there is memory for.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <system_error>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/kernels/attention/cuda/gradient.h"
+
+namespace longspan::tile_attention {
+
+// Heads and rows of the batch.
+struct PairRange {
+  std::int64_t head_begin;
+  std::int64_t heads;
+  std::int64_t row_begin;
+  std::int64_t rows;
+};
+
+// What has `count` in the fewest ranges of at most `most`, as even as can be: f(begin, count).
+template <typename F>
+void for_even_ranges(std::int64_t count, std::int64_t most, F f) {
+  const std::int64_t ranges = (count + most - 1) / most;
+  for (std::int64_t r = 0; r < ranges; ++r) {
+    const std::int64_t begin = r * count / ranges;
+    f(begin, (r + 1) * count / ranges - begin);
+  }
+}
+
+// Ranges of at most `most` pairs, or of one, that have all heads from `head_begin` on and all rows:
+// rows with all heads where so many fit, since a table's gradient has blocks by head, not by row.
+inline std::vector<PairRange> pair_ranges(std::int64_t head_begin,
+                                          std::int64_t heads,
+                                          std::int64_t rows,
+                                          std::int64_t most) {
+  std::vector<PairRange> ranges;
+  most = std::max<std::int64_t>(most, 1);
+  for_even_ranges(heads, most, [&](std::int64_t first, std::int64_t of_heads) {
+    for_even_ranges(rows, std::max<std::int64_t>(1, most / heads), [&](auto row, auto of_rows) {
+      ranges.push_back({head_begin + first, of_heads, row, of_rows});
+    });
+  });
+  return ranges;
+}
+
+inline std::int64_t most_pairs(const std::vector<PairRange>& ranges) {
+  std::int64_t most = 0;
+  for (const PairRange& range : ranges) most = std::max(most, range.heads * range.rows);
+  return most;
+}
+
+// LONGSPAN_KEPT_PAIRS of the environment: the most pairs whose gradients of scores are kept at
+// once, however few blocks a kernel then has. Throws where it is no such number.
+inline std::optional<std::int64_t> asked_kept_pairs() {
+  const char* const text = std::getenv("LONGSPAN_KEPT_PAIRS");
+  if (text == nullptr) return std::nullopt;
+  std::int64_t number = -1;
+  const char* const end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, number);
+  require(error == std::errc() && stop == end && number >= 0,
+          "LONGSPAN_KEPT_PAIRS is \"{}\", wanted a number of pairs, 0 or more",
+          text);
+  return number;
+}
+
+// The ranges of a group's pairs on matrix units whose gradients of scores are kept, for the
+// gradient of the query and of a table of distances to take; none where each makes them again. That
+// needs no memory, but takes longer where scores have products with a table.
+template <typename In>
+std::vector<PairRange> kept_ranges(const AttentionCall<In>& call, const HeadGroup& group) {
+  constexpr std::int64_t most_bytes = std::int64_t{512} << 20;
+  constexpr std::int64_t least_blocks = 512;  // of a kernel: two for each multiprocessor, and more
+  const std::int64_t tiles = group.plan->full_tiles() + group.plan->partial_tiles();
+  if (!may_keep_gradients<In> || !call.key_table || call.span.z != nullptr || tiles == 0) return {};
+  const auto bytes = tiles * tile * tile * static_cast<std::int64_t>(sizeof(In));
+  const auto asked = asked_kept_pairs();
+  const std::int64_t most = std::min(most_bytes / bytes, asked.value_or(most_bytes));
+  if (most == 0) return {};
+  const auto ranges = pair_ranges(group.begin, group.count, call.batch, most);
+  const auto has_blocks = [&](const PairRange& range) {
+    return range.heads * range.rows * call.key_tiles() >= least_blocks;
+  };
+  if (asked || ranges.size() == 1 || std::ranges::all_of(ranges, has_blocks)) return ranges;
+  return {};
+}
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,208 @@
+// Gradients of tables whose rows belong to a distance. The tiles of a diagonal (query tile - key
+// tile) have the same 127 distances: a block walks down one of them and sums a band of rows, and
+// the bands are added up after.
+#include "framework/kernels/attention/cuda/matrix_calls.h"
+
+namespace longspan::tile_attention {
+namespace {
+
+// bands: [heads of the group, diagonals, 128, width]; row e as in Diagonals, the last is zero.
+template <typename In>
+__global__ void sum_any_diagonals(GradientCall<In> g,
+                                  Diagonals diagonals,
+                                  bool of_values,
+                                  Accumulator<In>* bands) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const int width = of_values ? call.value_dim : call.dim;
+  const int slices = slices_of(width);
+  std::int64_t item = blockIdx.x;
+  const int first = static_cast<int>(item % slices) * tile;
+  item /= slices;
+  const std::int64_t diagonal = diagonals.first + item % diagonals.count;
+  const std::int64_t h = g.head_begin + item / diagonals.count;
+  Sums<T> halves[2];
+  const T* const factors = of_values ? memory.first : memory.second;
+  const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
+  for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
+    for (std::int64_t q = diagonal > 0 ? diagonal : 0; q < query_tiles && q - diagonal < key_tiles;
+         ++q) {
+      const TileKind kind = find_visit(g.plan.by_query, q, q - diagonal).kind;
+      if (kind == TileKind::none) continue;
+      const TilePlace at{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full};
+      const TileRows<In> rows{call, at, *memory.keys};
+      read_gradients(g, at, memory);
+      fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
+        if (first + c >= width) return T{0};
+        return of_values ? rows.of_query(g.dout, i, first + c)
+                         : rows.query(i, first + c, call.position_bias);
+      });
+      __syncthreads();
+      for (int half = 0; half < 2; ++half)
+        add_product(
+            halves[half],
+            tile,
+            [&](int e, int i) {
+              const int j = half * tile + e + i - (tile - 1);
+              return j >= 0 && j < tile ? factors[i * tile_step + j] : T{0};
+            },
+            [&](int i, int c) { return memory.stage[i * tile_step + c]; });
+    }
+  for (int half = 0; half < 2; ++half)
+    halves[half].each([&](int e, int c, T sum) {
+      if (first + c < width) bands[(item * 2 * tile + half * tile + e) * width + first + c] = sum;
+    });
+}
+
+// Element (distance, head of the group, feature) of a table by head: a distance is in two bands.
+template <typename T>
+struct AddBandsByHead {
+  Diagonals diagonals;
+  std::int64_t head_begin, group, heads, width;
+  T factor;
+  const T* bands;
+  T* gradient;
+
+  __device__ void operator()(std::int64_t element) const {
+    const std::int64_t c = element % width, of_group = element / width % group;
+    const std::int64_t distance = element / width / group;
+    // The band row of this distance in the first diagonal: one tile further down in each next one.
+    const std::int64_t row = diagonals.distance(0, 0) - distance;
+    std::int64_t i = row < 0 ? (-row + tile - 1) / tile : 0;
+    T sum = 0;
+    for (; i < diagonals.count && row + i * tile < 2 * tile; ++i)
+      sum += bands[((of_group * diagonals.count + i) * 2 * tile + row + i * tile) * width + c];
+    gradient[(distance * heads + head_begin + of_group) * width + c] += factor * sum;
+  }
+};
+
+// Element (row, feature) of a table that all heads share: a block each, since the rows at the ends
+// have all distances beyond.
+template <typename T>
+__global__ void add_clipped_bands(Diagonals diagonals,
+                                  std::int64_t group,
+                                  std::int64_t most,  // rows -most .. most of k - p
+                                  std::int64_t width,
+                                  T factor,
+                                  const T* bands,
+                                  T* gradient) {
+  const std::int64_t row = blockIdx.x / width - most, c = blockIdx.x % width;
+  T sum = 0;
+  for (std::int64_t i = threadIdx.x; i < group * diagonals.count; i += blockDim.x) {
+    // Band rows [begin, end) have k - p at e - origin.
+    const std::int64_t origin = diagonals.distance(i % diagonals.count, 0);
+    std::int64_t begin = row == -most ? 0 : row + origin;
+    std::int64_t end = row == most ? 2 * tile : row + origin + 1;
+    if (begin < 0) begin = 0;
+    if (end > 2 * tile) end = 2 * tile;
+    for (std::int64_t e = begin; e < end; ++e) sum += bands[(i * 2 * tile + e) * width + c];
+  }
+  sum = over_block(sum, shared_memory<T>(), Plus());
+  if (threadIdx.x == 0) gradient[blockIdx.x] += factor * sum;
+}
+
+// Element (head of the group, feature) of the gradient of the position bias.
+template <typename T>
+struct AddBiasOfDiagonals {
+  std::int64_t diagonals, width;
+  T factor;
+  const T* parts;
+  T* gradient;
+
+  __device__ void operator()(std::int64_t element) const {
+    const std::int64_t h = element / width, c = element % width;
+    T sum = 0;
+    for (std::int64_t i = 0; i < diagonals; ++i) sum += parts[(h * diagonals + i) * width + c];
+    gradient[element] += factor * sum;
+  }
+};
+
+// Of the workspace for bands.
+constexpr std::int64_t most_band_bytes = std::int64_t{1} << 26;
+
+}  // namespace
+
+template <typename In>
+void add_table_gradient(Cuda cuda,
+                        const GradientCall<In>& g,
+                        const TilePlan& plan,
+                        bool of_values,
+                        const Tensor& gradient,
+                        const Tensor& bias_gradient) {
+  using T = Accumulator<In>;
+  if (plan.pairs() == 0 || g.rows == 0) return;
+  const auto& table = of_values ? g.call.value_table : g.call.key_table;
+  const std::int64_t width = table.width;
+  const T factor = of_values ? T{1} : g.call.scale;
+  const std::int64_t origin = g.call.query_begin - g.call.key_begin;
+  // Those whose distances, origin + diagonal * tile +- (tile - 1), hold some that are seen.
+  const std::int64_t begin =
+      std::max(floor_divide(plan.nearest() - origin, tile), 1 - g.call.key_tiles());
+  const std::int64_t end =
+      std::min(floor_divide(plan.farthest() - origin + tile - 1, tile) + 1, g.call.query_tiles());
+  const std::int64_t band_bytes = g.heads * 2 * tile * width * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
+  for (std::int64_t first = begin; first < end; first += most) {
+    const Diagonals diagonals = {first, std::min(most, end - first), origin};
+    const auto scratch = [&](const Shape& shape) {
+      return Tensor::empty(shape, DTypeOf<T>::value, gradient.device(), MemoryTag::workspace);
+    };
+    const Tensor bands = scratch({g.heads, diagonals.count, std::int64_t{2 * tile}, width});
+    if constexpr (sizeof(In) == 2) {
+      if (g.with_matrices) {
+        Tensor biases;
+        if (bias_gradient.defined()) biases = scratch({g.heads, diagonals.count, width});
+        T* const parts = biases.defined() ? biases.data<T>() : nullptr;
+        sum_diagonals(cuda, g, diagonals, of_values, bands.data<T>(), parts);
+        if (parts != nullptr)
+          for_each_element(cuda,
+                           g.heads * width,
+                           AddBiasOfDiagonals<T>{diagonals.count,
+                                                 width,
+                                                 factor,
+                                                 parts,
+                                                 bias_gradient.data<T>() + g.head_begin * width});
+      }
+    }
+    if (!g.with_matrices)
+      launch(cuda,
+             {.blocks = g.heads * diagonals.count * slices_of(static_cast<int>(width)),
+              .threads = tile_threads,
+              .shared_bytes = TileMemory<T>::bytes(true)},
+             sum_any_diagonals<In>,
+             g,
+             diagonals,
+             of_values,
+             bands.data<T>());
+    T* const to = gradient.data<T>();
+    if (table.clipped)
+      launch(cuda,
+             row_grid<T>(gradient.elements(), g.heads * diagonals.count),
+             add_clipped_bands<T>,
+             diagonals,
+             g.heads,
+             table.high,
+             width,
+             factor,
+             bands.data<T>(),
+             to);
+    else
+      for_each_element(
+          cuda,
+          table.count() * g.heads * width,
+          AddBandsByHead<T>{
+              diagonals, g.head_begin, g.heads, g.call.heads, width, factor, bands.data<T>(), to});
+  }
+}
+
+template void add_table_gradient(
+    Cuda, const GradientCall<double>&, const TilePlan&, bool, const Tensor&, const Tensor&);
+template void add_table_gradient(
+    Cuda, const GradientCall<float>&, const TilePlan&, bool, const Tensor&, const Tensor&);
+template void add_table_gradient(
+    Cuda, const GradientCall<BFloat16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
+template void add_table_gradient(
+    Cuda, const GradientCall<Float16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
+
+}  // namespace longspan::tile_attention

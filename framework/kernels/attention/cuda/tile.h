@@ -1,0 +1,391 @@
+// One tile of 64 queries and 64 keys in a block of 128 threads: its products, its mask and the
+// scores of its pairs, for any head width and any dtype. A thread has 4 x 8 elements of a product
+// in registers; where rows are gone through, two neighbouring threads have one row together.
+#pragma once
+
+#include "framework/kernels/attention/cuda/call.h"
+#include "framework/kernels/attention/cuda/tile_plan.h"
+#include "framework/kernels/cuda/block.h"
+
+namespace longspan::tile_attention {
+
+inline constexpr int tile_threads = 128;
+inline constexpr int own_rows = 4;
+inline constexpr int own_columns = 8;
+inline constexpr int depth = 32;              // features that are read at once
+inline constexpr int depth_step = depth + 1;  // of rows of them in shared memory, against conflicts
+inline constexpr int tile_step = tile + 2;    // of rows of a tile
+inline constexpr int band = 2 * tile - 1;     // distances that a tile has
+
+// Which tile of which batch row and head; its first query and key.
+struct TilePlace {
+  std::int64_t b;
+  std::int64_t h;
+  std::int64_t query;
+  std::int64_t key;
+  bool full;
+};
+
+// A bit for each pair of a tile: that of query i and key j is bit j % 32 of word 2 i + j / 32.
+struct PairBits {
+  std::uint32_t words[2 * tile];
+
+  __device__ bool operator()(int i, int j) const {
+    return (words[2 * i + j / 32] >> (j % 32) & 1) != 0;
+  }
+};
+
+// What is known of the keys of a tile and of its pairs: of those where they are looked at, or where
+// there is dropout.
+struct alignas(16) TileKeys {
+  std::int32_t position[tile];
+  std::int32_t bucket[tile];
+  std::uint32_t real[2];  // bits
+  PairBits seen;          // those that count
+  PairBits same;          // those of them with one position, where they have a score of their own
+  bool any_same[4];       // of those that each warp's threads made
+  PairBits kept;          // those that dropout keeps
+
+  __device__ bool is_real(int j) const { return (real[j / 32] >> (j % 32) & 1) != 0; }
+};
+
+// The shared memory of a block.
+template <typename T>
+struct TileMemory {
+  TileKeys* keys;
+  T* rows;    // [tile]: a number a row
+  T* stage;   // what a product reads: rows of features, or a tile
+  T* first;   // [tile, tile_step]: scores, then probabilities
+  T* second;  // the same, in the backward pass: gradients of probabilities, then of scores
+
+  static constexpr std::size_t stage_elements = (tile + band + 1) * depth_step;
+  static constexpr std::size_t tile_elements = tile * tile_step;
+  static constexpr std::size_t bytes(bool backward) {
+    return sizeof(TileKeys) +
+           (tile + stage_elements + (backward ? 2 : 1) * tile_elements) * sizeof(T);
+  }
+  __device__ TileMemory() {
+    auto* at = shared_memory<unsigned char>();
+    keys = reinterpret_cast<TileKeys*>(at);
+    rows = reinterpret_cast<T*>(at + sizeof(TileKeys));
+    stage = rows + tile;
+    first = stage + stage_elements;
+    second = first + tile_elements;
+  }
+};
+
+// A thread's part of a product of 64 x 64.
+template <typename T>
+struct Sums {
+  T at[own_rows][own_columns] = {};
+
+  __device__ static int row() { return static_cast<int>(threadIdx.x) / 8 * own_rows; }
+  __device__ static int column() { return static_cast<int>(threadIdx.x) % 8 * own_columns; }
+  // f(row, column, element) for its own.
+  template <typename F>
+  __device__ void each(F f) {
+    for (int r = 0; r < own_rows; ++r)
+      for (int c = 0; c < own_columns; ++c) f(row() + r, column() + c, at[r][c]);
+  }
+  __device__ void write(T* to) {
+    each([&](int i, int j, T sum) { to[i * tile_step + j] = sum; });
+  }
+};
+
+// sums += left right, with left(row, k) and right(k, column) for k below `count`.
+template <typename T, typename Left, typename Right>
+__device__ void add_product(Sums<T>& sums, int count, Left left, Right right) {
+  const int row = Sums<T>::row(), column = Sums<T>::column();
+  for (int k = 0; k < count; ++k) {
+    T of_rows[own_rows];
+    for (int r = 0; r < own_rows; ++r) of_rows[r] = left(row + r, k);
+    for (int c = 0; c < own_columns; ++c) {
+      const T of_column = right(k, column + c);
+      for (int r = 0; r < own_rows; ++r) sums.at[r][c] += of_rows[r] * of_column;
+    }
+  }
+}
+
+// to[r, c] = f(r, c) with rows of `columns` elements `step` apart, by the whole block.
+template <int columns, typename T, typename F>
+__device__ void fill_rows(T* to, int rows, int step, F f) {
+  for (int e = static_cast<int>(threadIdx.x); e < rows * columns; e += tile_threads)
+    to[e / columns * step + e % columns] = f(e / columns, e % columns);
+}
+
+// sums[i, j] += the product of rows left(i, feature) and right(j, feature) of `width` features.
+template <typename T, typename Left, typename Right>
+__device__ void add_row_products(Sums<T>& sums, int width, T* stage, Left left, Right right) {
+  T* const other = stage + tile * depth_step;
+  for (int first = 0; first < width; first += depth) {
+    __syncthreads();
+    const auto part = [&](auto rows) {
+      return [=](int r, int c) { return first + c < width ? rows(r, first + c) : T{0}; };
+    };
+    fill_rows<depth>(stage, tile, depth_step, part(left));
+    fill_rows<depth>(other, tile, depth_step, part(right));
+    __syncthreads();
+    add_product(
+        sums,
+        depth,
+        [=](int i, int k) { return stage[i * depth_step + k]; },
+        [=](int k, int j) { return other[j * depth_step + k]; });
+  }
+}
+
+// Feature c of the table's row of a distance; 0 beyond the ends of one that is not clipped.
+template <typename In>
+__device__ Accumulator<In> distance_feature(const DistanceTable<const In>& table,
+                                            std::int64_t h,
+                                            std::int64_t distance,
+                                            int c) {
+  if (!table.clipped && (distance < table.low || distance > table.high)) return 0;
+  return wide(table.row(h, distance)[c]);
+}
+
+// The distance of the first query and key of a tile. Row e of its band is that of distance origin +
+// 63 - e, and the pair (i, j) has row j - i + 63.
+template <typename In>
+__device__ std::int64_t origin_of(const AttentionCall<In>& call, const TilePlace& at) {
+  return call.query_begin + at.query - call.key_begin - at.key;
+}
+
+// sums[i, j] += left(i, feature) . the table's row of the pair's distance.
+template <typename In, typename Left>
+__device__ void add_distance_products(Sums<Accumulator<In>>& sums,
+                                      const DistanceTable<const In>& table,
+                                      std::int64_t h,
+                                      std::int64_t origin,
+                                      Accumulator<In>* stage,
+                                      Left left) {
+  using T = Accumulator<In>;
+  const auto width = static_cast<int>(table.width);
+  T* const distances = stage + tile * depth_step;
+  const int row = Sums<T>::row();
+  const T* const own = distances + (Sums<T>::column() - row + tile - own_rows) * depth_step;
+  for (int first = 0; first < width; first += depth) {
+    __syncthreads();
+    fill_rows<depth>(stage, tile, depth_step, [=](int r, int c) {
+      return first + c < width ? left(r, first + c) : T{0};
+    });
+    fill_rows<depth>(distances, band, depth_step, [&](int e, int c) {
+      return first + c < width ? distance_feature(table, h, origin + tile - 1 - e, first + c)
+                               : T{0};
+    });
+    __syncthreads();
+    for (int k = 0; k < depth; ++k) {
+      T rows[own_rows];
+      for (int r = 0; r < own_rows; ++r) rows[r] = stage[(row + r) * depth_step + k];
+      T near[own_rows + own_columns - 1];
+      for (int e = 0; e < own_rows + own_columns - 1; ++e) near[e] = own[e * depth_step + k];
+      for (int r = 0; r < own_rows; ++r)
+        for (int c = 0; c < own_columns; ++c) sums.at[r][c] += rows[r] * near[c - r + own_rows - 1];
+    }
+  }
+}
+
+// sums[i, c] += the sum over the pairs (i, j) of factors[i, j] and features first .. first + 63 of
+// the table's row of their distance.
+template <typename In>
+__device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
+                                  const DistanceTable<const In>& table,
+                                  std::int64_t h,
+                                  std::int64_t origin,
+                                  const Accumulator<In>* factors,
+                                  Accumulator<In>* stage,
+                                  int first) {
+  using T = Accumulator<In>;
+  for (int begin = 0; begin < 2 * tile; begin += tile) {
+    __syncthreads();
+    fill_rows<tile>(stage, tile, tile_step, [&](int e, int c) {
+      return first + c < table.width
+                 ? distance_feature(table, h, origin + tile - 1 - begin - e, first + c)
+                 : T{0};
+    });
+    __syncthreads();
+    add_product(
+        sums,
+        tile,
+        [=](int i, int e) {
+          const int j = begin + e + i - (tile - 1);
+          return j >= 0 && j < tile ? factors[i * tile_step + j] : T{0};
+        },
+        [=](int e, int c) { return stage[e * tile_step + c]; });
+  }
+}
+
+// The features of rows of a tile: zero beyond the sequence, and in padding, so that what stands
+// there (NaN, say) reaches no product.
+template <typename In>
+struct TileRows {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call;
+  TilePlace at;
+  const TileKeys& keys;
+
+  __device__ T query(int i, int c, const Either<In>& bias) const {
+    if (at.query + i >= call.time) return 0;
+    const T x = wide(call.query[call.place(at.b, call.time, at.query + i, at.h, call.dim, c)]);
+    return bias.given() ? x + bias.at(at.h * call.dim + c) : x;
+  }
+  __device__ T of_query(const In* from, int i, int c) const {
+    if (at.query + i >= call.time) return 0;
+    return wide(from[call.place(at.b, call.time, at.query + i, at.h, call.value_dim, c)]);
+  }
+  __device__ T key(int j, int c) const {
+    if (!keys.is_real(j)) return 0;
+    return wide(call.key[call.place(at.b, call.keys, at.key + j, at.h, call.dim, c)]);
+  }
+  __device__ T value(int j, int c) const {
+    if (!keys.is_real(j)) return 0;
+    return wide(call.value[call.place(at.b, call.keys, at.key + j, at.h, call.value_dim, c)]);
+  }
+};
+
+template <typename In>
+__device__ void read_keys(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
+  const int j = static_cast<int>(threadIdx.x);
+  if (j >= tile) return;
+  const bool real = call.is_key(at.b, at.h, at.key + j);
+  const std::uint32_t bits = __ballot_sync(all_lanes, real);
+  if (j % 32 == 0) keys.real[j / 32] = bits;
+  keys.position[j] = real ? call.key_position(at.b, at.h, at.key + j) : -1;
+  keys.bucket[j] = real && call.sorted.key_bucket != nullptr
+                       ? call.sorted.key_bucket[(at.b * call.heads + at.h) * call.keys + at.key + j]
+                       : 0;
+}
+
+// Half a row's pairs a thread.
+template <typename In>
+__device__ void read_pairs(const AttentionCall<In>& call,
+                           const MaskView& mask,
+                           const TilePlace& at,
+                           TileKeys& keys) {
+  const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
+  const std::int64_t query = at.query + i;
+  std::uint32_t bits = ~std::uint32_t{0};
+  if (!at.full)
+    bits = query < call.time ? mask.word(call.query_begin + query, call.key_begin + at.key + first)
+                             : 0;
+  bits &= keys.real[threadIdx.x % 2];
+  const auto& sorted = call.sorted;
+  const bool has_position = bits != 0 && (sorted.query_position != nullptr || call.hash.has_self);
+  const std::int32_t position = has_position ? call.query_position(at.b, at.h, query) : -1;
+  if (bits != 0 && sorted.query_position != nullptr) {
+    const std::int32_t bucket =
+        sorted.query_bucket != nullptr
+            ? sorted.query_bucket[(at.b * call.heads + at.h) * call.time + query]
+            : 0;
+    const std::int32_t last = sorted.causal ? position : std::numeric_limits<std::int32_t>::max();
+    std::uint32_t allowed = 0;
+#pragma unroll
+    for (int j = 0; j < 32; ++j)
+      if (keys.position[first + j] <= last && keys.bucket[first + j] == bucket)
+        allowed |= std::uint32_t{1} << j;
+    bits &= position >= 0 ? allowed : 0;
+  }
+  keys.seen.words[threadIdx.x] = bits;
+  if (!call.hash.has_self) return;
+  std::uint32_t same = 0;
+#pragma unroll
+  for (int j = 0; j < 32; ++j)
+    if (keys.position[first + j] == position) same |= std::uint32_t{1} << j;
+  same &= bits;
+  keys.same.words[threadIdx.x] = same;
+  const bool any = __ballot_sync(all_lanes, same != 0) != 0;
+  if (threadIdx.x % 32 == 0) keys.any_same[threadIdx.x / 32] = any;
+}
+
+// The same of what dropout keeps.
+template <typename In>
+__device__ void read_kept(const AttentionCall<In>& call, const TilePlace& at, TileKeys& keys) {
+  if (!call.dropout.active) return;
+  const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
+  keys.kept.words[threadIdx.x] =
+      call.dropout.kept(call.dropout.index.of(at.b, at.h, at.query + i, at.key + first));
+}
+
+// One row of a tile's pairs: from a product to a score, and what the score is multiplied by.
+template <typename In>
+struct TileRow {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call;
+  TilePlace at;
+  const TileKeys& keys;
+  int i;
+  std::int32_t position;  // where rules of hashing ask for it
+  T end = 0;              // of the soft span
+
+  __device__ TileRow(const AttentionCall<In>& c, const TilePlace& p, const TileKeys& k, int row)
+      : call(c), at(p), keys(k), i(row), position(-1) {
+    if (at.query + i >= call.time) return;
+    position = call.query_position(at.b, at.h, at.query + i);
+    if (call.span.z != nullptr) end = call.span.soft.end(call.span_of(at.b, at.h, at.query + i));
+  }
+  __device__ T distance(int j) const { return static_cast<T>(origin_of(call, at) + i - j); }
+  __device__ T soft(int j) const { return call.span.soft.at(end - distance(j)); }
+  __device__ bool is_on_ramp(int j) const { return call.span.soft.is_on_ramp(end - distance(j)); }
+  __device__ bool is_self(int j) const { return call.hash.has_self && keys.same(i, j); }
+
+  __device__ T score(int j, T product) const {
+    if (!keys.seen(i, j)) return minus_infinity<T>;
+    T score = is_self(j) ? call.hash.self : product * call.scale;
+    if (call.slopes != nullptr) score -= call.slopes[at.h] * std::abs(distance(j));
+    // Of a token with itself too: it meets itself in every round.
+    if (call.hash.rounds > 0)
+      score -= call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);
+    // Without a floor a key beyond the span is not seen: were it the row's maximum, the others
+    // would vanish beside it.
+    if (call.span.z != nullptr && !(call.span.soft.floor > 0) && !(soft(j) > 0))
+      return minus_infinity<T>;
+    return score;
+  }
+
+  // f(j, factor) for this thread's half of the row, every other column; the factor is that of
+  // dropout.
+  template <typename F>
+  __device__ void each(F f) const {
+    const int half = static_cast<int>(threadIdx.x) % 2;
+    const auto& d = call.dropout;
+    for (int j = half; j < tile; j += 2) f(j, !d.active ? T{1} : keys.kept(i, j) ? d.factor : T{0});
+  }
+};
+
+// The products of the tile's queries and keys to memory.first, its mask to memory.keys.
+template <typename In>
+__device__ void read_scores(const AttentionCall<In>& call,
+                            const MaskView& mask,
+                            const TilePlace& at,
+                            const TileMemory<Accumulator<In>>& memory) {
+  using T = Accumulator<In>;
+  __syncthreads();  // the last tile has been used
+  read_keys(call, at, *memory.keys);
+  __syncthreads();
+  read_pairs(call, mask, at, *memory.keys);
+  read_kept(call, at, *memory.keys);
+  const TileRows<In> rows{call, at, *memory.keys};
+  Sums<T> sums;
+  add_row_products(
+      sums,
+      call.dim,
+      memory.stage,
+      [&](int i, int c) { return rows.query(i, c, call.content_bias); },
+      [&](int j, int c) { return rows.key(j, c); });
+  if (call.key_table)
+    add_distance_products(
+        sums, call.key_table, at.h, origin_of(call, at), memory.stage, [&](int i, int c) {
+          return rows.query(i, c, call.position_bias);
+        });
+  sums.write(memory.first);
+}
+
+// Calls f(tile, whether all its pairs count) for the tiles of a list of runs.
+template <typename F>
+__device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
+  for (std::int64_t r = lists.begin[of]; r < lists.begin[of + 1]; ++r) {
+    const TileRun run = lists.runs[r];
+    for (std::int64_t t = run.begin; t < run.end; ++t) f(t, run.full != 0);
+  }
+}
+
+}  // namespace longspan::tile_attention

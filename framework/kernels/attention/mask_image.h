@@ -1,0 +1,105 @@
+// The geometry of the 2-D image rule: which stretches of positions the blocks of queries see.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/core/host_device.h"
+#include "framework/kernels/attention/mask_tiles.h"
+
+namespace longspan {
+
+class ImageRule {
+ public:
+  explicit ImageRule(const MaskRule& rule) : ImageRule(rule.numbers.data()) {}
+  // The numbers of a rule.
+  LONGSPAN_HOST_DEVICE explicit ImageRule(const std::int64_t* numbers)
+      : image_{numbers[0],
+               numbers[1],
+               numbers[2],
+               numbers[3],
+               numbers[4],
+               numbers[5],
+               numbers[6] != 0},
+        order_(static_cast<masks::ImageOrder>(numbers[7])) {}
+
+  // The definition.
+  LONGSPAN_HOST_DEVICE bool allows(std::int64_t p, std::int64_t k) const;
+  // What some query of the positions sees, and perhaps more of their blocks.
+  Stretches seen_by(Stretch queries) const;
+  // The keys k .. k + 63 that query p sees. Keeps what queries of one block share from call to
+  // call.
+  std::uint64_t word(std::int64_t p, std::int64_t k);
+
+ private:
+  struct Pixel {
+    std::int64_t row;
+    std::int64_t column;
+  };
+  // How positions number the pixels.
+  LONGSPAN_HOST_DEVICE Pixel pixel_of(std::int64_t position) const;
+  std::int64_t position_of(Pixel pixel) const;
+  LONGSPAN_HOST_DEVICE std::int64_t pixels() const { return image_.height * image_.width; }
+  // The first pixel of the block of a pixel, and how much of the block is in the image.
+  LONGSPAN_HOST_DEVICE Pixel corner_of(Pixel pixel) const {
+    return {pixel.row / image_.query_height * image_.query_height,
+            pixel.column / image_.query_width * image_.query_width};
+  }
+  LONGSPAN_HOST_DEVICE Pixel extent_of(Pixel corner) const {
+    return {std::min(image_.query_height, image_.height - corner.row),
+            std::min(image_.query_width, image_.width - corner.column)};
+  }
+
+  // Calls f with the stretches of pixels [left, right) of an image row, cut at the image's sides.
+  template <typename F>
+  void for_row(std::int64_t row, std::int64_t left, std::int64_t right, const F& f) const;
+  // The same for what all queries of the block at `corner` see outside of it, and for the block.
+  template <typename F>
+  void for_flange(Pixel corner, const F& f) const;
+  template <typename F>
+  void for_block(Pixel corner, const F& f) const;
+
+  masks::Image image_;
+  masks::ImageOrder order_;
+  std::int64_t known_corner_ = -1;  // position of the corner that `known_` is of
+  std::int64_t known_key_ = -1;
+  std::uint64_t known_ = 0;
+};
+
+// In the order of generation the pixels of all blocks above come first, then those of the blocks to
+// the left, as high as this one.
+LONGSPAN_HOST_DEVICE inline ImageRule::Pixel ImageRule::pixel_of(std::int64_t position) const {
+  if (order_ == masks::ImageOrder::raster)
+    return {position / image_.width, position % image_.width};
+  Pixel corner = {
+      position / (image_.query_height * image_.width) * image_.query_height,
+      0,
+  };
+  const std::int64_t beside = position - corner.row * image_.width;
+  const std::int64_t height = extent_of(corner).row;
+  corner.column = beside / (height * image_.query_width) * image_.query_width;
+  const std::int64_t inside = beside - height * corner.column;
+  const std::int64_t width = extent_of(corner).column;
+  return {corner.row + inside / width, corner.column + inside % width};
+}
+
+LONGSPAN_HOST_DEVICE inline bool ImageRule::allows(std::int64_t p, std::int64_t k) const {
+  if (p < 0 || p >= pixels() || k < 0 || k >= pixels()) return false;
+  const Pixel query = pixel_of(p);
+  const Pixel key = pixel_of(k);
+  const Pixel corner = corner_of(query);
+  const std::int64_t bottom = corner.row + image_.query_height;
+  const std::int64_t right = corner.column + image_.query_width;
+  const bool in_rows = key.row >= corner.row && key.row < bottom;
+  const bool in_columns = key.column >= corner.column && key.column < right;
+  if (in_rows && in_columns)
+    return !image_.causal || key.row < query.row ||
+           (key.row == query.row && key.column <= query.column);
+  if (key.column < corner.column - image_.flange_width || key.column >= right + image_.flange_width)
+    return false;
+  if (key.row < corner.row) return key.row >= corner.row - image_.flange_height;
+  if (key.row >= bottom) return !image_.causal && key.row < bottom + image_.flange_height;
+  return !image_.causal || key.column < corner.column;
+}
+
+}  // namespace longspan

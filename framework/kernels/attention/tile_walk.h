@@ -1,0 +1,50 @@
+// Which key tiles a tile of queries meets under a mask, as TilePlan lists them and pair counts add
+// them up.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/kernels/attention/tile_plan.h"
+
+namespace longspan {
+
+// For what is kept by mask and shape.
+std::uint64_t hash_of(const Mask& mask, const PlanShape& shape);
+
+// Ascending, with tiles of `keys` counted from its begin: calls covered(begin, end) for tiles whose
+// pairs are all allowed, and look_at(tile) for one of which only its bits can tell.
+template <typename Covered, typename LookAt>
+void walk_key_tiles(const Mask& mask,
+                    Stretch queries,
+                    Stretch keys,
+                    const Covered& covered,
+                    const LookAt& look_at) {
+  constexpr std::int64_t tile = attention_tile;
+  const Stretches some = seen_by_some(mask, queries, keys);
+  const Stretches all = seen_by_all(mask, queries, keys);
+  std::size_t at = 0;     // moves forward over `all`
+  std::int64_t next = 0;  // the first key tile not walked yet
+  for (const Stretch& s : some) {
+    const std::int64_t end = (s.end - keys.begin + tile - 1) / tile;
+    for (std::int64_t t = std::max(next, (s.begin - keys.begin) / tile); t < end;) {
+      const std::int64_t key = keys.begin + t * tile;
+      while (at < all.size() && all[at].end <= key) ++at;
+      const bool whole =
+          at < all.size() && all[at].begin <= key && all[at].end >= std::min(key + tile, keys.end);
+      if (!whole) {
+        look_at(t);
+        ++t;
+        continue;
+      }
+      // Every tile that the stretch covers, at once; the last one may be short.
+      const std::int64_t until = all[at].end == keys.end ? (keys.end - keys.begin + tile - 1) / tile
+                                                         : (all[at].end - keys.begin) / tile;
+      covered(t, std::min(until, end));
+      t = std::min(until, end);
+    }
+    next = std::max(next, end);
+  }
+}
+
+}  // namespace longspan

@@ -1,0 +1,124 @@
+#include "framework/planning/calibration.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/core/stopwatch.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/planning/plan.h"
+#include "framework/train/trainer.h"
+
+namespace longspan {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr std::int64_t vocabulary = 256;
+
+double memory_bandwidth(const Device& device) {
+  const Tensor x = Tensor::zeros({32 << 20}, DType::f32, device, MemoryTag::workspace);
+  const Tensor y = x.clone(MemoryTag::workspace);
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    const Stopwatch stopwatch;
+    on(device, [&](auto backend) { add(backend, x, y, y); });
+    best = std::max(best, 3.0 * static_cast<double>(x.byte_size()) / stopwatch.seconds());
+  }
+  return best;
+}
+
+Settings settings_of(const CalibrationModel& model, DType dtype, std::int64_t ranks) {
+  Settings settings;
+  settings.data.batch = model.streams * ranks;
+  settings.data.segment = model.segment;
+  settings.precision.compute = dtype;
+  settings.make_model = model.make;
+  return settings;
+}
+
+// Seconds of each of that many steps after the first ones.
+std::vector<double> step_seconds(const Settings& settings,
+                                 const ProcessMesh& mesh,
+                                 int warming,
+                                 int count) {
+  const Device device = Device::cpu();
+  Trainer trainer(settings.make_model(model_setting(settings, vocabulary, mesh, device)),
+                  settings.training,
+                  Random(0),
+                  settings.precision);
+  const Shape shape = {settings.data.batch / mesh.data.size(), settings.data.segment};
+  Batch batch;
+  batch.tokens = Tensor::zeros(shape, DType::i64, device, MemoryTag::workspace);
+  batch.targets = batch.tokens;
+  batch.predicted_tokens = shape.elements();
+  std::vector<double> seconds;
+  for (int i = 0; i < warming + count; ++i) {
+    const Stopwatch stopwatch;
+    trainer.step(batch);
+    if (i >= warming) seconds.push_back(stopwatch.seconds());
+  }
+  return seconds;
+}
+
+// Operations a second of the model's training step, beside what it reads and writes.
+double attained_flops(const CalibrationModel& model, DType dtype, double bandwidth) {
+  const Settings settings = settings_of(model, dtype, 1);
+  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
+  const double best = std::ranges::min(step_seconds(settings, {}, 1, 3));
+  return plan.flops / std::max(best - plan.touched / bandwidth, best / 4);
+}
+
+double link_bandwidth(const Communicator& world, const Device& device) {
+  const Tensor x = Tensor::zeros({4 << 20}, DType::f32, device, MemoryTag::workspace);
+  const double sent = 2.0 * static_cast<double>(x.byte_size()) * (world.size() - 1) / world.size();
+  double best = 0;
+  for (int i = 0; i < 4; ++i) {
+    world.barrier();
+    const Stopwatch stopwatch;
+    world.all_reduce(x, Reduction::sum);
+    best = std::max(best, sent / stopwatch.seconds());
+  }
+  return best;
+}
+
+// All ranks train each of them together.
+void add_trials(Machine& machine,
+                std::span<const CalibrationModel> trials,
+                const Communicator& world) {
+  const MeshShape shape = {.data = world.size()};
+  machine.least_trial = infinity;
+  for (const CalibrationModel& model : trials) {
+    const Settings settings = settings_of(model, DType::f32, world.size());
+    const StepPlan plan = plan_step(settings, shape, vocabulary, Processor::cpu);
+    std::vector<double> seconds = step_seconds(settings, ProcessMesh(world, shape), 2, 5);
+    std::ranges::nth_element(seconds, seconds.begin() + 2);
+    const double median = world.all_reduce(seconds[2], Reduction::maximum);
+    const double trial = step_time(plan, machine).total() / median;
+    machine.least_trial = std::min(machine.least_trial, trial);
+    machine.most_trial = std::max(machine.most_trial, trial);
+  }
+}
+
+}  // namespace
+
+Machine measure_machine(const Communicator& world,
+                        int local_ranks,
+                        const CalibrationModels& models) {
+  const Device device = Device::cpu();
+  const auto slowest = [&](double rate) { return world.all_reduce(rate, Reduction::minimum); };
+  world.barrier();
+  const double bandwidth = memory_bandwidth(device);
+  Machine machine = {.name = "this machine",
+                     .flops = slowest(attained_flops(models.measured, DType::f32, bandwidth)),
+                     .bf16_flops = slowest(attained_flops(models.measured, DType::bf16, bandwidth)),
+                     .f16_flops = slowest(attained_flops(models.measured, DType::f16, bandwidth)),
+                     .memory_bandwidth = slowest(bandwidth),
+                     .ranks = local_ranks,
+                     .threads = omp_get_max_threads()};
+  if (world.size() > 1) machine.bandwidth = slowest(link_bandwidth(world, device));
+  add_trials(machine, models.trials, world);
+  return machine;
+}
+
+}  // namespace longspan

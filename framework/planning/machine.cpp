@@ -1,0 +1,184 @@
+#include "framework/planning/machine.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "framework/comm/gpu_collectives.h"
+#include "framework/core/gpu.h"
+#include "framework/core/option_text.h"
+#include "framework/data/mapped_file.h"
+
+namespace longspan {
+namespace {
+
+constexpr double gibibyte = 1024.0 * 1024 * 1024;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// The number that follows `name` in a file of "name: number kB" lines, in bytes.
+std::optional<double> kilobytes_of(const char* path, const std::string& name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(name)) return 1024 * std::stod(line.substr(name.size()));
+  return std::nullopt;
+}
+
+std::optional<double> number_in(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  double value = 0;
+  if (file >> value) return value;
+  return std::nullopt;  // "max", or no such file
+}
+
+// Bytes of cached files that a control group gives up when it needs memory.
+double cached_files(const std::filesystem::path& group) {
+  std::ifstream file(group / "memory.stat");
+  double bytes = 0;
+  for (std::string line; std::getline(file, line);)
+    for (const std::string name : {"active_file ", "inactive_file "})
+      if (line.starts_with(name)) bytes += std::stod(line.substr(name.size()));
+  return bytes;
+}
+
+// What the memory controllers of this process's control groups leave, from the innermost up.
+std::optional<double> left_by_control_groups() {
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  std::ifstream groups("/proc/self/cgroup");
+  std::optional<double> least;
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::/")) continue;
+    std::filesystem::path group = root / line.substr(4);
+    for (; group.string().size() >= root.string().size(); group = group.parent_path()) {
+      const auto most = number_in(group / "memory.max");
+      const auto now = number_in(group / "memory.current");
+      if (!most || !now) continue;
+      const double left = *most - *now + cached_files(group);
+      least = std::min(least.value_or(left), left);
+    }
+  }
+  return least;
+}
+
+}  // namespace
+
+const std::vector<Machine>& known_machines() {
+  // The memory that the driver leaves; of the datasheets dense products, the bandwidth of the
+  // memory and NVLink in one direction. Of the products a step reaches about half.
+  static const std::vector<Machine> known = [] {
+    std::vector<Machine> machines = {
+        {"a100-40gb", 39 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 1.555e12, 300e9},
+        {"a100-80gb", 79 * gibibyte, 19.5e12, 156e12, 312e12, 312e12, 2.039e12, 300e9},
+        {"h100", 78 * gibibyte, 67e12, 494e12, 989e12, 989e12, 3.35e12, 450e9},
+        {"h200", 139 * gibibyte, 67e12, 494e12, 989e12, 989e12, 4.8e12, 450e9},
+    };
+    for (Machine& machine : machines) {
+      machine.processor = Processor::gpu;
+      for (double* const rate :
+           {&machine.flops, &machine.tf32_flops, &machine.bf16_flops, &machine.f16_flops})
+        *rate /= 2;
+    }
+    return machines;
+  }();
+  return known;
+}
+
+double memory_of_rank(int local_ranks) {
+  double least = infinity;
+  for (const auto free : {kilobytes_of("/proc/meminfo", "MemAvailable:"), left_by_control_groups()})
+    if (free) least = std::min(least, *free / local_ranks);
+  rlimit limit{};
+  const auto taken = kilobytes_of("/proc/self/status", "VmSize:");
+  if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && taken)
+    least = std::min(least, std::max(1.0, static_cast<double>(limit.rlim_cur) - *taken));
+  return least == infinity ? 0 : least;
+}
+
+double memory_of_gpu(int gpu, int sharing) {
+  const gpu::MemoryBytes bytes = gpu::memory_bytes(gpu);
+  return std::max(static_cast<double>(bytes.free) - 0.01 * static_cast<double>(bytes.all), 1.0) /
+         sharing;
+}
+
+MemoryShare memory_share(const Communicator& world, const Device& device, int local_ranks) {
+  const bool on_gpu = device.on_gpu();
+  const int ranks = on_gpu ? ranks_of_gpu(world, device) : local_ranks;
+  const double bytes = on_gpu ? memory_of_gpu(device.state().gpu(), ranks) : memory_of_rank(ranks);
+  return {world.all_reduce(bytes, Reduction::minimum),
+          static_cast<int>(world.all_reduce(std::int64_t{ranks}, Reduction::maximum))};
+}
+
+Machine shared_among(const Machine& measured, int ranks, int threads) {
+  const double even = static_cast<double>(measured.ranks) / ranks;
+  const double share = std::min(even, static_cast<double>(threads) / measured.threads);
+  Machine machine = measured;
+  for (double* const rate :
+       {&machine.flops, &machine.bf16_flops, &machine.f16_flops, &machine.memory_bandwidth})
+    *rate *= share;
+  machine.bandwidth *= even;
+  machine.ranks = ranks;
+  machine.threads = threads;
+  return machine;
+}
+
+void write_machine(const Machine& machine, const std::string& path) {
+  const nlohmann::ordered_json json = {{"name", machine.name},
+                                       {"memory", machine.memory},
+                                       {"flops", machine.flops},
+                                       {"bf16_flops", machine.bf16_flops},
+                                       {"f16_flops", machine.f16_flops},
+                                       {"memory_bandwidth", machine.memory_bandwidth},
+                                       {"bandwidth", machine.bandwidth},
+                                       {"ranks", machine.ranks},
+                                       {"threads", machine.threads},
+                                       {"least_trial", machine.least_trial},
+                                       {"most_trial", machine.most_trial}};
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  errno = 0;
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  file.close();
+  if (!file) throw Failure("{}: cannot be written: {}", path, std::strerror(errno));
+}
+
+Machine read_machine(const std::string& path) {
+  const MappedFile file(path);
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.copy(0, text);
+  try {
+    const auto json = nlohmann::json::parse(text);
+    Machine machine = {.name = json.at("name")};
+    const auto read = [&](const char* key, auto& value, int least = 0) {
+      json.at(key).get_to(value);
+      if (!(value >= least))
+        throw DataError("{}: {} is {}, wanted {} or more", path, key, value, least);
+    };
+    read("memory", machine.memory);
+    read("flops", machine.flops);
+    read("bf16_flops", machine.bf16_flops);
+    read("f16_flops", machine.f16_flops);
+    read("memory_bandwidth", machine.memory_bandwidth);
+    read("bandwidth", machine.bandwidth);
+    read("ranks", machine.ranks, 1);
+    read("threads", machine.threads, 1);
+    // Tables of earlier versions have none.
+    if (json.contains("least_trial")) read("least_trial", machine.least_trial);
+    if (json.contains("most_trial")) read("most_trial", machine.most_trial);
+    return machine;
+  } catch (const nlohmann::json::exception& error) {
+    // After "[json.exception.parse_error.101] ".
+    const std::string_view reason = error.what();
+    throw DataError("{}: is no table of a machine, which longspan plan --calibrate writes: {}",
+                    path,
+                    shortened(reason.substr(reason.find("] ") + 2), 200));
+  }
+}
+
+}  // namespace longspan

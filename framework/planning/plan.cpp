@@ -1,0 +1,281 @@
+#include "framework/planning/plan.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <future>
+#include <thread>
+
+#include "framework/autograd/ring_attention.h"
+#include "framework/core/byte_text.h"
+#include "framework/kernels/attention/tile_plan.h"
+#include "framework/train/trainer.h"
+
+namespace longspan {
+namespace {
+
+// A batch of this rank's streams, `segment` long; the first one of all, whose memory is empty, has
+// `is_first`.
+Batch dry_batch(const StreamRange& streams,
+                std::int64_t segment,
+                const Device& device,
+                bool is_first) {
+  const Shape shape = {streams.count(), segment};
+  Batch batch;
+  batch.tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  batch.targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  batch.first_stream = streams.begin;
+  batch.epoch_start = is_first;
+  batch.predicted_tokens = shape.elements();
+  return batch;
+}
+
+bool fits(const StepPlan& plan, double memory) { return memory == 0 || plan.bytes() <= memory; }
+
+// The zero levels and sequence parallelism that a layout may need to fit, the cheapest first.
+std::vector<std::pair<bool, std::int64_t>> variants_of(const Settings& settings,
+                                                       const MeshShape& mesh) {
+  std::vector<std::pair<bool, std::int64_t>> result;
+  for (const bool sequence : {false, true}) {
+    if (sequence && mesh.tensor == 1) continue;
+    if (settings.parallel.sequence && mesh.tensor > 1 && !sequence) continue;
+    for (std::int64_t zero = settings.parallel.zero; zero <= 2; ++zero)
+      if (zero == settings.parallel.zero || mesh.data * mesh.context > 1)
+        result.emplace_back(sequence, zero);
+  }
+  return result;
+}
+
+// The meshes of that many ranks whose pieces of a segment are, or are not, smaller than a tile of
+// attention.
+std::vector<MeshShape> shapes_of(int ranks, std::int64_t segment, bool small_pieces) {
+  std::vector<MeshShape> result;
+  for (int tensor = 1; tensor <= ranks; ++tensor) {
+    if (ranks % tensor != 0) continue;
+    for (int context = 1; context <= ranks / tensor; ++context) {
+      if (ranks / tensor % context != 0) continue;
+      const bool small = context > 1 && segment / (2 * context) < attention_tile;
+      if (small == small_pieces) result.push_back({ranks / tensor / context, context, tensor});
+    }
+  }
+  return result;
+}
+
+// f(i) for every i below count, on all cores of this machine. What is planned has as many threads
+// in each as here.
+void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) {
+  const int threads = omp_get_max_threads();
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1u);
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::future<void>> workers;
+  for (std::size_t worker = 0; worker < std::min(cores, count); ++worker)
+    workers.push_back(std::async(std::launch::async, [&] {
+      omp_set_num_threads(threads);
+      for (std::size_t i = next++; i < count; i = next++) f(i);
+    }));
+  for (std::future<void>& worker : workers) worker.get();
+}
+
+// The cheapest variant of a mesh that fits, or the smallest; nothing, and why, where the model has
+// none.
+std::optional<StepPlan> plan_shape(const Settings& settings,
+                                   const MeshShape& shape,
+                                   const Machine& machine,
+                                   std::int64_t vocabulary,
+                                   std::string& refused) {
+  std::optional<StepPlan> smallest;
+  for (const auto& [sequence, zero] : variants_of(settings, shape)) {
+    Settings tried = settings;
+    tried.parallel.sequence = sequence;
+    tried.parallel.zero = zero;
+    MeshShape mesh = shape;
+    mesh.sequence = sequence;
+    try {
+      StepPlan plan = plan_step(tried, mesh, vocabulary, machine.processor);
+      if (!smallest || plan.bytes() < smallest->bytes()) smallest = std::move(plan);
+    } catch (const ConfigurationError& error) {
+      refused = error.what();
+      continue;
+    }
+    if (fits(*smallest, machine.memory)) break;
+  }
+  return smallest;
+}
+
+// Steps as a run makes them, as what they leave for reuse counts too: it is of other sizes than
+// what the later steps take. A memory of very many segments is filled by one long one.
+template <typename MakeBatch>
+void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_batch) {
+  constexpr std::int64_t most = 4;
+  if (segments > most) {
+    trainer.step(make_batch(segments, true));
+    Allocator& allocator = trainer.model().parameters().device().allocator();
+    allocator.trim();
+    allocator.reset_peak();
+    return;
+  }
+  for (std::int64_t i = 0; i < segments; ++i) trainer.step(make_batch(1, i == 0));
+}
+
+}  // namespace
+
+StepPlan plan_step(const Settings& settings,
+                   const MeshShape& mesh,
+                   std::int64_t vocabulary,
+                   Processor processor) {
+  require_divisible(settings, mesh);
+  const auto traffic = std::make_shared<Traffic>();
+  // The last rank has the larger part where something does not divide; but of the context ranks the
+  // last has its time in one piece, which takes fewer copies.
+  const int rank = mesh.size() - 1 - (mesh.context - 1) * mesh.tensor;
+  const ProcessMesh ranks = dry_mesh(mesh, rank, traffic);
+  const Device device = Device::dry(processor), host = device.host();
+  const std::int64_t segment = settings.data.segment;
+  const StreamRange streams = streams_of_rank(
+      settings.data.batch, ranks.data_coordinate(), ranks.data.size(), "data.batch");
+  Trainer trainer(settings.make_model(model_setting(settings, vocabulary, ranks, device)),
+                  settings.training,
+                  Random(0),
+                  settings.precision);
+  // What the loader holds beside the batch in use.
+  std::vector<Batch> read_ahead;
+  for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
+    read_ahead.push_back(dry_batch(streams, segment, host, false));
+  const std::int64_t longest = trainer.model().longest_memory();
+  fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
+    return dry_batch(streams, segments * segment, host, first);
+  });
+  const Batch batch = dry_batch(streams, segment, host, longest == 0);
+  const bool measures = settings.memory.reconstruction_check_every > 0;
+  // What is kept for reuse grows until every buffer has been used.
+  trainer.step(batch, {.measure = measures});
+  traffic->clear();
+  const double flops = device.state().flops();
+  const auto all_allocated = [&] {
+    return device.allocator().report().allocated + device.state().kept<AllocatedAgain>().bytes;
+  };
+  const double allocated = all_allocated();
+  trainer.step(batch, {.measure = measures});
+  const MemoryReport memory = device.allocator().report();
+  return {.mesh = mesh,
+          .processor = processor,
+          .zero = static_cast<int>(settings.parallel.zero),
+          .compute = settings.precision.compute,
+          .memory = memory,
+          .parameters = trainer.model().parameters().global_elements(),
+          .tokens = static_cast<double>(settings.data.batch * segment),
+          .flops = device.state().flops() - flops,
+          .touched = 3 * (all_allocated() - allocated),
+          .traffic = *traffic};
+}
+
+double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
+  const ProcessMesh ranks = dry_mesh(mesh, 0, std::make_shared<Traffic>());
+  const auto model = settings.make_model(model_setting(settings, vocabulary, ranks, Device::dry()));
+  return model->flops(settings.data.batch, settings.data.segment, model->longest_memory()).total();
+}
+
+StepTime step_time(const StepPlan& plan, const Machine& machine) {
+  const auto over = [](double amount, double rate) { return rate > 0 ? amount / rate : 0.0; };
+  double sent = 0;
+  for (const auto& [name, axis] : plan.traffic) sent += axis.bytes;
+  return {.computing = over(plan.flops, machine.flops_of(plan.compute)),
+          .memory = over(plan.touched, machine.memory_bandwidth),
+          .sending = over(sent, machine.bandwidth)};
+}
+
+LayoutPlans plan_layouts(const Settings& settings,
+                         int ranks,
+                         const Machine& machine,
+                         std::int64_t vocabulary) {
+  LayoutPlans result;
+  // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
+  // else.
+  for (const bool small_pieces : {false, true}) {
+    const std::vector<MeshShape> shapes = shapes_of(ranks, settings.data.segment, small_pieces);
+    std::vector<std::optional<StepPlan>> plans(shapes.size());
+    std::vector<std::string> refused(shapes.size());
+    on_all_cores(shapes.size(), [&](std::size_t i) {
+      plans[i] = plan_shape(settings, shapes[i], machine, vocabulary, refused[i]);
+    });
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      if (!refused[i].empty()) result.refused = refused[i];
+      if (plans[i])
+        (fits(*plans[i], machine.memory) ? result.fitting : result.too_large)
+            .push_back(std::move(*plans[i]));
+    }
+    if (!result.fitting.empty() || !result.too_large.empty()) break;
+  }
+  const auto bytes = [](const StepPlan& plan) { return plan.bytes(); };
+  std::ranges::stable_sort(result.too_large, std::less<>(), bytes);
+  std::ranges::stable_sort(result.fitting, std::less<>(), bytes);
+  std::ranges::stable_sort(result.fitting, std::less<>(), [&](const StepPlan& plan) {
+    return step_time(plan, machine).total();
+  });
+  return result;
+}
+
+std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
+                                 const StepPlan& plan,
+                                 std::int64_t vocabulary) {
+  const MeshShape& mesh = plan.mesh;
+  const std::string recompute = "memory.recompute=layer";
+  const std::string reversible = "model.residual=reversible";
+  const std::string feed_forward = "memory.feed_forward_chunks=16";
+  const std::string loss = "memory.loss_chunks=16";
+  // Every part of a planned step is walked through.
+  const std::int64_t streams = reconfigure({})->data.batch / std::max(mesh.data, 1);
+  std::int64_t parts = std::min<std::int64_t>(streams, 64);
+  while (streams % parts != 0) --parts;
+  const std::string accumulation = fmt::format("training.accumulation={}", parts);
+  const std::string narrow = "precision.compute=bf16";
+  const std::string zero1 = "parallel.zero=1", zero2 = "parallel.zero=2";
+  const std::vector<std::vector<std::string>> tried = {
+      {"memory.recompute=attention"},
+      {recompute},
+      {reversible},
+      {feed_forward},
+      {loss},
+      {accumulation},
+      {narrow},
+      {zero1},
+      {zero2},
+      {zero2, narrow},
+      {recompute, feed_forward, loss},
+      {reversible, feed_forward, loss},
+      {recompute, feed_forward, loss, accumulation},
+      {reversible, feed_forward, loss, accumulation},
+      {reversible, feed_forward, loss, accumulation, zero2},
+      {reversible, feed_forward, loss, accumulation, zero2, narrow},
+  };
+  std::vector<Saving> result;
+  for (const std::vector<std::string>& keys : tried) {
+    try {
+      result.push_back({keys, plan_step(*reconfigure(keys), mesh, vocabulary, plan.processor)});
+    } catch (const ConfigurationError&) {
+    }
+  }
+  const auto order = [&](const Saving& saving) {
+    return std::pair(std::ranges::find(saving.keys, reversible) != saving.keys.end(),
+                     saving.keys.size());
+  };
+  std::ranges::stable_sort(result, std::less<>(), order);
+  return result;
+}
+
+std::string bytes_by_tag(const StepPlan& plan) {
+  std::string text;
+  for (std::size_t i = 0; i < memory_tags; ++i) {
+    const std::int64_t peak = plan.memory.by_tag[i].peak;
+    if (peak == 0) continue;
+    text += fmt::format("{}{} {}",
+                        text.empty() ? "" : ", ",
+                        name_of(static_cast<MemoryTag>(i)),
+                        byte_text(static_cast<double>(peak)));
+  }
+  return text;
+}
+
+}  // namespace longspan

@@ -1,0 +1,80 @@
+// The checkpoints that a run saves: beside the training, or while it waits.
+#pragma once
+
+#include <functional>
+#include <future>
+#include <optional>
+
+#include "checkpoints/background_save.h"
+#include "framework/core/stopwatch.h"
+#include "framework/runs/log.h"
+#include "framework/settings/run_options.h"
+
+namespace longspan {
+
+// At most one save is under way; the next one waits for it. Each is told in the log with the time
+// that training waited for it. What is saved has given a finite loss: nothing can go on from
+// weights that do not.
+class CheckpointSaver {
+ public:
+  // The loss of the state that is to be saved; asked of all ranks alike.
+  using Loss = std::function<double()>;
+
+  // `world` and `log` outlive it. `local_ranks`: those that share this machine's memory.
+  CheckpointSaver(const CheckpointOptions& options,
+                  const std::filesystem::path& directory,
+                  const Communicator& world,
+                  int local_ranks,
+                  const Log& log);
+
+  // Collective, as are `save_beside`, `judge` and `finish`; they throw Failure on every rank when
+  // what was to be saved was not. Saves a state whose loss is finite; of another it says so in the
+  // log, and returns false.
+  bool save(const CheckpointInfo& info, const TrainingState& state, const Loss& loss);
+  // Whether `remove_older` has anything to do.
+  bool has_older() const { return has_older_; }
+  // Removes all but the newest checkpoints, once what was saved last has shown to be good for them.
+  void remove_older();
+  // Starts a save. The same as `save` without checkpoint.background, for the first one of a
+  // directory, and where a machine has no memory for a copy. The state's elements must not change
+  // before `wait_for_copy` has returned.
+  bool save_beside(const CheckpointInfo& info, TrainingState state, const Loss& loss);
+  // With the loss of each step: the first one after a save was started is that of its state. A save
+  // whose state has none is given up, told and false.
+  bool judge(double loss);
+  void wait_for_copy();
+  bool under_way() const { return beside_.has_value(); }
+  // Whether this rank still writes.
+  bool writing() const { return beside_ && !beside_->written(); }
+  // Returns when what was under way, and is judged, is saved.
+  void finish();
+
+  // The step of the last save that was started and not given up; -1: none.
+  std::int64_t step() const { return step_; }
+  void set_step(std::int64_t step) { step_ = step; }
+
+ private:
+  void begin();
+  void give_up();
+  void refuse(std::int64_t step, double loss) const;
+  bool copy_fits(const TrainingState& state);
+  void tell(const std::filesystem::path& path, double waited);
+
+  CheckpointOptions options_;
+  std::filesystem::path directory_;
+  const Communicator& world_;
+  int local_ranks_;
+  const Log& log_;
+  std::optional<bool> copy_fits_;
+  std::optional<BackgroundSave> beside_;
+  bool judged_ = false;            // what is under way
+  std::int64_t step_before_ = -1;  // of the save before it
+  Stopwatch since_begin_;
+  std::future<void> removal_;  // of older checkpoints
+  bool has_older_ = false;     // that `remove_older` may remove
+  double waited_ = 0;          // seconds, by the training, for what is under way
+  std::int64_t step_ = -1;
+  std::int64_t whole_step_ = -1;  // of the last save that is on the disk: what is under way is not
+};
+
+}  // namespace longspan

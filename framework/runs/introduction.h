@@ -1,0 +1,35 @@
+// What a run says of itself before its first step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/comm/gpu_collectives.h"
+#include "framework/data/batch_loader.h"
+#include "framework/runs/log.h"
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+// The run, made and ready.
+struct IntroducedRun {
+  const Settings& settings;
+  const std::vector<std::string>& warnings;  // of its configuration
+  const ProcessMesh& mesh;
+  const Device& device;
+  const GpuCollectives& collectives;
+  const Parameters& parameters;
+  const BatchLoader& loader;
+  std::int64_t threads = 0;  // of the rank that has most
+  double peak = 0;           // FLOP/s of all ranks
+};
+
+// Collective. The model, its layout and its text; what will be slower than it could be, and what
+// was asked for and has no effect.
+void introduce(const Log& log, const IntroducedRun& run);
+
+// Instead of training, where a run is at or past training.steps, `wanted`.
+void tell_that_nothing_is_left(const Log& log, std::int64_t steps, std::int64_t wanted);
+
+}  // namespace longspan

@@ -1,0 +1,36 @@
+// What a run that does not fit in memory is told.
+#pragma once
+
+#include <string>
+
+#include "framework/core/out_of_memory.h"
+#include "framework/planning/plan.h"
+
+namespace longspan {
+
+// "a rank of this run needs 1.25 GB (weights ...)".
+std::string needs(const StepPlan& plan);
+// The keys that would help where a rank has only `there` bytes: a clause.
+std::string memory_advice(const StepPlan& plan,
+                          double there,
+                          std::int64_t vocabulary,
+                          const Reconfigure& reconfigure);
+
+// Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
+// a machine or a GPU need more memory than it has; the sentence names the keys that would help.
+void require_fits(const Settings& settings,
+                  const ProcessMesh& mesh,
+                  const Device& device,
+                  int local_ranks,
+                  std::int64_t vocabulary,
+                  const Reconfigure& reconfigure);
+
+// After a run of that many ranks has ended so: what a rank needs by the plan, and what would help,
+// to be added to the sentence. Empty where no plan can be made. Not collective: ranks that wait for
+// this one end when it does.
+std::string advice_after(const OutOfMemory& error,
+                         const Settings& settings,
+                         int ranks,
+                         const Reconfigure& reconfigure);
+
+}  // namespace longspan

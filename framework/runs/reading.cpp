@@ -1,0 +1,52 @@
+#include "framework/runs/reading.h"
+
+#include <memory>
+
+#include "framework/core/byte_text.h"
+#include "framework/core/stopwatch.h"
+
+namespace longspan {
+namespace {
+
+std::string share_text(const ScanProgress& progress) {
+  const auto size = static_cast<double>(progress.size);
+  return fmt::format(
+      "{:.0f}% of {}", 100 * static_cast<double>(progress.done) / size, byte_text(size));
+}
+
+}  // namespace
+
+std::string reading_text(const ScanProgress& progress) {
+  return fmt::format("reading {}: {}", progress.path, share_text(progress));
+}
+
+ScanListener say_reading(std::function<void(const std::string&)> say, double seconds) {
+  return [say = std::move(say), seconds, stopwatch = Stopwatch()](
+             const ScanProgress& progress) mutable {
+    if (stopwatch.seconds() < seconds) return;
+    stopwatch = Stopwatch();
+    say(reading_text(progress));
+  };
+}
+
+ScanListener reading(const StopRequest& stop, const Log& log) {
+  return [&stop, say = say_reading([&log](const std::string& text) { log.info("{}", text); })](
+             const ScanProgress& progress) {
+    if (stop.asked())
+      throw StoppedError(
+          "stopped on request while {} was read ({}), before the first step: there is nothing to "
+          "save and nothing is lost; start again to go on",
+          progress.path,
+          share_text(progress));
+    say(progress);
+  };
+}
+
+ScanListener reading_for(double seconds) {
+  return [seconds, stopwatch = Stopwatch()](const ScanProgress& progress) {
+    if (stopwatch.seconds() > seconds)
+      throw Failure("{}: takes longer than {} s to read", progress.path, seconds);
+  };
+}
+
+}  // namespace longspan

@@ -1,0 +1,88 @@
+// What a run goes on from: the checkpoint that is meant, whether it is of this run, and what the
+// run's directory holds already.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/data/tokenizer.h"
+#include "framework/runs/log.h"
+#include "framework/runs/run_directory.h"
+#include "framework/runs/stop_request.h"
+#include "framework/runs/text_identity.h"
+#include "framework/runs/training_run.h"
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+// The tensor by which a checkpoint tells the place of each stream in the text, and the scalars by
+// which it tells how its run was made.
+inline constexpr const char* cursor_name = "data/cursor";
+inline constexpr const char* threads_scalar = "run/threads";
+inline constexpr const char* zero_scalar = "run/zero";
+inline constexpr const char* device_scalar = "run/device";
+
+// What decides whether a run goes on bit for bit or to rounding.
+struct RunLayout {
+  MeshShape mesh;
+  std::int64_t threads = 1;  // of the rank that has most
+  std::int64_t zero = 0;
+  std::string device = "cpu";  // or "cuda", "cuda with NCCL"
+
+  friend bool operator==(const RunLayout&, const RunLayout&) = default;
+};
+
+// The run that asks.
+struct ResumingRun {
+  const Settings& settings;
+  const TrainingRunText& text;
+  const RunDirectory& directory;
+  const Communicator& world;
+  const Log& log;
+  const StopRequest& stop;
+};
+
+// Collective. The checkpoint that checkpoint.resume means (named_checkpoint.h says how); nothing
+// for a new run. Throws ConfigurationError where it is never and there are checkpoints, DataError
+// where none can be read. While it reads long files the log says how far it is, and a request to
+// stop ends it with an Error of ExitCode::stopped.
+std::optional<std::filesystem::path> checkpoint_to_resume(const ResumingRun& run);
+
+// What has changed since the checkpoint was saved. Throws DataError, with its place, where the
+// configuration that it has cannot be read.
+ConfigurationChange change_since(
+    const Checkpoint& checkpoint,
+    const std::function<ConfigurationChange(const std::string& saved)>& compare);
+
+// For whoever reads checkpoints of the run, or of what is at `place`: says how far it is, and ends
+// with the request to stop.
+// What the run is made of must outlive it.
+ReadWatch watch_of(const ResumingRun& run, const std::string& place = "");
+
+// Throws ConfigurationError where what has changed since the checkpoint makes another model of it.
+// `remedy` is a clause.
+void require_same_model(const Checkpoint& checkpoint,
+                        const ConfigurationChange& change,
+                        const std::string& remedy);
+
+// Collective. Throws ConfigurationError when the run cannot go on from the checkpoint, DataError
+// when that was made with another tokenizer, and says what differs where it can.
+void judge_checkpoint(const ResumingRun& run,
+                      const Checkpoint& checkpoint,
+                      const Tokenizer& tokenizer,
+                      const TextIdentity& text);
+
+// Adds to a state to be saved what `judge_layout` compares.
+void save_layout(Scalars& scalars, const RunLayout& layout);
+// Says when the run goes on to rounding only.
+void judge_layout(const Log& log, const Checkpoint& checkpoint, const RunLayout& layout);
+
+// Collective. Puts the file of metrics of an earlier run aside, for a new run that finds no
+// checkpoint. Throws DataError when there must have been one.
+void put_metrics_aside(const ResumingRun& run, const std::string& run_id);
+
+}  // namespace longspan

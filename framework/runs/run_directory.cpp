@@ -1,0 +1,107 @@
+#include "framework/runs/run_directory.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
+
+// The lock's descriptor, or a sentence that says why there is none.
+std::string take_lock(const NamedPath& named, int& lock) {
+  const fs::path path = named;
+  const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error)
+    return fmt::format("{} cannot be made: {}{}", it, error.message(), named.help_to_find());
+  lock = open((path / ".lock").c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644);
+  if (lock < 0)
+    return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
+  // Some network file systems have no locks: then the user's care has to do.
+  if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return fmt::format("{} is in use by another run; choose another one", it);
+  return "";
+}
+
+// Why nothing can be saved in a folder, which is made; empty where it can.
+std::string trouble_with(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return fmt::format("\"{}\" cannot be made: {}", folder.string(), error.message());
+  if (access(folder.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("\"{}\" cannot be written: {}", folder.string(), reason());
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
+    : path_(path), writes_(world.rank() == 0) {
+  std::string sentence;
+  if (writes_) sentence = take_lock(path, lock_);
+  if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());
+  sentence = world.broadcast(sentence, 0);
+  if (!sentence.empty()) throw ConfigurationError("{}", sentence);
+}
+
+RunDirectory::~RunDirectory() {
+  if (lock_ >= 0) close(lock_);
+}
+
+bool RunDirectory::is_lost() const {
+  if (!writes_) return false;
+  struct stat held {};
+  struct stat there {};
+  if (fstat(lock_, &held) != 0) return errno == ESTALE;
+  // Whatever else keeps the path from being looked up may pass.
+  if (stat((path_ / ".lock").c_str(), &there) != 0)
+    return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+  return held.st_dev != there.st_dev || held.st_ino != there.st_ino;
+}
+
+void RunDirectory::refuse_lost(std::int64_t step) const {
+  throw DataError(
+      "run.directory \"{}\": was removed, moved or replaced while the run wrote to it (its .lock "
+      "is "
+      "not the one that the run holds), seen after step {}; nothing is written there any more: put "
+      "it back and start again to go on from its newest checkpoint, or start anew",
+      path_.string(),
+      step);
+}
+
+void RunDirectory::write(const std::string& name, const std::string& text) const {
+  if (!writes_) return;
+  const fs::path target = path_ / name;
+  const fs::path beside = path_ / (name + ".tmp");
+  std::FILE* const file = std::fopen(beside.c_str(), "wb");
+  if (file == nullptr) throw Failure("{}: cannot be written: {}", beside.string(), reason());
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size() &&
+                       std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+  const std::string why = written ? "" : reason();
+  const bool closed = std::fclose(file) == 0;
+  if (!written || !closed) throw Failure("{}: cannot be written: {}", beside.string(), why);
+  std::error_code error;
+  fs::rename(beside, target, error);
+  if (error) throw Failure("{}: cannot be written: {}", target.string(), error.message());
+}
+
+std::string new_run_id(const Communicator& world) {
+  std::random_device source;
+  const std::uint64_t bits = (static_cast<std::uint64_t>(source()) << 32) | source();
+  return world.broadcast(fmt::format("{:016x}", bits), 0);
+}
+
+}  // namespace longspan

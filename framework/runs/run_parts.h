@@ -1,0 +1,51 @@
+// The parts of a training run, in the order in which they need one another. All are collective and
+// throw the same on every rank.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "framework/comm/session.h"
+#include "framework/data/batch_loader.h"
+#include "framework/planning/plan.h"
+#include "framework/runs/log.h"
+#include "framework/runs/run_directory.h"
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+// Also sets the threads and the time limit of the run. Throws ConfigurationError where the batch
+// does not divide over the mesh.
+ProcessMesh make_mesh(Session& session, const Settings& settings);
+
+// Silent on all ranks but one. The sentence that ends a failed run is in the file too, from
+// whichever rank it comes.
+Log open_log(Session& session,
+             const Console& console,
+             const RunDirectory& directory,
+             LogLevel least);
+
+// Throws DataError, and what the listener throws, as `open_validation` does.
+BatchLoader make_loader(const Settings& settings,
+                        const Tokenizer& tokenizer,
+                        const ProcessMesh& mesh,
+                        const Device& device,
+                        const ScanListener& listener);
+
+// Opened at the start: what is wrong with it is not to be found after hours of training. Throws
+// DataError.
+std::optional<Corpus> open_validation(const Settings& settings,
+                                      const Tokenizer& tokenizer,
+                                      const ProcessMesh& mesh,
+                                      const ScanListener& listener);
+
+// Refuses what the memory cannot hold, before anything of it is allocated: throws
+// ConfigurationError.
+std::unique_ptr<Model> make_model(const Session& session,
+                                  const Settings& settings,
+                                  const Reconfigure& reconfigure,
+                                  const Tokenizer& tokenizer,
+                                  const ProcessMesh& mesh,
+                                  const Device& device);
+
+}  // namespace longspan

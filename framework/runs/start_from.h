@@ -1,0 +1,28 @@
+// A new run that begins with the weights of another one (training.start_from).
+#pragma once
+
+#include "checkpoints/checkpoint.h"
+#include "framework/runs/log.h"
+#include "framework/runs/training_run.h"
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+// The run that asks.
+struct StartingRun {
+  const Settings& settings;
+  const TrainingRunText& text;
+  const Tokenizer& tokenizer;
+  const Communicator& world;
+  const Log& log;
+  ReadWatch watch = {};
+};
+
+// Collective. Fills a new model's weights, to the bit, from the checkpoint that training.start_from
+// means, on any layout; those that it is not to give, and rows that its vocabulary lacks, stay as
+// they were drawn. Says in the log what was taken and what was left out. Nothing where
+// training.start_from is empty. Throws ConfigurationError where the two models do not fit,
+// DataError where there is no such checkpoint or it is damaged.
+void start_from(const StartingRun& run, Model& model);
+
+}  // namespace longspan

@@ -1,0 +1,77 @@
+#include "framework/runs/text_identity.h"
+
+#include <fmt/chrono.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 30;
+constexpr std::int64_t second = 1'000'000'000;  // in nanoseconds
+
+std::int64_t time_of_change(const std::string& path) {
+  struct stat status {};
+  if (stat(path.c_str(), &status) != 0)
+    throw DataError("{}: cannot be examined: {}", path, std::strerror(errno));
+  return status.st_mtim.tv_sec * second + status.st_mtim.tv_nsec;
+}
+
+std::string time_text(std::int64_t nanoseconds) {
+  const std::time_t time = nanoseconds / second;
+  std::tm local = {};
+  if (localtime_r(&time, &local) == nullptr) return "a time that is no date";
+  return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
+}
+
+}  // namespace
+
+void TextIdentity::save(Scalars& scalars) const {
+  scalars.set(corpus_scalar, sample);
+  scalars.set(text_time_scalar, modified);
+  if (hash) scalars.set(text_hash_scalar, *hash);
+}
+
+TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
+  TextIdentity mine;
+  if (world.rank() == 0)
+    mine = {corpus.fingerprint(), time_of_change(corpus.path()), corpus.whole_hash(most_bytes)};
+  // The others add nothing.
+  const auto of_first = [&](std::uint64_t value) {
+    return static_cast<std::uint64_t>(
+        world.all_reduce(static_cast<std::int64_t>(value), Reduction::sum));
+  };
+  const bool has_hash = of_first(mine.hash.has_value() ? 1 : 0) != 0;
+  const std::uint64_t hash = of_first(mine.hash.value_or(0));
+  TextIdentity found = {
+      of_first(mine.sample),
+      static_cast<std::int64_t>(of_first(static_cast<std::uint64_t>(mine.modified)))};
+  if (has_hash) found.hash = hash;
+  return found;
+}
+
+std::string change_of_text(const Scalars& saved,
+                           const TextIdentity& found,
+                           const std::string& path) {
+  const bool has_both = found.hash && saved.has(text_hash_scalar);
+  if (saved.get<std::uint64_t>(corpus_scalar) != found.sample ||
+      (has_both && saved.get<std::uint64_t>(text_hash_scalar) != *found.hash))
+    return fmt::format("{} holds another text than the checkpoint was trained on", path);
+  // Of an older checkpoint no more is known.
+  if (has_both || saved.get_or<std::int64_t>(text_time_scalar, found.modified) == found.modified)
+    return "";
+  return fmt::format(
+      "{} was changed at {}, and at {} when the checkpoint's run opened it: it has as many bytes, "
+      "which are too many to compare them all, and may hold another text than the checkpoint was "
+      "trained on",
+      path,
+      time_text(found.modified),
+      time_text(saved.get<std::int64_t>(text_time_scalar)));
+}
+
+}  // namespace longspan

@@ -1,0 +1,422 @@
+#include "framework/runs/training_run.h"
+
+#include <omp.h>
+
+#include <chrono>
+#include <cmath>
+#include <optional>
+
+#include "framework/comm/launcher.h"
+#include "framework/core/stopwatch.h"
+#include "framework/data/batch_loader.h"
+#include "framework/data/text_files.h"
+#include "framework/kernels/matmul.h"
+#include "framework/planning/peak.h"
+#include "framework/runs/checkpoint_saver.h"
+#include "framework/runs/checkpoint_values.h"
+#include "framework/runs/introduction.h"
+#include "framework/runs/loading.h"
+#include "framework/runs/log.h"
+#include "framework/runs/memory_advice.h"
+#include "framework/runs/memory_table.h"
+#include "framework/runs/metrics.h"
+#include "framework/runs/progress.h"
+#include "framework/runs/reading.h"
+#include "framework/runs/resume.h"
+#include "framework/runs/run_device.h"
+#include "framework/runs/run_directory.h"
+#include "framework/runs/run_parts.h"
+#include "framework/runs/saved_losses.h"
+#include "framework/runs/start_from.h"
+#include "framework/runs/step_meter.h"
+#include "framework/runs/stop_request.h"
+#include "framework/tasks/evaluation.h"
+#include "framework/train/divergence.h"
+#include "framework/train/trainer.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
+
+class TrainingRun {
+ public:
+  TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text);
+  ExitCode run();
+
+ private:
+  ResumingRun resuming() const {
+    return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
+  }
+  void resume(const std::filesystem::path& path);
+  void step();
+  bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
+  bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
+  std::optional<EvaluationResult> validate();
+  void report(const StepResult& result);
+  void show(const StepResult& result, bool is_logged);
+  StepTiming timing();
+  RunLayout layout() const;
+  TrainingState state();
+  bool save(bool beside);
+  void finish_save();
+  void remove_older();
+  ExitCode end_unsaved() const;
+  void judge_reconstruction(const StepResult& result) const;
+  void keep_directory();
+
+  bool speaks() const { return mesh_.world.rank() == 0; }
+
+  std::int64_t program_bytes_ = process_memory().now;
+  StopRequest stop_request_;  // first: a signal while a long text is read is not to kill the run
+  Session& session_;
+  const Settings& settings_;
+  const TrainingRunText& text_;
+  ProcessMesh mesh_;
+  std::int64_t threads_;  // of the rank that has most: nodes may differ
+  Device device_;
+  GpuCollectives collectives_;
+  RunDirectory directory_;
+  Console console_;
+  Log log_;
+  Tokenizer tokenizer_;
+  BatchLoader loader_;
+  TextIdentity identity_;  // of the text that is learnt
+  std::optional<Corpus> validation_;
+  Trainer trainer_;
+  Progress progress_;
+  CheckpointSaver saver_;
+  std::optional<MetricsFile> metrics_;
+  std::string run_id_;
+  SavedLosses losses_;
+  double peak_ = 0;  // FLOP/s of all ranks
+  std::int64_t first_step_ = 0;
+  StepMeter meter_;
+  bool stopping_ = false;
+  Batch batch_ = {};                  // of the last step
+  bool has_validation_loss_ = false;  // the weights after it too, of the validation text
+  bool save_is_due_ = false;
+};
+
+TrainingRun::TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text)
+    : session_(session),
+      settings_(settings),
+      text_(text),
+      mesh_(make_mesh(session, settings)),
+      threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
+      device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
+      collectives_(settings.parallel.transport, mesh_, device_),
+      directory_(settings.run.directory, mesh_.world),
+      console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
+      log_(open_log(session, console_, directory_, settings.run.log_level)),
+      tokenizer_(prepare_tokenizer(
+          settings.data, settings.run.directory, mesh_.world, reading(stop_request_, log_))),
+      loader_(
+          make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
+      identity_(identify_text(loader_.corpus(), mesh_.world)),
+      validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
+      trainer_(make_model(session, settings, text.reconfigure, tokenizer_, mesh_, device_),
+               settings.training,
+               Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
+               settings.precision),
+      progress_(console_, log_, settings.metrics.console),
+      saver_(
+          settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_) {
+  if (const auto found = checkpoint_to_resume(resuming())) {
+    resume(*found);
+    if (!settings.training.start_from.path.empty())
+      log_.info("training.start_from is not used: the run goes on from a checkpoint");
+  } else {
+    run_id_ = new_run_id(mesh_.world);
+    put_metrics_aside(resuming(), run_id_);
+    const ReadWatch watch = watch_of(resuming(), settings.training.start_from.path);
+    start_from({settings, text, tokenizer_, mesh_.world, log_, watch}, trainer_.model());
+  }
+  first_step_ = trainer_.steps();
+  directory_.write("config.yaml", text.configuration);
+  if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
+  peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
+  introduce(log_,
+            {settings_,
+             text_.warnings,
+             mesh_,
+             device_,
+             collectives_,
+             trainer_.model().parameters(),
+             loader_,
+             threads_,
+             peak_});
+}
+
+void TrainingRun::resume(const std::filesystem::path& path) {
+  const Checkpoint checkpoint = open_run_checkpoint(path, watch_of(resuming()));
+  judge_checkpoint(resuming(), checkpoint, tokenizer_, identity_);
+  run_id_ = checkpoint.info().run_id;
+  losses_ = SavedLosses::of(checkpoint.scalars());
+  const std::int64_t streams = settings_.data.batch;
+  trainer_.restore(checkpoint, loader_.range(), streams);
+  const Tensor cursors = loader_.cursors();
+  StateTensor piece;
+  piece.name = cursor_name;
+  piece.tensor = cursors;
+  piece.global_shape = {streams, 2};
+  piece.offset = {loader_.range().begin, 0};
+  checkpoint.read(piece);
+  loader_.restore(cursors);
+  // One that was named may lie anywhere; this directory need not hold it, or not a good one.
+  if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
+  log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
+  judge_layout(log_, checkpoint, layout());
+}
+
+ExitCode TrainingRun::run() {
+  const bool had_nothing_to_do = last_step();
+  if (had_nothing_to_do)
+    tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
+  try {
+    while (!last_step() && !stopping_) step();
+  } catch (const DivergedError& error) {
+    // What is being saved is of a state from before.
+    try {
+      finish_save();
+    } catch (const Failure& failure) {
+      log_.error("{}", failure.what());
+    }
+    throw DivergedError("{}; {}",
+                        error.what(),
+                        where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
+  }
+  progress_.finish();
+  finish_save();
+  if (saver_.step() != trainer_.steps() && !save(false)) return end_unsaved();
+  remove_older();
+  if (stopping_ && !last_step()) {
+    log_.info("stopped on request after step {}; start again to go on", trainer_.steps());
+    return ExitCode::stopped;
+  }
+  if (had_nothing_to_do) return ExitCode::ok;
+  log_.info("done: {} steps, {} tokens, {} steps skipped",
+            trainer_.steps(),
+            trainer_.tokens(),
+            trainer_.skipped());
+  return ExitCode::ok;
+}
+
+// The weights after the last step give no finite loss. Who asked the run to stop can have it go on
+// from what was saved before.
+ExitCode TrainingRun::end_unsaved() const {
+  const std::int64_t before = saver_.step() >= 0 ? saver_.step() : first_step_;
+  if (stopping_ && !last_step() && before > 0) {
+    log_.warning(
+        "stopped on request after step {}, which is not saved: started again the run goes on from "
+        "step {}; if it comes to this again, {}",
+        trainer_.steps(),
+        before,
+        calmer_training(settings_.training));
+    return ExitCode::stopped;
+  }
+  throw DivergedError(
+      "training diverged: the weights after step {} give no finite loss and are not saved; {}; {}",
+      trainer_.steps(),
+      calmer_training(settings_.training),
+      where_to_go_on(directory_.checkpoints(), settings_.checkpoint.resume));
+}
+
+void TrainingRun::step() {
+  const Stopwatch stopwatch;
+  if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
+  batch_ = loader_.next();
+  const std::int64_t remembered = batch_.epoch_start ? 0 : trainer_.memory_length();
+  const std::int64_t check = settings_.memory.reconstruction_check_every;
+  const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
+  const StepResult result = trainer_.step(batch_,
+                                          {.stop = [this] { return stop_request_.asked(); },
+                                           .measure = measure,
+                                           .writing = saver_.writing(),
+                                           .after_loss =
+                                               [this](double loss) {
+                                                 if (!saver_.judge(loss)) save_is_due_ = true;
+                                               },
+                                           .before_update = [this] { saver_.wait_for_copy(); }});
+  mesh_.world.check_ledger();
+  const double seconds = stopwatch.seconds();
+  stopping_ = result.stop_requested;
+  meter_.add({.seconds = seconds,
+              .tokens = result.tokens,
+              .flops = trainer_.model()
+                           .flops(settings_.data.batch, settings_.data.segment, remembered)
+                           .total()});
+  if (result.skipped)
+    log_.warning(
+        "step {} skipped: loss {}, gradient norm {}{}; batch at token {} of each stream in epoch "
+        "{}",
+        trainer_.steps(),
+        result.loss,
+        result.gradient_norm,
+        result.loss_scale ? fmt::format(" at loss scale {}", *result.loss_scale) : "",
+        batch_.position,
+        batch_.epoch);
+  if (trainer_.steps() == first_step_ + memory_settles_after)
+    log_memory(log_, {device_.allocator().report(), program_bytes_});
+  report(result);
+  if (result.reconstruction_error) judge_reconstruction(result);
+  if (!result.writing) finish_save();
+  const bool is_sound = std::isfinite(result.loss);
+  if (is_sound) remove_older();
+  save_is_due_ = save_is_due_ || due(settings_.checkpoint.every);
+  if (save_is_due_ && is_sound && !last_step() && !stopping_) save_is_due_ = !save(true);
+}
+
+// Of a step that was skipped for the same reason it says nothing.
+void TrainingRun::judge_reconstruction(const StepResult& result) const {
+  if (result.skipped) return;
+  log_.info("step {}: the rebuilt streams are {:.2e} of their size from the true ones",
+            trainer_.steps(),
+            *result.reconstruction_error);
+  longspan::judge_reconstruction(
+      trainer_.steps(), *result.reconstruction_error, settings_.memory.reconstruction_bound);
+}
+
+std::optional<EvaluationResult> TrainingRun::validate() {
+  const bool wanted = due(settings_.training.validation_every) || last_step();
+  has_validation_loss_ = false;
+  if (!validation_ || !wanted) return std::nullopt;
+  const EvaluationResult result = evaluate(
+      trainer_.model(),
+      *validation_,
+      {.streams = settings_.data.batch,
+       .segment = settings_.data.segment,
+       .tokens_per_stream = settings_.training.validation_batches * settings_.data.segment});
+  log_.info("step {}: validation loss {:.4f}, {:.4f} bits per byte{}",
+            trainer_.steps(),
+            result.loss(),
+            result.bits_per_byte(),
+            unknown_text(result));
+  has_validation_loss_ = std::isfinite(result.loss());
+  return result;
+}
+
+StepTiming TrainingRun::timing() {
+  const std::int64_t memory = device_.allocator().report().total.peak;
+  const StepTiming timing = {
+      .tokens_per_second = meter_.tokens_per_second(),
+      .model_flops_utilisation = meter_.flops_per_second() / peak_,
+      .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum)};
+  meter_.begin_again();
+  return timing;
+}
+
+void TrainingRun::show(const StepResult& result, bool is_logged) {
+  const std::int64_t steps_left = settings_.training.steps - trainer_.steps();
+  progress_.update({.step = trainer_.steps(),
+                    .steps = settings_.training.steps,
+                    .loss = result.loss,
+                    .tokens_per_second = meter_.tokens_per_second(),
+                    .utilisation = meter_.flops_per_second() / peak_,
+                    .seconds_left = meter_.seconds_a_step() * static_cast<double>(steps_left)},
+                   is_logged);
+}
+
+void TrainingRun::report(const StepResult& result) {
+  const bool is_logged = due(settings_.metrics.every) || last_step();
+  if (is_logged) keep_directory();
+  show(result, is_logged);
+  const std::optional<EvaluationResult> validation = validate();
+  losses_.loss = result.loss;
+  if (validation)
+    losses_.validation = {trainer_.steps(), validation->loss(), validation->bits_per_byte()};
+  if (!is_logged && !validation && !result.reconstruction_error) return;
+  StepMetrics metrics = {.step = trainer_.steps(),
+                         .tokens = trainer_.tokens(),
+                         .loss = result.loss,
+                         .learning_rate = result.learning_rate,
+                         .gradient_norm = result.gradient_norm,
+                         .loss_scale = result.loss_scale,
+                         .reconstruction_error = result.reconstruction_error};
+  const StepTiming measured = timing();
+  if (settings_.metrics.timing) metrics.timing = measured;
+  if (validation) {
+    metrics.validation_loss = validation->loss();
+    metrics.validation_bits_per_byte = validation->bits_per_byte();
+    metrics.validation_unknown = validation->unknown;
+  }
+  if (metrics_) metrics_->write(metrics);
+}
+
+RunLayout TrainingRun::layout() const {
+  return {mesh_.shape,
+          threads_,
+          settings_.parallel.zero,
+          !device_.on_gpu()     ? "cpu"
+          : collectives_.nccl() ? "cuda with NCCL"
+                                : "cuda"};
+}
+
+TrainingState TrainingRun::state() {
+  TrainingState state;
+  trainer_.save(state, settings_.data.batch);
+  state.add_part(cursor_name,
+                 loader_.cursors(),
+                 0,
+                 loader_.range().begin,
+                 settings_.data.batch,
+                 mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
+  state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
+  identity_.save(state.scalars);
+  save_layout(state.scalars, layout());
+  losses_.save(state.scalars);
+  return state;
+}
+
+bool TrainingRun::save(bool beside) {
+  keep_directory();
+  if (metrics_) metrics_->sync();
+  if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
+  const CheckpointInfo info = {.run_id = run_id_,
+                               .step = trainer_.steps(),
+                               .layout = mesh_.shape,
+                               .configuration = text_.configuration};
+  // What was restored and has made no step had one when it was saved.
+  const CheckpointSaver::Loss loss = [this] {
+    const bool is_known = has_validation_loss_ || !batch_.tokens.defined();
+    return is_known ? 0.0 : trainer_.loss_of(batch_);
+  };
+  return beside ? saver_.save_beside(info, state(), loss) : saver_.save(info, state(), loss);
+}
+
+void TrainingRun::finish_save() {
+  if (!saver_.under_way()) return;
+  keep_directory();
+  saver_.finish();
+}
+
+void TrainingRun::remove_older() {
+  if (!saver_.has_older()) return;
+  keep_directory();
+  saver_.remove_older();
+}
+
+// Before anything is written or removed by its name: who removes the directory of a run may put
+// another there.
+void TrainingRun::keep_directory() {
+  const std::int64_t lost = directory_.is_lost() ? 1 : 0;
+  if (mesh_.world.all_reduce(lost, Reduction::maximum) == 0) return;
+  session_.set_listener({});
+  directory_.refuse_lost(trainer_.steps());
+}
+
+}  // namespace
+
+ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) try {
+  return TrainingRun(session, settings, text).run();
+} catch (const OutOfMemory& error) {
+  // Planning takes its time, in which other ranks run out of memory too: one is to speak.
+  const bool speaks = session.claim_report();
+  const int ranks = session.world().size();
+  throw Failure("rank {}: {}{}",
+                session.world().rank(),
+                error.what(),
+                speaks ? advice_after(error, settings, ranks, text.reconfigure) : "");
+}
+
+}  // namespace longspan

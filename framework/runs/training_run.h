@@ -1,0 +1,34 @@
+// A whole training run: from the first step, or the newest checkpoint, to the last step or a
+// request to stop.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/comm/session.h"
+#include "framework/planning/plan.h"
+
+namespace longspan {
+
+// What the configuration of a checkpoint means for this run.
+struct ConfigurationChange {
+  std::vector<std::string> differences;  // a sentence for each key that differs, for the log
+  std::vector<std::string> refused;      // those that change the meaning of the weights
+};
+
+struct TrainingRunText {
+  std::string configuration;  // the resolved configuration: it is written beside the run and into
+                              // each checkpoint
+  std::vector<std::string> warnings;  // of it
+  // Compares the resolved configuration of a checkpoint with this one.
+  std::function<ConfigurationChange(const std::string& saved)> compare;
+  Reconfigure reconfigure;
+};
+
+// Collective. Returns `ok` when the last step is done, `stopped` when a signal asked to stop and a
+// checkpoint was saved. Throws what goes wrong, with its exit code.
+ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text);
+
+}  // namespace longspan

@@ -1,0 +1,153 @@
+#include "framework/settings/run_options.h"
+
+#include "framework/core/options.h"
+
+namespace longspan {
+namespace {
+
+// How a job of that many ranks is started.
+std::string start_on(std::int64_t ranks) {
+  return fmt::format(
+      "start it with \"longspan run -n {0} -- ...\" or \"mpirun -n {0} longspan ...\"", ranks);
+}
+
+}  // namespace
+
+void declare(OptionTable& table, RunOptions& options) {
+  table.add("run.directory",
+            options.directory,
+            "where the run writes: config.yaml, metrics.jsonl, log.txt and checkpoints/",
+            required(),
+            not_empty());
+  table.add("run.seed",
+            options.seed,
+            "seed of every random number; the layout does not matter",
+            at_least(0));
+  table.add(
+      "run.threads",
+      options.threads,
+      "threads of each rank; 0: as OMP_NUM_THREADS says, or the cores divided by the ranks of the "
+      "machine",
+      between(0, most_threads));
+  table.add(
+      "run.device",
+      options.device,
+      "what computes: cuda, a GPU for each rank of a machine in turn; cpu; or auto, a GPU where "
+      "there is one with its driver and else the CPU",
+      {{"auto", DeviceChoice::automatic},
+       {"cpu", DeviceChoice::cpu},
+       {"cuda", DeviceChoice::cuda}});
+  table.add("run.time_limit",
+            options.time_limit,
+            "seconds that a collective may take before the job is given up as hung",
+            more_than(0.0),
+            at_most(1e6));
+  table.add("run.log_level",
+            options.log_level,
+            "the least important messages to show",
+            {{"debug", LogLevel::debug},
+             {"info", LogLevel::info},
+             {"warning", LogLevel::warning},
+             {"error", LogLevel::error}});
+}
+
+void declare(OptionTable& table, ParallelOptions& options) {
+  constexpr int most = 1 << 20;
+  table.add("parallel.data",
+            options.data,
+            "ranks that share the batch; none: all ranks, divided by the other axes",
+            between(1, most));
+  table.add(
+      "parallel.tensor", options.tensor, "ranks that share each layer's weights", between(1, most));
+  table.add("parallel.context",
+            options.context,
+            "ranks that share each sequence: each reads a piece from either end of a segment",
+            between(1, most));
+  table.add("parallel.sequence",
+            options.sequence,
+            "tensor ranks also share the time of activations outside of the split layers");
+  table.add("parallel.zero",
+            options.zero,
+            "what the ranks that hold the same weights share out: 0 nothing, 1 the optimizer's "
+            "state and the float32 weights behind bf16 and f16, 2 the gradients too",
+            between(0, 2));
+  table.add(
+      "parallel.transport",
+      options.transport,
+      "what carries tensors between GPUs: nccl, of which each rank needs a GPU of its own; mpi, "
+      "through memory of the host; or auto, NCCL where every rank has a GPU of its own and the "
+      "library is there",
+      {{"auto", GpuTransport::automatic},
+       {"nccl", GpuTransport::nccl},
+       {"mpi", GpuTransport::mpi}});
+  table.check({"parallel.sequence"}, [&options] {
+    return !options.sequence || options.tensor > 1
+               ? ""
+               : "parallel.sequence: found true with parallel.tensor 1; it divides "
+                 "activations over the tensor ranks, of which it needs at least 2";
+  });
+}
+
+void declare(OptionTable& table, CheckpointOptions& options) {
+  table.add("checkpoint.every",
+            options.every,
+            "steps between checkpoints; 0: only when the run ends",
+            at_least(0));
+  table.add(
+      "checkpoint.keep", options.keep, "newest checkpoints that are kept", between(1, 1000000));
+  table.add("checkpoint.background",
+            options.background,
+            "copy the state and write the copy while training goes on, which takes as much memory "
+            "of the host as the checkpoint has bytes; false: training waits for it");
+  table.add("checkpoint.resume",
+            options.resume,
+            "auto: go on from the newest checkpoint of run.directory that verifies, if there is "
+            "one; never: start anew; or a checkpoint: its path, the name or number of a step of "
+            "run.directory, or another run, whose newest one is taken",
+            not_empty());
+}
+
+void declare(OptionTable& table, MetricsOptions& options) {
+  table.add("metrics.every", options.every, "steps between lines of metrics.jsonl", at_least(1));
+  table.add(
+      "metrics.console",
+      options.console,
+      "progress: a bar on a terminal and lines elsewhere, or always one of them",
+      {{"auto", ConsoleKind::automatic}, {"plain", ConsoleKind::plain}, {"bar", ConsoleKind::bar}});
+  table.add("metrics.timing",
+            options.timing,
+            "write tokens_per_second, model_flops_utilisation and peak_memory_bytes, which differ "
+            "from run to run; without them metrics.jsonl repeats to the byte");
+}
+
+MeshShape mesh_shape(const ParallelOptions& options, int ranks) {
+  const std::int64_t others = options.tensor * options.context;
+  if (options.data && *options.data * others != ranks) {
+    throw ConfigurationError(
+        "parallel.data {} x parallel.context {} x parallel.tensor {} is {} ranks; the job has {}; "
+        "{}, or set them so that their product is {}",
+        *options.data,
+        options.context,
+        options.tensor,
+        *options.data * others,
+        ranks,
+        start_on(*options.data * others),
+        ranks);
+  }
+  if (ranks % others != 0) {
+    throw ConfigurationError(
+        "the job has {} rank{}, which do not divide by parallel.context {} x parallel.tensor {}; "
+        "{}, or set these to fewer",
+        ranks,
+        ranks == 1 ? "" : "s",
+        options.context,
+        options.tensor,
+        start_on((ranks / others + 1) * others));
+  }
+  return {static_cast<int>(ranks / others),
+          static_cast<int>(options.context),
+          static_cast<int>(options.tensor),
+          options.sequence};
+}
+
+}  // namespace longspan

@@ -1,0 +1,62 @@
+// The sections run, parallel, checkpoint and metrics of a configuration.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "framework/comm/gpu_collectives.h"
+#include "framework/core/named_path.h"
+
+namespace longspan {
+
+class OptionTable;
+
+enum class LogLevel : std::uint8_t { debug, info, warning, error };
+enum class DeviceChoice : std::uint8_t { automatic, cpu, cuda };
+
+inline constexpr int most_threads = 4096;  // of a rank
+
+struct RunOptions {
+  NamedPath directory;                            // run.directory: all that the run writes
+  std::int64_t seed = 1;                          // run.seed
+  std::int64_t threads = 0;                       // run.threads: of a rank; 0: its share
+  DeviceChoice device = DeviceChoice::automatic;  // run.device
+  double time_limit = 300;                        // run.time_limit: seconds a collective may take
+  LogLevel log_level = LogLevel::info;            // run.log_level
+};
+
+struct ParallelOptions {
+  std::optional<std::int64_t> data;                  // parallel.data: none: what fills the ranks
+  std::int64_t tensor = 1;                           // parallel.tensor
+  std::int64_t context = 1;                          // parallel.context
+  bool sequence = false;                             // parallel.sequence
+  std::int64_t zero = 0;                             // parallel.zero
+  GpuTransport transport = GpuTransport::automatic;  // parallel.transport: of tensors on GPUs
+};
+
+struct CheckpointOptions {
+  std::int64_t every = 500;   // checkpoint.every: steps; 0: only when the run ends
+  std::int64_t keep = 3;      // checkpoint.keep
+  bool background = true;     // checkpoint.background: written while training goes on
+  NamedPath resume = "auto";  // checkpoint.resume: auto, never, or a checkpoint
+};
+
+enum class ConsoleKind : std::uint8_t { automatic, plain, bar };
+
+struct MetricsOptions {
+  std::int64_t every = 10;                       // metrics.every: steps
+  ConsoleKind console = ConsoleKind::automatic;  // metrics.console
+  // metrics.timing: also write what differs from run to run (speed, utilisation, memory). Without
+  // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
+  bool timing = true;
+};
+
+void declare(OptionTable& table, RunOptions& options);
+void declare(OptionTable& table, ParallelOptions& options);
+void declare(OptionTable& table, CheckpointOptions& options);
+void declare(OptionTable& table, MetricsOptions& options);
+
+// The mesh for a job of that many ranks. Throws ConfigurationError when they do not fit.
+MeshShape mesh_shape(const ParallelOptions& options, int ranks);
+
+}  // namespace longspan

@@ -1,0 +1,60 @@
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+ModelSetting model_setting(const Settings& settings,
+                           std::int64_t vocabulary,
+                           const ProcessMesh& mesh,
+                           const Device& device) {
+  return {.vocabulary = vocabulary,
+          .segment = settings.data.segment,
+          .compute = settings.precision.compute,
+          .device = device,
+          .mesh = mesh,
+          .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
+          .memory = settings.memory,
+          .sharing = {.zero = static_cast<int>(settings.parallel.zero),
+                      .bucket_megabytes = settings.training.bucket_megabytes}};
+}
+
+std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
+  if (settings.data.batch % data_ranks == 0) return "";
+  return fmt::format(
+      "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
+      "streams",
+      settings.data.batch,
+      data_ranks);
+}
+
+std::string segment_problem(const Settings& settings, std::int64_t context_ranks) {
+  if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
+  return fmt::format(
+      "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
+      "reads a piece from either end of a segment",
+      settings.data.segment,
+      2 * context_ranks);
+}
+
+std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks) {
+  const std::int64_t streams = settings.data.batch / data_ranks.value_or(1);
+  if (streams % settings.training.accumulation == 0) return "";
+  if (!data_ranks)
+    return fmt::format("training.accumulation is {}, which does not divide data.batch = {}",
+                       settings.training.accumulation,
+                       settings.data.batch);
+  return fmt::format(
+      "training.accumulation is {}, which does not divide the {} streams of a data rank "
+      "(data.batch {} over {} data ranks)",
+      settings.training.accumulation,
+      streams,
+      settings.data.batch,
+      *data_ranks);
+}
+
+void require_divisible(const Settings& settings, const MeshShape& mesh) {
+  refuse(batch_problem(settings, mesh.data));
+  refuse(segment_problem(settings, mesh.context));
+  refuse(accumulation_problem(settings, mesh.data));
+}
+
+}  // namespace longspan

@@ -1,0 +1,42 @@
+// Everything a run is told, section by section.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/data/data_options.h"
+#include "framework/model/family.h"
+#include "framework/nn/memory_options.h"
+#include "framework/settings/run_options.h"
+#include "framework/train/precision_options.h"
+#include "framework/train/training_options.h"
+
+namespace longspan {
+
+struct Settings {
+  RunOptions run;
+  std::string family;  // model.family
+  DataOptions data;
+  TrainingOptions training;
+  ParallelOptions parallel;
+  MemoryOptions memory;
+  PrecisionOptions precision;
+  CheckpointOptions checkpoint;
+  MetricsOptions metrics;
+  ModelFactory make_model;
+};
+
+// What the model of a run is built for.
+ModelSetting model_setting(const Settings& settings,
+                           std::int64_t vocabulary,
+                           const ProcessMesh& mesh,
+                           const Device& device);
+
+// What forbids to divide the data of a run so, as a sentence; empty where nothing does.
+std::string batch_problem(const Settings& settings, std::int64_t data_ranks);
+std::string segment_problem(const Settings& settings, std::int64_t context_ranks);
+std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks);
+// Throws ConfigurationError with the first of them.
+void require_divisible(const Settings& settings, const MeshShape& mesh);
+
+}  // namespace longspan

@@ -1,0 +1,229 @@
+#include "framework/tasks/evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "framework/core/stopwatch.h"
+#include "framework/core/unsigned_nan.h"
+#include "framework/data/evaluation_reader.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+void check_segment(const Model& model, std::int64_t tokens) {
+  const std::int64_t longest = model.longest_segment();
+  if (longest > 0 && tokens > longest)
+    throw ConfigurationError(
+        "the model reads at most {} tokens in one pass, evaluation asks for {}", longest, tokens);
+}
+
+std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
+  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+    throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
+                             *options.memory);
+  return options.memory.value_or(model.longest_memory());
+}
+
+// The losses of this rank's streams, summed a stream at a time.
+class LossSums {
+ public:
+  void add(const Tensor& losses, const Batch& batch) {
+    first_stream_ = batch.first_stream;
+    const auto rows = static_cast<std::size_t>(batch.tokens.shape()[0]);
+    sums_.resize(rows);
+    const Tensor wide =
+        Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
+    on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
+    const Tensor here = wide.to_host();
+    const auto values = here.span<double>();
+    const std::size_t time = values.size() / rows;
+    for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
+  }
+
+  // The sum over all ranks, stream after stream.
+  double total(std::int64_t streams, const ProcessMesh& mesh, const Device& device) const {
+    const Tensor all = Tensor::zeros({streams}, DType::f64, device, MemoryTag::workspace);
+    const auto values = all.span<double>();
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      values[static_cast<std::size_t>(first_stream_) + i] = sums_[i];
+    mesh.replicas.all_reduce(all, Reduction::sum);
+    double sum = 0;
+    for (const double value : values) sum += value;
+    return sum;
+  }
+
+ private:
+  std::int64_t first_stream_ = 0;
+  std::vector<double> sums_;
+};
+
+// The text, read a batch at a time, and what came of it so far.
+class Evaluation {
+ public:
+  Evaluation(const Model& model, const Corpus& corpus, const EvaluationOptions& options)
+      : mesh_(model.parameters().mesh()),
+        device_(model.parameters().device().host()),
+        streams_(options.streams),
+        path_(corpus.path()),
+        size_(corpus.bytes()),
+        listener_(options.listener),
+        unknown_nats_(corpus.tokenizer().unknown_nats()),
+        reader_(corpus,
+                {options.streams, options.segment},
+                mesh_.data.rank(),
+                mesh_.data.size(),
+                device_,
+                options.tokens_per_stream) {
+    if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
+  }
+
+  // The next part of the streams; false at the end.
+  bool next(Batch& batch) {
+    if (reader_.done()) return false;
+    batch = reader_.next();
+    const double share = static_cast<double>(passes_) / static_cast<double>(reader_.batches());
+    if (listener_ && passes_ > 0)
+      listener_({path_, static_cast<std::int64_t>(share * static_cast<double>(size_)), size_});
+    ++passes_;
+    result_.tokens += batch.predicted_tokens;
+    result_.bytes += batch.predicted_bytes;
+    if (result_.unknown)
+      *result_.unknown +=
+          std::ranges::count(batch.targets.span<std::int64_t>(), Tokenizer::unknown_id);
+    return true;
+  }
+
+  void add(const Tensor& losses, const Batch& batch) { sums_.add(losses, batch); }
+
+  EvaluationResult finish() {
+    result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
+    result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
+    result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
+    if (result_.unknown) {
+      result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
+      result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
+    }
+    result_.seconds = stopwatch_.seconds();
+    return result_;
+  }
+
+ private:
+  ProcessMesh mesh_;
+  Device device_;
+  std::int64_t streams_;
+  std::string path_;
+  std::int64_t size_;
+  ScanListener listener_;
+  std::int64_t passes_ = 0;
+  double unknown_nats_;
+  EvaluationReader reader_;
+  LossSums sums_;
+  EvaluationResult result_;
+  Stopwatch stopwatch_;
+};
+
+// The last `longest` tokens of each stream.
+class Windows {
+ public:
+  Windows(std::int64_t longest, const Device& device)
+      : longest_(static_cast<std::size_t>(longest)), device_(device) {}
+
+  // Moves on by one column of the batch.
+  void push(const Batch& batch, std::int64_t column) {
+    const std::int64_t rows = batch.tokens.shape()[0];
+    streams_.resize(static_cast<std::size_t>(rows));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      auto& stream = streams_[static_cast<std::size_t>(row)];
+      if (stream.size() == longest_) stream.erase(stream.begin());
+      const auto tokens = batch.tokens.slice(row, row + 1).span<std::int64_t>();
+      stream.push_back(tokens[static_cast<std::size_t>(column)]);
+    }
+  }
+
+  // [streams, tokens so far or `longest`]; of the targets only those of the column count.
+  Segment segment(const Batch& batch, std::int64_t column) const {
+    const auto rows = static_cast<std::int64_t>(streams_.size());
+    const auto time = static_cast<std::int64_t>(streams_.front().size());
+    Segment result;
+    result.tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    result.targets = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      std::ranges::copy(streams_[static_cast<std::size_t>(row)],
+                        result.tokens.slice(row, row + 1).span<std::int64_t>().begin());
+      const auto targets = result.targets.slice(row, row + 1).span<std::int64_t>();
+      std::ranges::fill(targets, ignored_target);
+      targets.back() =
+          batch.targets.slice(row, row + 1).span<std::int64_t>()[static_cast<std::size_t>(column)];
+    }
+    return result;
+  }
+
+ private:
+  std::size_t longest_;
+  Device device_;
+  std::vector<std::vector<std::int64_t>> streams_;
+};
+
+}  // namespace
+
+double EvaluationResult::loss() const { return nats / static_cast<double>(tokens); }
+
+double EvaluationResult::perplexity() const { return std::exp(loss()); }
+
+double EvaluationResult::bits_per_byte() const {
+  return nats / static_cast<double>(bytes) / std::numbers::ln2;
+}
+
+std::string unknown_text(const EvaluationResult& result) {
+  const std::int64_t unknown = result.unknown.value_or(0);
+  if (unknown == 0) return "";
+  return fmt::format("; {} of {} tokens ({:.3g}%) are unknown characters",
+                     unknown,
+                     result.tokens,
+                     100 * static_cast<double>(unknown) / static_cast<double>(result.tokens));
+}
+
+EvaluationResult evaluate(const Model& model,
+                          const Corpus& corpus,
+                          const EvaluationOptions& options) {
+  check_segment(model, options.segment);
+  const NoGradient unrecorded;
+  Segment segment;
+  segment.longest_memory = memory_of(model, options);
+  Evaluation evaluation(model, corpus, options);
+  Batch batch;
+  while (evaluation.next(batch)) {
+    segment.tokens = batch.tokens;
+    segment.targets = batch.targets;
+    SegmentResult result = model.losses(segment, Pass{});
+    segment.memory = std::move(result.memory);
+    evaluation.add(result.losses.value(), batch);
+  }
+  return evaluation.finish();
+}
+
+EvaluationResult evaluate_recomputing(const Model& model,
+                                      const Corpus& corpus,
+                                      std::int64_t context,
+                                      const EvaluationOptions& options) {
+  if (context < 1)
+    throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
+  check_segment(model, context);
+  const NoGradient unrecorded;
+  Evaluation evaluation(model, corpus, options);
+  Windows windows(context, model.parameters().device().host());
+  Batch batch;
+  while (evaluation.next(batch)) {
+    for (std::int64_t column = 0; column < batch.tokens.shape()[1]; ++column) {
+      windows.push(batch, column);
+      const SegmentResult result = model.losses(windows.segment(batch, column), Pass{});
+      evaluation.add(result.losses.value(), batch);
+    }
+  }
+  return evaluation.finish();
+}
+
+}  // namespace longspan

@@ -1,0 +1,58 @@
+// How well a model predicts a text: with its memory, or as a model without memory has to.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/data/corpus.h"
+#include "framework/model/model.h"
+
+namespace longspan {
+
+struct EvaluationOptions {
+  std::int64_t streams = 1;  // the text is cut into so many; a multiple of the data ranks
+  std::int64_t segment = 1;  // tokens of a stream read in one pass
+  // Rows remembered of each layer's input; none: as many as in training. It may be longer.
+  std::optional<std::int64_t> memory = {};
+  std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
+  ScanListener listener = {};          // hears after each pass how much of the text is measured
+};
+
+struct EvaluationResult {
+  double nats = 0;          // the sum of the losses, and of what unknown characters take besides
+  std::int64_t tokens = 0;  // that were predicted
+  std::int64_t bytes = 0;   // of text of those tokens
+  // Of those tokens the characters that the vocabulary lacks; none where it has no `<unknown>`.
+  // What the model says is only that they are unknown: which they are takes
+  // Tokenizer::unknown_nats() more for each.
+  std::optional<std::int64_t> unknown = {};
+  double seconds = 0;  // in which this rank did it
+
+  double loss() const;  // nats a token
+  double perplexity() const;
+  double bits_per_byte() const;
+};
+
+// "; 12 of 340 tokens (3.53%) are unknown characters"; empty where there are none.
+std::string unknown_text(const EvaluationResult& result);
+
+// Reads each stream segment by segment and carries what the model remembers. Every token of the
+// corpus that has one before it is predicted once. Collective; the same result on every rank. The
+// losses of a stream are summed in double and the streams in their order, so the sum does not know
+// the number of data ranks. Throws ConfigurationError for options that do not fit the model or the
+// mesh, DataError for a corpus of less than two tokens.
+EvaluationResult evaluate(const Model& model,
+                          const Corpus& corpus,
+                          const EvaluationOptions& options);
+
+// The same predictions by a model without memory: for each token the window of the `context` tokens
+// before it (as many as there are, at the beginning of a stream) is computed anew, and only the
+// last position counts (Al-Rfou et al. 2018). The streams' windows make one pass. `options.memory`
+// is not used; `options.segment` only says how much is read from the file at once.
+EvaluationResult evaluate_recomputing(const Model& model,
+                                      const Corpus& corpus,
+                                      std::int64_t context,
+                                      const EvaluationOptions& options);
+
+}  // namespace longspan

@@ -1,0 +1,37 @@
+#include "launch/calibration_models.h"
+
+#include "models/decoder.h"
+#include "models/transformer_xl.h"
+
+namespace longspan {
+namespace {
+
+ModelFactory decoder(std::int64_t layers, std::int64_t width) {
+  return [=](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common.layers = layers;
+    options.common.width = width;
+    return make_decoder(options, setting);
+  };
+}
+
+ModelFactory transformer_xl() {
+  return [](const ModelSetting& setting) {
+    TransformerXlOptions options;
+    options.common.layers = 3;
+    options.common.width = 128;
+    options.common.heads = 4;
+    options.common.dropout = 0.1;
+    options.memory = 128;
+    return make_transformer_xl(options, setting);
+  };
+}
+
+}  // namespace
+
+CalibrationModels calibration_models() {
+  return {.measured = {4, 256, decoder(4, 256)},
+          .trials = {{4, 128, transformer_xl()}, {2, 128, decoder(2, 512)}}};
+}
+
+}  // namespace longspan

@@ -1,0 +1,50 @@
+#include <gtest/gtest.h>
+
+#include "framework/decoding/generation.h"
+#include "tests/support/mesh_runner.h"
+#include "tests/support/small_models.h"
+
+namespace longspan {
+namespace {
+
+using testing::for_each_layout;
+using testing::small_decoder;
+using testing::small_setting;
+using testing::small_transformer_xl;
+
+TEST(GenerationMesh, EveryLayoutWritesTheSame) {
+  const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8};
+  const GenerationOptions options = {
+      .tokens = 24, .samples = 2, .seed = 9, .sampling = {.top_k = 40, .top_p = 0.9}, .segment = 5};
+  std::vector<MeshShape> layouts = testing::data_and_tensor_layouts();
+  layouts.push_back({.tensor = 2, .sequence = true});
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const auto single = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 12), small_setting(mesh));
+    EXPECT_EQ(generate(*split, prompt, options), generate(*single, prompt, options))
+        << testing::to_string(mesh.shape);
+  });
+}
+
+TEST(GenerationMesh, ContextRanksAreRefused) {
+  for_each_layout({{.context = 2}}, [&](const ProcessMesh& mesh) {
+    const auto split = make_decoder(small_decoder(2), small_setting(mesh));
+    EXPECT_THROW(generate(*split, std::vector<std::int64_t>{1}, {}), ConfigurationError);
+  });
+}
+
+TEST(GenerationMesh, AVocabularyThatDoesNotDivideIsGatheredInOrder) {
+  const std::vector<std::int64_t> prompt = {4, 2, 250};
+  for_each_layout({{.tensor = 2}, {.tensor = 4}}, [&](const ProcessMesh& mesh) {
+    ModelSetting whole = small_setting();
+    ModelSetting parts = small_setting(mesh);
+    whole.vocabulary = parts.vocabulary = 251;
+    const auto single = make_decoder(small_decoder(2), whole);
+    const auto split = make_decoder(small_decoder(2), parts);
+    const GenerationOptions options = {.tokens = 24, .samples = 2, .segment = 6};
+    EXPECT_EQ(generate(*split, prompt, options), generate(*single, prompt, options));
+  });
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,263 @@
+#include "framework/decoding/generation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tests/support/small_models.h"
+
+namespace longspan {
+namespace {
+
+using testing::small_decoder;
+using testing::small_setting;
+using testing::small_transformer_xl;
+
+const std::vector<std::int64_t> prompt = {40, 2, 77, 5, 200, 31, 8, 9, 120, 64, 13};
+
+std::vector<std::int64_t> tokens_of(const std::vector<Candidate>& list) {
+  std::vector<std::int64_t> tokens;
+  for (const Candidate& candidate : list) tokens.push_back(candidate.token);
+  return tokens;
+}
+
+std::vector<double> logs(std::vector<double> probabilities) {
+  for (double& value : probabilities) value = std::log(value);
+  return probabilities;
+}
+
+using Tokens = std::vector<std::int64_t>;
+
+TEST(Candidates, AreSortedAndSumToOne) {
+  const auto list = candidates(logs({0.1, 0.4, 0.2, 0.3}), {});
+  EXPECT_EQ(tokens_of(list), (Tokens{1, 3, 2, 0}));
+  const double expected[] = {0.4, 0.3, 0.2, 0.1};
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(list[i].probability, expected[i], 1e-15);
+}
+
+TEST(Candidates, TemperatureSharpensAndFlattens) {
+  const auto logits = logs({0.2, 0.8});
+  // p^(1/T), normalised.
+  EXPECT_NEAR(candidates(logits, {.temperature = 0.5})[0].probability, 0.64 / 0.68, 1e-15);
+  EXPECT_NEAR(candidates(logits, {.temperature = 2})[0].probability,
+              std::sqrt(0.8) / (std::sqrt(0.8) + std::sqrt(0.2)),
+              1e-15);
+}
+
+TEST(Candidates, TemperatureZeroIsTheLikeliestAndOfEqualsTheFirst) {
+  const auto list = candidates(std::vector<double>{1, 5, 5, 2}, {.temperature = 0, .top_k = 3});
+  EXPECT_EQ(tokens_of(list), (Tokens{1}));
+  EXPECT_EQ(list[0].probability, 1);
+}
+
+TEST(Candidates, TopKKeepsTheLikeliest) {
+  const auto list = candidates(logs({0.1, 0.4, 0.2, 0.3}), {.top_k = 2});
+  EXPECT_EQ(tokens_of(list), (Tokens{1, 3}));
+  EXPECT_NEAR(list[0].probability, 4.0 / 7, 1e-15);
+  EXPECT_EQ(candidates(logs({0.5, 0.5}), {.top_k = 9}).size(), 2u);
+}
+
+TEST(Candidates, TopPKeepsTheFewestThatReachIt) {
+  const auto logits = logs({0.1, 0.4, 0.2, 0.3});
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.39})), (Tokens{1}));
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.41})), (Tokens{1, 3}));
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.69})), (Tokens{1, 3}));
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 0.71})), (Tokens{1, 3, 2}));
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_p = 1e-9})), (Tokens{1}));
+  EXPECT_NEAR(candidates(logits, {.top_p = 0.69})[0].probability, 4.0 / 7, 1e-15);
+  // Of what top-k has left: 4/7 and 3/7.
+  EXPECT_EQ(tokens_of(candidates(logits, {.top_k = 2, .top_p = 0.5})), (Tokens{1}));
+}
+
+TEST(Candidates, TokensThatCannotComeAreNeverChosen) {
+  const double never = -std::numeric_limits<double>::infinity();
+  const auto list = candidates(std::vector<double>{never, 0, never}, {});
+  EXPECT_EQ(choose(list, 0.9999999), 1);
+  EXPECT_THROW(candidates(std::vector<double>{0, std::nan("")}, {}), Failure);
+}
+
+TEST(Candidates, ChoiceFollowsTheCumulatedProbabilities) {
+  const std::vector<Candidate> list = {{7, 0.5}, {3, 0.25}, {9, 0.25}};
+  EXPECT_EQ(choose(list, 0), 7);
+  EXPECT_EQ(choose(list, 0.499), 7);
+  EXPECT_EQ(choose(list, 0.5), 3);
+  EXPECT_EQ(choose(list, 0.75), 9);
+  EXPECT_EQ(choose(std::vector<Candidate>{{7, 0.3}, {3, 0.3}}, 0.9), 3);
+}
+
+// The logits after `read`, computed in one pass without memory.
+std::vector<double> logits_after(const Model& model, const Tokens& read) {
+  const NoGradient unrecorded;
+  Segment segment;
+  const Shape shape{1, static_cast<std::int64_t>(read.size())};
+  segment.tokens = Tensor::from<std::int64_t>(read, shape, model.parameters().device());
+  const SegmentResult result = model.logits(segment, Pass{});
+  const auto last = result.logits.value().span<double>().last(256);
+  return {last.begin(), last.end()};
+}
+
+Tokens greedy_in_whole_passes(const Model& model, Tokens read, std::size_t window, int count) {
+  Tokens result;
+  for (int i = 0; i < count; ++i) {
+    if (read.size() > window) read.erase(read.begin(), read.end() - static_cast<long>(window));
+    const std::vector<double> logits = logits_after(model, read);
+    result.push_back(std::ranges::max_element(logits) - logits.begin());
+    read.push_back(result.back());
+  }
+  return result;
+}
+
+GenerationOptions greedy(std::int64_t tokens) {
+  return {.tokens = tokens, .sampling = {.temperature = 0}};
+}
+
+TEST(Generation, WithMemoryOfAllHistoryEqualsWholePasses) {
+  const auto model = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
+  GenerationOptions options = greedy(20);
+  options.memory = 64;
+  const Tokens expected = greedy_in_whole_passes(*model, prompt, 1000, 20);
+  for (const std::int64_t segment : {1, 4, 11, 50}) {
+    options.segment = segment;
+    EXPECT_EQ(generate(*model, prompt, options).front(), expected) << "segments of " << segment;
+  }
+}
+
+TEST(Generation, WithoutMemoryReadsTheLastWindow) {
+  const auto decoder = make_decoder(small_decoder(2), small_setting());
+  GenerationOptions options = greedy(20);
+  options.segment = 6;
+  EXPECT_EQ(generate(*decoder, prompt, options).front(),
+            greedy_in_whole_passes(*decoder, prompt, 6, 20));
+  const auto forgetful = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
+  options.memory = 0;
+  EXPECT_EQ(generate(*forgetful, prompt, options).front(),
+            greedy_in_whole_passes(*forgetful, prompt, 6, 20));
+}
+
+// Of a prompt that is larger than memory.
+TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
+  const auto count = static_cast<std::int64_t>(prompt.size());
+  std::vector<std::pair<std::int64_t, std::size_t>> asked;
+  const Prompt pieces = {count, [&](std::int64_t begin, std::span<std::int64_t> out) {
+                           asked.emplace_back(begin, out.size());
+                           std::copy_n(prompt.begin() + begin, out.size(), out.begin());
+                         }};
+  using Asked = decltype(asked);
+  GenerationOptions options = greedy(6);
+  options.segment = 4;
+  const auto remembering = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
+  EXPECT_EQ(generate(*remembering, pieces, options), generate(*remembering, prompt, options));
+  EXPECT_EQ(asked, (Asked{{0, 4}, {4, 4}, {8, 3}}));
+  asked.clear();
+  const auto decoder = make_decoder(small_decoder(2), small_setting());
+  EXPECT_EQ(generate(*decoder, pieces, options), generate(*decoder, prompt, options));
+  EXPECT_EQ(asked, (Asked{{count - 4, 4}}));
+}
+
+TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
+  DecoderOptions learned = small_decoder(2);
+  learned.positions = DecoderOptions::Positions::learned;
+  learned.longest = 9;
+  const auto model = make_decoder(learned, small_setting());
+  EXPECT_EQ(generate(*model, prompt, greedy(12)).front(),
+            greedy_in_whole_passes(*model, prompt, 9, 12));
+}
+
+TEST(Generation, DependsOnTheSeedAndOnNothingElse) {
+  const auto model = make_transformer_xl(small_transformer_xl(2, 12), small_setting());
+  const GenerationOptions options = {.tokens = 30, .samples = 3, .seed = 5};
+  const auto samples = generate(*model, prompt, options);
+  ASSERT_EQ(samples.size(), 3u);
+  EXPECT_EQ(generate(*model, prompt, options), samples);
+  EXPECT_NE(samples[0], samples[1]);
+  EXPECT_NE(samples[1], samples[2]);
+  // A sample does not know how many others there are, nor how long it will become.
+  EXPECT_EQ(generate(*model, prompt, {.tokens = 30, .samples = 1, .seed = 5}).front(), samples[0]);
+  const auto shorter = generate(*model, prompt, {.tokens = 10, .samples = 2, .seed = 5});
+  EXPECT_TRUE(std::equal(shorter[1].begin(), shorter[1].end(), samples[1].begin()));
+  EXPECT_NE(generate(*model, prompt, {.tokens = 30, .seed = 6}).front(), samples[0]);
+}
+
+TEST(Generation, SamplesFollowTheDistribution) {
+  // The first token of many samples against the probabilities: chi-squared with 4 degrees of
+  // freedom exceeds 33 once in a million.
+  const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
+  const std::int64_t count = 4000;
+  GenerationOptions options = {.tokens = 1, .samples = count, .sampling = {.top_k = 5}};
+  const auto list = candidates(logits_after(*model, prompt), {.top_k = 5});
+  const auto samples = generate(*model, prompt, options);
+  double statistic = 0;
+  std::int64_t found = 0;
+  for (const Candidate& candidate : list) {
+    const auto seen = std::ranges::count(samples, Tokens{candidate.token});
+    const double expected = candidate.probability * static_cast<double>(count);
+    statistic += std::pow(static_cast<double>(seen) - expected, 2) / expected;
+    found += seen;
+  }
+  EXPECT_EQ(found, count);
+  EXPECT_LT(statistic, 33);
+}
+
+TEST(Generation, ChoosesOnlyFromTheTokenizersVocabulary) {
+  // A model's table may be larger than the vocabulary of its text.
+  const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
+  GenerationOptions options = {.tokens = 200, .sampling = {.temperature = 1000}, .vocabulary = 20};
+  const auto tokens = generate(*model, {prompt.data() + 1, 1}, options).front();
+  EXPECT_LT(std::ranges::max(tokens), 20);
+}
+
+TEST(Generation, TellsEachTokenAsItIsChosen) {
+  const auto model = make_transformer_xl(small_transformer_xl(1, 12), small_setting());
+  std::vector<Tokens> told(2);
+  const auto samples = generate(
+      *model, prompt, {.tokens = 5, .samples = 2}, [&](std::int64_t sample, std::int64_t token) {
+        told[static_cast<std::size_t>(sample)].push_back(token);
+      });
+  EXPECT_EQ(told, samples);
+}
+
+TEST(Generation, RefusesBadOptions) {
+  const auto model = make_decoder(small_decoder(1), small_setting());
+  const auto sentence = [&](const GenerationOptions& options) {
+    return sentence_of<ConfigurationError>([&] { generate(*model, prompt, options); });
+  };
+  EXPECT_EQ(sentence({.sampling = {.temperature = -1}}),
+            "the temperature is -1; wanted: at least 0");
+  EXPECT_EQ(sentence({.sampling = {.top_k = -2}}), "top-k is -2; wanted: at least 1, or 0 for all");
+  EXPECT_EQ(sentence({.sampling = {.top_p = 0}}), "top-p is 0; wanted: more than 0, at most 1");
+  EXPECT_EQ(sentence({.sampling = {.top_p = 1.5}}), "top-p is 1.5; wanted: more than 0, at most 1");
+  EXPECT_EQ(sentence({.memory = 3}), "the model has no memory, 3 rows were asked for");
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [&] { generate(*model, std::span<const std::int64_t>(), {}); }),
+            "the prompt is empty; at least 1 token is needed");
+}
+
+TEST(Utf8Stream, HoldsWhatIsNotYetACharacter) {
+  Utf8Stream stream;
+  EXPECT_EQ(stream.push("a\xE6"), "a");
+  EXPECT_EQ(stream.push("\xBC"), "");
+  EXPECT_EQ(stream.push("\xA2"
+                        "b"),
+            "漢b");
+  EXPECT_EQ(stream.push("\xC3"), "");
+  EXPECT_EQ(stream.finish(), "\uFFFD");
+  EXPECT_EQ(stream.finish(), "");
+}
+
+TEST(Utf8Stream, ReplacesWhatCannotBecomeOne) {
+  Utf8Stream stream;
+  EXPECT_EQ(stream.push("\xE6\xBC"
+                        "a"),
+            "\uFFFDa");
+  EXPECT_EQ(stream.push("\xFF"
+                        "b\x80"),
+            "\uFFFDb\uFFFD");
+  // The second byte begins a character of its own.
+  EXPECT_EQ(stream.push("\xE6\xC3\xA9"), "\uFFFDé");
+}
+
+}  // namespace
+}  // namespace longspan

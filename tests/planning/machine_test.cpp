@@ -1,0 +1,88 @@
+#include "framework/planning/machine.h"
+
+#include <gtest/gtest.h>
+
+#include "framework/core/error.h"
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+Machine measured(int ranks, int threads) {
+  return {.name = "measured",
+          .memory = 64,
+          .flops = 80,
+          .bf16_flops = 160,
+          .f16_flops = 40,
+          .memory_bandwidth = 16,
+          .bandwidth = 8,
+          .ranks = ranks,
+          .threads = threads,
+          .least_trial = 0.875,
+          .most_trial = 1.25};
+}
+
+TEST(Machine, RanksThatShareWhatOneHadHaveAPartEach) {
+  const Machine machine = shared_among(measured(1, 4), 8, 1);
+  EXPECT_EQ(machine.flops, 10);  // of 4 cores' speed an eighth, though 1 of 4 threads
+  EXPECT_EQ(machine.bf16_flops, 20);
+  EXPECT_EQ(machine.f16_flops, 5);
+  EXPECT_EQ(machine.memory_bandwidth, 2);
+  EXPECT_EQ(machine.bandwidth, 1);
+  EXPECT_EQ(shared_among(measured(1, 4), 4, 1).flops, 20);
+  EXPECT_EQ(shared_among(measured(1, 4), 2, 2).flops, 40);
+}
+
+TEST(Machine, FewerRanksOfMoreThreadsHaveMoreEach) {
+  EXPECT_EQ(shared_among(measured(4, 1), 1, 4).flops, 320);
+  EXPECT_EQ(shared_among(measured(4, 1), 2, 2).flops, 160);
+  EXPECT_EQ(shared_among(measured(4, 1), 2, 2).bandwidth, 16);
+}
+
+TEST(Machine, ARankOfFewThreadsHasTheirPart) {
+  EXPECT_EQ(shared_among(measured(1, 4), 1, 1).flops, 20);
+  EXPECT_EQ(shared_among(measured(4, 1), 1, 1).flops, 80);
+  EXPECT_EQ(shared_among(measured(2, 2), 2, 2).flops, 80);
+}
+
+TEST(Machine, EachDtypeHasASpeedOfItsOwn) {
+  EXPECT_EQ(measured(1, 1).flops_of(DType::f32), 80);
+  EXPECT_EQ(measured(1, 1).flops_of(DType::bf16), 160);
+  EXPECT_EQ(measured(1, 1).flops_of(DType::f16), 40);
+}
+
+TEST(Machine, IsReadAsItWasWritten) {
+  const TemporaryFile file("");
+  write_machine(measured(3, 5), file.path());
+  const Machine machine = read_machine(file.path());
+  EXPECT_EQ(machine.name, "measured");
+  EXPECT_EQ(machine.bf16_flops, 160);
+  EXPECT_EQ(machine.f16_flops, 40);
+  EXPECT_EQ(machine.ranks, 3);
+  EXPECT_EQ(machine.threads, 5);
+  EXPECT_EQ(machine.least_trial, 0.875);
+  EXPECT_EQ(machine.most_trial, 1.25);
+  write_machine(measured(1, 0), file.path());
+  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("threads is 0"),
+            std::string::npos);
+  file.write("{\"name\": \"of an earlier version\"}");
+  EXPECT_NE(sentence_of<DataError>([&] { read_machine(file.path()); }).find("plan --calibrate"),
+            std::string::npos);
+}
+
+TEST(Machine, WhatCannotBeReadOrWrittenSaysWhy) {
+  const TemporaryFile file("{\"name\": ");
+  const auto problem = [](const std::string& path) {
+    return sentence_of<DataError>([&] { read_machine(path); });
+  };
+  EXPECT_EQ(problem("/nowhere/machine.json"),
+            "/nowhere/machine.json: cannot be opened for reading: No such file or directory");
+  EXPECT_NE(problem("/tmp").find("/tmp: is not a regular file"), std::string::npos);
+  EXPECT_NE(problem(file.path()).find("--calibrate writes: parse error at"), std::string::npos);
+  EXPECT_EQ(
+      sentence_of<Failure>([] { write_machine(measured(1, 1), "/proc/nowhere/machine.json"); }),
+      "/proc/nowhere/machine.json: cannot be written: No such file or directory");
+}
+
+}  // namespace
+}  // namespace longspan

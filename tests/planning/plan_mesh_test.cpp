@@ -1,0 +1,217 @@
+// What a plan says a rank will hold, against what a rank holds.
+#include "framework/planning/plan.h"
+#include "framework/train/trainer.h"
+#include "models/decoder.h"
+#include "models/transformer_xl.h"
+#include "tests/models/model_testing.h"
+#include "tests/support/mesh_runner.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t streams = 4;
+constexpr std::int64_t segment = 256;
+
+struct Case {
+  std::string name;
+  Settings settings;
+  bool shares = false;  // is also planned with ZeRO
+};
+
+ModelOptions model_options() {
+  return {.layers = 3,
+          .width = 128,
+          .heads = 8,
+          .norm = NormPlacement::pre,
+          .dropout = 0.1,
+          .attention_dropout = 0.1};
+}
+
+Settings base() {
+  Settings settings;
+  settings.family = "test";
+  settings.data.batch = streams;
+  settings.data.segment = segment;
+  settings.precision.compute = DType::f32;
+  return settings;
+}
+
+void use_decoder(Settings& settings, const ModelOptions& common) {
+  settings.make_model = [common](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common = common;
+    return make_decoder(options, setting);
+  };
+}
+
+Settings decoder(const std::function<void(Settings&, ModelOptions&)>& change = {}) {
+  Settings settings = base();
+  ModelOptions options = model_options();
+  if (change) change(settings, options);
+  use_decoder(settings, options);
+  return settings;
+}
+
+Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& change = {}) {
+  Settings settings = base();
+  ModelOptions common = model_options();
+  if (change) change(settings, common);
+  settings.make_model = [common](const ModelSetting& setting) {
+    TransformerXlOptions options;
+    options.common = common;
+    options.memory = 192;
+    return make_transformer_xl(options, setting);
+  };
+  return settings;
+}
+
+void reversible(Settings&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
+
+std::vector<Case> cases() {
+  const auto recompute = [](const char* what) {
+    return [what](Settings& settings, ModelOptions&) { settings.memory.recompute = what; };
+  };
+  const auto kinds = [](std::vector<std::string> names) {
+    return [names](Settings&, ModelOptions& options) { options.attention.kinds = names; };
+  };
+  return {
+      {"decoder", decoder(), true},
+      {"decoder, bf16",
+       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::bf16; }),
+       true},
+      {"decoder, attention recomputed", decoder(recompute("attention"))},
+      {"decoder, layers recomputed", decoder(recompute("layer"))},
+      {"decoder, reversible", decoder(reversible)},
+      {"decoder, chunks", decoder([](Settings& s, ModelOptions&) {
+         s.memory.feed_forward_chunks = 8;
+         s.memory.loss_chunks = 8;
+       })},
+      {"decoder, in two parts",
+       decoder([](Settings& s, ModelOptions&) { s.training.accumulation = 2; })},
+      {"decoder, local and strided", decoder(kinds({"local", "strided"}))},
+      {"decoder, lsh, reversible", decoder([&](Settings& s, ModelOptions& options) {
+         reversible(s, options);
+         kinds({"lsh"})(s, options);
+         options.attention_dropout = 0;
+         options.attention.lsh.chunk = 32;
+       })},
+      {"decoder, f16",
+       decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::f16; })},
+      {"decoder, dilated, fixed, block and summary",
+       decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"dilated/fixed/block/summary"})(s, options);
+         options.attention.window = {16};
+         options.attention.dilation = 3;
+         options.attention.stride = 32;
+       })},
+      {"decoder, global with projections", decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"global", "causal"})(s, options);
+         options.attention.window = {16};
+         options.attention.global = {0, 77};
+         options.attention.global_projections = true;
+         options.attention.random = 2;
+         options.attention.block = 16;
+       })},
+      {"transformer_xl", transformer_xl()},
+      {"transformer_xl, layers recomputed", transformer_xl(recompute("layer"))},
+      {"transformer_xl, reversible", transformer_xl(reversible)},
+  };
+}
+
+Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
+  const StreamRange range =
+      streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
+  const auto rows = [&](std::int64_t begin) {
+    const Tensor all = testing::columns(text, begin, segment);
+    return Tensor::from<std::int64_t>(all.slice(range.begin, range.end).span<std::int64_t>(),
+                                      {range.count(), segment},
+                                      device,
+                                      MemoryTag::workspace);
+  };
+  Batch batch;
+  batch.tokens = rows(0);
+  batch.targets = rows(1);
+  batch.first_stream = range.begin;
+  batch.epoch_start = step == 0;
+  batch.predicted_tokens = range.count() * segment;
+  return batch;
+}
+
+// Peaks of a run that fills its memory, with the batches that a loader reads ahead.
+MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
+  const Device device = Device::cpu();
+  Trainer trainer(settings.make_model(model_setting(settings, testing::vocabulary, mesh, device)),
+                  settings.training,
+                  Random(1),
+                  settings.precision);
+  std::vector<Batch> batches;
+  for (int step = 0; step < 4; ++step) batches.push_back(batch_of(step, mesh, device));
+  for (const Batch& batch : batches) trainer.step(batch);
+  MemoryReport report = device.allocator().report();
+  // A plan is about the rank that holds most.
+  for (MemoryCount& tag : report.by_tag)
+    tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
+  report.total.peak = mesh.world.all_reduce(report.total.peak, Reduction::maximum);
+  report.reserved = mesh.world.all_reduce(report.reserved, Reduction::maximum);
+  return report;
+}
+
+const MemoryCount& count_of_tag(const MemoryReport& report, MemoryTag tag) {
+  return report.by_tag[static_cast<std::size_t>(tag)];
+}
+
+void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
+  const MemoryReport plan =
+      plan_step(settings, mesh.shape, testing::vocabulary, Processor::cpu).memory;
+  const MemoryReport truth = measured(settings, mesh);
+  // Sums under way may hold two more of the buckets that ZeRO 2 lets go, here a matrix each.
+  const double in_flight = settings.parallel.zero == 2 ? 2.0 * 512 * 128 * 4 : 0;
+  for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::gradients, MemoryTag::optimizer}) {
+    const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
+    EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak),
+                wanted,
+                0.02 * wanted + (tag == MemoryTag::gradients ? in_flight : 0))
+        << name_of(tag);
+  }
+  for (const MemoryTag tag : {MemoryTag::activations, MemoryTag::memory}) {
+    const auto wanted = static_cast<double>(count_of_tag(truth, tag).peak);
+    EXPECT_NEAR(static_cast<double>(count_of_tag(plan, tag).peak), wanted, 0.05 * wanted)
+        << name_of(tag);
+  }
+  const auto total = static_cast<double>(truth.total.peak);
+  EXPECT_NEAR(static_cast<double>(plan.total.peak), total, 0.03 * total);
+  // What decides whether a run fits. Which products the library gives scratch is its own affair.
+  const auto reserved = static_cast<double>(truth.reserved);
+  EXPECT_NEAR(static_cast<double>(plan.reserved), reserved, 0.1 * reserved + in_flight);
+}
+
+void expect_all_predicted(const std::vector<MeshShape>& layouts) {
+  testing::for_each_layout(layouts, [](const ProcessMesh& mesh) {
+    for (Case each : cases()) {
+      const bool shares = each.shares && mesh.data.size() * mesh.context.size() > 1;
+      const std::int64_t most = shares ? 2 : 0;
+      for (std::int64_t zero = 0; zero <= most; ++zero) {
+        SCOPED_TRACE(
+            fmt::format("{} on {}, ZeRO {}", each.name, testing::to_string(mesh.shape), zero));
+        each.settings.parallel.zero = zero;
+        if (each.settings.data.batch / mesh.shape.data % each.settings.training.accumulation == 0)
+          expect_predicted(each.settings, mesh);
+      }
+    }
+  });
+}
+
+TEST(Plan, PredictsTheMemoryOfOneProcess) { expect_all_predicted({{}}); }
+
+TEST(Plan, PredictsTheMemoryOfDataAndTensorRanks) {
+  expect_all_predicted({{.data = 2}, {.data = 2, .tensor = 2}});
+}
+
+TEST(Plan, PredictsTheMemoryOfRanksThatShareTime) {
+  expect_all_predicted(
+      {{.context = 2}, {.tensor = 2, .sequence = true}, {.context = 2, .tensor = 2}});
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,106 @@
+#include "framework/planning/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <ctime>
+
+#include "framework/core/byte_text.h"
+#include "framework/runs/memory_advice.h"
+#include "models/decoder.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t vocabulary = 256;
+
+Settings settings_of(std::int64_t batch, std::int64_t segment, const ModelOptions& common) {
+  Settings settings;
+  settings.data.batch = batch;
+  settings.data.segment = segment;
+  settings.make_model = [common](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common = common;
+    return make_decoder(options, setting);
+  };
+  return settings;
+}
+
+// Of a causal sequence in pieces from both ends every rank has the same work, however many
+// meetings round the ring it is made of.
+TEST(Plan, TheWorkOfContextRanksAddsUp) {
+  const Settings settings = settings_of(2, 4096, {.layers = 2, .width = 32, .heads = 4});
+  const StepPlan alone = plan_step(settings, {}, vocabulary, Processor::cpu);
+  for (const int context : {2, 4, 16, 64}) {
+    const StepPlan plan = plan_step(settings, {.context = context}, vocabulary, Processor::cpu);
+    EXPECT_NEAR(plan.flops * context / alone.flops, 1, 1e-9) << context;
+  }
+}
+
+TEST(Plan, TheWorkOfTheModelIsTheSameOnEveryLayout) {
+  const Settings settings = settings_of(4, 256, {.layers = 2, .width = 32, .heads = 4});
+  const double alone = model_flops(settings, {}, vocabulary);
+  EXPECT_GT(alone, 0);
+  EXPECT_EQ(model_flops(settings, {.data = 2, .context = 4, .tensor = 2}, vocabulary), alone);
+}
+
+TEST(Plan, NamesTheKeysThatHelpWhereMemoryIsShort) {
+  const Settings settings = settings_of(4, 512, {.layers = 2, .width = 32, .heads = 4});
+  // Knows one key.
+  const Reconfigure reconfigure = [&](const std::vector<std::string>& keys) {
+    const auto result = std::make_shared<Settings>(settings);
+    for (const std::string& key : keys) {
+      if (key != "training.accumulation=4") throw ConfigurationError("{} is not known", key);
+      result->training.accumulation = 4;
+    }
+    return result;
+  };
+  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
+  const double less =
+      plan_step(*reconfigure({"training.accumulation=4"}), {}, vocabulary, Processor::cpu).bytes();
+  ASSERT_LT(less, plan.bytes());
+  const std::string saving = "with training.accumulation=4 it needs " + byte_text(less);
+  EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);
+  const std::string rest =
+      "use more machines, or a smaller data.segment, data.batch or model.width";
+  EXPECT_EQ(memory_advice(plan, less - 1, vocabulary, reconfigure),
+            saving + ", the least; " + rest);
+  const Reconfigure nothing = [&](const std::vector<std::string>& keys) {
+    if (!keys.empty()) throw ConfigurationError("no key is known");
+    return std::make_shared<Settings>(settings);
+  };
+  EXPECT_EQ(memory_advice(plan, less, vocabulary, nothing), rest);
+  EXPECT_EQ(needs(plan).find("a rank of this run needs " + byte_text(plan.bytes()) + " (weights "),
+            0u);
+}
+
+// Of this process, on one core.
+double seconds_for(const Settings& settings, int ranks, std::size_t& found) {
+  const std::clock_t begin = std::clock();
+  found = plan_layouts(settings, ranks, known_machines().front(), vocabulary).fitting.size();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST(Plan, AnswersForThousandsOfRanksInASecond) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers take most of the time";
+#endif
+  // A model of today's size, and a million tokens whose windows and columns go round the ring.
+  const Settings large = settings_of(512, 8192, {.layers = 24, .width = 2048, .heads = 16});
+  ModelOptions local = {.layers = 4,
+                        .width = 256,
+                        .heads = 4,
+                        .norm = NormPlacement::pre,
+                        .residual = ResidualKind::reversible};
+  local.attention.kinds = {"local", "strided"};
+  local.attention.window = {255};
+  local.attention.stride = 4096;
+  const Settings longest = settings_of(1, 1 << 20, local);
+  for (const Settings* settings : {&large, &longest}) {
+    std::size_t found = 0;
+    EXPECT_LT(seconds_for(*settings, 4096, found), 1);
+    EXPECT_GT(found, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,32 @@
+// Which checkpoints a run keeps while others are being written.
+#include "framework/runs/checkpoint_saver.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/checkpoints/checkpoint_testing.h"
+
+namespace longspan {
+namespace {
+
+double sound() { return 1.0; }
+
+TEST(CheckpointSaver, KeepsTheLastOneThatIsWholeWhileTheNextIsUnderWay) {
+  const testing::TemporaryDirectory directory;
+  const Communicator one;
+  const Log silent;
+  CheckpointOptions options;
+  options.keep = 1;
+  {
+    CheckpointSaver saver(options, directory.path(), one, 1, silent);
+    ASSERT_TRUE(saver.save(testing::info_of(1), testing::small_state(), sound));
+    ASSERT_TRUE(saver.save_beside(testing::info_of(2), testing::small_state(), sound));
+    ASSERT_TRUE(saver.judge(1.0));
+    ASSERT_TRUE(saver.save_beside(testing::info_of(3), testing::small_state(), sound));
+    ASSERT_TRUE(saver.judge(1.0));
+    saver.remove_older();
+  }  // as a run that ends here: the removal is done, step 3 is not
+  EXPECT_EQ(steps_in(directory.path()), std::vector<std::int64_t>{2});
+}
+
+}  // namespace
+}  // namespace longspan

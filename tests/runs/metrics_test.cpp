@@ -1,0 +1,183 @@
+#include "framework/runs/metrics.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <bit>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+class MetricsFiles : public testing::Test {
+ protected:
+  MetricsFiles() {
+    std::string name = (fs::temp_directory_path() / "longspan-metrics-XXXXXX").string();
+    directory_ = ::mkdtemp(name.data());
+    path_ = directory_ / "metrics.jsonl";
+  }
+  ~MetricsFiles() override { fs::remove_all(directory_); }
+
+  std::string text() const {
+    std::ifstream stream(path_, std::ios::binary);
+    std::ostringstream all;
+    all << stream.rdbuf();
+    return all.str();
+  }
+  void put(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+  fs::path directory_;
+  fs::path path_;
+};
+
+StepMetrics at_step(std::int64_t step) {
+  StepMetrics metrics;
+  metrics.step = step;
+  metrics.tokens = 100 * step;
+  metrics.loss = 1.0 / static_cast<double>(step);
+  metrics.learning_rate = 1e-3;
+  metrics.gradient_norm = std::sqrt(static_cast<double>(step));
+  return metrics;
+}
+
+std::string lines(std::initializer_list<std::int64_t> steps) {
+  std::string text;
+  for (const std::int64_t step : steps) text += json_line(at_step(step)) + "\n";
+  return text;
+}
+
+TEST(Metrics, ALineHasTheFieldsOfTheContract) {
+  StepMetrics metrics{.step = 5, .tokens = 640, .loss = 2, .learning_rate = 1e-5};
+  metrics.gradient_norm = 0.5;
+  EXPECT_EQ(json_line(metrics),
+            R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
+            R"("gradient_norm": 0.5})");
+  metrics.loss_scale = 65536;
+  metrics.timing = StepTiming{1000, 0.625, 4096};
+  metrics.validation_loss = 1.5;
+  metrics.validation_bits_per_byte = 2.25;
+  metrics.validation_unknown = 7;
+  EXPECT_EQ(
+      json_line(metrics),
+      R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
+      R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
+      R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
+      R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
+}
+
+TEST(Metrics, NumbersReadBackToTheSameBits) {
+  std::mt19937_64 bits(3);
+  for (int i = 0; i < 5000; ++i) {
+    const double value = i == 0 ? -0.0 : std::bit_cast<double>(bits());
+    if (!std::isfinite(value)) continue;
+    StepMetrics metrics = at_step(1);
+    metrics.loss = value;
+    const auto object = nlohmann::json::parse(json_line(metrics));
+    ASSERT_EQ(std::bit_cast<std::uint64_t>(object["loss"].get<double>()),
+              std::bit_cast<std::uint64_t>(value));
+  }
+}
+
+TEST(Metrics, WhatIsNoNumberStaysValidJson) {
+  StepMetrics metrics = at_step(1);
+  metrics.loss = std::nan("");
+  metrics.gradient_norm = -std::numeric_limits<double>::infinity();
+  const auto object = nlohmann::json::parse(json_line(metrics));
+  EXPECT_TRUE(object["loss"].is_null());
+  EXPECT_EQ(object["loss_reason"], "nan");
+  EXPECT_TRUE(object["gradient_norm"].is_null());
+  EXPECT_EQ(object["gradient_norm_reason"], "-inf");
+}
+
+TEST_F(MetricsFiles, ANewRunBeginsAnEmptyFile) {
+  put(lines({1, 2}));
+  MetricsFile file(path_, 0);
+  EXPECT_EQ(text(), "");
+  file.write(at_step(1));
+  file.write(at_step(2));
+  file.sync();
+  EXPECT_EQ(text(), lines({1, 2}));
+}
+
+TEST_F(MetricsFiles, AResumedFileEqualsTheUnbrokenOneWhereverTheRunWasKilled) {
+  const std::string unbroken = lines({10, 20, 30, 40, 50, 60});
+  const std::size_t needed = lines({10, 20, 30}).size();
+  // Killed at any moment after the checkpoint of step 35, in the middle of a line too.
+  for (std::size_t size = needed; size <= unbroken.size(); ++size) {
+    put(unbroken.substr(0, size));
+    MetricsFile file(path_, 35);
+    ASSERT_EQ(text(), lines({10, 20, 30})) << size;
+    for (const int step : {40, 50, 60}) file.write(at_step(step));
+    ASSERT_EQ(text(), unbroken) << size;
+  }
+}
+
+TEST_F(MetricsFiles, TheLineOfTheCheckpointsStepStays) {
+  put(lines({10, 20, 30}));
+  MetricsFile file(path_, 20);
+  EXPECT_EQ(text(), lines({10, 20}));
+}
+
+TEST_F(MetricsFiles, AMissingFileIsBegun) {
+  MetricsFile file(path_, 7);
+  file.write(at_step(8));
+  EXPECT_EQ(text(), lines({8}));
+}
+
+TEST_F(MetricsFiles, AFileOfSomethingElseIsLeftAlone) {
+  const std::string other = lines({1}) + "{\"loss\": 2}\n" + lines({3});
+  put(other);
+  try {
+    MetricsFile file(path_, 3);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(
+        error.what(),
+        path_.string() + ":2: found something else than a line of metrics; move the file away");
+  }
+  EXPECT_EQ(text(), other);
+}
+
+TEST_F(MetricsFiles, TheLastStepIsThatOfTheLastWholeLine) {
+  EXPECT_EQ(end_of_metrics(path_).step, 0);
+  put("");
+  EXPECT_EQ(end_of_metrics(path_).step, 0);
+  const std::string whole = lines({10, 20});
+  const std::string next = lines({30});
+  for (std::size_t size = 0; size < next.size(); ++size) {
+    put(whole + next.substr(0, size));
+    EXPECT_EQ(end_of_metrics(path_).step, 20) << size;
+  }
+  put(whole + "{\"stop");
+  EXPECT_THROW(end_of_metrics(path_), DataError);
+  put("mine\n");
+  EXPECT_THROW(end_of_metrics(path_), DataError);
+}
+
+TEST_F(MetricsFiles, TheLastStepWithALossIsToldApart) {
+  put(lines({10, 20}) + json_line({.step = 30, .loss = std::numeric_limits<double>::quiet_NaN()}) +
+      "\n");
+  EXPECT_EQ(end_of_metrics(path_).step, 30);
+  EXPECT_EQ(end_of_metrics(path_).with_loss, 20);
+}
+
+TEST_F(MetricsFiles, WhatCannotBeOpenedIsSaid) {
+  EXPECT_THROW(MetricsFile(directory_ / "no" / "metrics.jsonl", 0), Failure);
+}
+
+TEST_F(MetricsFiles, AFullDiskIsSaid) {
+  MetricsFile file("/dev/full", 0);
+  EXPECT_THROW(file.write(at_step(1)), Failure);
+}
+
+}  // namespace
+}  // namespace longspan

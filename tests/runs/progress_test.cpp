@@ -1,0 +1,165 @@
+#include "framework/runs/progress.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "framework/core/error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+// A stream in memory and what was written to it.
+class Screen {
+ public:
+  Screen() : stream_(::open_memstream(&text_, &size_)) {}
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+  ~Screen() {
+    std::fclose(stream_);
+    std::free(text_);
+  }
+  std::FILE* stream() const { return stream_; }
+  std::string text() const {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* stream_;
+};
+
+ProgressState half_way() {
+  return {.step = 50,
+          .steps = 100,
+          .loss = 1.23456,
+          .tokens_per_second = 12345,
+          .utilisation = 0.614,
+          .seconds_left = 185};
+}
+
+TEST(Progress, TheBarShowsAllThatFits) {
+  EXPECT_EQ(progress_bar(half_way(), 120),
+            "[###############...............]  50%  step 50/100  loss 1.2346  12.3k tokens/s  "
+            "61% of peak  3m05s left");
+  EXPECT_EQ(progress_bar(half_way(), 60),
+            "[#####......]  50%  step 50/100  loss 1.2346  12.3k tokens/s");
+  EXPECT_EQ(progress_bar(half_way(), 12), " 50%  step 5");
+}
+
+TEST(Progress, TheBarFitsItsWidth) {
+  ProgressState state = half_way();
+  for (int width = 0; width < 200; ++width) {
+    for (const std::int64_t step : {0, 1, 99, 100, 101}) {
+      state.step = step;
+      EXPECT_LE(progress_bar(state, width).size(), static_cast<std::size_t>(width));
+    }
+  }
+}
+
+TEST(Progress, TheBarIsFullOnlyAtTheEnd) {
+  ProgressState state = half_way();
+  state.steps = 100000;
+  state.step = 99999;
+  EXPECT_NE(progress_bar(state, 120).find(".]  99%"), std::string::npos);
+  state.step = 100000;
+  EXPECT_NE(progress_bar(state, 120).find("#] 100%"), std::string::npos);
+}
+
+TEST(Progress, DurationsAndCountsAreRoundedForPeople) {
+  EXPECT_EQ(duration_text(0.4), "0s");
+  EXPECT_EQ(duration_text(59.6), "1m00s");
+  EXPECT_EQ(duration_text(3599.7), "1h00m");
+  EXPECT_EQ(duration_text(90000), "25h00m");
+  EXPECT_EQ(duration_text(-1), "?");
+  EXPECT_EQ(count_text(999), "999");
+  EXPECT_EQ(count_text(1000), "1.00k");
+  EXPECT_EQ(count_text(9996), "10.0k");
+  EXPECT_EQ(count_text(999600), "1.00M");
+  EXPECT_EQ(count_text(2.5e9), "2.50G");
+}
+
+TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
+  const Screen screen;
+  const Console console(screen.stream(), false);
+  Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
+  progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
+  progress.update({.step = 2, .steps = 3, .loss = 2, .tokens_per_second = 10}, true);
+  progress.update({.step = 3, .steps = 3, .loss = 1, .tokens_per_second = 10}, false);
+  progress.finish();
+  EXPECT_EQ(screen.text(),
+            "step 2/3  loss 2.0000  10 tokens/s\n"
+            "step 3/3  loss 1.0000  10 tokens/s\n");
+}
+
+TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
+  const testing::TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
+  const Screen screen;
+  {
+    const Console console(screen.stream(), true);
+    Progress progress(
+        console, Log(console, directory / "log.txt", LogLevel::info), ConsoleKind::automatic);
+    progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
+    progress.update({.step = 2, .steps = 3, .loss = 2, .tokens_per_second = 10}, true);
+    progress.update({.step = 3, .steps = 3, .loss = 1, .tokens_per_second = 10}, false);
+    progress.finish();
+  }
+  EXPECT_EQ(screen.text().find('\n'), std::string::npos) << screen.text();
+  std::ifstream stream(directory / "log.txt");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  ASSERT_EQ(lines.size(), 2u);
+  EXPECT_TRUE(lines[0].ends_with(" info step 2/3  loss 2.0000  10 tokens/s")) << lines[0];
+  EXPECT_TRUE(lines[1].ends_with(" info step 3/3  loss 1.0000  10 tokens/s")) << lines[1];
+}
+
+TEST(Progress, ALogLineGoesAboveTheBar) {
+  const Screen screen;
+  const Console console(screen.stream(), true);
+  const Log log(console, "", LogLevel::info);
+  console.status("[bar]");
+  log.info("hello");
+  console.status("");
+  EXPECT_EQ(screen.text(), "\r\x1b[K[bar]\r\x1b[Khello\n[bar]\r\x1b[K");
+}
+
+TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
+  const testing::TemporaryDirectory temporary;
+  const std::filesystem::path& directory = temporary.path();
+  const Screen screen;
+  {
+    const Log log(Console(screen.stream(), false), directory / "log.txt", LogLevel::info);
+    log.debug("never");
+    log.info("{} steps", 3);
+    log.warning("careful");
+  }
+  EXPECT_EQ(screen.text(), "3 steps\nwarning: careful\n");
+  std::ifstream stream(directory / "log.txt");
+  std::string first;
+  std::string second;
+  std::string third;
+  std::getline(stream, first);
+  std::getline(stream, second);
+  EXPECT_TRUE(first.ends_with(" info 3 steps")) << first;
+  EXPECT_TRUE(second.ends_with(" warning careful")) << second;
+  EXPECT_FALSE(std::getline(stream, third));
+}
+
+TEST(Log, AFileThatCannotBeOpenedIsSaid) {
+  EXPECT_THROW(Log(Console(), "/dev/null/log.txt", LogLevel::info), Failure);
+}
+
+TEST(Log, ASilentLogTakesEverything) {
+  const Log log;
+  log.error("nobody hears it");
+}
+
+}  // namespace
+}  // namespace longspan

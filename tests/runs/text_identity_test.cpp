@@ -1,0 +1,57 @@
+// Telling a text from another of the same size.
+#include "framework/runs/text_identity.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "tests/data/temporary_file.h"
+
+namespace longspan {
+namespace {
+
+Scalars saved_of(const TextIdentity& identity) {
+  Scalars scalars;
+  identity.save(scalars);
+  return scalars;
+}
+
+TEST(TextIdentity, IsThatOfEveryByte) {
+  const TextIdentity text = {.sample = 1, .modified = 10, .hash = 2};
+  const Scalars saved = saved_of(text);
+  EXPECT_EQ(change_of_text(saved, text, "a.txt"), "");
+  EXPECT_EQ(change_of_text(saved, {1, 11, 2}, "a.txt"), "") << "it was only touched";
+  constexpr const char* other = "a.txt holds another text than the checkpoint was trained on";
+  EXPECT_EQ(change_of_text(saved, {1, 10, 3}, "a.txt"), other);
+  EXPECT_EQ(change_of_text(saved, {2, 10, 2}, "a.txt"), other);
+}
+
+TEST(TextIdentity, OfATextThatIsNotReadWholeTheTimeSaysThatItMayHaveChanged) {
+  const Scalars saved = saved_of({.sample = 1, .modified = 1'700'000'000'000'000'000});
+  EXPECT_EQ(change_of_text(saved, {1, 1'700'000'000'000'000'000}, "a.txt"), "");
+  const std::string sentence = change_of_text(saved, {1, 1'700'000'000'000'000'001}, "a.txt");
+  EXPECT_TRUE(sentence.starts_with("a.txt was changed at 2023-11-1")) << sentence;
+  EXPECT_NE(sentence.find("may hold another text"), std::string::npos) << sentence;
+  EXPECT_NE(change_of_text(saved, {2, 1'700'000'000'000'000'000}, "a.txt"), "");
+}
+
+TEST(TextIdentity, OfAnOlderCheckpointOnlyTheSampleIsKnown) {
+  Scalars saved;
+  saved.set("data/fingerprint", std::uint64_t{1} << 63);
+  EXPECT_EQ(change_of_text(saved, {std::uint64_t{1} << 63, 5, 6}, "a.txt"), "");
+  EXPECT_NE(change_of_text(saved, {1, 5, 6}, "a.txt"), "");
+  EXPECT_THROW(change_of_text({}, {1, 5, 6}, "a.txt"), DataError);
+}
+
+TEST(TextIdentity, OfAFileIsItsSampleItsTimeAndItsBytes) {
+  const TemporaryFile file("some text that is not long");
+  const Corpus corpus(file.path(), Tokenizer());
+  const TextIdentity found = identify_text(corpus, {});
+  EXPECT_EQ(found.sample, corpus.fingerprint());
+  EXPECT_EQ(found.hash, corpus.whole_hash(1 << 20));
+  struct stat status {};
+  ASSERT_EQ(stat(file.path().c_str(), &status), 0);
+  EXPECT_EQ(found.modified, status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec);
+}
+
+}  // namespace
+}  // namespace longspan

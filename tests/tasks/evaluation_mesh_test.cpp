@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include "framework/tasks/evaluation.h"
+#include "tests/support/mesh_runner.h"
+#include "tests/support/small_models.h"
+
+namespace longspan {
+namespace {
+
+using testing::data_and_tensor_layouts;
+using testing::for_each_layout;
+using testing::small_setting;
+using testing::small_transformer_xl;
+using testing::varied_text;
+
+TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
+  const TemporaryFile file(varied_text(151));
+  // 150 predictions in 4 streams of 37 or 38, segments of 9: a data rank may be done before
+  // another.
+  const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14};
+  std::vector<MeshShape> layouts = data_and_tensor_layouts();
+  for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats) << testing::to_string(mesh.shape);
+    EXPECT_EQ(result.tokens, 150);
+    EXPECT_EQ(result.bytes, 150);
+    const double windows = evaluate_recomputing(*single, corpus, 5, options).nats;
+    EXPECT_NEAR(evaluate_recomputing(*split, corpus, 5, options).nats, windows, 1e-9 * windows)
+        << testing::to_string(mesh.shape);
+  });
+}
+
+TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
+  const TemporaryFile letters("abc");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const TemporaryFile file("a漢字é字字a漢cabacb漢ba字");
+  const EvaluationOptions options = {.streams = 4, .segment = 4};
+  const std::vector<MeshShape> layouts = {
+      {.data = 4}, {.data = 2, .tensor = 2}, {.data = 2, .context = 2}, {.tensor = 4}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), tokenizer);
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.unknown, 8) << testing::to_string(mesh.shape);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+    EXPECT_GT(result.nats, 8 * tokenizer.unknown_nats());
+  });
+}
+
+// The last segment of a stream may leave a context rank without a row, and so without a piece.
+TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
+  const TemporaryFile file(varied_text(39));
+  // 38 predictions in 4 streams of 9 or 10, segments of 8: tails of one and two.
+  const EvaluationOptions options = {.streams = 4, .segment = 8};
+  const std::vector<MeshShape> layouts = {
+      {}, {.context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    ModelSetting setting = small_setting(mesh);
+    setting.memory = {.feed_forward_chunks = 3, .loss_chunks = 7};
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), setting);
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.tokens, 38);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+  });
+}
+
+TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {
+  // 5 predictions in 4 streams of 1, 1, 1 and 2, a token a pass: in the second pass only the last
+  // data rank has anything to predict.
+  const TemporaryFile file(varied_text(6));
+  const std::vector<MeshShape> layouts = {
+      {.data = 4}, {.data = 2, .tensor = 2}, {.data = 2, .context = 2}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const EvaluationOptions options = {.streams = 4, .segment = 1};
+    const EvaluationResult expected = evaluate(*single, corpus, options);
+    const EvaluationResult result = evaluate(*split, corpus, options);
+    EXPECT_EQ(result.tokens, 5);
+    EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+  });
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,258 @@
+#include "framework/tasks/evaluation.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "tests/support/small_models.h"
+
+namespace longspan {
+namespace {
+
+using namespace std::string_view_literals;
+
+using testing::small_decoder;
+using testing::small_setting;
+using testing::small_transformer_xl;
+using testing::varied_text;
+
+constexpr double rounding = 1e-11;
+
+struct Text {
+  explicit Text(const std::string& text, const Tokenizer& tokenizer = {})
+      : file(text), corpus(file.path(), tokenizer) {}
+  TemporaryFile file;
+  Corpus corpus;
+};
+
+// The loss of predicting text[begin + 1 .. end] from what is before each, in passes of one stream
+// and one segment.
+double naive_nats(const Model& model,
+                  const std::string& text,
+                  std::size_t begin,
+                  std::size_t end,
+                  std::size_t segment,
+                  std::int64_t memory) {
+  const NoGradient unrecorded;
+  const Device device = model.parameters().device();
+  SegmentMemory remembered;
+  double nats = 0;
+  for (std::size_t at = begin; at < end; at += segment) {
+    const std::size_t count = std::min(segment, end - at);
+    const auto ids = Tokenizer().encode(text.substr(at, count + 1), "text");
+    const Shape shape{1, static_cast<std::int64_t>(count)};
+    const std::span<const std::int64_t> all(ids);
+    const SegmentResult result =
+        model.losses({.tokens = Tensor::from(all.first(count), shape, device),
+                      .targets = Tensor::from(all.last(count), shape, device),
+                      .memory = remembered,
+                      .longest_memory = memory},
+                     Pass{});
+    for (const double loss : result.losses.value().span<double>()) nats += loss;
+    remembered = result.memory;
+  }
+  return nats;
+}
+
+TEST(Evaluation, EqualsTheSumOverSinglePasses) {
+  const std::string text = varied_text(53);
+  const Text file(text);
+  const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+  // 52 predictions in 3 streams of 17, 17 and 18, in segments of 5: the last one is ragged.
+  const EvaluationResult result = evaluate(*model, file.corpus, {.streams = 3, .segment = 5});
+  double nats = 0;
+  const std::size_t bounds[] = {0, 17, 34, 52};
+  for (std::size_t stream = 0; stream < 3; ++stream)
+    nats += naive_nats(*model, text, bounds[stream], bounds[stream + 1], 5, 6);
+  EXPECT_NEAR(result.nats, nats, rounding * nats);
+  EXPECT_EQ(result.tokens, 52);
+  EXPECT_EQ(result.bytes, 52);
+  EXPECT_DOUBLE_EQ(result.loss(), result.nats / 52);
+  EXPECT_DOUBLE_EQ(result.perplexity(), std::exp(result.nats / 52));
+  EXPECT_DOUBLE_EQ(result.bits_per_byte(), result.nats / 52 / std::numbers::ln2);
+}
+
+TEST(Evaluation, SaysHowFarItIs) {
+  const Text file(varied_text(41));
+  const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+  std::vector<std::int64_t> heard;
+  const auto listener = [&](const ScanProgress& progress) {
+    EXPECT_EQ(progress.path, file.file.path());
+    EXPECT_EQ(progress.size, 41);
+    heard.push_back(progress.done);
+  };
+  evaluate(*model, file.corpus, {.streams = 2, .segment = 5, .listener = listener});
+  EXPECT_EQ(heard, (std::vector<std::int64_t>{10, 20, 30}));
+}
+
+TEST(Evaluation, MemoryOfAllHistoryEqualsOneSegment) {
+  const std::string text = varied_text(40);
+  const Text file(text);
+  const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
+  const double whole = naive_nats(*model, text, 0, 39, 39, 0);
+  for (const std::int64_t segment : {1, 7, 13, 39, 64}) {
+    const EvaluationResult result =
+        evaluate(*model, file.corpus, {.segment = segment, .memory = 100});
+    EXPECT_NEAR(result.nats, whole, rounding * whole) << "segments of " << segment;
+  }
+}
+
+TEST(Evaluation, AMemoryLongerThanInTrainingIsUsed) {
+  const std::string text = varied_text(60);
+  const Text file(text);
+  const auto model = make_transformer_xl(small_transformer_xl(2, 4), small_setting());
+  const double longer = naive_nats(*model, text, 0, 59, 6, 20);
+  const EvaluationResult result = evaluate(*model, file.corpus, {.segment = 6, .memory = 20});
+  EXPECT_NEAR(result.nats, longer, rounding * longer);
+  EXPECT_GT(std::abs(evaluate(*model, file.corpus, {.segment = 6}).nats - longer), 1e-6);
+}
+
+TEST(Evaluation, RecomputedWindowsEqualMemoryInOneLayer) {
+  const Text file(varied_text(50));
+  TransformerXlOptions options = small_transformer_xl(1, 4);
+  options.same_length = true;
+  const auto model = make_transformer_xl(options, small_setting());
+  for (const std::int64_t context : {1, 5, 16}) {
+    const EvaluationResult windows =
+        evaluate_recomputing(*model, file.corpus, context, {.streams = 2, .segment = 11});
+    for (const std::int64_t segment : {1, 4, 9}) {
+      const EvaluationResult memory =
+          evaluate(*model, file.corpus, {.streams = 2, .segment = segment, .memory = context});
+      EXPECT_NEAR(memory.nats, windows.nats, rounding * windows.nats)
+          << "context " << context << ", segments of " << segment;
+    }
+    EXPECT_EQ(windows.tokens, 49);
+  }
+}
+
+TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
+  const Text file(varied_text(50));
+  TransformerXlOptions options = small_transformer_xl(2, 4);
+  options.same_length = true;
+  const auto model = make_transformer_xl(options, small_setting());
+  const double windows = evaluate_recomputing(*model, file.corpus, 5, {.segment = 8}).nats;
+  const double memory = evaluate(*model, file.corpus, {.segment = 8, .memory = 5}).nats;
+  EXPECT_GT(std::abs(windows - memory), 1e-6);
+}
+
+TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
+  const Text file(varied_text(30));
+  const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());
+  const double memory = evaluate(*model, file.corpus, {.segment = 7, .memory = 29}).nats;
+  const double windows = evaluate_recomputing(*model, file.corpus, 29, {.segment = 10}).nats;
+  EXPECT_NEAR(windows, memory, rounding * memory);
+}
+
+TEST(Evaluation, RecomputedWindowsOfADecoderEqualOneSegment) {
+  const Text file(varied_text(25));
+  const auto model = make_decoder(small_decoder(2), small_setting());
+  const double whole = evaluate(*model, file.corpus, {.segment = 24}).nats;
+  const double windows = evaluate_recomputing(*model, file.corpus, 24, {.segment = 5}).nats;
+  EXPECT_NEAR(windows, whole, rounding * whole);
+}
+
+TEST(Evaluation, ALimitTakesTheBeginningOfEachStream) {
+  const std::string text = varied_text(41);
+  const Text file(text);
+  const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+  const EvaluationOptions options = {.streams = 2, .segment = 4, .tokens_per_stream = 9};
+  const double nats = naive_nats(*model, text, 0, 9, 4, 6) + naive_nats(*model, text, 20, 29, 4, 6);
+  const EvaluationResult result = evaluate(*model, file.corpus, options);
+  EXPECT_NEAR(result.nats, nats, rounding * nats);
+  EXPECT_EQ(result.tokens, 18);
+  EXPECT_EQ(result.bytes, 18);
+  EXPECT_EQ(evaluate_recomputing(*model, file.corpus, 3, options).tokens, 18);
+}
+
+TEST(Evaluation, CountsTheBytesOfCharacters) {
+  const std::string text = "aé漢aé漢aé漢a";
+  const TemporaryFile letters(text);
+  const Text file(text, Tokenizer::characters_of(MappedFile(letters.path()), false));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 4}).bytes, 18);
+  const EvaluationResult first =
+      evaluate(*model, file.corpus, {.segment = 4, .tokens_per_stream = 5});
+  EXPECT_EQ(first.tokens, 5);
+  EXPECT_EQ(first.bytes, 2 + 3 + 1 + 2 + 3);
+}
+
+TEST(Evaluation, CountsTheBytesOfUnknownCharacters) {
+  const TemporaryFile letters("abc");
+  const Text file("abéa漢c", Tokenizer::characters_of(MappedFile(letters.path()), true));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  for (const std::int64_t limit : {0, 5, 6}) {
+    const EvaluationOptions options = {.segment = 2, .tokens_per_stream = limit};
+    EXPECT_EQ(evaluate(*model, file.corpus, options).bytes, 1 + 2 + 1 + 3 + 1) << limit;
+  }
+  EXPECT_EQ(evaluate(*model, file.corpus, {.segment = 2, .tokens_per_stream = 3}).bytes, 4);
+}
+
+TEST(Evaluation, CountsUnknownCharactersAtWhatItTakesToSayWhichTheyAre) {
+  const TemporaryFile letters("abc");
+  const Tokenizer tokenizer = Tokenizer::characters_of(MappedFile(letters.path()), true);
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  const Text other("a漢字é字字a漢c", tokenizer);
+  // The same tokens, which no vocabulary lacks.
+  const Text known("a\1\1\1\1\1a\1c", Tokenizer::characters(U"\1abc"sv, false));
+  const double price = std::log(1112064 - 3);
+  for (const std::int64_t streams : {1, 2}) {
+    const EvaluationOptions options = {.streams = streams, .segment = 3};
+    const EvaluationResult expected = evaluate(*model, known.corpus, options);
+    const EvaluationResult result = evaluate(*model, other.corpus, options);
+    EXPECT_EQ(expected.unknown, std::nullopt);
+    EXPECT_EQ(result.unknown, 6);
+    EXPECT_DOUBLE_EQ(result.nats, expected.nats + 6 * price);
+    EXPECT_EQ(result.tokens, 8);
+    EXPECT_EQ(unknown_text(result), "; 6 of 8 tokens (75%) are unknown characters");
+    const EvaluationResult windows = evaluate_recomputing(*model, other.corpus, 2, options);
+    EXPECT_DOUBLE_EQ(windows.nats,
+                     evaluate_recomputing(*model, known.corpus, 2, options).nats + 6 * price);
+  }
+  const EvaluationResult none = evaluate(*model, Text("abcab", tokenizer).corpus, {.segment = 4});
+  EXPECT_EQ(none.unknown, 0);
+  EXPECT_EQ(unknown_text(none), "");
+}
+
+TEST(Evaluation, ASegmentMayBeLongerThanAnyText) {
+  const Text file(varied_text(40));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  const EvaluationResult whole = evaluate(*model, file.corpus, {.segment = 39});
+  for (const std::int64_t segment : {std::int64_t{1000}, std::numeric_limits<std::int64_t>::max()})
+    EXPECT_EQ(evaluate(*model, file.corpus, {.segment = segment}).nats, whole.nats);
+}
+
+TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
+  const Text file(varied_text(20));
+  const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
+  for (const double sign : {-1.0, 1.0}) {
+    for (const auto& parameter : model->parameters().all())
+      std::ranges::fill(parameter->master.span<double>(), std::copysign(std::nan(""), sign));
+    const EvaluationResult result = evaluate(*model, file.corpus, {.segment = 4});
+    EXPECT_EQ(fmt::format("{} {}", result.loss(), result.bits_per_byte()), "nan nan");
+  }
+}
+
+TEST(Evaluation, RefusesWhatTheModelCannotDo) {
+  const Text file(varied_text(30));
+  DecoderOptions learned = small_decoder(1);
+  learned.positions = DecoderOptions::Positions::learned;
+  const auto decoder = make_decoder(learned, small_setting());
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [&] { evaluate(*decoder, file.corpus, {.segment = 8, .memory = 16}); }),
+            "the model has no memory, evaluation asks for one of 16 rows");
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([&] { evaluate(*decoder, file.corpus, {.segment = 9}); }),
+      "the model reads at most 8 tokens in one pass, evaluation asks for 9");
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [&] { evaluate_recomputing(*decoder, file.corpus, 9, {.segment = 4}); }),
+            "the model reads at most 8 tokens in one pass, evaluation asks for 9");
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [&] { evaluate_recomputing(*decoder, file.corpus, 0, {.segment = 4}); }),
+            "a window of 0 tokens; at least 1 is needed to predict");
+}
+
+}  // namespace
+}  // namespace longspan
