@@ -2,25 +2,43 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// The target that the loss ignores: padding past the end of a stream.
+// The target that the loss ignores: padding past the end of a sequence.
 inline constexpr std::int64_t ignored_target = -1;
 
+// Tensors by name, each [rows, ...], in memory that the host reads. Which there are is the
+// source's: `tokens` and `targets` [rows, time] of a stream; `source`, `source_length` beside them
+// of pairs; `label` of a labelled text.
+using Fields = std::map<std::string, Tensor, std::less<>>;
+
+// Throws Failure, which names the field, where there is none.
+const Tensor& field_of(const Fields& fields, std::string_view name);
+
+// The rows [begin, end) of each.
+Fields rows_of(const Fields& fields, std::int64_t begin, std::int64_t end);
+
 struct Batch {
-  Tensor tokens;   // [streams, segment] i64; 0 past the end of a stream
-  Tensor targets;  // [streams, segment] i64: the token after each; ignored_target past the end
-  std::int64_t first_stream = 0;  // the global index of row 0
-  // The streams start again from their beginning (the first batch of a run included): what a model
-  // carries from segment to segment must be emptied before this batch.
-  bool epoch_start = false;
-  std::int64_t position = 0;          // of the first column in each stream, in tokens
-  std::int64_t epoch = 0;             // complete passes before this batch
-  std::int64_t predicted_tokens = 0;  // targets that count, in this rank's rows
-  std::int64_t predicted_bytes = 0;   // bytes of text of those targets: for bits per byte
+  Fields fields;
+  // What losses are divided by and rates are told in, of this rank's rows: "tokens" that are
+  // predicted, "bytes" of their text, "rows". The same names on every rank.
+  std::map<std::string, std::int64_t, std::less<>> counts;
+  std::int64_t first_row = 0;  // the global index of row 0
+  // What rows carry from batch to batch must be emptied before this one: each begins something new.
+  bool fresh = false;
+  std::string place;  // where that is, for messages: "token 512 of each stream in epoch 0"
+
+  std::int64_t rows() const;
+  const Tensor& field(std::string_view name) const { return field_of(fields, name); }
+  // 0 where the source does not count it.
+  std::int64_t count(std::string_view name) const;
 };
 
 // The global streams that one data rank reads: stream s of `streams` belongs to data rank

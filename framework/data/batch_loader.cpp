@@ -7,8 +7,8 @@
 
 namespace longspan {
 
-BatchLoader::BatchLoader(StreamReader reader, std::size_t ahead)
-    : reader_(std::move(reader)), ahead_(ahead), taken_(reader_.cursors()) {
+BatchLoader::BatchLoader(std::unique_ptr<Source> source, std::size_t ahead)
+    : source_(std::move(source)), ahead_(ahead), taken_(source_->cursors()) {
   require(ahead_ >= 1, "a loader that reads {} batches ahead", ahead_);
   start();
 }
@@ -50,8 +50,8 @@ void BatchLoader::run() {
     }
     Ready ready;
     try {
-      ready.batch = reader_.next();
-      ready.cursors = reader_.cursors();
+      ready.batch = source_->next();
+      ready.cursors = source_->cursors();
     } catch (...) {
       ready.error = std::current_exception();
     }
@@ -88,8 +88,8 @@ Tensor BatchLoader::cursors() const { return taken_.clone(MemoryTag::workspace);
 void BatchLoader::restore(const Tensor& cursors) {
   stop();
   error_ = nullptr;
-  reader_.restore(cursors);
-  taken_ = reader_.cursors();
+  source_->restore(cursors);
+  taken_ = source_->cursors();
   start();
 }
 

@@ -5,34 +5,32 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <thread>
 
-#include "framework/data/stream_reader.h"
+#include "framework/data/source.h"
 
 namespace longspan {
 
-// Gives the batches of a StreamReader in their order, up to `ahead` of them read before they are
+// Gives the batches of a source in their order, up to `ahead` of them read before they are
 // asked for. For one caller at a time.
 class BatchLoader {
  public:
-  explicit BatchLoader(StreamReader reader, std::size_t ahead = 2);
+  explicit BatchLoader(std::unique_ptr<Source> source, std::size_t ahead = 2);
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;
   // Stops the thread; batches read ahead are dropped.
   ~BatchLoader();
 
-  // The next batch. What the reader throws is thrown here, in its turn, and again by every later
+  // The next batch. What the source throws is thrown here, in its turn, and again by every later
   // call.
   Batch next();
 
-  // As StreamReader's, of the batches taken: what was only read ahead does not count.
+  // As Source's, of the batches taken: what was only read ahead does not count.
   Tensor cursors() const;
+  CursorRows cursor_rows() const { return source_->cursor_rows(); }
   void restore(const Tensor& cursors);
-
-  const Corpus& corpus() const { return reader_.corpus(); }
-  const StreamRange& range() const { return reader_.range(); }
-  std::int64_t batches_per_epoch() const { return reader_.batches_per_epoch(); }
 
  private:
   struct Ready {
@@ -45,7 +43,7 @@ class BatchLoader {
   void stop();
   void run();
 
-  StreamReader reader_;  // belongs to the thread while it runs
+  std::unique_ptr<Source> source_;  // belongs to the thread while it runs
   std::size_t ahead_;
   Tensor taken_;  // cursors after the last batch taken
   std::mutex mutex_;

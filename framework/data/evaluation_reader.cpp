@@ -50,11 +50,14 @@ Batch EvaluationReader::next() {
   const std::int64_t width = std::min(layout_.segment, longest_ - before);
   const Shape shape{range_.count(), width};
   Batch batch;
-  batch.tokens = Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
-  batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
-  std::ranges::fill(batch.targets.span<std::int64_t>(), ignored_target);
-  batch.first_stream = range_.begin;
-  batch.epoch_start = next_ == 0;
+  const Tensor tokens = Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
+  const Tensor targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
+  batch.fields = {{"tokens", tokens}, {"targets", targets}};
+  batch.first_row = range_.begin;
+  batch.fresh = next_ == 0;
+  std::int64_t& predicted = batch.counts["tokens"];
+  std::int64_t& bytes = batch.counts["bytes"];
   for (std::int64_t row = 0; row < range_.count(); ++row) {
     CorpusPosition& at = at_[static_cast<std::size_t>(row)];
     const std::int64_t left = pairs_of(range_.begin + row) - before;
@@ -62,11 +65,11 @@ Batch EvaluationReader::next() {
     const auto count = static_cast<std::size_t>(std::min(width, left));
     const std::int64_t first_byte = at.byte;
     at = corpus_.read_pairs(at,
-                            batch.tokens.slice(row, row + 1).span<std::int64_t>().first(count),
-                            batch.targets.slice(row, row + 1).span<std::int64_t>().first(count),
-                            batch.predicted_bytes);
+                            tokens.slice(row, row + 1).span<std::int64_t>().first(count),
+                            targets.slice(row, row + 1).span<std::int64_t>().first(count),
+                            bytes);
     corpus_.release(first_byte, at.byte);
-    batch.predicted_tokens += static_cast<std::int64_t>(count);
+    predicted += static_cast<std::int64_t>(count);
   }
   ++next_;
   return batch;

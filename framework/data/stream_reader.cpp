@@ -1,5 +1,7 @@
 #include "framework/data/stream_reader.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "framework/core/error.h"
@@ -53,23 +55,23 @@ Batch StreamReader::next() {
   }
   const Shape shape{range_.count(), layout_.segment};
   Batch batch;
-  batch.tokens = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
-  batch.targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
-  batch.first_stream = range_.begin;
-  batch.epoch_start = cursors_[0].position == 0;
-  batch.position = cursors_[0].position;
-  batch.epoch = cursors_[0].epoch;
+  for (const char* name : {"tokens", "targets"})
+    batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.first_row = range_.begin;
+  batch.fresh = cursors_[0].position == 0;
+  batch.place =
+      fmt::format("token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
+  batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
   for (std::int64_t row = 0; row < range_.count(); ++row)
     read_row(cursors_[static_cast<std::size_t>(row)], row, batch);
-  batch.predicted_tokens = shape.elements();
   return batch;
 }
 
 void StreamReader::read_row(Cursor& cursor, std::int64_t row, Batch& batch) const {
   cursor.at = corpus_.read_pairs(cursor.at,
-                                 batch.tokens.slice(row, row + 1).span<std::int64_t>(),
-                                 batch.targets.slice(row, row + 1).span<std::int64_t>(),
-                                 batch.predicted_bytes);
+                                 batch.field("tokens").slice(row, row + 1).span<std::int64_t>(),
+                                 batch.field("targets").slice(row, row + 1).span<std::int64_t>(),
+                                 batch.counts["bytes"]);
   cursor.position += layout_.segment;
   if (cursor.at.byte - cursor.released_byte >= release_bytes) {
     corpus_.release(cursor.released_byte, cursor.at.byte);

@@ -7,6 +7,7 @@
 #include "framework/core/device.h"
 #include "framework/data/batch.h"
 #include "framework/data/corpus.h"
+#include "framework/data/source.h"
 
 namespace longspan {
 
@@ -20,7 +21,7 @@ struct StreamLayout {
 // of batch k+1 follows row b of batch k. An epoch is floor((N / B - 1) / segment) batches; what is
 // left of a stream after the last whole segment, less than a segment, is not read. This rank reads
 // the streams [s * ranks / B == rank].
-class StreamReader {
+class StreamReader : public Source {
  public:
   // Throws DataError when a stream is shorter than a segment and its last target,
   // ConfigurationError when `ranks` does not divide the streams. Tensors are made on `device`, a
@@ -28,7 +29,7 @@ class StreamReader {
   StreamReader(
       Corpus corpus, const StreamLayout& layout, int rank, int ranks, const Device& device);
 
-  Batch next();
+  Batch next() override;
 
   const Corpus& corpus() const { return corpus_; }
   const StreamLayout& layout() const { return layout_; }
@@ -38,10 +39,11 @@ class StreamReader {
   // The state: [streams of this rank, 2] i64, row = (the position in its stream of the next token
   // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of
   // all ranks one after another are a [B, 2] array that does not know the number of ranks.
-  Tensor cursors() const;
+  Tensor cursors() const override;
+  CursorRows cursor_rows() const override { return {range_.begin, layout_.streams}; }
   // Goes on from there, exactly. Throws DataError for positions outside of the streams, and for
   // streams that are not all at the same place: one corpus has one epoch.
-  void restore(const Tensor& cursors);
+  void restore(const Tensor& cursors) override;
 
  private:
   struct Cursor {

@@ -1,0 +1,34 @@
+// Where batches come from.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/data/batch.h"
+
+namespace longspan {
+
+// Which rows of the global table of cursors a rank holds.
+struct CursorRows {
+  std::int64_t begin = 0;
+  std::int64_t total = 0;
+  bool shared = false;  // every data rank holds the same rows
+};
+
+// The batches of one data rank, one after another without end. What a batch holds is a function of
+// the data, the options and the run's seed: the global batches are the same on every layout.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  // Throws DataError for data that cannot be read.
+  virtual Batch next() = 0;
+
+  // Where it is: [rows, n] i64, this rank's rows of a table [total, n] that does not know the
+  // number of ranks.
+  virtual Tensor cursors() const = 0;
+  virtual CursorRows cursor_rows() const = 0;
+  // Goes on from there, exactly. Throws DataError for what is no place in the data.
+  virtual void restore(const Tensor& cursors) = 0;
+};
+
+}  // namespace longspan
