@@ -6,25 +6,21 @@
 namespace longspan {
 namespace {
 
-ModelFactory decoder(std::int64_t layers, std::int64_t width) {
-  return [=](const ModelSetting& setting) {
-    DecoderOptions options;
-    options.common.layers = layers;
-    options.common.width = width;
-    return make_decoder(options, setting);
-  };
+BodyFactory decoder(std::int64_t layers, std::int64_t width) {
+  DecoderOptions options;
+  options.common.layers = layers;
+  options.common.width = width;
+  return decoder_body(options);
 }
 
-ModelFactory transformer_xl() {
-  return [](const ModelSetting& setting) {
-    TransformerXlOptions options;
-    options.common.layers = 3;
-    options.common.width = 128;
-    options.common.heads = 4;
-    options.common.dropout = 0.1;
-    options.memory = 128;
-    return make_transformer_xl(options, setting);
-  };
+BodyFactory transformer_xl() {
+  TransformerXlOptions options;
+  options.common.layers = 3;
+  options.common.width = 128;
+  options.common.heads = 4;
+  options.common.dropout = 0.1;
+  options.memory = 128;
+  return transformer_xl_body(options);
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ std::map<std::string, std::vector<std::string>> owners_of_keys() {
   std::map<std::string, std::vector<std::string>> owners;
   for (const Family& family : families()) {
     OptionTable table;
-    const ModelFactory unused = family.declare(table, {});
+    const BodyFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       owners[option.key].push_back(family.name);
     }
@@ -260,7 +260,7 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
   if (family != nullptr)
-    configuration.make_model = family->declare(table, planned_setting(configuration));
+    configuration.body = family->declare(table, planned_setting(configuration));
 }
 
 std::unique_ptr<Configuration> configure(const ConfigurationText& source) {

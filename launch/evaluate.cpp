@@ -67,7 +67,7 @@ std::string manner(const Arguments& arguments,
                    const Model& model) {
   if (arguments.recompute_context)
     return fmt::format("a window of {} computed anew for each token", *arguments.recompute_context);
-  const std::int64_t memory = options.memory.value_or(model.longest_memory());
+  const std::int64_t memory = options.memory.value_or(model.body().longest_memory());
   return fmt::format("memory {}, segments of {}", memory, options.segment);
 }
 
@@ -108,7 +108,7 @@ std::string json_object(const Arguments& arguments,
   if (arguments.recompute_context)
     object["recompute_context"] = *arguments.recompute_context;
   else
-    object["memory"] = options.memory.value_or(run.model->longest_memory());
+    object["memory"] = options.memory.value_or(run.model->body().longest_memory());
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -68,7 +68,7 @@ std::vector<OptionDescription> configuration_reference() {
   std::vector<FamilyKey> keys;
   for (const Family& family : families()) {
     OptionTable table;
-    const ModelFactory unused = family.declare(table, {});
+    const BodyFactory unused = family.declare(table, {});
     for (const OptionDescription& option : table.reference()) {
       const auto known = std::find_if(
           keys.begin(), keys.end(), [&](const FamilyKey& key) { return same(key.option, option); });

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/vocabulary_readout.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
@@ -10,51 +11,40 @@
 namespace longspan {
 namespace {
 
-class Decoder : public Model {
+class Decoder : public Body {
  public:
-  Decoder(const DecoderOptions& options,
-          const ModelSetting& setting,
-          std::unique_ptr<Parameters> parameters)
-      : Model(std::move(parameters)),
-        options_(options),
+  Decoder(const Scope& scope, const DecoderOptions& options, const ModelSetting& setting)
+      : options_(options),
+        setting_(setting),
         longest_(options.longest.value_or(setting.segment)),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
-        embedding_(scope().child("embedding"),
+        embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
                    options.common.initial()),
-        positions_(learned() ? scope().weight("positions/weight",
-                                              {longest_, options.common.width},
-                                              options.common.initial())
+        positions_(learned() ? scope.weight("positions/weight",
+                                            {longest_, options.common.width},
+                                            options.common.initial())
                              : nullptr),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(false, setting.segment))),
-        layers_(layers(setting.memory)),
-        residual_(make_residual(options.common, setting.memory)),
-        output_(scope().child("output"),
-                {.vocabulary = vocabulary_size_,
-                 .width = options.common.output_width(),
-                 .bias = false,
-                 .initial = options.common.initial(),
-                 .chunks = setting.memory.loss_chunks},
-                options.common.tied_embeddings ? embedding_.table() : nullptr) {
-    if (options.common.has_final_norm())
-      final_norm_.emplace(scope().child("final_norm"), options.common.output_width());
-    this->parameters().allocate(setting.random);
+        layers_(layers(scope)),
+        residual_(make_residual(options.common, setting.memory)) {}
+
+  States run(const Reading& reading, const Pass& pass) const override {
+    const Variable x = drop(embed(reading, pass), options_.common.dropout, pass.child("embedding"));
+    return {.hidden = residual_->run(layers_, x, {}, SegmentContext{}, pass.child("layers"), {}),
+            .time = pass.time};
   }
 
-  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
-    return {.losses = output_.losses(run(segment, pass), segment.targets, pass.time)};
+  BodyEnd end() const override {
+    const ModelOptions& common = options_.common;
+    BodyEnd end = body_end(common);
+    if (common.tied_embeddings) end.table = embedding_.table();
+    return end;
   }
-  SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
-    return {.logits = output_.logits(run(segment, pass), pass.time, segment.only_last)};
-  }
-
-  std::int64_t longest_memory() const override { return 0; }
+  std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return learned() ? longest_ : 0; }
-  std::int64_t memory_layers() const override { return 0; }
-  std::int64_t memory_width() const override { return 0; }
-  const Part& vocabulary() const override { return output_.part(); }
 
   FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t) const override {
     return stack_flops(
@@ -62,36 +52,37 @@ class Decoder : public Model {
         {.streams = streams,
          .time = time,
          .vocabulary = vocabulary_size_,
-         .pairs = stack_pairs(
-             options_.common, patterns_, masks::causal(), time, 0, parameters().device())});
+         .pairs =
+             stack_pairs(options_.common, patterns_, masks::causal(), time, 0, setting_.device)});
   }
 
  private:
   bool learned() const { return options_.positions == DecoderOptions::Positions::learned; }
-  Scope scope() { return Scope(parameters()); }
 
-  std::vector<Layer> layers(const MemoryOptions& memory) {
+  std::vector<Layer> layers(const Scope& scope) {
     const ModelOptions& common = options_.common;
     // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
     // depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
-    return make_layers(scope(),
-                       {.common = common,
-                        .initial_out = Initial::normal(common.initial_deviation / depth),
-                        .memory = memory},
-                       [&](const Scope& scope, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-                         if (is_lsh(common.attention, layer))
-                           return std::make_unique<LshAttention>(
-                               scope,
-                               LshAttention::Options{.lsh = common.attention.lsh,
-                                                     .heads = common.heads,
-                                                     .dropout = common.attention_dropout});
-                         return std::make_unique<SoftmaxAttention>(
-                             common.attention_dropout, patterns_[static_cast<std::size_t>(layer)]);
-                       });
+    return make_layers(
+        scope,
+        {.common = common,
+         .initial_out = Initial::normal(common.initial_deviation / depth),
+         .memory = setting_.memory},
+        [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+          if (is_lsh(common.attention, layer))
+            return std::make_unique<LshAttention>(
+                attention,
+                LshAttention::Options{.lsh = common.attention.lsh,
+                                      .heads = common.heads,
+                                      .dropout = common.attention_dropout});
+          return std::make_unique<SoftmaxAttention>(common.attention_dropout,
+                                                    patterns_[static_cast<std::size_t>(layer)]);
+        });
   }
 
-  Variable embed(const Segment& segment, const Pass& pass) const {
+  Variable embed(const Reading& reading, const Pass& pass) const {
+    const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
     const Ranges& rows = pass.time.outside();
     if (learned()) {
       const std::int64_t time = pass.time.total;
@@ -100,27 +91,20 @@ class Decoder : public Model {
               time,
               longest_);
       return scale_and_add_positions(
-          embedding_(segment.tokens, 1, pass.time), 1, table_rows(positions_->variable, rows));
+          embedding_(tokens, 1, pass.time), 1, table_rows(positions_->variable, rows));
     }
     const Tensor table = sinusoids(SinusoidLayout::interleaved,
                                    rows,
                                    options_.common.width,
                                    -1,
-                                   parameters().compute_dtype(),
-                                   parameters().device());
+                                   setting_.compute,
+                                   setting_.device);
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    return scale_and_add_positions(
-        embedding_(segment.tokens, 1, pass.time), scale, Variable(table));
-  }
-
-  Variable run(const Segment& segment, const Pass& pass) const {
-    const Variable x = drop(embed(segment, pass), options_.common.dropout, pass.child("embedding"));
-    const Variable hidden =
-        residual_->run(layers_, x, {}, SegmentContext{}, pass.child("layers"), {});
-    return final_norm_ ? (*final_norm_)(hidden) : hidden;
+    return scale_and_add_positions(embedding_(tokens, 1, pass.time), scale, Variable(table));
   }
 
   DecoderOptions options_;
+  ModelSetting setting_;
   std::int64_t longest_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
@@ -128,8 +112,6 @@ class Decoder : public Model {
   std::vector<AttentionPattern> patterns_;  // of each layer
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
-  OutputLayer output_;
-  std::optional<Norm> final_norm_;
 };
 
 // What keeps a learned table from such segments, as a sentence; empty where nothing does.
@@ -161,22 +143,26 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
               [&options, planned]() { return table_problem(options, planned().segment); });
 }
 
+BodyFactory decoder_body(const DecoderOptions& options) {
+  return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(table_problem(options, setting.segment));
+    return std::make_unique<Decoder>(scope, options, setting);
+  };
+}
+
 std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting) {
-  refuse(table_problem(options, setting.segment));
-  return std::make_unique<Decoder>(
-      options,
-      setting,
-      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh, setting.sharing));
+  return std::make_unique<Model>(setting, decoder_body(options), vocabulary_readout());
 }
 
 Family decoder_family() {
   return {"decoder",
           "causal language model with absolute positions (GPT-2, Radford et al. 2019)",
-          [](OptionTable& table, const PlannedSetting& planned) -> ModelFactory {
+          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<DecoderOptions>();
             declare(table, *options, planned);
-            return
-                [options](const ModelSetting& setting) { return make_decoder(*options, setting); };
+            return [options](const Scope& scope, const ModelSetting& setting) {
+              return decoder_body(*options)(scope, setting);
+            };
           }};
 }
 

@@ -2,8 +2,9 @@
 // Radford et al. 2019).
 #pragma once
 
+#include "framework/model/family.h"
+#include "framework/model/model.h"
 #include "models/model_options.h"
-#include "models/registry.h"
 
 namespace longspan {
 
@@ -16,6 +17,8 @@ struct DecoderOptions {
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);
+BodyFactory decoder_body(const DecoderOptions& options);
+// A language model.
 std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSetting& setting);
 Family decoder_family();
 

@@ -7,7 +7,7 @@
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
-#include "framework/model/model.h"
+#include "framework/model/body.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/residual/reversible.h"
 

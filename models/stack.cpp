@@ -63,6 +63,12 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
                                                   : ReversibleResidual::Streams::rebuilt);
 }
 
+BodyEnd body_end(const ModelOptions& options) {
+  BodyEnd end = {.width = options.output_width(), .initial = options.initial()};
+  if (options.has_final_norm()) end.norm = Initial::constant(1);
+  return end;
+}
+
 FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
   const auto number = [](std::int64_t value) { return static_cast<double>(value); };
   const double rows = number(cost.streams * cost.time);

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "framework/model/model.h"
+#include "framework/model/body.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/residual/residual.h"
 #include "models/model_options.h"
@@ -31,6 +31,9 @@ std::vector<Layer> make_layers(const Scope& scope,
 // Throws ConfigurationError with recompute_problem or reconstruction_problem.
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
+
+// Behind a stack with these options, its readout's table not shared and without a bias.
+BodyEnd body_end(const ModelOptions& options);
 
 // The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
 // the layers let through, the mean of a layer's heads summed over the layers; `relative`: the

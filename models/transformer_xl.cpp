@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/vocabulary_readout.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
@@ -10,73 +11,82 @@
 namespace longspan {
 namespace {
 
-class TransformerXl : public Model {
+std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
+
+class TransformerXl : public Body {
  public:
-  TransformerXl(const TransformerXlOptions& options,
-                const ModelSetting& setting,
-                std::unique_ptr<Parameters> parameters)
-      : Model(std::move(parameters)),
-        options_(options),
+  TransformerXl(const Scope& scope,
+                const TransformerXlOptions& options,
+                const ModelSetting& setting)
+      : options_(options),
+        setting_(setting),
         vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
-        embedding_(Scope(this->parameters()).child("embedding"),
+        embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
                    options.common.initial()),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(true, setting.segment))),
-        layers_(layers(Scope(this->parameters()), setting.memory)),
-        residual_(make_residual(options.common, setting.memory)),
-        output_(Scope(this->parameters()).child("output"),
-                {.vocabulary = vocabulary_size_,
-                 .width = options.common.output_width(),
-                 .bias = options.output_bias,
-                 .initial = options.common.initial(),
-                 .chunks = setting.memory.loss_chunks},
-                options.common.tied_embeddings ? embedding_.table() : nullptr) {
-    if (options.common.has_final_norm())
-      final_norm_.emplace(Scope(this->parameters()).child("final_norm"),
-                          options.common.output_width(),
-                          initial_gain());
-    this->parameters().allocate(setting.random);
+        layers_(layers(scope)),
+        residual_(make_residual(options.common, setting.memory)) {}
+
+  States run(const Reading& reading, const Pass& pass) const override {
+    const double scale = std::sqrt(static_cast<double>(options_.common.width));
+    const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
+    const Variable x = drop(
+        embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
+    const Carried& carried = reading.carried;
+    States states = {.time = pass.time};
+    std::vector<Variable> memories;
+    for (const CarriedTensor& layer : carried.tensors) memories.emplace_back(layer.tensor);
+    const auto keep = [&](std::size_t layer, const Tensor& input) {
+      if (reading.longest_memory == 0) return;
+      const Tensor before = memories.empty() ? Tensor() : carried.tensors[layer].tensor;
+      states.carried.tensors.push_back({memory_name(layer),
+                                        remember(before,
+                                                 carried.length(),
+                                                 input,
+                                                 pass.time.total,
+                                                 reading.longest_memory,
+                                                 setting_.mesh)});
+    };
+    states.hidden =
+        residual_->run(layers_, x, memories, context(reading, pass), pass.child("layers"), keep);
+    return states;
   }
 
-  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
-    SegmentResult result;
-    const Variable hidden = run(segment, pass, result.memory);
-    result.losses = output_.losses(hidden, segment.targets, pass.time);
-    return result;
+  BodyEnd end() const override {
+    BodyEnd end = body_end(options_.common);
+    if (end.norm) end.norm = initial_gain();
+    end.dropout = options_.common.dropout;
+    end.bias = options_.output_bias;
+    if (options_.common.tied_embeddings) end.table = embedding_.table();
+    return end;
   }
-  SegmentResult logits_of(const Segment& segment, const Pass& pass) const override {
-    SegmentResult result;
-    const Variable hidden = run(segment, pass, result.memory);
-    result.logits = output_.logits(hidden, pass.time, segment.only_last);
-    return result;
-  }
-
+  std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_memory() const override { return options_.memory; }
-  std::int64_t memory_layers() const override { return options_.common.layers; }
-  std::int64_t memory_width() const override { return options_.common.width; }
-  const Part& vocabulary() const override { return output_.part(); }
+  std::vector<std::string> carried_names() const override {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < layers_.size(); ++i) names.push_back(memory_name(i));
+    return names;
+  }
 
   FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t memory) const override {
-    return stack_flops(options_.common,
-                       {.streams = streams,
-                        .time = time,
-                        .memory = memory,
-                        .vocabulary = vocabulary_size_,
-                        .pairs = stack_pairs(options_.common,
-                                             patterns_,
-                                             rules(options_.memory),
-                                             time,
-                                             memory,
-                                             parameters().device()),
-                        .relative = true});
+    return stack_flops(
+        options_.common,
+        {.streams = streams,
+         .time = time,
+         .memory = memory,
+         .vocabulary = vocabulary_size_,
+         .pairs = stack_pairs(
+             options_.common, patterns_, rules(options_.memory), time, memory, setting_.device),
+         .relative = true});
   }
 
  private:
   Initial initial_gain() const { return Initial::normal(options_.common.initial_deviation, 1); }
 
-  std::vector<Layer> layers(const Scope& scope, const MemoryOptions& memory) const {
+  std::vector<Layer> layers(const Scope& scope) const {
     const ModelOptions& common = options_.common;
     std::optional<PositionBiases> shared;
     const auto biases = [&](const Scope& where) {
@@ -87,7 +97,7 @@ class TransformerXl : public Model {
                        {.common = common,
                         .attention_bias = false,
                         .initial_out = common.initial(),
-                        .memory = memory,
+                        .memory = setting_.memory,
                         .initial_gain = initial_gain()},
                        [&](const Scope& attention, std::int64_t layer) {
                          return std::make_unique<RelativeAttention>(
@@ -108,15 +118,15 @@ class TransformerXl : public Model {
                : masks::causal();
   }
 
-  SegmentContext context(const Segment& segment, const Pass& pass) const {
-    const std::int64_t memory = segment.memory.length();
+  SegmentContext context(const Reading& reading, const Pass& pass) const {
+    const std::int64_t memory = reading.carried.length();
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,
                                    memory + pass.time.total,
                                    options_.common.width,
                                    options_.clamp_length.value_or(-1),
-                                   parameters().compute_dtype(),
-                                   parameters().device());
+                                   setting_.compute,
+                                   setting_.device);
     // The encodings are one table for all streams: dropped alike on every rank.
     Pass positions = pass.child("positions");
     positions.first_stream = 0;
@@ -124,41 +134,17 @@ class TransformerXl : public Model {
     const Shape flat = table.shape();
     const Variable dropped =
         drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
-    return {.mask = {.rules = rules(segment.longest_memory), .query_begin = memory},
+    return {.mask = {.rules = rules(reading.longest_memory), .query_begin = memory},
             .distances = reshape(dropped, flat)};
   }
 
-  Variable run(const Segment& segment, const Pass& pass, SegmentMemory& next) const {
-    const double dropout = options_.common.dropout;
-    const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    const Variable x =
-        drop(embedding_(segment.tokens, scale, pass.time), dropout, pass.child("embedding"));
-    std::vector<Variable> memories;
-    for (const Tensor& layer : segment.memory.layers) memories.emplace_back(layer);
-    const auto keep = [&](std::size_t layer, const Tensor& input) {
-      if (segment.longest_memory == 0) return;
-      const Tensor before = memories.empty() ? Tensor() : segment.memory.layers[layer];
-      next.layers.push_back(remember(before,
-                                     segment.memory.length(),
-                                     input,
-                                     pass.time.total,
-                                     segment.longest_memory,
-                                     parameters().mesh()));
-    };
-    Variable hidden =
-        residual_->run(layers_, x, memories, context(segment, pass), pass.child("layers"), keep);
-    if (final_norm_) hidden = (*final_norm_)(hidden);
-    return drop(hidden, dropout, pass.child("output"));
-  }
-
   TransformerXlOptions options_;
+  ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   std::vector<AttentionPattern> patterns_;  // of each layer
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
-  OutputLayer output_;
-  std::optional<Norm> final_norm_;
 };
 
 }  // namespace
@@ -188,22 +174,25 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
   });
 }
 
+BodyFactory transformer_xl_body(const TransformerXlOptions& options) {
+  return [options](const Scope& scope, const ModelSetting& setting) {
+    return std::make_unique<TransformerXl>(scope, options, setting);
+  };
+}
+
 std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
                                            const ModelSetting& setting) {
-  return std::make_unique<TransformerXl>(
-      options,
-      setting,
-      std::make_unique<Parameters>(setting.device, setting.compute, setting.mesh, setting.sharing));
+  return std::make_unique<Model>(setting, transformer_xl_body(options), vocabulary_readout());
 }
 
 Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
-          [](OptionTable& table, const PlannedSetting& planned) -> ModelFactory {
+          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<TransformerXlOptions>();
             declare(table, *options, planned);
-            return [options](const ModelSetting& setting) {
-              return make_transformer_xl(*options, setting);
+            return [options](const Scope& scope, const ModelSetting& setting) {
+              return transformer_xl_body(*options)(scope, setting);
             };
           }};
 }

@@ -2,8 +2,9 @@
 // segments.
 #pragma once
 
+#include "framework/model/family.h"
+#include "framework/model/model.h"
 #include "models/model_options.h"
-#include "models/registry.h"
 
 namespace longspan {
 
@@ -17,6 +18,8 @@ struct TransformerXlOptions {
 };
 
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned);
+BodyFactory transformer_xl_body(const TransformerXlOptions& options);
+// A language model.
 std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
                                            const ModelSetting& setting);
 Family transformer_xl_family();

@@ -33,7 +33,7 @@ struct Batch {
   std::int64_t first_row = 0;  // the global index of row 0
   // What rows carry from batch to batch must be emptied before this one: each begins something new.
   bool fresh = false;
-  std::string place;  // where that is, for messages: "token 512 of each stream in epoch 0"
+  std::string place;  // for messages: "at token 512 of each stream in epoch 0"
 
   std::int64_t rows() const;
   const Tensor& field(std::string_view name) const { return field_of(fields, name); }

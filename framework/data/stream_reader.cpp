@@ -42,10 +42,6 @@ StreamReader::Cursor StreamReader::cursor_at(std::int64_t stream,
   return {position, epoch, at, at.byte};
 }
 
-std::int64_t StreamReader::batches_per_epoch() const {
-  return (stream_tokens_ - 1) / layout_.segment;
-}
-
 Batch StreamReader::next() {
   // All streams are equally long and move together: the first one speaks for all.
   if (cursors_[0].position + layout_.segment >= stream_tokens_) {
@@ -59,8 +55,8 @@ Batch StreamReader::next() {
     batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_row = range_.begin;
   batch.fresh = cursors_[0].position == 0;
-  batch.place =
-      fmt::format("token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
+  batch.place = fmt::format(
+      "at token {} of each stream in epoch {}", cursors_[0].position, cursors_[0].epoch);
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
   for (std::int64_t row = 0; row < range_.count(); ++row)
     read_row(cursors_[static_cast<std::size_t>(row)], row, batch);

@@ -15,6 +15,10 @@ namespace longspan {
 struct StreamLayout {
   std::int64_t streams = 1;  // data.batch
   std::int64_t segment = 1;  // tokens of a stream in one batch
+
+  std::int64_t batches_per_epoch(const Corpus& corpus) const {
+    return (corpus.tokens() / streams - 1) / segment;
+  }
 };
 
 // Cuts a corpus of N tokens into B streams of floor(N / B) (Transformer-XL, Dai et al. 2019): row b
@@ -34,7 +38,7 @@ class StreamReader : public Source {
   const Corpus& corpus() const { return corpus_; }
   const StreamLayout& layout() const { return layout_; }
   const StreamRange& range() const { return range_; }
-  std::int64_t batches_per_epoch() const;
+  std::int64_t batches_per_epoch() const { return layout_.batches_per_epoch(corpus_); }
 
   // The state: [streams of this rank, 2] i64, row = (the position in its stream of the next token
   // to be read, complete passes). Row i belongs to global stream range().begin + i, so the rows of

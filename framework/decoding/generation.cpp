@@ -53,9 +53,9 @@ class Reader {
  public:
   Reader(const Model& model, const GenerationOptions& options)
       : model_(model),
-        memory_(options.memory.value_or(model.longest_memory())),
+        memory_(options.memory.value_or(model.body().longest_memory())),
         segment_(options.segment) {
-    const std::int64_t longest = model.longest_segment();
+    const std::int64_t longest = model.body().longest_segment();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
   }
 
@@ -80,7 +80,8 @@ class Reader {
       windows_.resize(static_cast<std::size_t>(streams), windows_.front());
       return;
     }
-    for (Tensor& layer : remembered_.layers) {
+    for (CarriedTensor& carried : remembered_.tensors) {
+      Tensor& layer = carried.tensor;
       const Tensor all = Tensor::empty(
           layer.shape().with(0, streams), layer.dtype(), layer.device(), MemoryTag::memory);
       for (std::int64_t s = 0; s < streams; ++s) all.slice(s, s + 1).copy_from(layer);
@@ -102,25 +103,25 @@ class Reader {
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
     prompt.read(begin, tokens);
     for (const std::int64_t token : tokens)
-      require(token >= 0 && token < model_.vocabulary().total,
+      require(token >= 0 && token < model_.readout().part().total,
               "token {} of the prompt is not in the vocabulary of {}",
               token,
-              model_.vocabulary().total);
+              model_.readout().part().total);
     return tokens;
   }
 
   std::vector<double> read_segment(std::span<const std::int64_t> tokens, std::int64_t streams) {
-    Segment segment;
     const auto time = static_cast<std::int64_t>(tokens.size()) / streams;
-    segment.tokens = Tensor::from(
+    const Tensor ids = Tensor::from(
         tokens, {streams, time}, model_.parameters().device().host(), MemoryTag::workspace);
-    segment.memory = std::move(remembered_);
-    segment.longest_memory = memory_;
-    segment.only_last = true;
-    SegmentResult result = model_.logits(segment, Pass{});
-    remembered_ = std::move(result.memory);
+    Scores result = model_.scores({.fields = {{"tokens", ids}},
+                                   .carried = std::move(remembered_),
+                                   .longest_memory = memory_,
+                                   .only_last = true},
+                                  Pass{});
+    remembered_ = std::move(result.carried);
     return whole_logits(
-        result.logits.value(), model_.vocabulary(), model_.parameters().mesh().tensor);
+        result.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
   }
 
   std::vector<double> read_windows() {
@@ -137,7 +138,7 @@ class Reader {
   const Model& model_;
   std::int64_t memory_;
   std::int64_t segment_;
-  SegmentMemory remembered_;
+  Carried remembered_;
   std::vector<std::vector<std::int64_t>> windows_;  // without memory: what is read anew
 };
 
@@ -208,12 +209,12 @@ void check_generation(const Model& model,
     throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", sampling.top_p);
   if (options.memory.value_or(0) < 0)
     throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
-  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+  if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
     throw ConfigurationError("the model has no memory, {} rows were asked for", *options.memory);
-  require(options.vocabulary <= model.vocabulary().total,
+  require(options.vocabulary <= model.readout().part().total,
           "{} ids are to be chosen from, the model has {}",
           options.vocabulary,
-          model.vocabulary().total);
+          model.readout().part().total);
 }
 
 std::vector<std::vector<std::int64_t>> generate(const Model& model,

@@ -33,7 +33,7 @@ Settings settings_of(const CalibrationModel& model, DType dtype, std::int64_t ra
   settings.data.batch = model.streams * ranks;
   settings.data.segment = model.segment;
   settings.precision.compute = dtype;
-  settings.make_model = model.make;
+  settings.body = model.body;
   return settings;
 }
 
@@ -49,9 +49,9 @@ std::vector<double> step_seconds(const Settings& settings,
                   settings.precision);
   const Shape shape = {settings.data.batch / mesh.data.size(), settings.data.segment};
   Batch batch;
-  batch.tokens = Tensor::zeros(shape, DType::i64, device, MemoryTag::workspace);
-  batch.targets = batch.tokens;
-  batch.predicted_tokens = shape.elements();
+  const Tensor ids = Tensor::zeros(shape, DType::i64, device, MemoryTag::workspace);
+  batch.fields = {{"tokens", ids}, {"targets", ids}};
+  batch.counts = {{"tokens", shape.elements()}};
   std::vector<double> seconds;
   for (int i = 0; i < warming + count; ++i) {
     const Stopwatch stopwatch;

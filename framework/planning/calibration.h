@@ -14,7 +14,7 @@ namespace longspan {
 struct CalibrationModel {
   std::int64_t streams = 1;
   std::int64_t segment = 1;
-  ModelFactory make;
+  BodyFactory body;
 };
 
 struct CalibrationModels {

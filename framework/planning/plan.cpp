@@ -24,11 +24,11 @@ Batch dry_batch(const StreamRange& streams,
                 bool is_first) {
   const Shape shape = {streams.count(), segment};
   Batch batch;
-  batch.tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.first_stream = streams.begin;
-  batch.epoch_start = is_first;
-  batch.predicted_tokens = shape.elements();
+  for (const char* name : {"tokens", "targets"})
+    batch.fields[name] = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  batch.first_row = streams.begin;
+  batch.fresh = is_first;
+  batch.counts = {{"tokens", shape.elements()}};
   return batch;
 }
 
@@ -143,7 +143,7 @@ StepPlan plan_step(const Settings& settings,
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
     read_ahead.push_back(dry_batch(streams, segment, host, false));
-  const std::int64_t longest = trainer.model().longest_memory();
+  const std::int64_t longest = trainer.model().body().longest_memory();
   fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
     return dry_batch(streams, segments * segment, host, first);
   });
@@ -174,7 +174,8 @@ StepPlan plan_step(const Settings& settings,
 double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
   const ProcessMesh ranks = dry_mesh(mesh, 0, std::make_shared<Traffic>());
   const auto model = settings.make_model(model_setting(settings, vocabulary, ranks, Device::dry()));
-  return model->flops(settings.data.batch, settings.data.segment, model->longest_memory()).total();
+  const Body& body = model->body();
+  return body.flops(settings.data.batch, settings.data.segment, body.longest_memory()).total();
 }
 
 StepTime step_time(const StepPlan& plan, const Machine& machine) {

@@ -46,9 +46,9 @@ void introduce(const Log& log, const IntroducedRun& run) {
                            : fmt::format("{} threads a rank", run.threads));
   log.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
            settings.data.train,
-           run.loader.corpus().tokens(),
+           run.corpus.tokens(),
            settings.data.batch,
-           run.loader.batches_per_epoch(),
+           settings.data.layout().batches_per_epoch(run.corpus),
            run.peak / 1e9);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("tensors travel between GPUs {}",

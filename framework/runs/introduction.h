@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/comm/gpu_collectives.h"
-#include "framework/data/batch_loader.h"
+#include "framework/data/corpus.h"
 #include "framework/runs/log.h"
 #include "framework/settings/settings.h"
 
@@ -20,7 +20,7 @@ struct IntroducedRun {
   const Device& device;
   const GpuCollectives& collectives;
   const Parameters& parameters;
-  const BatchLoader& loader;
+  const Corpus& corpus;
   std::int64_t threads = 0;  // of the rank that has most
   double peak = 0;           // FLOP/s of all ranks
 };

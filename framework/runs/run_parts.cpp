@@ -31,17 +31,20 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   return mesh;
 }
 
+Corpus open_training(const Settings& settings,
+                     const Tokenizer& tokenizer,
+                     const ProcessMesh& mesh,
+                     const ScanListener& listener) {
+  return open_text(settings, settings.data.train, tokenizer, mesh, listener);
+}
+
 BatchLoader make_loader(const Settings& settings,
-                        const Tokenizer& tokenizer,
+                        const Corpus& corpus,
                         const ProcessMesh& mesh,
-                        const Device& device,
-                        const ScanListener& listener) {
+                        const Device& device) {
   return BatchLoader(
-      StreamReader(open_text(settings, settings.data.train, tokenizer, mesh, listener),
-                   settings.data.layout(),
-                   mesh.data_coordinate(),
-                   mesh.data.size(),
-                   device),
+      std::make_unique<StreamReader>(
+          corpus, settings.data.layout(), mesh.data_coordinate(), mesh.data.size(), device),
       static_cast<std::size_t>(settings.data.read_ahead));
 }
 

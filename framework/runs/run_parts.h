@@ -26,11 +26,16 @@ Log open_log(Session& session,
              LogLevel least);
 
 // Throws DataError, and what the listener throws, as `open_validation` does.
+Corpus open_training(const Settings& settings,
+                     const Tokenizer& tokenizer,
+                     const ProcessMesh& mesh,
+                     const ScanListener& listener);
+
+// Throws DataError where the text is too short.
 BatchLoader make_loader(const Settings& settings,
-                        const Tokenizer& tokenizer,
+                        const Corpus& corpus,
                         const ProcessMesh& mesh,
-                        const Device& device,
-                        const ScanListener& listener);
+                        const Device& device);
 
 // Opened at the start: what is wrong with it is not to be found after hours of training. Throws
 // DataError.

@@ -100,7 +100,7 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
       anew_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
-    else if (is_table && shape[0] == model.vocabulary().total)
+    else if (is_table && shape[0] == model.readout().part().total)
       by_row_.emplace(name, shape);
     else
       whole_.emplace(name, shape);
@@ -162,7 +162,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
                     by_row_.begin()->first,
                     saved_rows_,
                     saved.vocabulary());
-  const std::int64_t rows = model_.vocabulary().total;
+  const std::int64_t rows = model_.readout().part().total;
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
       "begin the embedding and the output anew (training.start_from_anew)";

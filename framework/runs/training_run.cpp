@@ -80,6 +80,7 @@ class TrainingRun {
   Console console_;
   Log log_;
   Tokenizer tokenizer_;
+  Corpus corpus_;  // that is learnt
   BatchLoader loader_;
   TextIdentity identity_;  // of the text that is learnt
   std::optional<Corpus> validation_;
@@ -111,9 +112,9 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       tokenizer_(prepare_tokenizer(
           settings.data, settings.run.directory, mesh_.world, reading(stop_request_, log_))),
-      loader_(
-          make_loader(settings, tokenizer_, mesh_, device_.host(), reading(stop_request_, log_))),
-      identity_(identify_text(loader_.corpus(), mesh_.world)),
+      corpus_(open_training(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
+      loader_(make_loader(settings, corpus_, mesh_, device_.host())),
+      identity_(identify_text(corpus_, mesh_.world)),
       validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
       trainer_(make_model(session, settings, text.reconfigure, tokenizer_, mesh_, device_),
                settings.training,
@@ -143,7 +144,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
              device_,
              collectives_,
              trainer_.model().parameters(),
-             loader_,
+             corpus_,
              threads_,
              peak_});
 }
@@ -153,14 +154,14 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   judge_checkpoint(resuming(), checkpoint, tokenizer_, identity_);
   run_id_ = checkpoint.info().run_id;
   losses_ = SavedLosses::of(checkpoint.scalars());
-  const std::int64_t streams = settings_.data.batch;
-  trainer_.restore(checkpoint, loader_.range(), streams);
+  const CursorRows rows = loader_.cursor_rows();
   const Tensor cursors = loader_.cursors();
+  trainer_.restore(checkpoint, rows, cursors.shape()[0]);
   StateTensor piece;
   piece.name = cursor_name;
   piece.tensor = cursors;
-  piece.global_shape = {streams, 2};
-  piece.offset = {loader_.range().begin, 0};
+  piece.global_shape = cursors.shape().with(0, rows.total);
+  piece.offset = {rows.begin, 0};
   checkpoint.read(piece);
   loader_.restore(cursors);
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
@@ -226,7 +227,7 @@ void TrainingRun::step() {
   const Stopwatch stopwatch;
   if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
   batch_ = loader_.next();
-  const std::int64_t remembered = batch_.epoch_start ? 0 : trainer_.memory_length();
+  const std::int64_t remembered = batch_.fresh ? 0 : trainer_.carried_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
   const StepResult result = trainer_.step(batch_,
@@ -244,18 +245,16 @@ void TrainingRun::step() {
   meter_.add({.seconds = seconds,
               .tokens = result.tokens,
               .flops = trainer_.model()
+                           .body()
                            .flops(settings_.data.batch, settings_.data.segment, remembered)
                            .total()});
   if (result.skipped)
-    log_.warning(
-        "step {} skipped: loss {}, gradient norm {}{}; batch at token {} of each stream in epoch "
-        "{}",
-        trainer_.steps(),
-        result.loss,
-        result.gradient_norm,
-        result.loss_scale ? fmt::format(" at loss scale {}", *result.loss_scale) : "",
-        batch_.position,
-        batch_.epoch);
+    log_.warning("step {} skipped: loss {}, gradient norm {}{}; batch {}",
+                 trainer_.steps(),
+                 result.loss,
+                 result.gradient_norm,
+                 result.loss_scale ? fmt::format(" at loss scale {}", *result.loss_scale) : "",
+                 batch_.place);
   if (trainer_.steps() == first_step_ + memory_settles_after)
     log_memory(log_, {device_.allocator().report(), program_bytes_});
   report(result);
@@ -354,13 +353,15 @@ RunLayout TrainingRun::layout() const {
 
 TrainingState TrainingRun::state() {
   TrainingState state;
-  trainer_.save(state, settings_.data.batch);
+  const CursorRows rows = loader_.cursor_rows();
+  trainer_.save(state, rows);
   state.add_part(cursor_name,
                  loader_.cursors(),
                  0,
-                 loader_.range().begin,
-                 settings_.data.batch,
-                 mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0);
+                 rows.begin,
+                 rows.total,
+                 mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0 &&
+                     (!rows.shared || mesh_.data.rank() == 0));
   state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
   identity_.save(state.scalars);
   save_layout(state.scalars, layout());
@@ -378,7 +379,7 @@ bool TrainingRun::save(bool beside) {
                                .configuration = text_.configuration};
   // What was restored and has made no step had one when it was saved.
   const CheckpointSaver::Loss loss = [this] {
-    const bool is_known = has_validation_loss_ || !batch_.tokens.defined();
+    const bool is_known = has_validation_loss_ || batch_.fields.empty();
     return is_known ? 0.0 : trainer_.loss_of(batch_);
   };
   return beside ? saver_.save_beside(info, state(), loss) : saver_.save(info, state(), loss);

@@ -1,6 +1,12 @@
 #include "framework/settings/settings.h"
 
+#include "framework/model/vocabulary_readout.h"
+
 namespace longspan {
+
+std::unique_ptr<Model> Settings::make_model(const ModelSetting& setting) const {
+  return std::make_unique<Model>(setting, body, vocabulary_readout());
+}
 
 ModelSetting model_setting(const Settings& settings,
                            std::int64_t vocabulary,

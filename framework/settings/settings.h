@@ -5,7 +5,7 @@
 #include <string>
 
 #include "framework/data/data_options.h"
-#include "framework/model/family.h"
+#include "framework/model/model.h"
 #include "framework/nn/memory_options.h"
 #include "framework/settings/run_options.h"
 #include "framework/train/precision_options.h"
@@ -23,7 +23,9 @@ struct Settings {
   PrecisionOptions precision;
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
-  ModelFactory make_model;
+  BodyFactory body;  // of the family
+
+  std::unique_ptr<Model> make_model(const ModelSetting& setting) const;
 };
 
 // What the model of a run is built for.

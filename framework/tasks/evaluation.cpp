@@ -14,25 +14,25 @@ namespace longspan {
 namespace {
 
 void check_segment(const Model& model, std::int64_t tokens) {
-  const std::int64_t longest = model.longest_segment();
+  const std::int64_t longest = model.body().longest_segment();
   if (longest > 0 && tokens > longest)
     throw ConfigurationError(
         "the model reads at most {} tokens in one pass, evaluation asks for {}", longest, tokens);
 }
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
-  if (options.memory.value_or(0) > 0 && model.memory_layers() == 0)
+  if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
     throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
                              *options.memory);
-  return options.memory.value_or(model.longest_memory());
+  return options.memory.value_or(model.body().longest_memory());
 }
 
 // The losses of this rank's streams, summed a stream at a time.
 class LossSums {
  public:
   void add(const Tensor& losses, const Batch& batch) {
-    first_stream_ = batch.first_stream;
-    const auto rows = static_cast<std::size_t>(batch.tokens.shape()[0]);
+    first_stream_ = batch.first_row;
+    const auto rows = static_cast<std::size_t>(batch.rows());
     sums_.resize(rows);
     const Tensor wide =
         Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
@@ -88,11 +88,11 @@ class Evaluation {
     if (listener_ && passes_ > 0)
       listener_({path_, static_cast<std::int64_t>(share * static_cast<double>(size_)), size_});
     ++passes_;
-    result_.tokens += batch.predicted_tokens;
-    result_.bytes += batch.predicted_bytes;
+    result_.tokens += batch.count("tokens");
+    result_.bytes += batch.count("bytes");
     if (result_.unknown)
       *result_.unknown +=
-          std::ranges::count(batch.targets.span<std::int64_t>(), Tokenizer::unknown_id);
+          std::ranges::count(batch.field("targets").span<std::int64_t>(), Tokenizer::unknown_id);
     return true;
   }
 
@@ -133,32 +133,32 @@ class Windows {
 
   // Moves on by one column of the batch.
   void push(const Batch& batch, std::int64_t column) {
-    const std::int64_t rows = batch.tokens.shape()[0];
+    const std::int64_t rows = batch.rows();
     streams_.resize(static_cast<std::size_t>(rows));
     for (std::int64_t row = 0; row < rows; ++row) {
       auto& stream = streams_[static_cast<std::size_t>(row)];
       if (stream.size() == longest_) stream.erase(stream.begin());
-      const auto tokens = batch.tokens.slice(row, row + 1).span<std::int64_t>();
+      const auto tokens = batch.field("tokens").slice(row, row + 1).span<std::int64_t>();
       stream.push_back(tokens[static_cast<std::size_t>(column)]);
     }
   }
 
   // [streams, tokens so far or `longest`]; of the targets only those of the column count.
-  Segment segment(const Batch& batch, std::int64_t column) const {
+  Reading reading(const Batch& batch, std::int64_t column) const {
     const auto rows = static_cast<std::int64_t>(streams_.size());
     const auto time = static_cast<std::int64_t>(streams_.front().size());
-    Segment result;
-    result.tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
-    result.targets = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    const Tensor tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
+    const Tensor all_targets = tokens.like();
     for (std::int64_t row = 0; row < rows; ++row) {
       std::ranges::copy(streams_[static_cast<std::size_t>(row)],
-                        result.tokens.slice(row, row + 1).span<std::int64_t>().begin());
-      const auto targets = result.targets.slice(row, row + 1).span<std::int64_t>();
+                        tokens.slice(row, row + 1).span<std::int64_t>().begin());
+      const auto targets = all_targets.slice(row, row + 1).span<std::int64_t>();
       std::ranges::fill(targets, ignored_target);
-      targets.back() =
-          batch.targets.slice(row, row + 1).span<std::int64_t>()[static_cast<std::size_t>(column)];
+      targets.back() = batch.field("targets")
+                           .slice(row, row + 1)
+                           .span<std::int64_t>()[static_cast<std::size_t>(column)];
     }
-    return result;
+    return {.fields = {{"tokens", tokens}, {"targets", all_targets}}};
   }
 
  private:
@@ -191,16 +191,14 @@ EvaluationResult evaluate(const Model& model,
                           const EvaluationOptions& options) {
   check_segment(model, options.segment);
   const NoGradient unrecorded;
-  Segment segment;
-  segment.longest_memory = memory_of(model, options);
+  Reading reading = {.longest_memory = memory_of(model, options)};
   Evaluation evaluation(model, corpus, options);
   Batch batch;
   while (evaluation.next(batch)) {
-    segment.tokens = batch.tokens;
-    segment.targets = batch.targets;
-    SegmentResult result = model.losses(segment, Pass{});
-    segment.memory = std::move(result.memory);
-    evaluation.add(result.losses.value(), batch);
+    reading.fields = batch.fields;
+    Losses result = model.losses(reading, Pass{});
+    reading.carried = std::move(result.carried);
+    evaluation.add(result.terms.front().values.value(), batch);
   }
   return evaluation.finish();
 }
@@ -217,10 +215,10 @@ EvaluationResult evaluate_recomputing(const Model& model,
   Windows windows(context, model.parameters().device().host());
   Batch batch;
   while (evaluation.next(batch)) {
-    for (std::int64_t column = 0; column < batch.tokens.shape()[1]; ++column) {
+    for (std::int64_t column = 0; column < batch.field("tokens").shape()[1]; ++column) {
       windows.push(batch, column);
-      const SegmentResult result = model.losses(windows.segment(batch, column), Pass{});
-      evaluation.add(result.losses.value(), batch);
+      const Losses result = model.losses(windows.reading(batch, column), Pass{});
+      evaluation.add(result.terms.front().values.value(), batch);
     }
   }
   return evaluation.finish();

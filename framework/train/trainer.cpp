@@ -1,7 +1,7 @@
 #include "framework/train/trainer.h"
 
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "framework/autograd/ops.h"
 #include "framework/core/queued_copy.h"
@@ -13,14 +13,12 @@
 namespace longspan {
 namespace {
 
-// Part i of the leading axis cut into `parts`.
-Tensor rows(const Tensor& tensor, std::size_t part, std::size_t parts) {
-  const std::int64_t count = tensor.shape()[0] / static_cast<std::int64_t>(parts);
-  const std::int64_t begin = count * static_cast<std::int64_t>(part);
-  return tensor.slice(begin, begin + count);
+// What the terms add to the loss: weight x sum / count.
+double weight_of(const Term& term, const std::map<std::string, double, std::less<>>& counts) {
+  const auto count = counts.find(term.count);
+  require(count != counts.end(), "the batch does not count `{}`", term.count);
+  return term.weight / std::max(count->second, 1.0);
 }
-
-std::string memory_name(std::size_t layer) { return "memory/" + std::to_string(layer); }
 
 }  // namespace
 
@@ -34,8 +32,8 @@ Trainer::Trainer(std::unique_ptr<Model> model,
       optimizer_(options.optimizer, model_->parameters()),
       reduction_(model_->parameters(), precision.gradient_reduction),
       schedule_(options.make_schedule()),
-      memory_(static_cast<std::size_t>(options.accumulation)),
-      next_memory_(memory_.size()) {
+      carried_(static_cast<std::size_t>(options.accumulation)),
+      next_carried_(carried_.size()) {
   if (model_->parameters().compute_dtype() == DType::f16) loss_scale_.emplace(precision.loss_scale);
 }
 
@@ -51,89 +49,125 @@ const Tensor& Trainer::seed() {
   return seed_;
 }
 
-// Of the global batch that count.
-std::int64_t Trainer::count_tokens(const Batch& batch) const {
-  return mesh().data.all_reduce(batch.predicted_tokens, Reduction::sum);
+// Of the global batch: all at once, before the backward pass.
+Trainer::Counts Trainer::count(const Batch& batch) const {
+  std::vector<double> numbers;
+  for (const auto& [name, here] : batch.counts) numbers.push_back(static_cast<double>(here));
+  const Tensor sums = Tensor::from<double>(
+      numbers, {std::ssize(numbers)}, model_->parameters().device().host(), MemoryTag::workspace);
+  mesh().data.all_reduce(sums, Reduction::sum);
+  Counts counts;
+  for (std::size_t i = 0; const auto& [name, here] : batch.counts)
+    counts[name] = sums.span<double>()[i++];
+  return counts;
 }
 
-Segment Trainer::segment_of(const Batch& batch, std::size_t part) const {
-  const std::size_t parts = memory_.size();
-  return {.tokens = rows(batch.tokens, part, parts),
-          .targets = rows(batch.targets, part, parts),
-          .memory = memory_[part],
-          .longest_memory = model_->longest_memory()};
+Reading Trainer::reading_of(const Batch& batch, std::size_t part) const {
+  const std::int64_t rows = batch.rows() / std::ssize(carried_);
+  const std::int64_t begin = rows * static_cast<std::int64_t>(part);
+  return {.fields = rows_of(batch.fields, begin, begin + rows),
+          .carried = carried_[part],
+          .longest_memory = model_->body().longest_memory()};
 }
 
-// The loss, on the device.
-Tensor Trainer::run_part(const Batch& batch, std::size_t part, double weight) {
-  const std::size_t parts = memory_.size();
-  const Segment segment = segment_of(batch, part);
-  const std::int64_t streams = segment.tokens.shape()[0];
-  const Pass pass = {.training = true,
-                     .random = random_.child(static_cast<std::uint64_t>(steps_)),
-                     .first_stream = batch.first_stream + streams * static_cast<std::int64_t>(part),
-                     .reconstruction = reconstruction_};
-  SegmentResult result = model_->losses(segment, pass);
-  next_memory_[part] = std::move(result.memory);
-  const Variable loss = sum(result.losses, weight);
-  const Tensor value = loss.value();
-  result.losses = {};
+Trainer::PartLoss Trainer::losses_of(const Reading& reading,
+                                     const Counts& counts,
+                                     const Pass& pass,
+                                     Carried* next) const {
+  Losses found = model_->losses(reading, pass);
+  if (next) *next = std::move(found.carried);
+  PartLoss result = {.terms = std::move(found.terms)};
+  for (Term& term : result.terms)
+    result.losses.push_back(sum(std::exchange(term.values, {}), weight_of(term, counts)));
+  return result;
+}
+
+// The losses are left on the device.
+Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const Counts& counts) {
+  const std::size_t parts = carried_.size();
+  const Reading reading = reading_of(batch, part);
+  const Pass pass = {
+      .training = true,
+      .random = random_.child(static_cast<std::uint64_t>(steps_)),
+      .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
+      .reconstruction = reconstruction_};
+  PartLoss found = losses_of(reading, counts, pass, &next_carried_[part]);
   reduction_.begin(part, parts);
-  backward({loss}, {seed()}, {.between = [this] { reduction_.progress(); }});
+  std::vector<Variable> values;
+  for (const Variable& loss : found.losses) values.emplace_back(loss.value());
+  backward(found.losses, std::vector<Tensor>(found.losses.size(), seed()), {.between = [this] {
+             reduction_.progress();
+           }});
   reduction_.finish();
-  return value;
+  found.losses = std::move(values);
+  return found;
 }
 
-Trainer::Sums Trainer::agree(const std::vector<Tensor>& losses, const StepRequest& request) const {
+Trainer::Sums Trainer::agree(const std::vector<PartLoss>& parts, const StepRequest& request) const {
   const ProcessMesh& all = mesh();
   const bool counts = all.tensor.rank() == 0;
   const Device& device = model_->parameters().device();
+  const std::size_t terms = parts.front().losses.size();
   // All is queued before a GPU is waited for, once: a step that must change nothing is known by it.
-  const auto parts = std::ssize(losses);
-  const Tensor found = Tensor::empty({parts + 1}, DType::f64, device, MemoryTag::workspace);
-  for (std::int64_t i = 0; i < parts; ++i)
-    on(device, [&](auto backend) {
-      longspan::scale(backend, 1, losses[static_cast<std::size_t>(i)], found.slice(i, i + 1));
-    });
-  sum_squared_gradients(model_->parameters(), found.slice(parts, parts + 1));
+  const auto losses = static_cast<std::int64_t>(parts.size() * terms);
+  const Tensor found = Tensor::empty({losses + 1}, DType::f64, device, MemoryTag::workspace);
+  for (std::int64_t i = 0; const PartLoss& part : parts)
+    for (const Variable& loss : part.losses) {
+      on(device,
+         [&](auto backend) { longspan::scale(backend, 1, loss.value(), found.slice(i, i + 1)); });
+      ++i;
+    }
+  sum_squared_gradients(model_->parameters(), found.slice(losses, losses + 1));
   const Tensor here = found.to_host();
   const auto numbers = here.span<double>();
-  const double loss = std::accumulate(numbers.begin(), numbers.end() - 1, 0.0);
+  std::vector<double> mine(terms, 0.0);
+  if (counts)
+    for (std::size_t i = 0; i + 1 < numbers.size(); ++i) mine[i % terms] += numbers[i];
   const bool stop = request.stop && request.stop();
-  const double mine[] = {
-      counts ? loss : 0.0, numbers.back(), stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0};
-  const Tensor sums = Tensor::from<double>(mine, {4}, device.host(), MemoryTag::workspace);
+  mine.insert(mine.end(), {numbers.back(), stop ? 1.0 : 0.0, request.writing ? 1.0 : 0.0});
+  const Tensor sums =
+      Tensor::from<double>(mine, {std::ssize(mine)}, device.host(), MemoryTag::workspace);
   all.world.all_reduce(sums, Reduction::sum);
   const auto values = sums.span<double>();
-  return {values[0], values[1], values[2], values[3]};
+  const auto rest = values.subspan(terms);
+  return {{values.begin(), values.begin() + static_cast<std::ptrdiff_t>(terms)},
+          rest[0],
+          rest[1],
+          rest[2]};
 }
 
 double Trainer::loss_of(const Batch& batch) const {
   const NoGradient unrecorded;
-  const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(count_tokens(batch), 1));
+  const Counts counts = count(batch);
   double loss = 0;
-  for (std::size_t part = 0; part < memory_.size(); ++part)
-    loss += sum(model_->losses(segment_of(batch, part), Pass{}).losses, weight).value().item();
+  for (std::size_t part = 0; part < carried_.size(); ++part)
+    for (const Variable& term : losses_of(reading_of(batch, part), counts, Pass{}, nullptr).losses)
+      loss += term.value().item();
   return unsigned_nan(
       mesh().world.all_reduce(mesh().tensor.rank() == 0 ? loss : 0.0, Reduction::sum));
 }
 
 StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
-  const auto parts = static_cast<std::int64_t>(memory_.size());
-  const std::int64_t streams = batch.tokens.shape()[0];
-  require(streams % parts == 0, "{} streams do not divide into {} parts", streams, parts);
-  first_stream_ = batch.first_stream;
-  if (batch.epoch_start) memory_.assign(memory_.size(), {});
+  const std::int64_t parts = std::ssize(carried_);
+  require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
+  if (batch.fresh) carried_.assign(carried_.size(), {});
+  const Counts counts = count(batch);
   StepResult result;
-  result.tokens = count_tokens(batch);
-  const double weight = 1.0 / static_cast<double>(std::max<std::int64_t>(result.tokens, 1));
+  if (const auto tokens = counts.find("tokens"); tokens != counts.end())
+    result.tokens = static_cast<std::int64_t>(tokens->second);
   model_->parameters().clear_gradients();
   reconstruction_ = request.measure ? std::make_shared<ReconstructionError>() : nullptr;
-  std::vector<Tensor> losses;
-  for (std::size_t part = 0; part < memory_.size(); ++part)
-    losses.push_back(run_part(batch, part, weight));
+  std::vector<PartLoss> losses;
+  for (std::size_t part = 0; part < carried_.size(); ++part)
+    losses.push_back(run_part(batch, part, counts));
   const Sums sums = agree(losses, request);
-  result.loss = unsigned_nan(sums.loss);
+  for (std::size_t i = 0; i < sums.losses.size(); ++i) {
+    const Term& term = losses.front().terms[i];
+    result.loss += sums.losses[i];
+    if (term.weight != 0)
+      result.terms.push_back({term.name, unsigned_nan(sums.losses[i] / term.weight)});
+  }
+  result.loss = unsigned_nan(result.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();
   if (request.measure)
@@ -151,9 +185,9 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
     optimizer_.update(result.learning_rate,
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
   }
-  // Gradients may overflow where what the layers remember does not: the next segment follows it.
-  if (std::isfinite(result.loss)) memory_.swap(next_memory_);
-  next_memory_.assign(memory_.size(), {});
+  // Gradients may overflow where what rows carry does not: the next batch follows it.
+  if (std::isfinite(result.loss)) carried_.swap(next_carried_);
+  next_carried_.assign(carried_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);
   judge(batch, result);
   return result;
@@ -179,39 +213,40 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
         result.loss);
   throw DivergedError(
       "training diverged: {} steps in a row had no finite loss and gradient; the last is step {} "
-      "(loss {}, gradient norm {}), whose batch began at token {} of each stream in epoch {}; {}",
+      "(loss {}, gradient norm {}), whose batch began {}; {}",
       skipped_in_a_row_,
       steps_,
       result.loss,
       result.gradient_norm,
-      batch.position,
-      batch.epoch,
+      batch.place,
       calmer_training(options_));
 }
 
-void Trainer::add_memory(TrainingState& state, std::int64_t streams) const {
+void Trainer::add_carried(TrainingState& state, const CursorRows& rows) const {
   const bool owner = mesh().shape.sequence || mesh().tensor.rank() == 0;
-  const std::int64_t rows = memory_length();
-  // A memory is one run of rows.
-  const Ranges held = divide_memory(mesh(), rows).outside();
+  const std::int64_t length = carried_length();
+  // What is carried is one run along its time.
+  const Ranges held = divide_memory(mesh(), length).outside();
   if (count_of(held) == 0) return;
-  std::int64_t begin = first_stream_;
-  for (const SegmentMemory& part : memory_) {
-    for (std::size_t layer = 0; layer < part.layers.size(); ++layer) {
-      const Tensor& piece = part.layers[layer];
-      const Shape whole = piece.shape().with(0, streams).with(1, rows);
-      state.add_box(memory_name(layer), piece, whole, {begin, held.front().begin, 0}, owner);
+  std::int64_t begin = rows.begin;
+  for (const Carried& part : carried_) {
+    for (const CarriedTensor& piece : part.tensors) {
+      const Shape whole = piece.tensor.shape().with(0, rows.total).with(1, length);
+      std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
+      offset[0] = begin;
+      offset[1] = held.front().begin;
+      state.add_box(piece.name, piece.tensor, whole, offset, owner);
     }
-    if (!part.layers.empty()) begin += part.layers.front().shape()[0];
+    if (!part.tensors.empty()) begin += part.tensors.front().tensor.shape()[0];
   }
 }
 
-void Trainer::save(TrainingState& state, std::int64_t streams) const {
+void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   TrainingState weights = weights_state(model_->parameters());
   for (StateTensor& tensor : weights.tensors) state.tensors.push_back(std::move(tensor));
   optimizer_.add_to(state);
   optimizer_.save(state.scalars);
-  add_memory(state, streams);
+  add_carried(state, rows);
   if (loss_scale_) loss_scale_->save(state.scalars);
   state.scalars.set("trainer/steps", steps_);
   state.scalars.set("trainer/skipped", skipped_);
@@ -219,28 +254,27 @@ void Trainer::save(TrainingState& state, std::int64_t streams) const {
   state.scalars.set("trainer/tokens", tokens_);
 }
 
-void Trainer::restore(const Checkpoint& checkpoint,
-                      const StreamRange& range,
-                      std::int64_t streams) {
+void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std::int64_t count) {
   optimizer_.judge(checkpoint);
-  first_stream_ = range.begin;
-  if (model_->longest_memory() > 0 && checkpoint.has(memory_name(0))) {
-    const Shape saved = checkpoint.shape_of(memory_name(0));
-    const auto parts = static_cast<std::int64_t>(memory_.size());
-    const Shape piece = saved.with(0, range.count() / parts)
-                            .with(1, count_of(divide_memory(mesh(), saved[1]).outside()));
-    for (SegmentMemory& part : memory_) {
-      part.layers.clear();
-      part.all_rows = saved[1];
-      for (std::int64_t layer = 0; layer < model_->memory_layers(); ++layer)
-        part.layers.push_back(Tensor::empty(piece,
-                                            checkpoint.dtype_of(memory_name(0)),
-                                            model_->parameters().device(),
-                                            MemoryTag::memory));
+  const std::vector<std::string> names = model_->body().carried_names();
+  const bool carries = model_->body().longest_memory() > 0 && !names.empty();
+  if (carries && checkpoint.has(names.front())) {
+    const std::int64_t length = checkpoint.shape_of(names.front())[1];
+    const std::int64_t held = count_of(divide_memory(mesh(), length).outside());
+    for (Carried& part : carried_) {
+      part = {.all = length};
+      for (const std::string& name : names)
+        part.tensors.push_back(
+            {name,
+             Tensor::empty(
+                 checkpoint.shape_of(name).with(0, count / std::ssize(carried_)).with(1, held),
+                 checkpoint.dtype_of(name),
+                 model_->parameters().device(),
+                 MemoryTag::memory)});
     }
   }
   TrainingState state;
-  save(state, streams);
+  save(state, rows);
   checkpoint.read(std::span<const StateTensor>(state.tensors));
   const Scalars& scalars = checkpoint.scalars();
   optimizer_.restore(scalars);
@@ -249,9 +283,9 @@ void Trainer::restore(const Checkpoint& checkpoint,
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
-  for (SegmentMemory& part : memory_)
-    for (Tensor& layer : part.layers)
-      layer = cast(Variable(layer), model_->parameters().compute_dtype()).value();
+  for (Carried& part : carried_)
+    for (CarriedTensor& piece : part.tensors)
+      piece.tensor = cast(Variable(piece.tensor), model_->parameters().compute_dtype()).value();
   model_->parameters().refresh_compute();
 }
 

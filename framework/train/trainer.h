@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/data/batch.h"
+#include "framework/data/source.h"
 #include "framework/model/model.h"
 #include "framework/train/gradient_reduction.h"
 #include "framework/train/optimizer.h"
@@ -27,9 +29,16 @@ struct StepRequest {
   std::function<void()> before_update = {};
 };
 
+// A mean over what its term counts.
+struct TermLoss {
+  std::string name;
+  double loss = 0;
+};
+
 struct StepResult {
-  double loss = 0;           // mean over the tokens of the global batch, nats
-  double gradient_norm = 0;  // before clipping
+  double loss = 0;              // the sum of the terms over the global batch
+  std::vector<TermLoss> terms;  // each without its weight, in their order
+  double gradient_norm = 0;     // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
   // Where it was measured (nn/reconstruction_error.h).
@@ -42,8 +51,8 @@ struct StepResult {
   std::int64_t tokens = 0;      // of the global batch
 };
 
-// The model with its optimizer and the memory of this rank's streams. A step is the same on every
-// layout: to the bit on the same one, to rounding on another.
+// The model with its optimizer and what this rank's rows carry from batch to batch. A step is the
+// same on every layout: to the bit on the same one, to rounding on another.
 class Trainer {
  public:
   // `random`: the run's, from which each step draws its own. `precision`: how gradients are scaled
@@ -53,12 +62,12 @@ class Trainer {
           const Random& random,
           const PrecisionOptions& precision = {});
 
-  // Collective. Works through this rank's streams in `accumulation` parts, which must divide them.
+  // Collective. Works through this rank's rows in `accumulation` parts, which must divide them.
   // Throws DivergedError, the same on every rank, when too many steps in a row were skipped; those
   // that a loss scale that is still too large explains do not count.
   StepResult step(const Batch& batch, const StepRequest& request = {});
 
-  // Collective. The mean loss of the batch under the weights and the memory as they are now,
+  // Collective. The loss of the batch under the weights and what is carried as they are now,
   // without dropout: whether a state that no step has begun with gives one. Nothing changes.
   double loss_of(const Batch& batch) const;
 
@@ -67,34 +76,46 @@ class Trainer {
   std::int64_t skipped() const { return skipped_; }
   std::int64_t tokens() const { return tokens_; }
 
-  // Rows that the streams remember now.
-  std::int64_t memory_length() const { return memory_.front().length(); }
+  // What the rows of each stream carry now: how much of it along its time.
+  std::int64_t carried_length() const { return carried_.front().length(); }
 
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }
   const ProcessMesh& mesh() const { return model_->parameters().mesh(); }
 
-  // Adds weights, optimizer, memory and counters to a state to be saved. `streams`: of the global
-  // batch.
-  void save(TrainingState& state, std::int64_t streams) const;
-  // Takes them from a checkpoint of any layout; `range` are this rank's streams.
-  void restore(const Checkpoint& checkpoint, const StreamRange& range, std::int64_t streams);
+  // Adds weights, optimizer, what rows carry and counters to a state to be saved. `rows`: those of
+  // the source that this rank has.
+  void save(TrainingState& state, const CursorRows& rows) const;
+  // Takes them from a checkpoint of any layout; this rank has `count` rows.
+  void restore(const Checkpoint& checkpoint, const CursorRows& rows, std::int64_t count);
 
  private:
+  // What terms are divided by, over all ranks.
+  using Counts = std::map<std::string, double, std::less<>>;
+  // The terms of a part: what they add to the loss, on the device.
+  struct PartLoss {
+    std::vector<Term> terms;  // without their values
+    std::vector<Variable> losses = {};
+  };
   struct Sums {
-    double loss = 0;
+    std::vector<double> losses;  // of the terms, over all parts
     double squared_norm = 0;
     double stops = 0;
     double writing = 0;
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
-  std::int64_t count_tokens(const Batch& batch) const;
-  Segment segment_of(const Batch& batch, std::size_t part) const;
-  Tensor run_part(const Batch& batch, std::size_t part, double weight);
+  Counts count(const Batch& batch) const;
+  Reading reading_of(const Batch& batch, std::size_t part) const;
+  // `next`, where given: what the rows carry afterwards.
+  PartLoss losses_of(const Reading& reading,
+                     const Counts& counts,
+                     const Pass& pass,
+                     Carried* next) const;
+  PartLoss run_part(const Batch& batch, std::size_t part, const Counts& counts);
   const Tensor& seed();
-  Sums agree(const std::vector<Tensor>& losses, const StepRequest& request) const;
+  Sums agree(const std::vector<PartLoss>& parts, const StepRequest& request) const;
   void judge(const Batch& batch, const StepResult& result);
-  void add_memory(TrainingState& state, std::int64_t streams) const;
+  void add_carried(TrainingState& state, const CursorRows& rows) const;
 
   std::unique_ptr<Model> model_;
   TrainingOptions options_;
@@ -106,11 +127,9 @@ class Trainer {
   Tensor seed_;                          // the gradient of the loss: seed_scale_
   double seed_scale_ = 0;
   std::shared_ptr<ReconstructionError> reconstruction_;  // of a step that is measured
-  // Of each part of this rank's streams: what is remembered, and what will be if the loss is
-  // finite.
-  std::vector<SegmentMemory> memory_;
-  std::vector<SegmentMemory> next_memory_;
-  std::int64_t first_stream_ = 0;
+  // Of each part of this rank's rows: what they carry, and what they will if the loss is finite.
+  std::vector<Carried> carried_;
+  std::vector<Carried> next_carried_;
   std::int64_t steps_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t skipped_in_a_row_ = 0;

@@ -35,7 +35,7 @@ TEST(Configuration, WhatIsNotGivenHasItsDefault) {
   EXPECT_EQ(configuration->run.directory, "runs/test");
   EXPECT_EQ(configuration->run.seed, RunOptions().seed);
   EXPECT_EQ(configuration->precision.compute, DType::f32);
-  EXPECT_TRUE(configuration->make_model);
+  EXPECT_TRUE(configuration->body);
   EXPECT_TRUE(configuration->table.is_default("run.seed"));
   EXPECT_EQ(configuration->table.place("model.family"), "c.yaml:4:3");
 }

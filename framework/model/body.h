@@ -1,0 +1,80 @@
+// What a family is: fields, what rows carry and a pass in; hidden states and what rows carry out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/model/reading.h"
+#include "framework/nn/memory_options.h"
+#include "framework/nn/parameters.h"
+#include "framework/nn/pass.h"
+
+namespace longspan {
+
+struct States {
+  Variable hidden = {};    // [rows, time, width] of the positions that `time` gives this rank
+  TimeDivision time = {};  // of all positions of `hidden`
+  Carried carried = {};    // for the next batch
+};
+
+// Floating-point operations of a pass, counted from what the mathematics needs (no recomputation).
+struct FlopCount {
+  double forward = 0;
+  double backward = 0;
+  double total() const { return forward + backward; }
+};
+
+// What stands between the body and its readout, and what the readout is to be made like.
+struct BodyEnd {
+  std::int64_t width = 0;            // of the hidden states
+  std::optional<Initial> norm = {};  // of the gain of a norm; none: there is no norm
+  double dropout = 0;                // after it
+  bool bias = false;                 // of the readout
+  Initial initial = {};              // of its weights
+  Weight table = nullptr;            // of the embedding, where the readout is to share it
+};
+
+class Body {
+ public:
+  virtual ~Body() = default;
+
+  // `pass` says which positions of the reading's time and of what it carries this rank has.
+  virtual States run(const Reading& reading, const Pass& pass) const = 0;
+
+  virtual BodyEnd end() const = 0;
+  // Ids that it reads.
+  virtual std::int64_t vocabulary() const = 0;
+  // The longest sequence that it can read; 0: any.
+  virtual std::int64_t longest_segment() const { return 0; }
+  // The memory that training keeps, and the tensors that are carried with it; none for a body
+  // without.
+  virtual std::int64_t longest_memory() const { return 0; }
+  virtual std::vector<std::string> carried_names() const { return {}; }
+  // Of the body and an output layer over its vocabulary, over all tensor ranks.
+  virtual FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t memory) const = 0;
+};
+
+// What a model is built for.
+struct ModelSetting {
+  std::int64_t vocabulary = 0;  // ids of the tokenizer
+  std::int64_t segment = 0;     // of the training data
+  DType compute = DType::f32;
+  Device device;
+  ProcessMesh mesh = {};
+  Random random{0};  // of the initial weights
+  MemoryOptions memory = {};
+  WeightSharing sharing = {};
+};
+
+// What a configuration says of it, for checks over keys of other sections too, which are declared
+// before: no vocabulary, and of the mesh the shape. Asked for when all keys are read. Empty where
+// the keys of a family are alone in a table.
+using PlannedSetting = std::function<ModelSetting()>;
+
+using BodyFactory = std::function<std::unique_ptr<Body>(const Scope&, const ModelSetting&)>;
+
+}  // namespace longspan

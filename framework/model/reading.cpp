@@ -1,0 +1,27 @@
+#include "framework/model/reading.h"
+
+#include <algorithm>
+
+#include "framework/core/queued_copy.h"
+
+namespace longspan {
+
+Tensor columns_of(const Reading& reading,
+                  std::string_view field,
+                  const TimeDivision& time,
+                  const Device& device) {
+  const Tensor& whole = field_of(reading.fields, field);
+  const Ranges positions = time.inside();
+  const std::int64_t rows = whole.shape()[0];
+  const std::int64_t columns = whole.shape()[1];
+  if (positions == Ranges{{0, columns}}) return queued_to(whole, device);
+  const Tensor result = Tensor::empty(
+      {rows, count_of(positions)}, whole.dtype(), whole.device(), MemoryTag::workspace);
+  auto* to = result.data<std::int64_t>();
+  for (std::int64_t row = 0; row < rows; ++row)
+    for (const Range& range : positions)
+      to = std::copy_n(whole.data<std::int64_t>() + row * columns + range.begin, range.count(), to);
+  return queued_to(result, device);
+}
+
+}  // namespace longspan

@@ -1,0 +1,27 @@
+// What a model reads in one pass.
+#pragma once
+
+#include "framework/data/batch.h"
+#include "framework/model/carried.h"
+#include "framework/nn/time_division.h"
+
+namespace longspan {
+
+struct Reading {
+  Fields fields = {};  // whole on every rank that shares their rows
+  Carried carried = {};
+  // The longest memory to keep afterwards; evaluation may use a longer one than training.
+  std::int64_t longest_memory = 0;
+  bool only_last = false;  // of the scores: those of the last position, without gradient
+
+  std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
+  std::int64_t time() const { return field_of(fields, "tokens").shape()[1]; }
+};
+
+// The columns of a field [rows, time] that this rank has inside split regions, on the device.
+Tensor columns_of(const Reading& reading,
+                  std::string_view field,
+                  const TimeDivision& time,
+                  const Device& device);
+
+}  // namespace longspan

@@ -1,0 +1,40 @@
+// What hidden states become: the ids of a vocabulary, tags, classes.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/model/body.h"
+
+namespace longspan {
+
+// A part of the loss: weight x the sum of `values` over all ranks / the batch's count of that name
+// over all ranks.
+struct Term {
+  std::string name;
+  Variable values;    // accumulator dtype, of what this context rank has; any shape
+  std::string count;  // of the batch: "tokens"
+  double weight = 1;
+};
+
+class Readout {
+ public:
+  virtual ~Readout() = default;
+
+  // The reading's fields say what was wanted.
+  virtual std::vector<Term> terms(const States& states,
+                                  const Reading& reading,
+                                  const Pass& pass) const = 0;
+  // [rows, time, part().count] of this context rank's positions, or [rows, 1, part().count] where
+  // the reading wants only the last one; of what has no time [rows, part().count].
+  virtual Variable scores(const States& states, const Reading& reading, const Pass& pass) const = 0;
+  // This rank's part of the scores' last axis.
+  virtual const Part& part() const = 0;
+};
+
+using ReadoutFactory =
+    std::function<std::unique_ptr<Readout>(const Scope&, const Body&, const ModelSetting&)>;
+
+}  // namespace longspan
