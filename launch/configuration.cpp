@@ -246,6 +246,13 @@ void declare_all(Configuration& configuration, const Family* family) {
   std::vector<std::string> names;
   for (const Family& known : families()) names.push_back(known.name);
   declare(table, configuration.run);
+  std::vector<std::string> tasks;
+  for (const TaskKind& known : task_kinds()) tasks.push_back(known.name);
+  table.add("run.task",
+            configuration.task,
+            "what is learnt; it decides what is read, how it is measured and what is written",
+            one_of(tasks),
+            fixes_weights());
   table.add(family_key,
             configuration.family,
             "the kind of model; it decides which other keys the section has",

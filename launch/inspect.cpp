@@ -43,9 +43,11 @@ std::string losses_text(const Checkpoint& checkpoint) {
   std::string text;
   if (losses.loss) text += fmt::format("  loss {:.4f} nats a token\n", *losses.loss);
   if (const auto& validation = losses.validation)
-    text += fmt::format("  validation loss {:.4f}, {:.4f} bits per byte{}\n",
+    text += fmt::format("  validation loss {:.4f}{}{}\n",
                         validation->loss,
-                        validation->bits_per_byte,
+                        validation->bits_per_byte
+                            ? fmt::format(", {:.4f} bits per byte", *validation->bits_per_byte)
+                            : "",
                         validation->step == checkpoint.info().step
                             ? ""
                             : fmt::format(", at step {}", validation->step));

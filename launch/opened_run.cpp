@@ -102,12 +102,13 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       run_device(configuration->run, configuration->precision, world, session.local_rank());
   auto collectives =
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
-  auto model = configuration->make_model({.vocabulary = tokenizer.vocabulary(),
-                                          .segment = configuration->data.segment,
-                                          .compute = configuration->precision.compute,
-                                          .device = device,
-                                          .mesh = mesh,
-                                          .memory = configuration->memory});
+  auto model =
+      configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
+                                 .segment = configuration->data.segment,
+                                 .compute = configuration->precision.compute,
+                                 .device = device,
+                                 .mesh = mesh,
+                                 .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           run,

@@ -215,7 +215,8 @@ std::string plan(const Arguments& arguments,
   std::string speeds;
   const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const std::int64_t vocabulary = planned_vocabulary(settings.data, say_reading(say));
+  const std::int64_t vocabulary =
+      planned_vocabulary(settings.data, say_reading(say)) + settings.task_kind().ids_beside;
   std::string text = fmt::format(
       "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
       source.file,

@@ -16,22 +16,6 @@
 namespace longspan {
 namespace {
 
-// A batch of this rank's streams, `segment` long; the first one of all, whose memory is empty, has
-// `is_first`.
-Batch dry_batch(const StreamRange& streams,
-                std::int64_t segment,
-                const Device& device,
-                bool is_first) {
-  const Shape shape = {streams.count(), segment};
-  Batch batch;
-  for (const char* name : {"tokens", "targets"})
-    batch.fields[name] = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.first_row = streams.begin;
-  batch.fresh = is_first;
-  batch.counts = {{"tokens", shape.elements()}};
-  return batch;
-}
-
 bool fits(const StepPlan& plan, double memory) { return memory == 0 || plan.bytes() <= memory; }
 
 // The zero levels and sequence parallelism that a layout may need to fit, the cheapest first.
@@ -133,8 +117,14 @@ StepPlan plan_step(const Settings& settings,
   const ProcessMesh ranks = dry_mesh(mesh, rank, traffic);
   const Device device = Device::dry(processor), host = device.host();
   const std::int64_t segment = settings.data.segment;
-  const StreamRange streams = streams_of_rank(
-      settings.data.batch, ranks.data_coordinate(), ranks.data.size(), "data.batch");
+  const auto dry_batch = [&](std::int64_t segments, bool fresh) {
+    return settings.task_kind().dry_batch({.data = settings.data,
+                                           .mesh = ranks,
+                                           .host = host,
+                                           .parts = settings.training.accumulation,
+                                           .segments = segments,
+                                           .fresh = fresh});
+  };
   Trainer trainer(settings.make_model(model_setting(settings, vocabulary, ranks, device)),
                   settings.training,
                   Random(0),
@@ -142,12 +132,10 @@ StepPlan plan_step(const Settings& settings,
   // What the loader holds beside the batch in use.
   std::vector<Batch> read_ahead;
   for (std::int64_t i = 0; i <= settings.data.read_ahead; ++i)
-    read_ahead.push_back(dry_batch(streams, segment, host, false));
+    read_ahead.push_back(dry_batch(1, false));
   const std::int64_t longest = trainer.model().body().longest_memory();
-  fill_memory(trainer, (longest + segment - 1) / segment, [&](std::int64_t segments, bool first) {
-    return dry_batch(streams, segments * segment, host, first);
-  });
-  const Batch batch = dry_batch(streams, segment, host, longest == 0);
+  fill_memory(trainer, (longest + segment - 1) / segment, dry_batch);
+  const Batch batch = dry_batch(1, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
   trainer.step(batch, {.measure = measures});

@@ -179,7 +179,7 @@ void judge_losses(Judgement& judgement) {
   const std::int64_t step = judgement.checkpoint().info().step;
   judgement.integer("metrics/validation_step", 0, step);
   judgement.number("metrics/validation_loss", "a number", Need::required, any);
-  judgement.number("metrics/validation_bits_per_byte", "a number", Need::required, any);
+  judgement.number("metrics/validation_bits_per_byte", "a number", Need::optional, any);
 }
 
 bool is_of_a_run(const Checkpoint& checkpoint) {

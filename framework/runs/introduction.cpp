@@ -44,12 +44,7 @@ void introduce(const Log& log, const IntroducedRun& run) {
            parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
            device.on_gpu() ? fmt::format("GPU {} on the first rank", device.state().gpu())
                            : fmt::format("{} threads a rank", run.threads));
-  log.info("{}: {} tokens in {} streams, {} steps an epoch; matrix products reach {:.0f} GFLOP/s",
-           settings.data.train,
-           run.corpus.tokens(),
-           settings.data.batch,
-           settings.data.layout().batches_per_epoch(run.corpus),
-           run.peak / 1e9);
+  log.info("{}; matrix products reach {:.0f} GFLOP/s", run.task.introduction(), run.peak / 1e9);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("tensors travel between GPUs {}",
              run.collectives.nccl() ? "by NCCL"

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "framework/comm/gpu_collectives.h"
-#include "framework/data/corpus.h"
 #include "framework/runs/log.h"
 #include "framework/settings/settings.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 
@@ -20,7 +20,7 @@ struct IntroducedRun {
   const Device& device;
   const GpuCollectives& collectives;
   const Parameters& parameters;
-  const Corpus& corpus;
+  const Task& task;
   std::int64_t threads = 0;  // of the rank that has most
   double peak = 0;           // FLOP/s of all ranks
 };

@@ -89,7 +89,8 @@ std::string advice_after(const OutOfMemory& error,
                          const Reconfigure& reconfigure) try {
   if (error.backing() == Backing::pinned) return "";  // no key of a step is about it
   constexpr double most_seconds = 10;                 // signals are not heard any more
-  const std::int64_t vocabulary = planned_vocabulary(settings.data, reading_for(most_seconds));
+  const std::int64_t vocabulary = planned_vocabulary(settings.data, reading_for(most_seconds)) +
+                                  settings.task_kind().ids_beside;
   const StepPlan plan =
       plan_step(settings,
                 mesh_shape(settings.parallel, ranks),

@@ -19,11 +19,11 @@ namespace {
 
 constexpr std::string_view line_begin = "{\"step\": ";
 
-void append(std::string& line, const char* name, std::int64_t value) {
+void append(std::string& line, std::string_view name, std::int64_t value) {
   line += fmt::format("{}\"{}\": {}", line.empty() ? "" : ", ", name, value);
 }
 
-void append(std::string& line, const char* name, double value) {
+void append(std::string& line, std::string_view name, double value) {
   const char* comma = line.empty() ? "" : ", ";
   if (!std::isfinite(value)) {
     const char* reason = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
@@ -108,6 +108,8 @@ std::string json_line(const StepMetrics& metrics) {
   append(line, "step", metrics.step);
   append(line, "tokens", metrics.tokens);
   append(line, "loss", metrics.loss);
+  if (metrics.terms.size() > 1)
+    for (const TermLoss& term : metrics.terms) append(line, "loss_" + term.name, term.loss);
   append(line, "learning_rate", metrics.learning_rate);
   append(line, "gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) append(line, "loss_scale", *metrics.loss_scale);
@@ -118,11 +120,13 @@ std::string json_line(const StepMetrics& metrics) {
     append(line, "model_flops_utilisation", metrics.timing->model_flops_utilisation);
     append(line, "peak_memory_bytes", metrics.timing->peak_memory_bytes);
   }
-  if (metrics.validation_loss) append(line, "validation_loss", *metrics.validation_loss);
-  if (metrics.validation_bits_per_byte) {
-    append(line, "validation_bits_per_byte", *metrics.validation_bits_per_byte);
+  for (const Figure& figure : metrics.validation) {
+    const std::string name = "validation_" + figure.name;
+    if (figure.is_count)
+      append(line, name, static_cast<std::int64_t>(figure.value));
+    else
+      append(line, name, figure.value);
   }
-  if (metrics.validation_unknown) append(line, "validation_unknown", *metrics.validation_unknown);
   return fmt::format("{{{}}}", line);
 }
 

@@ -5,6 +5,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
+
+#include "framework/metrics/figure.h"
+#include "framework/train/trainer.h"
 
 namespace longspan {
 
@@ -24,9 +28,8 @@ struct StepMetrics {
   std::optional<double> loss_scale = {};            // with f16
   std::optional<double> reconstruction_error = {};  // of reversible streams, where it was measured
   std::optional<StepTiming> timing = {};
-  std::optional<double> validation_loss = {};  // nats a token
-  std::optional<double> validation_bits_per_byte = {};
-  std::optional<std::int64_t> validation_unknown = {};  // tokens, where there is `<unknown>`
+  std::vector<TermLoss> terms = {};     // where the loss has several, as "loss_NAME"
+  std::vector<Figure> validation = {};  // of the task, as "validation_NAME"
 };
 
 // One line, without its end. Numbers read back to the same bits. What JSON has no number for

@@ -126,8 +126,9 @@ void require_same_model(const Checkpoint& checkpoint,
 
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
-                      const Tokenizer& tokenizer,
-                      const TextIdentity& text) {
+                      const Task& task,
+                      const CursorRows& rows) {
+  const Tokenizer& tokenizer = task.tokenizer();
   const Settings& settings = run.settings;
   const std::string path = checkpoint.path().string();
   // Newer steps than the one named would be taken for this run's when it next goes on from its own.
@@ -151,7 +152,7 @@ void judge_checkpoint(const ResumingRun& run,
         "{} is of a version whose schedules reached their end rate at the last update; now they do "
         "after it: learning rates differ a little from what that version would have taken",
         path);
-  const std::int64_t streams = settings.data.batch;
+  const std::int64_t streams = rows.total;
   if (const std::int64_t saved = checkpoint.shape_of(cursor_name)[0]; saved != streams)
     throw ConfigurationError(
         "data.batch is {}, but {} holds the memory and place of {} streams; set it to {}, or {}",
@@ -169,7 +170,8 @@ void judge_checkpoint(const ResumingRun& run,
             ? " (data.tokenizer_model can name the model that the run made)"
             : "",
         new_run_with_its_weights);
-  if (const std::string other = change_of_text(checkpoint.scalars(), text, settings.data.train);
+  if (const std::string other =
+          change_of_text(checkpoint.scalars(), task.identity(), settings.data.train);
       !other.empty())
     run.log.warning("{}", other);
 }

@@ -13,9 +13,9 @@
 #include "framework/runs/log.h"
 #include "framework/runs/run_directory.h"
 #include "framework/runs/stop_request.h"
-#include "framework/runs/text_identity.h"
 #include "framework/runs/training_run.h"
 #include "framework/settings/settings.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 
@@ -73,8 +73,8 @@ void require_same_model(const Checkpoint& checkpoint,
 // when that was made with another tokenizer, and says what differs where it can.
 void judge_checkpoint(const ResumingRun& run,
                       const Checkpoint& checkpoint,
-                      const Tokenizer& tokenizer,
-                      const TextIdentity& text);
+                      const Task& task,
+                      const CursorRows& rows);
 
 // Adds to a state to be saved what `judge_layout` compares.
 void save_layout(Scalars& scalars, const RunLayout& layout);

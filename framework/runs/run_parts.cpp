@@ -2,25 +2,11 @@
 
 #include <chrono>
 
-#include "framework/data/text_files.h"
 #include "framework/runs/memory_advice.h"
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
 
 namespace longspan {
-
-namespace {
-
-Corpus open_text(const Settings& settings,
-                 const NamedPath& path,
-                 const Tokenizer& tokenizer,
-                 const ProcessMesh& mesh,
-                 const ScanListener& listener) {
-  const auto tokens = token_directory(settings.data, settings.run.directory);
-  return open_corpus(path, tokenizer, tokens, mesh.world, listener);
-}
-
-}  // namespace
 
 ProcessMesh make_mesh(Session& session, const Settings& settings) {
   session.set_time_limit(std::chrono::duration<double>(settings.run.time_limit));
@@ -31,41 +17,28 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
   return mesh;
 }
 
-Corpus open_training(const Settings& settings,
-                     const Tokenizer& tokenizer,
-                     const ProcessMesh& mesh,
-                     const ScanListener& listener) {
-  return open_text(settings, settings.data.train, tokenizer, mesh, listener);
-}
-
-BatchLoader make_loader(const Settings& settings,
-                        const Corpus& corpus,
-                        const ProcessMesh& mesh,
-                        const Device& device) {
-  return BatchLoader(
-      std::make_unique<StreamReader>(
-          corpus, settings.data.layout(), mesh.data_coordinate(), mesh.data.size(), device),
-      static_cast<std::size_t>(settings.data.read_ahead));
-}
-
-std::optional<Corpus> open_validation(const Settings& settings,
-                                      const Tokenizer& tokenizer,
-                                      const ProcessMesh& mesh,
-                                      const ScanListener& listener) {
-  if (settings.data.validation.empty()) return std::nullopt;
-  Corpus corpus = open_text(settings, settings.data.validation, tokenizer, mesh, listener);
-  require_pairs(corpus);
-  return corpus;
+std::unique_ptr<Task> open_task(const Settings& settings,
+                                const ProcessMesh& mesh,
+                                const Device& device,
+                                const ScanListener& listener) {
+  return settings.task_kind().open({.data = settings.data,
+                                    .run = settings.run.directory,
+                                    .mesh = mesh,
+                                    .host = device.host(),
+                                    .seed = static_cast<std::uint64_t>(settings.run.seed),
+                                    .parts = settings.training.accumulation,
+                                    .validation_batches = settings.training.validation_batches,
+                                    .listener = listener});
 }
 
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const Reconfigure& reconfigure,
-                                  const Tokenizer& tokenizer,
+                                  std::int64_t vocabulary,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  require_fits(settings, mesh, device, session.local_size(), tokenizer.vocabulary(), reconfigure);
-  return settings.make_model(model_setting(settings, tokenizer.vocabulary(), mesh, device));
+  require_fits(settings, mesh, device, session.local_size(), vocabulary, reconfigure);
+  return settings.make_model(model_setting(settings, vocabulary, mesh, device));
 }
 
 Log open_log(Session& session,

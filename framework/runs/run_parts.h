@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "framework/comm/session.h"
-#include "framework/data/batch_loader.h"
 #include "framework/planning/plan.h"
 #include "framework/runs/log.h"
 #include "framework/runs/run_directory.h"
 #include "framework/settings/settings.h"
+#include "framework/tasks/task.h"
 
 namespace longspan {
 
@@ -25,31 +25,18 @@ Log open_log(Session& session,
              const RunDirectory& directory,
              LogLevel least);
 
-// Throws DataError, and what the listener throws, as `open_validation` does.
-Corpus open_training(const Settings& settings,
-                     const Tokenizer& tokenizer,
-                     const ProcessMesh& mesh,
-                     const ScanListener& listener);
-
-// Throws DataError where the text is too short.
-BatchLoader make_loader(const Settings& settings,
-                        const Corpus& corpus,
-                        const ProcessMesh& mesh,
-                        const Device& device);
-
-// Opened at the start: what is wrong with it is not to be found after hours of training. Throws
-// DataError.
-std::optional<Corpus> open_validation(const Settings& settings,
-                                      const Tokenizer& tokenizer,
-                                      const ProcessMesh& mesh,
-                                      const ScanListener& listener);
+// Throws DataError, and what the listener throws.
+std::unique_ptr<Task> open_task(const Settings& settings,
+                                const ProcessMesh& mesh,
+                                const Device& device,
+                                const ScanListener& listener);
 
 // Refuses what the memory cannot hold, before anything of it is allocated: throws
 // ConfigurationError.
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const Reconfigure& reconfigure,
-                                  const Tokenizer& tokenizer,
+                                  std::int64_t vocabulary,
                                   const ProcessMesh& mesh,
                                   const Device& device);
 

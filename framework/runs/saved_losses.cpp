@@ -15,16 +15,17 @@ void SavedLosses::save(Scalars& scalars) const {
   if (!validation) return;
   scalars.set(validation_step_scalar, validation->step);
   scalars.set(validation_loss_scalar, validation->loss);
-  scalars.set(validation_bits_scalar, validation->bits_per_byte);
+  if (validation->bits_per_byte) scalars.set(validation_bits_scalar, *validation->bits_per_byte);
 }
 
 SavedLosses SavedLosses::of(const Scalars& scalars) {
   SavedLosses losses;
   if (scalars.has(loss_scalar)) losses.loss = scalars.get<double>(loss_scalar);
   if (scalars.has(validation_step_scalar))
-    losses.validation = {scalars.get<std::int64_t>(validation_step_scalar),
-                         scalars.get<double>(validation_loss_scalar),
-                         scalars.get<double>(validation_bits_scalar)};
+    losses.validation = {.step = scalars.get<std::int64_t>(validation_step_scalar),
+                         .loss = scalars.get<double>(validation_loss_scalar)};
+  if (losses.validation && scalars.has(validation_bits_scalar))
+    losses.validation->bits_per_byte = scalars.get<double>(validation_bits_scalar);
   return losses;
 }
 

@@ -13,7 +13,7 @@ struct SavedLosses {
   struct Validation {
     std::int64_t step = 0;
     double loss = 0;
-    double bits_per_byte = 0;
+    std::optional<double> bits_per_byte = {};  // where the task has it
   };
 
   std::optional<double> loss;  // of the last step, on its own batch

@@ -9,7 +9,6 @@
 #include "framework/comm/launcher.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/batch_loader.h"
-#include "framework/data/text_files.h"
 #include "framework/kernels/matmul.h"
 #include "framework/planning/peak.h"
 #include "framework/runs/checkpoint_saver.h"
@@ -30,7 +29,6 @@
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
-#include "framework/tasks/evaluation.h"
 #include "framework/train/divergence.h"
 #include "framework/train/trainer.h"
 
@@ -52,7 +50,7 @@ class TrainingRun {
   void step();
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
-  std::optional<EvaluationResult> validate();
+  std::optional<Measurement> validate();
   void report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
   StepTiming timing();
@@ -79,11 +77,8 @@ class TrainingRun {
   RunDirectory directory_;
   Console console_;
   Log log_;
-  Tokenizer tokenizer_;
-  Corpus corpus_;  // that is learnt
+  std::unique_ptr<Task> task_;
   BatchLoader loader_;
-  TextIdentity identity_;  // of the text that is learnt
-  std::optional<Corpus> validation_;
   Trainer trainer_;
   Progress progress_;
   CheckpointSaver saver_;
@@ -110,13 +105,14 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       directory_(settings.run.directory, mesh_.world),
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
-      tokenizer_(prepare_tokenizer(
-          settings.data, settings.run.directory, mesh_.world, reading(stop_request_, log_))),
-      corpus_(open_training(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
-      loader_(make_loader(settings, corpus_, mesh_, device_.host())),
-      identity_(identify_text(corpus_, mesh_.world)),
-      validation_(open_validation(settings, tokenizer_, mesh_, reading(stop_request_, log_))),
-      trainer_(make_model(session, settings, text.reconfigure, tokenizer_, mesh_, device_),
+      task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
+      loader_(task_->source(), static_cast<std::size_t>(settings.data.read_ahead)),
+      trainer_(make_model(session,
+                          settings,
+                          text.reconfigure,
+                          settings.task_kind().vocabulary(task_->tokenizer()),
+                          mesh_,
+                          device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
@@ -131,7 +127,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
     run_id_ = new_run_id(mesh_.world);
     put_metrics_aside(resuming(), run_id_);
     const ReadWatch watch = watch_of(resuming(), settings.training.start_from.path);
-    start_from({settings, text, tokenizer_, mesh_.world, log_, watch}, trainer_.model());
+    start_from({settings, text, task_->tokenizer(), mesh_.world, log_, watch}, trainer_.model());
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
@@ -144,14 +140,14 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
              device_,
              collectives_,
              trainer_.model().parameters(),
-             corpus_,
+             *task_,
              threads_,
              peak_});
 }
 
 void TrainingRun::resume(const std::filesystem::path& path) {
   const Checkpoint checkpoint = open_run_checkpoint(path, watch_of(resuming()));
-  judge_checkpoint(resuming(), checkpoint, tokenizer_, identity_);
+  judge_checkpoint(resuming(), checkpoint, *task_, loader_.cursor_rows());
   run_id_ = checkpoint.info().run_id;
   losses_ = SavedLosses::of(checkpoint.scalars());
   const CursorRows rows = loader_.cursor_rows();
@@ -276,22 +272,13 @@ void TrainingRun::judge_reconstruction(const StepResult& result) const {
       trainer_.steps(), *result.reconstruction_error, settings_.memory.reconstruction_bound);
 }
 
-std::optional<EvaluationResult> TrainingRun::validate() {
-  const bool wanted = due(settings_.training.validation_every) || last_step();
+std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
-  if (!validation_ || !wanted) return std::nullopt;
-  const EvaluationResult result = evaluate(
-      trainer_.model(),
-      *validation_,
-      {.streams = settings_.data.batch,
-       .segment = settings_.data.segment,
-       .tokens_per_stream = settings_.training.validation_batches * settings_.data.segment});
-  log_.info("step {}: validation loss {:.4f}, {:.4f} bits per byte{}",
-            trainer_.steps(),
-            result.loss(),
-            result.bits_per_byte(),
-            unknown_text(result));
-  has_validation_loss_ = std::isfinite(result.loss());
+  if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
+  const std::optional<Measurement> result = task_->validate(trainer_.model());
+  if (!result) return std::nullopt;
+  log_.info("step {}: {}", trainer_.steps(), result->text);
+  has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
 }
 
@@ -320,10 +307,11 @@ void TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
   if (is_logged) keep_directory();
   show(result, is_logged);
-  const std::optional<EvaluationResult> validation = validate();
+  std::optional<Measurement> validation = validate();
   losses_.loss = result.loss;
   if (validation)
-    losses_.validation = {trainer_.steps(), validation->loss(), validation->bits_per_byte()};
+    losses_.validation = {
+        trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
   if (!is_logged && !validation && !result.reconstruction_error) return;
   StepMetrics metrics = {.step = trainer_.steps(),
                          .tokens = trainer_.tokens(),
@@ -331,14 +319,11 @@ void TrainingRun::report(const StepResult& result) {
                          .learning_rate = result.learning_rate,
                          .gradient_norm = result.gradient_norm,
                          .loss_scale = result.loss_scale,
-                         .reconstruction_error = result.reconstruction_error};
+                         .reconstruction_error = result.reconstruction_error,
+                         .terms = result.terms};
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
-  if (validation) {
-    metrics.validation_loss = validation->loss();
-    metrics.validation_bits_per_byte = validation->bits_per_byte();
-    metrics.validation_unknown = validation->unknown;
-  }
+  if (validation) metrics.validation = std::move(validation->figures);
   if (metrics_) metrics_->write(metrics);
 }
 
@@ -362,8 +347,8 @@ TrainingState TrainingRun::state() {
                  rows.total,
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0 &&
                      (!rows.shared || mesh_.data.rank() == 0));
-  state.scalars.set(tokenizer_scalar, tokenizer_.to_json());
-  identity_.save(state.scalars);
+  state.scalars.set(tokenizer_scalar, task_->tokenizer().to_json());
+  task_->identity().save(state.scalars);
   save_layout(state.scalars, layout());
   losses_.save(state.scalars);
   return state;

@@ -1,11 +1,9 @@
 #include "framework/settings/settings.h"
 
-#include "framework/model/vocabulary_readout.h"
-
 namespace longspan {
 
 std::unique_ptr<Model> Settings::make_model(const ModelSetting& setting) const {
-  return std::make_unique<Model>(setting, body, vocabulary_readout());
+  return std::make_unique<Model>(setting, body, task_kind().readout);
 }
 
 ModelSetting model_setting(const Settings& settings,

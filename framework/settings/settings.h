@@ -8,6 +8,7 @@
 #include "framework/model/model.h"
 #include "framework/nn/memory_options.h"
 #include "framework/settings/run_options.h"
+#include "framework/tasks/task.h"
 #include "framework/train/precision_options.h"
 #include "framework/train/training_options.h"
 
@@ -15,7 +16,8 @@ namespace longspan {
 
 struct Settings {
   RunOptions run;
-  std::string family;  // model.family
+  std::string task = "language_model";  // run.task
+  std::string family;                   // model.family
   DataOptions data;
   TrainingOptions training;
   ParallelOptions parallel;
@@ -25,6 +27,7 @@ struct Settings {
   MetricsOptions metrics;
   BodyFactory body;  // of the family
 
+  const TaskKind& task_kind() const { return longspan::task_kind(task); }
   std::unique_ptr<Model> make_model(const ModelSetting& setting) const;
 };
 

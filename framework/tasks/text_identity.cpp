@@ -1,4 +1,4 @@
-#include "framework/runs/text_identity.h"
+#include "framework/tasks/text_identity.h"
 
 #include <fmt/chrono.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Telling a text from another of the same size.
-#include "framework/runs/text_identity.h"
+#include "framework/tasks/text_identity.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,0 +1,87 @@
+// What a model is trained on, and for what.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/data/data_options.h"
+#include "framework/data/source.h"
+#include "framework/metrics/figure.h"
+#include "framework/model/model.h"
+#include "framework/tasks/text_identity.h"
+
+namespace longspan {
+
+// What the data of a task are opened with.
+struct TaskSetting {
+  const DataOptions& data;
+  std::filesystem::path run;  // the run's directory
+  ProcessMesh mesh = {};
+  Device host = Device::cpu();
+  std::uint64_t seed = 1;               // of the run
+  std::int64_t parts = 1;               // in which a rank's rows are worked through
+  std::int64_t validation_batches = 0;  // that a validation reads; 0: all
+  ScanListener listener = {};
+};
+
+// What came of a validation.
+struct Measurement {
+  std::vector<Figure> figures;  // the loss is the first
+  std::string text;             // the same as a line of the log, without its step
+
+  // Of the figure of that name; nothing where there is none.
+  std::optional<double> find(std::string_view name) const;
+};
+
+// A task with its data open. Everything is collective over the mesh that it was opened with.
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  virtual const Tokenizer& tokenizer() const = 0;
+  // Of the text that is learnt.
+  virtual const TextIdentity& identity() const = 0;
+  // The batches of training, from the beginning.
+  virtual std::unique_ptr<Source> source() const = 0;
+  // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
+  virtual std::string introduction() const = 0;
+  // On the validation data; nothing where there are none.
+  virtual std::optional<Measurement> validate(const Model& model) const = 0;
+};
+
+// What a batch of training is like before there are data: for plans.
+struct DryBatch {
+  const DataOptions& data;
+  ProcessMesh mesh = {};
+  Device host;
+  std::int64_t parts = 1;
+  std::int64_t segments = 1;  // of a stream, one after another
+  bool fresh = false;
+};
+
+struct TaskKind {
+  std::string name;           // run.task
+  std::string documentation;  // one line
+  ReadoutFactory readout;
+  // The ids that a model has for what the tokenizer makes.
+  std::function<std::int64_t(const Tokenizer&)> vocabulary;
+  // At most so many more than the tokenizer has.
+  std::int64_t ids_beside = 0;
+  // Throws DataError, and what the listener throws.
+  std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
+  std::function<Batch(const DryBatch&)> dry_batch;
+};
+
+// In the order of the help. A new task is a line in registry.cpp.
+std::span<const TaskKind> task_kinds();
+// Throws Failure where there is none.
+const TaskKind& task_kind(std::string_view name);
+
+}  // namespace longspan
