@@ -296,6 +296,8 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
   ConfigurationChange change;
   for (const OptionValue& value : configuration.table.values()) {
     const auto found = before.find(value.key);
+    // A key that an older version had not is as that version was.
+    if (found == before.end() && value.place == "default") continue;
     const std::string was = found == before.end() ? "no such key" : found->second;
     if (found != before.end()) before.erase(found);
     if (was == value.text) continue;
