@@ -1,0 +1,195 @@
+#include "models/encoder_decoder.h"
+
+#include <cmath>
+
+#include "framework/core/queued_copy.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/embedding.h"
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+class EncoderDecoder : public Body {
+ public:
+  EncoderDecoder(const Scope& scope,
+                 const EncoderDecoderOptions& options,
+                 const ModelSetting& setting)
+      : options_(options),
+        setting_(setting),
+        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
+        embedding_(scope.child("embedding"),
+                   vocabulary_size_,
+                   options.common.width,
+                   options.common.initial()),
+        encoder_(scope.child("encoder"), stack(encoder_options()), mechanisms(encoder_options())),
+        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options())) {
+    if (options.embeddings == EncoderDecoderOptions::Embeddings::apart)
+      source_embedding_.emplace(scope.child("source_embedding"),
+                                vocabulary_size_,
+                                options.common.width,
+                                options.common.initial());
+    if (options.positions == EncoderDecoderOptions::Positions::learned)
+      for (const char* side : {"encoder", "decoder"})
+        tables_.push_back(scope.child(side).weight(
+            "positions/weight", {longest(), options.common.width}, options.common.initial()));
+  }
+
+  States run(const Reading& reading, const Pass& pass) const override {
+    const Device& device = setting_.device;
+    const Tensor& source = field_of(reading.fields, "source");
+    Side side = {.time = divide_time(setting_.mesh, source.shape()[1]),
+                 .length = queued_to(field_of(reading.fields, "source_length"), device)};
+    Pass reading_source = pass.child("encoder");
+    reading_source.time = side.time;
+    const Variable x = embed(source_embedding_.value_or(embedding_),
+                             columns_of(reading, "source", side.time, device),
+                             0,
+                             reading_source);
+    StackReads reads = {
+        .sides = encoder_.encode(x, side, options_.wiring, reading_source)};
+    reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
+    const Pass writing = pass.child("decoder");
+    const Variable y =
+        embed(embedding_, columns_of(reading, "tokens", pass.time, device), 1, writing);
+    return {.hidden = decoder_(y, reads, writing), .time = pass.time};
+  }
+
+  BodyEnd end() const override {
+    // The decoder's stack ends with its norm.
+    BodyEnd end = {.width = options_.common.output_width(), .initial = options_.common.initial()};
+    if (options_.common.tied_embeddings) end.table = embedding_.table();
+    return end;
+  }
+  std::int64_t vocabulary() const override { return vocabulary_size_; }
+  std::int64_t longest_segment() const override { return tables_.empty() ? 0 : longest(); }
+
+ private:
+  std::int64_t longest() const { return options_.longest.value_or(setting_.segment); }
+  ModelOptions decoder_options() const { return options_.common; }
+  ModelOptions encoder_options() const {
+    ModelOptions options = options_.common;
+    options.layers = options_.encoder_layers.value_or(options.layers);
+    return options;
+  }
+  StackOptions stack(const ModelOptions& options) const {
+    return {.common = options, .memory = setting_.memory};
+  }
+  StackOptions decoder_stack() const {
+    StackOptions options = stack(decoder_options());
+    options.cross = CrossOptions{.wiring = options_.wiring,
+                                 .encoder_layers = encoder_options().layers,
+                                 .encoder_width = options_.common.output_width()};
+    return options;
+  }
+  MechanismFactory mechanisms(const ModelOptions& options) const {
+    const auto patterns =
+        attention_patterns(options.attention, options.attention_setting(false, setting_.segment));
+    return [options, patterns](const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+      return std::make_unique<SoftmaxAttention>(options.attention_dropout,
+                                                patterns[static_cast<std::size_t>(layer)]);
+    };
+  }
+
+  // Of what the rows of `pass.time` hold, with their positions; `side`: whose table.
+  Variable embed(const TokenEmbedding& embedding,
+                 const Tensor& tokens,
+                 std::size_t side,
+                 const Pass& pass) const {
+    const std::int64_t width = options_.common.width;
+    const double scale = std::sqrt(static_cast<double>(width));
+    const Ranges& rows = pass.time.outside();
+    Variable positions;
+    if (tables_.empty()) {
+      positions = Variable(sinusoids(
+          SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
+    } else {
+      require(pass.time.total <= longest(),
+              "a sequence of {} tokens is longer than model.longest = {}",
+              pass.time.total,
+              longest());
+      positions = table_rows(tables_[side]->variable, rows);
+    }
+    const Variable x = scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
+    return drop(x, options_.common.dropout, pass.child("embedding"));
+  }
+
+  EncoderDecoderOptions options_;
+  ModelSetting setting_;
+  std::int64_t vocabulary_size_;
+  TokenEmbedding embedding_;
+  std::optional<TokenEmbedding> source_embedding_;
+  std::vector<Weight> tables_;  // of learned positions: the encoder's, the decoder's
+  Stack encoder_;
+  Stack decoder_;
+};
+
+}  // namespace
+
+void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned);
+  table.add("model.encoder_layers",
+            options.encoder_layers,
+            "layers of the encoder; none: model.layers, which are the decoder's",
+            between(1, 1 << 16),
+            fixes_weights());
+  table.add("model.cross_attention",
+            options.wiring,
+            "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
+            "of the same layer; of the same layer counted from the end; a learned mixture of all; or "
+            "each of all",
+            {{"last", Wiring::last},
+             {"same", Wiring::same},
+             {"reverse", Wiring::reverse},
+             {"mix", Wiring::mix},
+             {"full", Wiring::full}},
+            fixes_weights());
+  table.add("model.positions",
+            options.positions,
+            "absolute positions",
+            {{"sinusoidal", EncoderDecoderOptions::Positions::sinusoidal},
+             {"learned", EncoderDecoderOptions::Positions::learned}},
+            fixes_weights());
+  table.add("model.longest",
+            options.longest,
+            "positions in a learned table; none: the longest that the data have",
+            between(1, longest_sequence),
+            fixes_weights());
+  table.add("model.embeddings",
+            options.embeddings,
+            "source and target have one table, or one each",
+            {{"shared", EncoderDecoderOptions::Embeddings::shared},
+             {"apart", EncoderDecoderOptions::Embeddings::apart}},
+            fixes_weights());
+  table.check({"model.cross_attention", "model.encoder_layers", "model.layers"}, [&options] {
+    return wiring_problem(options.wiring,
+                          options.encoder_layers.value_or(options.common.layers),
+                          options.common.layers);
+  });
+  table.check({"model.attention"}, [&options]() -> std::string {
+    if (!has_kind(options.common.attention, "lsh")) return "";
+    return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "
+           "padded batches";
+  });
+}
+
+BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
+  return [options](const Scope& scope, const ModelSetting& setting) {
+    return std::make_unique<EncoderDecoder>(scope, options, setting);
+  };
+}
+
+Family encoder_decoder_family() {
+  return {"encoder_decoder",
+          "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
+          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
+            const auto options = std::make_shared<EncoderDecoderOptions>();
+            declare(table, *options, planned);
+            return [options](const Scope& scope, const ModelSetting& setting) {
+              return encoder_decoder_body(*options)(scope, setting);
+            };
+          }};
+}
+
+}  // namespace longspan
