@@ -74,6 +74,10 @@ std::int64_t SubwordModel::vocabulary() const { return loaded_->processor.GetPie
 
 std::int64_t SubwordModel::line_end() const { return loaded_->line_end; }
 
+std::int64_t SubwordModel::sentence_begin() const { return loaded_->processor.bos_id(); }
+
+std::int64_t SubwordModel::sentence_end() const { return loaded_->processor.eos_id(); }
+
 std::string SubwordModel::piece(std::int64_t id) const {
   return loaded_->processor.IdToPiece(static_cast<int>(id));
 }
@@ -117,6 +121,24 @@ std::vector<SubwordToken> SubwordModel::encode_line(std::string_view line) const
   const std::vector<SubwordToken> rest = encode_line(line.substr(width));
   tokens.insert(tokens.end(), rest.begin(), rest.end());
   return tokens;
+}
+
+std::vector<SubwordSegmentation> SubwordModel::segmentations(std::string_view line,
+                                                             int most) const {
+  std::vector<SubwordSegmentation> result;
+  sentencepiece::ImmutableNBestSentencePieceText best;
+  if (!line.empty() && loaded_->processor.NBestEncode(line, most, best.mutable_proto()).ok()) {
+    for (const auto& segmentation : best.nbests()) {
+      SubwordSegmentation& found = result.emplace_back();
+      found.log_probability = static_cast<double>(segmentation.score());
+      for (const auto& piece : segmentation.pieces()) found.ids.push_back(piece.id());
+    }
+  }
+  if (result.empty()) {
+    SubwordSegmentation& usual = result.emplace_back();
+    for (const SubwordToken& token : encode_line(line)) usual.ids.push_back(token.id);
+  }
+  return result;
 }
 
 std::string SubwordModel::decode_line(std::span<const std::int64_t> ids) const {

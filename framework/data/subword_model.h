@@ -24,6 +24,12 @@ struct SubwordToken {
   std::int64_t bytes = 0;  // of the text that it stands for
 };
 
+// One of several ways to cut a line.
+struct SubwordSegmentation {
+  std::vector<std::int64_t> ids;
+  double log_probability = 0;
+};
+
 // A value; copies share the model. Encoding and decoding are thread-safe.
 //
 // A line's end is no part of what SentencePiece encodes. Here it is a token of its own: the piece
@@ -41,6 +47,9 @@ class SubwordModel {
   std::int64_t vocabulary() const;
   // The id of a line's end.
   std::int64_t line_end() const;
+  // The ids of a sentence's two ends; -1 where the model has none.
+  std::int64_t sentence_begin() const;
+  std::int64_t sentence_end() const;
   // What an id is called in the model, and the id of what is called so; -1 where there is none.
   std::string piece(std::int64_t id) const;
   std::int64_t id_of(const std::string& piece) const;
@@ -48,6 +57,10 @@ class SubwordModel {
   // first word that is called like a symbol, as "</s>", of which the kind of words would make that
   // symbol. The bytes add up to those of the line, unless the model sees nothing in it.
   std::vector<SubwordToken> encode_line(std::string_view line) const;
+  // The likeliest segmentations of a line, each with the logarithm of its probability, the
+  // likeliest first, at most `most`. One, and the usual one, of a model that has no probabilities,
+  // which only unigram models have, and of a line that it does not see.
+  std::vector<SubwordSegmentation> segmentations(std::string_view line, int most) const;
   // The inverse, as far as the model keeps what it reads. Ids must be of the vocabulary.
   std::string decode_line(std::span<const std::int64_t> ids) const;
 
