@@ -7,13 +7,13 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <exception>
 #include <optional>
 #include <system_error>
 
 #include "framework/core/error.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/line_pieces.h"
+#include "framework/data/lines.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/token_file.h"
 
@@ -71,17 +71,7 @@ class TokenQueue {
 std::vector<std::vector<SubwordToken>> encode_lines(const SubwordModel& model,
                                                     std::span<const LinePiece> lines) {
   std::vector<std::vector<SubwordToken>> encoded(lines.size());
-  std::exception_ptr problem;
-#pragma omp parallel for schedule(dynamic, 16)
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    try {
-      encoded[i] = model.encode_line(lines[i].text);
-    } catch (...) {
-#pragma omp critical(longspan_encode_lines)
-      problem = std::current_exception();
-    }
-  }
-  if (problem) std::rethrow_exception(problem);
+  in_parallel(lines.size(), [&](std::size_t i) { encoded[i] = model.encode_line(lines[i].text); });
   return encoded;
 }
 

@@ -1,0 +1,140 @@
+#include "framework/data/label_examples.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/character_scan.h"
+#include "framework/data/example_index.h"
+#include "framework/data/lines.h"
+
+namespace longspan {
+
+namespace {
+
+struct LabelledText {
+  std::string_view label;
+  std::string_view text;
+};
+
+LabelledText labelled_text_of(std::string_view line, std::string_view place) {
+  const std::size_t tab = line.find('\t');
+  if (tab == std::string_view::npos)
+    throw DataError("{}: has no tab; a label, a tab and a text are needed", place);
+  const LabelledText result = {line.substr(0, tab), line.substr(tab + 1)};
+  if (result.label.empty()) throw DataError("{}: has no label before the tab", place);
+  if (result.text.empty()) throw DataError("{}: has no text after the tab", place);
+  return result;
+}
+
+ExampleIndex index_of(const MappedFile& file,
+                      const LabelSet& labels,
+                      const Tokenizer& tokenizer,
+                      const ScanListener& heard) {
+  ExampleIndex index;
+  for_each_lines(file, heard, [&](std::span<const Line> lines) {
+    std::vector<std::int64_t> tokens(lines.size());
+    in_parallel(lines.size(), [&](std::size_t i) {
+      const std::string place = line_place(file.path(), lines[i].number);
+      const LabelledText found = labelled_text_of(lines[i].text, place);
+      labels.id_at(found.label, "label", place);
+      tokens[i] = std::ssize(tokenizer.encode(found.text, place));
+      if (tokens[i] == 0) throw DataError("{}: the tokenizer sees nothing in the text", place);
+    });
+    for (std::size_t i = 0; i < lines.size(); ++i)
+      index.add(lines[i].offset, tokens[i], line_place(file.path(), lines[i].number));
+  });
+  index.finish(file.size());
+  return index;
+}
+
+class LabelExamples final : public Examples {
+ public:
+  LabelExamples(SharedFile file,
+                const LabelSet& labels,
+                const Tokenizer& tokenizer,
+                ExampleIndex index)
+      : file_(std::move(file)), labels_(labels), tokenizer_(tokenizer), index_(std::move(index)) {}
+
+  std::int64_t size() const override { return index_.size(); }
+  const std::string& path() const override { return file_->path(); }
+  std::string place(std::int64_t example) const override {
+    return line_place(file_->path(), example + 1);
+  }
+  Lengths lengths(std::int64_t example) const override { return {0, index_.tokens(example)}; }
+
+  Batch read(const RowRequest& request) const override {
+    const auto rows = std::ssize(request.examples);
+    Batch batch;
+    batch.fields = {{"tokens", filled({rows, request.columns.target}, 0)},
+                    {"length", filled({rows}, 0)},
+                    {"label", filled({rows}, ignored_target)}};
+    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
+    for (std::size_t row = 0; row < request.examples.size(); ++row) {
+      const std::int64_t example = request.examples[row];
+      if (example < 0) continue;
+      const std::string bytes = read_bytes(*file_, index_.begin(example), index_.end(example));
+      const LabelledText found = labelled_text_of(without_line_end(bytes), place(example));
+      auto tokens = tokenizer_.encode(found.text, place(example));
+      if (request.longest > 0 && std::ssize(tokens) > request.longest)
+        tokens.resize(static_cast<std::size_t>(request.longest));
+      if (std::ssize(tokens) > request.columns.target)
+        throw DataError("{}: was changed while it was read", place(example));
+      std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
+      batch.field("length").span<std::int64_t>()[row] = std::ssize(tokens);
+      batch.field("label").span<std::int64_t>()[row] =
+          labels_.id_at(found.label, "label", place(example));
+      batch.counts["tokens"] += std::ssize(tokens);
+      batch.counts["bytes"] += std::ssize(found.text);
+      batch.counts["rows"] += 1;
+    }
+    file_->release(0, file_->size());
+    return batch;
+  }
+
+ private:
+  SharedFile file_;
+  LabelSet labels_;
+  Tokenizer tokenizer_;
+  ExampleIndex index_;
+};
+
+}  // namespace
+
+LabelSet learn_labels(const NamedPath& path,
+                      const Communicator& all,
+                      const ScanListener& listener) {
+  const SharedFile file = open_shared(path, all);
+  const std::string json =
+      scan_shared(file, all, listener, [](const auto& text, const auto& heard) {
+        std::set<std::string, std::less<>> labels;
+        for_each_lines(text, heard, [&](std::span<const Line> lines) {
+          for (const Line& line : lines) {
+            const std::string place = line_place(text.path(), line.number);
+            const LabelledText found = labelled_text_of(line.text, place);
+            if (labels.contains(found.label)) continue;
+            for_each_character(found.label, 0, true, place, [](char32_t, std::int64_t) {});
+            labels.emplace(found.label);
+          }
+        });
+        return LabelSet({labels.begin(), labels.end()}).to_json();
+      });
+  return LabelSet::from_json(json, path);
+}
+
+std::shared_ptr<const Examples> open_labels(const NamedPath& path,
+                                            const LabelSet& labels,
+                                            const Tokenizer& tokenizer,
+                                            const Communicator& all,
+                                            const ScanListener& listener) {
+  SharedFile file = open_shared(path, all);
+  const std::string index =
+      scan_shared(file, all, listener, [labels, tokenizer](const auto& text, const auto& heard) {
+        return index_of(text, labels, tokenizer, heard).bytes();
+      });
+  return std::make_shared<const LabelExamples>(
+      std::move(file), labels, tokenizer, ExampleIndex::from_bytes(index));
+}
+
+}  // namespace longspan

@@ -1,0 +1,98 @@
+#include "framework/data/label_set.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+
+#include "framework/core/error.h"
+#include "framework/core/json_bounds.h"
+#include "framework/core/option_text.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::string_view format_name = "longspan-labels";
+constexpr int format_version = 1;
+
+std::optional<std::int64_t> as_number(const std::string& name) {
+  std::int64_t number = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, number);
+  if (name.empty() || error != std::errc() || stop != end) return {};
+  return number;
+}
+
+}  // namespace
+
+struct LabelSet::Ids {
+  std::unordered_map<std::string_view, std::int64_t> of;  // views into the names
+};
+
+LabelSet::LabelSet(std::vector<std::string> names) {
+  const bool all_numbers = std::all_of(
+      names.begin(), names.end(), [](const auto& name) { return as_number(name).has_value(); });
+  std::sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
+    if (all_numbers && *as_number(a) != *as_number(b)) return *as_number(a) < *as_number(b);
+    return a < b;
+  });
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+  auto ids = std::make_shared<Ids>();
+  for (const std::string& name : *names_)
+    ids->of.emplace(name, static_cast<std::int64_t>(ids->of.size()));
+  ids_ = std::move(ids);
+}
+
+const std::string& LabelSet::name(std::int64_t id) const {
+  require(id >= 0 && id < size(), "label {} of {}", id, size());
+  return (*names_)[static_cast<std::size_t>(id)];
+}
+
+std::int64_t LabelSet::id_of(std::string_view name) const {
+  const auto found = ids_->of.find(name);
+  return found == ids_->of.end() ? -1 : found->second;
+}
+
+std::int64_t LabelSet::id_at(std::string_view name,
+                             std::string_view what,
+                             std::string_view place) const {
+  const std::int64_t id = id_of(name);
+  if (id >= 0) return id;
+  const std::string near = nearest(name, *names_);
+  throw DataError("{}: {} {} is none of the {} that training had{}",
+                  place,
+                  what,
+                  in_quotes(name),
+                  size(),
+                  near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near)));
+}
+
+std::string LabelSet::to_json() const {
+  nlohmann::ordered_json json;
+  json["format"] = format_name;
+  json["version"] = format_version;
+  json["labels"] = *names_;
+  return json.dump() + "\n";
+}
+
+LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
+  require_json_bounds(text, std::string(place));
+  try {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("format") != format_name || json.at("version") != format_version)
+      throw DataError("{}: is not a set of labels of Longspan, version {}", place, format_version);
+    const auto names = json.at("labels").get<std::vector<std::string>>();
+    LabelSet set(names);
+    if (set.names() != names)
+      throw DataError("{}: its labels are not sorted, or one is there twice", place);
+    return set;
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(
+        "{}: is not a set of labels of Longspan: {}", place, shortened(error.what(), 200));
+  }
+}
+
+}  // namespace longspan

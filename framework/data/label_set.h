@@ -1,0 +1,41 @@
+// The names of classes or tags and their ids.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+// A value; copies share the names. Ids are 0, 1, ... in the order of the names, which are sorted:
+// by value where all are whole numbers, else by their bytes.
+class LabelSet {
+ public:
+  LabelSet() : LabelSet(std::vector<std::string>()) {}
+  // In any order, repeated or not.
+  explicit LabelSet(std::vector<std::string> names);
+  // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
+  static LabelSet from_json(std::string_view json, std::string_view place);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(names_->size()); }
+  const std::vector<std::string>& names() const { return *names_; }
+  const std::string& name(std::int64_t id) const;
+  // -1 where there is none.
+  std::int64_t id_of(std::string_view name) const;
+  // Throws DataError where there is none; `place` begins the message, `what` is "label" or "tag".
+  std::int64_t id_at(std::string_view name, std::string_view what, std::string_view place) const;
+
+  // Deterministic and readable.
+  std::string to_json() const;
+
+  friend bool operator==(const LabelSet& a, const LabelSet& b) { return *a.names_ == *b.names_; }
+
+ private:
+  struct Ids;
+  std::shared_ptr<const std::vector<std::string>> names_;
+  std::shared_ptr<const Ids> ids_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,43 @@
+// The lines of a file, in order, with their numbers and places.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "framework/data/mapped_file.h"
+#include "framework/data/scan_listener.h"
+
+namespace longspan {
+
+struct Line {
+  std::int64_t number = 0;  // from 1
+  std::int64_t offset = 0;  // of its first byte
+  std::string_view text;    // without its end, which is "\n" or "\r\n"
+};
+
+// Calls `f` with some megabytes of whole lines at a time; the texts are there until it returns.
+// Throws what `f` and the listener throw.
+void for_each_lines(const MappedFile& file,
+                    const ScanListener& listener,
+                    const std::function<void(std::span<const Line>)>& f);
+
+// "FILE:12", with which messages begin.
+std::string line_place(std::string_view path, std::int64_t number);
+
+// The number of the line that has this byte; reads all before it.
+std::int64_t line_number_at(const MappedFile& file, std::int64_t offset);
+
+// Bytes [begin, end).
+std::string read_bytes(const MappedFile& file, std::int64_t begin, std::int64_t end);
+
+// The text without the end of its line, where it has one.
+std::string_view without_line_end(std::string_view text);
+
+// Calls f(0) .. f(count - 1) on the threads of OpenMP. Throws what the first of those that fail
+// throws, so that a message does not depend on the threads.
+void in_parallel(std::size_t count, const std::function<void(std::size_t)>& f);
+
+}  // namespace longspan

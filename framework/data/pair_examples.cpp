@@ -1,0 +1,172 @@
+#include "framework/data/pair_examples.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/example_index.h"
+#include "framework/data/lines.h"
+#include "framework/data/sampled_subwords.h"
+#include "framework/data/sentence_ids.h"
+
+namespace longspan {
+
+namespace {
+
+// The lines of one file.
+class Side {
+ public:
+  Side(const NamedPath& path,
+       const Tokenizer& tokenizer,
+       const Communicator& all,
+       const ScanListener& listener)
+      : file_(open_shared(path, all)),
+        tokenizer_(tokenizer),
+        index_(ExampleIndex::from_bytes(
+            scan_shared(file_, all, listener, [tokenizer](const auto& file, const auto& heard) {
+              return count_tokens(file, tokenizer, heard).bytes();
+            }))) {}
+
+  const MappedFile& file() const { return *file_; }
+  std::int64_t lines() const { return index_.size(); }
+  std::int64_t tokens(std::int64_t line) const { return index_.tokens(line); }
+  std::int64_t bytes(std::int64_t line) const { return index_.end(line) - index_.begin(line); }
+  std::string place(std::int64_t line) const { return line_place(file_->path(), line + 1); }
+
+  void release() const { file_->release(0, file_->size()); }
+
+  // At most `request.longest` of them, and no more than `most`.
+  std::vector<std::int64_t> read(std::int64_t line,
+                                 std::int64_t most,
+                                 const RowRequest& request,
+                                 const Random& random) const {
+    const std::string bytes = read_bytes(*file_, index_.begin(line), index_.end(line));
+    const std::string_view text = without_line_end(bytes);
+    const std::int64_t kept = request.longest > 0 ? std::min(most, request.longest) : most;
+    std::vector<std::int64_t> ids = request.subword_sampling > 0
+                                        ? sampled_subwords(tokenizer_,
+                                                           text,
+                                                           request.subword_sampling,
+                                                           static_cast<std::size_t>(kept),
+                                                           random,
+                                                           place(line))
+                                        : tokenizer_.encode(text, place(line));
+    if (request.longest > 0 && std::ssize(ids) > kept) ids.resize(static_cast<std::size_t>(kept));
+    if (ids.empty() || std::ssize(ids) > most)
+      throw DataError("{}: was changed while it was read", place(line));
+    return ids;
+  }
+
+ private:
+  static ExampleIndex count_tokens(const MappedFile& file,
+                                   const Tokenizer& tokenizer,
+                                   const ScanListener& heard) {
+    ExampleIndex index;
+    for_each_lines(file, heard, [&](std::span<const Line> lines) {
+      std::vector<std::int64_t> tokens(lines.size());
+      in_parallel(lines.size(), [&](std::size_t i) {
+        const std::string place = line_place(file.path(), lines[i].number);
+        tokens[i] = std::ssize(tokenizer.encode(lines[i].text, place));
+        if (tokens[i] == 0)
+          throw DataError("{}: is empty; each line of a pair of files needs text", place);
+      });
+      for (std::size_t i = 0; i < lines.size(); ++i)
+        index.add(lines[i].offset, tokens[i], line_place(file.path(), lines[i].number));
+    });
+    index.finish(file.size());
+    return index;
+  }
+
+  SharedFile file_;
+  Tokenizer tokenizer_;
+  ExampleIndex index_;
+};
+
+class PairExamples final : public Examples {
+ public:
+  PairExamples(Side source, Side target, const SentenceIds& ids)
+      : source_(std::move(source)), target_(std::move(target)), ids_(ids) {
+    if (source_.lines() == target_.lines()) return;
+    const bool source_is_longer = source_.lines() > target_.lines();
+    const Side& longer = source_is_longer ? source_ : target_;
+    const Side& shorter = source_is_longer ? target_ : source_;
+    throw DataError(
+        "{}: has {} lines and {} has {}: line {} has no other side; line n of one file belongs to "
+        "line n of the other",
+        longer.place(shorter.lines()),
+        longer.lines(),
+        shorter.file().path(),
+        shorter.lines(),
+        shorter.lines() + 1);
+  }
+
+  std::int64_t size() const override { return target_.lines(); }
+  const std::string& path() const override { return target_.file().path(); }
+  std::string place(std::int64_t example) const override {
+    return (source_.tokens(example) > target_.tokens(example) ? source_ : target_).place(example);
+  }
+  Lengths lengths(std::int64_t example) const override {
+    return {source_.tokens(example), target_.tokens(example)};
+  }
+  std::int64_t extra_columns() const override { return 1; }
+
+  Batch read(const RowRequest& request) const override {
+    const auto rows = std::ssize(request.examples);
+    Batch batch;
+    const Tensor source = filled({rows, request.columns.source}, 0);
+    const Tensor source_length = filled({rows}, 0);
+    const Tensor tokens = filled({rows, request.columns.target}, 0);
+    const Tensor targets = filled({rows, request.columns.target}, ignored_target);
+    const Tensor length = filled({rows}, 0);
+    for (const char* name : {"tokens", "source_tokens", "bytes", "rows"}) batch.counts[name] = 0;
+    for (std::size_t row = 0; row < request.examples.size(); ++row) {
+      const std::int64_t example = request.examples[row];
+      if (example < 0) continue;
+      const Random random = request.place.child(static_cast<std::uint64_t>(example));
+      const auto from =
+          source_.read(example, request.columns.source, request, random.child("source"));
+      const auto to =
+          target_.read(example, request.columns.target - 1, request, random.child("target"));
+      std::ranges::copy(from, row_of(source, row).begin());
+      row_of(tokens, row)[0] = ids_.begin;
+      std::ranges::copy(to, row_of(tokens, row).begin() + 1);
+      std::ranges::copy(to, row_of(targets, row).begin());
+      row_of(targets, row)[to.size()] = ids_.end;
+      source_length.span<std::int64_t>()[row] = std::ssize(from);
+      length.span<std::int64_t>()[row] = std::ssize(to) + 1;
+      batch.counts["tokens"] += std::ssize(to) + 1;
+      batch.counts["source_tokens"] += std::ssize(from);
+      batch.counts["bytes"] += target_.bytes(example);
+      batch.counts["rows"] += 1;
+    }
+    batch.fields = {{"source", source},
+                    {"source_length", source_length},
+                    {"tokens", tokens},
+                    {"targets", targets},
+                    {"length", length}};
+    source_.release();
+    target_.release();
+    return batch;
+  }
+
+ private:
+  Side source_;
+  Side target_;
+  SentenceIds ids_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
+                                           const NamedPath& target,
+                                           const Tokenizer& source_tokenizer,
+                                           const Tokenizer& target_tokenizer,
+                                           const Communicator& all,
+                                           const ScanListener& listener) {
+  Side first(source, source_tokenizer, all, listener);
+  Side second(target, target_tokenizer, all, listener);
+  return std::make_shared<const PairExamples>(
+      std::move(first), std::move(second), sentence_ids(target_tokenizer));
+}
+
+}  // namespace longspan

@@ -1,0 +1,26 @@
+// Two files whose lines belong together: a source and what is to be made of it.
+#pragma once
+
+#include <memory>
+
+#include "framework/data/examples.h"
+#include "framework/data/shared_file.h"
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+// Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after the
+// beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
+// of both. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the target's text,
+// the end of a line included; the whole line's, where it is cut) and "rows".
+//
+// The files are read once, by rank 0; 16 bytes a pair are kept. A collective. Throws DataError for
+// files of different line counts, an empty line, and what a tokenizer cannot read.
+std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
+                                           const NamedPath& target,
+                                           const Tokenizer& source_tokenizer,
+                                           const Tokenizer& target_tokenizer,
+                                           const Communicator& all,
+                                           const ScanListener& listener = {});
+
+}  // namespace longspan

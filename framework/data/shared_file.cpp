@@ -1,0 +1,26 @@
+#include "framework/data/shared_file.h"
+
+#include "framework/data/corpus.h"
+#include "framework/data/first_rank.h"
+
+namespace longspan {
+
+SharedFile open_shared(const NamedPath& path, const Communicator& all) {
+  auto file = std::make_shared<const MappedFile>(path);
+  require_same_corpus(Corpus(file, Tokenizer()), all);
+  return file;
+}
+
+std::string scan_shared(const SharedFile& file,
+                        const Communicator& all,
+                        const ScanListener& listener,
+                        std::function<std::string(const MappedFile&, const ScanListener&)> work) {
+  return on_first_rank(
+      all,
+      file->path(),
+      file->size(),
+      listener,
+      [file, work = std::move(work)](const ScanListener& heard) { return work(*file, heard); });
+}
+
+}  // namespace longspan

@@ -1,0 +1,26 @@
+// A file that every rank opens and the first one looks through for all.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "framework/comm/communicator.h"
+#include "framework/data/mapped_file.h"
+#include "framework/data/scan_listener.h"
+
+namespace longspan {
+
+using SharedFile = std::shared_ptr<const MappedFile>;
+
+// A collective. Throws DataError on every rank when the ranks do not all see the same bytes, as far
+// as the size and 256 blocks tell.
+SharedFile open_shared(const NamedPath& path, const Communicator& all);
+
+// What rank 0 finds in the file, on every rank; see on_first_rank. A collective.
+std::string scan_shared(const SharedFile& file,
+                        const Communicator& all,
+                        const ScanListener& listener,
+                        std::function<std::string(const MappedFile&, const ScanListener&)> work);
+
+}  // namespace longspan

@@ -1,0 +1,152 @@
+#include "framework/data/tag_examples.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/example_index.h"
+#include "framework/data/lines.h"
+
+namespace longspan {
+
+namespace {
+
+// Words as tokens, one after another.
+class WordTokens {
+ public:
+  explicit WordTokens(const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer),
+        space_is_a_token_(tokenizer.kind() != TokenizerKind::sentencepiece),
+        has_space_(tokenizer.kind() != TokenizerKind::characters || tokenizer.id_of(U' ') >= 0) {}
+
+  // Adds the tokens of a word and returns which of them has its tag.
+  std::size_t add(std::string_view word,
+                  std::string_view place,
+                  std::vector<std::int64_t>& tokens) const {
+    const bool with_space = has_space_ && !tokens.empty();
+    const auto ids = tokenizer_.encode((with_space ? " " : "") + std::string(word), place);
+    const std::size_t first = tokens.size();
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the word", place);
+    return first + (with_space && space_is_a_token_ ? 1 : 0);
+  }
+
+ private:
+  Tokenizer tokenizer_;
+  bool space_is_a_token_;
+  bool has_space_;
+};
+
+ExampleIndex index_of(const MappedFile& file,
+                      TagColumns columns,
+                      const LabelSet& tags,
+                      const WordTokens& words,
+                      const ScanListener& heard) {
+  ExampleIndex index;
+  std::vector<std::int64_t> tokens;
+  for_each_sentence(file, columns, heard, [&](const TaggedSentence& sentence) {
+    tokens.clear();
+    for (std::size_t i = 0; i < sentence.words.size(); ++i) {
+      const std::string place = line_place(file.path(), sentence.lines[i]);
+      tags.id_at(sentence.words[i].tag, "tag", place);
+      words.add(sentence.words[i].word, place, tokens);
+    }
+    index.add(sentence.offset, std::ssize(tokens), line_place(file.path(), sentence.line));
+  });
+  index.finish(file.size());
+  if (index.size() == 0) throw DataError("{}: has no word with a tag", file.path());
+  return index;
+}
+
+class TagExamples final : public Examples {
+ public:
+  TagExamples(SharedFile file,
+              TagColumns columns,
+              const LabelSet& tags,
+              const WordTokens& words,
+              ExampleIndex index)
+      : file_(std::move(file)),
+        columns_(columns),
+        tags_(tags),
+        words_(words),
+        index_(std::move(index)) {}
+
+  std::int64_t size() const override { return index_.size(); }
+  const std::string& path() const override { return file_->path(); }
+  std::string place(std::int64_t example) const override {
+    return line_place(file_->path(), line_number_at(*file_, index_.begin(example)));
+  }
+  Lengths lengths(std::int64_t example) const override { return {0, index_.tokens(example)}; }
+
+  Batch read(const RowRequest& request) const override {
+    const auto rows = std::ssize(request.examples);
+    Batch batch;
+    batch.fields = {{"tokens", filled({rows, request.columns.target}, 0)},
+                    {"targets", filled({rows, request.columns.target}, ignored_target)},
+                    {"length", filled({rows}, 0)}};
+    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
+    for (std::size_t row = 0; row < request.examples.size(); ++row) {
+      if (request.examples[row] < 0) continue;
+      read_row(request, row, batch);
+      batch.counts["rows"] += 1;
+    }
+    file_->release(0, file_->size());
+    return batch;
+  }
+
+ private:
+  void read_row(const RowRequest& request, std::size_t row, Batch& batch) const {
+    const std::int64_t example = request.examples[row];
+    const std::int64_t begin = index_.begin(example);
+    const std::string bytes = read_bytes(*file_, begin, index_.end(example));
+    const std::int64_t most = std::min(
+        request.columns.target, request.longest > 0 ? request.longest : request.columns.target);
+    const auto targets = row_of(batch.field("targets"), row);
+    std::vector<std::int64_t> tokens;
+    for (std::size_t at = 0; at < bytes.size();) {
+      const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
+      const std::string_view line = without_line_end(std::string_view(bytes).substr(at, end - at));
+      if (line.empty()) break;
+      at = end + 1;
+      const auto word = tagged_word_of(line, columns_, file_->path());
+      if (!word) continue;
+      const std::size_t first = words_.add(word->word, file_->path(), tokens);
+      if (static_cast<std::int64_t>(first) >= most) break;
+      targets[first] = tags_.id_at(word->tag, "tag", file_->path());
+      batch.counts["tokens"] += 1;
+      batch.counts["bytes"] += std::ssize(word->word);
+    }
+    if (tokens.empty() || (request.longest == 0 && std::ssize(tokens) > most))
+      throw DataError("{}: was changed while it was read", place(example));
+    tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(most)));
+    std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
+    batch.field("length").span<std::int64_t>()[row] = std::ssize(tokens);
+  }
+
+  SharedFile file_;
+  TagColumns columns_;
+  LabelSet tags_;
+  WordTokens words_;
+  ExampleIndex index_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Examples> open_tags(const NamedPath& path,
+                                          TagColumns columns,
+                                          const LabelSet& tags,
+                                          const Tokenizer& tokenizer,
+                                          const Communicator& all,
+                                          const ScanListener& listener) {
+  SharedFile file = open_shared(path, all);
+  const WordTokens words(tokenizer);
+  const std::string index =
+      scan_shared(file, all, listener, [columns, tags, words](const auto& text, const auto& heard) {
+        return index_of(text, columns, tags, words, heard).bytes();
+      });
+  return std::make_shared<const TagExamples>(
+      std::move(file), columns, tags, words, ExampleIndex::from_bytes(index));
+}
+
+}  // namespace longspan

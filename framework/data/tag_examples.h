@@ -1,0 +1,27 @@
+// Sentences of words with a tag each.
+#pragma once
+
+#include <memory>
+
+#include "framework/data/examples.h"
+#include "framework/data/tagged_words.h"
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+// Fields: `tokens` [rows, T], the words with a space between them where the tokenizer has one;
+// `targets` [rows, T], a word's tag at its first token and ignored_target elsewhere; `length`
+// [rows]. The token of a space that stands alone before a word has none: the first of the word's
+// letters has it. A sentence that is cut may end within a word. Counts: "tokens" (words with a
+// tag), "bytes" (of their text) and "rows".
+//
+// The file is read once, by rank 0; 8 bytes a sentence are kept. A collective. Throws DataError for
+// what is wrong with a line, and for a tag that is not in `tags`.
+std::shared_ptr<const Examples> open_tags(const NamedPath& path,
+                                          TagColumns columns,
+                                          const LabelSet& tags,
+                                          const Tokenizer& tokenizer,
+                                          const Communicator& all,
+                                          const ScanListener& listener = {});
+
+}  // namespace longspan

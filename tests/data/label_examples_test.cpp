@@ -1,0 +1,128 @@
+#include "framework/data/label_examples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/data/example_index.h"
+#include "framework/data/lines.h"
+#include "tests/data/example_files.h"
+
+namespace longspan {
+namespace {
+
+using testing::at;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::row;
+
+std::string refused(std::string_view text) {
+  const TemporaryFile file(text);
+  return sentence_of<DataError>([&] {
+    open_labels(file.path(), learn_labels(file.path(), Communicator()), {}, Communicator());
+  });
+}
+
+TEST(LabelExamples, FieldsOfBytes) {
+  const TemporaryFile file("noun\ta tab\there\nverb\tgo\n");
+  const LabelSet labels = learn_labels(file.path(), Communicator());
+  EXPECT_THAT(labels.names(), ElementsAre("noun", "verb"));
+  const auto examples = open_labels(file.path(), labels, {}, Communicator());
+  ASSERT_EQ(examples->size(), 2);
+  const std::vector<std::int64_t> rows = {1, -1, 0};
+  const Batch batch = examples->read({.examples = rows, .columns = {0, 16}});
+  EXPECT_EQ(testing::text_of(row(batch, "tokens", 0, 3)), std::string("go\0", 3));
+  EXPECT_EQ(testing::text_of(row(batch, "tokens", 2, 10)), "a tab\there");
+  EXPECT_EQ(at(batch, "label", 0), 1);
+  EXPECT_EQ(at(batch, "label", 1), ignored_target);
+  EXPECT_EQ(at(batch, "label", 2), 0);
+  EXPECT_EQ(at(batch, "length", 2), 10);
+  EXPECT_EQ(batch.count("rows"), 2);
+  EXPECT_EQ(batch.count("tokens"), 12);
+  EXPECT_EQ(batch.count("bytes"), 12);
+}
+
+TEST(LabelExamples, RefusesWhatIsNoLabelledText) {
+  EXPECT_THAT(refused("noun\ta\nverb go\n"), HasSubstr(":2: has no tab"));
+  EXPECT_THAT(refused("noun\ta\n\tgo\n"), HasSubstr(":2: has no label"));
+  EXPECT_THAT(refused("noun\ta\nverb\t\n"), HasSubstr(":2: has no text"));
+  EXPECT_THAT(refused("noun\ta\n\n"), HasSubstr(":2: has no tab"));
+  EXPECT_THAT(refused("no\xFFun\ta\n"), HasSubstr(":1: byte 2"));
+}
+
+TEST(LabelExamples, RefusesALabelThatTrainingDidNotHave) {
+  const TemporaryFile file("noun\ta\nadverb\tso\n");
+  EXPECT_THAT(sentence_of<DataError>([&] {
+                open_labels(file.path(), LabelSet({"noun", "verb"}), {}, Communicator());
+              }),
+              HasSubstr(":2: label \"adverb\" is none of the 2 that training had"));
+}
+
+TEST(LabelSet, IsSortedAndReadsBack) {
+  const LabelSet labels({"b", "a", "\xC3\xA9", "b"});
+  EXPECT_THAT(labels.names(), ElementsAre("a", "b", "\xC3\xA9"));
+  EXPECT_EQ(labels.id_of("b"), 1);
+  EXPECT_EQ(labels.id_of("c"), -1);
+  EXPECT_EQ(labels.name(2), "\xC3\xA9");
+  EXPECT_EQ(LabelSet::from_json(labels.to_json(), "here"), labels);
+  EXPECT_THAT(LabelSet({"10", "9", "0"}).names(), ElementsAre("0", "9", "10"));
+  EXPECT_THAT(LabelSet({"10", "9", "x"}).names(), ElementsAre("10", "9", "x"));
+}
+
+TEST(LabelSet, RefusesWhatIsNone) {
+  const auto read = [](std::string_view json) {
+    return sentence_of<DataError>([&] { LabelSet::from_json(json, "here"); });
+  };
+  EXPECT_THAT(read("{"), HasSubstr("here: is not a set of labels"));
+  EXPECT_THAT(read(R"({"format":"x","version":1,"labels":[]})"), HasSubstr("here: is not a set"));
+  EXPECT_THAT(read(R"({"format":"longspan-labels","version":1,"labels":["b","a"]})"),
+              HasSubstr("here: its labels are not sorted"));
+}
+
+TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {
+  std::string text;
+  std::vector<std::string> wanted;
+  for (int i = 0; i < 30; ++i) {
+    wanted.push_back(std::string(static_cast<std::size_t>(i) * 77777, 'x') + std::to_string(i));
+    text += wanted.back() + (i % 3 == 0 ? "\r\n" : i < 29 ? "\n" : "");
+  }
+  const TemporaryFile file(text);
+  const MappedFile mapped(file.path());
+  std::int64_t heard = 0;
+  std::size_t found = 0;
+  for_each_lines(
+      mapped,
+      [&](const ScanProgress& progress) { heard = progress.done; },
+      [&](std::span<const Line> lines) {
+        for (const Line& line : lines) {
+          EXPECT_EQ(line.text, wanted.at(found));
+          EXPECT_EQ(line.number, static_cast<std::int64_t>(++found));
+          EXPECT_EQ(text.substr(static_cast<std::size_t>(line.offset), line.text.size()),
+                    line.text);
+          if (line.number % 7 == 0) {
+            EXPECT_EQ(line_number_at(mapped, line.offset), line.number);
+          }
+        }
+      });
+  EXPECT_EQ(found, 30u);
+  EXPECT_EQ(heard, mapped.size());
+}
+
+TEST(ExampleIndex, KeepsPlacesAndLengthsAndRefusesWhatIsTooLarge) {
+  ExampleIndex index;
+  index.add(0, 5, "here");
+  index.add(ExampleIndex::most_offset, ExampleIndex::most_tokens, "here");
+  index.finish(ExampleIndex::most_offset + 9);
+  const ExampleIndex again = ExampleIndex::from_bytes(index.bytes());
+  ASSERT_EQ(again.size(), 2);
+  EXPECT_EQ(again.tokens(0), 5);
+  EXPECT_EQ(again.end(0), ExampleIndex::most_offset);
+  EXPECT_EQ(again.tokens(1), ExampleIndex::most_tokens);
+  EXPECT_EQ(again.end(1), ExampleIndex::most_offset + 9);
+  EXPECT_THAT(sentence_of<DataError>([&] { index.add(0, ExampleIndex::most_tokens + 1, "f:3"); }),
+              HasSubstr("f:3: has 16777216 tokens"));
+  EXPECT_THAT(sentence_of<DataError>([&] { index.add(ExampleIndex::most_offset + 1, 1, "f:3"); }),
+              HasSubstr("f:3: begins at byte"));
+}
+
+}  // namespace
+}  // namespace longspan

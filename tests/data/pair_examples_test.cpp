@@ -1,0 +1,107 @@
+#include "framework/data/pair_examples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/data/sentence_ids.h"
+#include "framework/data/subword_model.h"
+#include "tests/data/example_files.h"
+#include "tests/data/subword_text.h"
+
+namespace longspan {
+namespace {
+
+using testing::at;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::pairs_of;
+using testing::row;
+
+std::string refused(const std::string& source,
+                    const std::string& target,
+                    const Tokenizer& tokenizer = {}) {
+  return sentence_of<DataError>([&] { pairs_of(source, target, tokenizer); });
+}
+
+TEST(PairExamples, FieldsOfBytes) {
+  const auto pairs = pairs_of("ab\nc", "x\r\nyz\n");  // ends of lines of any kind, or none
+  ASSERT_EQ(pairs->size(), 2);
+  EXPECT_EQ(pairs->lengths(0), (Lengths{2, 1}));
+  EXPECT_EQ(pairs->lengths(1), (Lengths{1, 2}));
+  const std::vector<std::int64_t> rows = {1, -1, 0};
+  const Batch batch = pairs->read({.examples = rows, .columns = {3, 4}});
+  EXPECT_THAT(row(batch, "source", 0, 3), ElementsAre('c', 0, 0));
+  EXPECT_THAT(row(batch, "tokens", 0, 4), ElementsAre(256, 'y', 'z', 0));
+  EXPECT_THAT(row(batch, "targets", 0, 4), ElementsAre('y', 'z', 257, -1));
+  EXPECT_THAT(row(batch, "source", 1, 3), ElementsAre(0, 0, 0));
+  EXPECT_THAT(row(batch, "tokens", 1, 4), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(row(batch, "targets", 1, 4), ElementsAre(-1, -1, -1, -1));
+  EXPECT_THAT(row(batch, "targets", 2, 4), ElementsAre('x', 257, -1, -1));
+  EXPECT_EQ(at(batch, "source_length", 0), 1);
+  EXPECT_EQ(at(batch, "length", 0), 3);
+  EXPECT_EQ(at(batch, "source_length", 1), 0);
+  EXPECT_EQ(at(batch, "length", 1), 0);
+  EXPECT_EQ(batch.count("tokens"), 5);
+  EXPECT_EQ(batch.count("source_tokens"), 3);
+  EXPECT_EQ(batch.count("rows"), 2);
+  EXPECT_EQ(batch.count("bytes"), 6);
+}
+
+TEST(PairExamples, RefusesSidesOfDifferentLineCounts) {
+  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n"), HasSubstr(":3: has 3 lines and /"));
+  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr(":2: has 2 lines and /"));
+  EXPECT_THAT(refused("a\n", "x\ny\n"), HasSubstr("has 1: line 2 has no other side"));
+}
+
+TEST(PairExamples, RefusesAnEmptySide) {
+  EXPECT_THAT(refused("a\n\nc\n", "x\ny\nz\n"), HasSubstr(":2: is empty"));
+  EXPECT_THAT(refused("a\nb\nc\n", "x\ny\n\n"), HasSubstr(":3: is empty"));
+}
+
+TEST(PairExamples, RefusesBytesThatAreNotUtf8WhereTheTokenizerNeedsCharacters) {
+  const std::string bad = "a\nb\xFF\n";
+  EXPECT_EQ(refused(bad, bad), "");  // bytes are bytes
+  const auto characters = Tokenizer::characters(std::u32string(U"ab"), true);
+  EXPECT_THAT(refused(bad, bad, characters), HasSubstr(":2: byte 1"));
+  EXPECT_THAT(refused("a\n", bad, Tokenizer::subwords(subword_model())), HasSubstr("byte"));
+  EXPECT_THAT(refused("a\nac\n", "a\nb\n", Tokenizer::characters(std::u32string(U"ab"), false)),
+              HasSubstr(":2: byte 1: character U+0063 'c' is not in the vocabulary"));
+}
+
+TEST(PairExamples, AFileThatBecomesShorterIsSaid) {
+  const TemporaryFile source("ab\nabc\n");
+  const TemporaryFile target("x\ny\n");
+  const auto pairs = open_pairs(source.path(), target.path(), {}, {}, Communicator());
+  source.resize(3);
+  const std::vector<std::int64_t> rows = {1};
+  EXPECT_NE(sentence_of<DataError>([&] {
+              pairs->read({.examples = rows, .columns = {8, 8}});
+            }),
+            "");
+}
+
+TEST(SentenceIds, FollowTheVocabularyOrAreTheModelsOwn) {
+  const SentenceIds bytes = sentence_ids({});
+  EXPECT_EQ(bytes.begin, 256);
+  EXPECT_EQ(bytes.end, 257);
+  EXPECT_EQ(bytes.vocabulary, 258);
+  const SentenceIds characters = sentence_ids(Tokenizer::characters(std::u32string(U"ab"), true));
+  EXPECT_EQ(characters.begin, 3);
+  EXPECT_EQ(characters.end, 4);
+  EXPECT_EQ(characters.vocabulary, 5);
+  const auto model = subword_model();
+  const SentenceIds subwords = sentence_ids(Tokenizer::subwords(model));
+  EXPECT_EQ(subwords.begin, model.id_of("<s>"));
+  EXPECT_EQ(subwords.end, model.id_of("</s>"));
+  EXPECT_EQ(subwords.vocabulary, model.vocabulary());
+}
+
+TEST(SentenceIds, TextEndsAtTheEndOfTheSentence) {
+  const std::vector<std::int64_t> ids = {256, 'h', 'i', 257, 'x'};
+  EXPECT_EQ(decode_sentence({}, ids), "hi");
+  EXPECT_THAT(sentence_of<DataError>([] { decode_sentence({}, std::vector<std::int64_t>{300}); }),
+              HasSubstr("token 300"));
+}
+
+}  // namespace
+}  // namespace longspan
