@@ -1,0 +1,157 @@
+#include "framework/data/image_examples.h"
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/first_rank.h"
+#include "framework/data/idx_file.h"
+#include "framework/data/image_folder.h"
+#include "framework/data/png_image.h"
+
+namespace longspan {
+
+namespace {
+
+class ImageExamples : public Examples {
+ public:
+  explicit ImageExamples(LabelSet labels) : labels_(std::move(labels)) {}
+
+  bool can_be_cut() const override { return false; }
+  Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
+
+  Batch read(const RowRequest& request) const override {
+    const auto rows = std::ssize(request.examples);
+    Batch batch;
+    batch.fields = {{"pixels", filled({rows, request.columns.target}, 0)},
+                    {"length", filled({rows}, 0)},
+                    {"label", filled({rows}, ignored_target)}};
+    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
+    for (std::size_t row = 0; row < request.examples.size(); ++row) {
+      const std::int64_t example = request.examples[row];
+      if (example < 0) continue;
+      const auto pixels = row_of(batch.field("pixels"), row);
+      read_pixels(example, pixels.first(static_cast<std::size_t>(values())));
+      batch.field("length").span<std::int64_t>()[row] = values();
+      batch.field("label").span<std::int64_t>()[row] =
+          labels_.id_at(label(example), "label", place(example));
+      batch.counts["tokens"] += values();
+      batch.counts["bytes"] += values();
+      batch.counts["rows"] += 1;
+    }
+    release();
+    return batch;
+  }
+
+ protected:
+  virtual std::int64_t values() const = 0;
+  // The memory in which files were read.
+  virtual void release() const {}
+  virtual std::string label(std::int64_t example) const = 0;
+  virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
+
+ private:
+  LabelSet labels_;
+};
+
+std::set<unsigned char> values_of(const IdxFile& labels) {
+  std::vector<char> bytes(static_cast<std::size_t>(labels.size()));
+  labels.read(0, bytes);
+  return {bytes.begin(), bytes.end()};
+}
+
+IdxFile open_idx_labels(const NamedPath& path, const Communicator& all) {
+  return IdxFile(path, 1, "labels", all);
+}
+
+class IdxImages final : public ImageExamples {
+ public:
+  IdxImages(IdxFile images, IdxFile numbers, const LabelSet& labels)
+      : ImageExamples(labels), images_(std::move(images)), numbers_(std::move(numbers)) {
+    if (images_.size() != numbers_.size())
+      throw DataError("{}: has {} images, and {} has {} labels",
+                      path(),
+                      images_.size(),
+                      numbers_.file().path(),
+                      numbers_.size());
+    for (const unsigned char value : values_of(numbers_))
+      labels.id_at(std::to_string(value), "label", numbers_.file().path());
+  }
+
+  std::int64_t size() const override { return images_.size(); }
+  const std::string& path() const override { return images_.file().path(); }
+  std::string place(std::int64_t example) const override {
+    return fmt::format("{}: image {}", path(), example);
+  }
+
+ protected:
+  std::int64_t values() const override { return images_.elements(); }
+  void release() const override { images_.file().release(0, images_.file().size()); }
+  std::string label(std::int64_t example) const override {
+    char value = 0;
+    numbers_.read(example, std::span(&value, 1));
+    return std::to_string(static_cast<unsigned char>(value));
+  }
+  void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
+    std::vector<char> bytes(pixels.size());
+    images_.read(example, bytes);
+    std::ranges::transform(
+        bytes, pixels.begin(), [](char byte) { return static_cast<unsigned char>(byte); });
+  }
+
+ private:
+  IdxFile images_;
+  IdxFile numbers_;
+};
+
+class PngImages final : public ImageExamples {
+ public:
+  PngImages(ImageFolder folder, const LabelSet& labels)
+      : ImageExamples(labels), folder_(std::move(folder)) {
+    for (const std::string& name : folder_.labels()) labels.id_at(name, "label", folder_.path);
+  }
+
+  std::int64_t size() const override { return std::ssize(folder_.files); }
+  const std::string& path() const override { return folder_.path; }
+  std::string place(std::int64_t example) const override {
+    return folder_.path + "/" + folder_.files[static_cast<std::size_t>(example)];
+  }
+
+ protected:
+  std::int64_t values() const override { return folder_.shape.values(); }
+  std::string label(std::int64_t example) const override {
+    return label_of(folder_.files[static_cast<std::size_t>(example)]);
+  }
+  void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
+    const PngImage image = read_png(place(example));
+    if (image.shape != folder_.shape)
+      throw DataError("{}: was changed while it was read", place(example));
+    std::ranges::copy(image.values, pixels.begin());
+  }
+
+ private:
+  ImageFolder folder_;
+};
+
+}  // namespace
+
+LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all) {
+  if (files.labels.empty()) return LabelSet(open_image_folder(files.images, all).labels());
+  std::vector<std::string> names;
+  for (const unsigned char value : values_of(open_idx_labels(files.labels, all)))
+    names.push_back(std::to_string(value));
+  return LabelSet(std::move(names));
+}
+
+std::shared_ptr<const Examples> open_images(const ImageFiles& files,
+                                            const LabelSet& labels,
+                                            const Communicator& all) {
+  if (files.labels.empty())
+    return std::make_shared<const PngImages>(open_image_folder(files.images, all), labels);
+  IdxFile images(files.images, 3, "images", all);
+  return std::make_shared<const IdxImages>(
+      std::move(images), open_idx_labels(files.labels, all), labels);
+}
+
+}  // namespace longspan

@@ -1,0 +1,32 @@
+// Images with a label each.
+#pragma once
+
+#include <memory>
+
+#include "framework/data/examples.h"
+#include "framework/data/label_set.h"
+#include "framework/data/shared_file.h"
+
+namespace longspan {
+
+// Where images are: a file of IDX and one of their labels, as MNIST has them; or, without the
+// second, a folder that has one folder of PNG files for each label, whose name that is.
+struct ImageFiles {
+  NamedPath images;
+  NamedPath labels = {};
+};
+
+// A collective. Throws DataError.
+LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all);
+
+// Fields: `pixels` [rows, T], values 0 .. 255 row by row, of colours red, green and blue one after
+// another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row.
+// Counts: "rows", "tokens" and "bytes" (values). The images are all of one shape.
+//
+// A collective. Throws DataError for files that are cut off, images of different shapes, another
+// number of labels than of images, and a label that is not in `labels`.
+std::shared_ptr<const Examples> open_images(const ImageFiles& files,
+                                            const LabelSet& labels,
+                                            const Communicator& all);
+
+}  // namespace longspan

@@ -1,0 +1,85 @@
+#include "framework/data/image_folder.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "framework/data/character_scan.h"
+#include "framework/data/first_rank.h"
+
+namespace longspan {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::string& told) {
+  std::error_code error;
+  std::vector<fs::directory_entry> entries;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    entries.push_back(*at);
+  if (error) throw DataError("{}: cannot be read as a folder of images: {}", told, error.message());
+  return entries;
+}
+
+ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
+  ImageFolder folder{.path = path, .files = {}, .shape = {}};
+  for (const auto& label : entries_of(fs::path(path), path.told())) {
+    if (!label.is_directory()) continue;
+    const std::string name = label.path().filename().string();
+    for (const auto& file : entries_of(label.path(), label.path().string()))
+      if (file.path().extension() == ".png")
+        folder.files.push_back(name + "/" + file.path().filename().string());
+  }
+  if (folder.files.empty())
+    throw DataError(
+        "{}: has no folder with PNG files; one for each label is needed, as {}/cat/1.png",
+        path.told(),
+        path.text());
+  std::ranges::sort(folder.files);
+  for (const std::string& file : folder.files) {
+    const std::string whole = folder.path + "/" + file;
+    for_each_character(file, 0, true, whole, [](char32_t, std::int64_t) {});
+    const ImageShape shape = png_shape(whole);
+    if (&file == &folder.files.front()) folder.shape = shape;
+    if (shape != folder.shape)
+      throw DataError("{}: is an image of {}, and {} is one of {}; all are to be of one shape",
+                      whole,
+                      to_string(shape),
+                      folder.files.front(),
+                      to_string(folder.shape));
+    if (heard) heard({folder.path, 0, 0});
+  }
+  return folder;
+}
+
+}  // namespace
+
+std::string label_of(const std::string& file) { return file.substr(0, file.find('/')); }
+
+std::vector<std::string> ImageFolder::labels() const {
+  std::set<std::string> names;
+  for (const std::string& file : files) names.insert(label_of(file));
+  return {names.begin(), names.end()};
+}
+
+ImageFolder open_image_folder(const NamedPath& path, const Communicator& all) {
+  const std::string found = on_first_rank(all, path, 0, {}, [path](const ScanListener& heard) {
+    const ImageFolder folder = look_through(path, heard);
+    return nlohmann::json{{"files", folder.files},
+                          {"height", folder.shape.height},
+                          {"width", folder.shape.width},
+                          {"channels", folder.shape.channels}}
+        .dump();
+  });
+  const auto json = nlohmann::json::parse(found);
+  return {path,
+          json.at("files").get<std::vector<std::string>>(),
+          {json.at("height"), json.at("width"), json.at("channels")}};
+}
+
+}  // namespace longspan

@@ -1,0 +1,29 @@
+// A folder with one folder of PNG files for each label.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/core/named_path.h"
+#include "framework/data/png_image.h"
+
+namespace longspan {
+
+struct ImageFolder {
+  std::string path;
+  std::vector<std::string> files;  // "LABEL/NAME.png", sorted
+  ImageShape shape;                // of each
+
+  std::vector<std::string> labels() const;
+};
+
+// "LABEL" of "LABEL/NAME.png".
+std::string label_of(const std::string& file);
+
+// Rank 0 looks at each file, and the others get its list. A collective. Throws DataError for a
+// folder without such files, for a file that is no PNG or is cut off, and for images of different
+// shapes.
+ImageFolder open_image_folder(const NamedPath& path, const Communicator& all);
+
+}  // namespace longspan

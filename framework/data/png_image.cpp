@@ -1,0 +1,86 @@
+#include "framework/data/png_image.h"
+
+#include <png.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+
+namespace longspan {
+
+namespace {
+
+constexpr std::int64_t most_values = std::int64_t{1} << 24;
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError("{}: cannot be opened for reading: {}", path, std::strerror(errno));
+  std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (bytes.empty()) throw DataError("{}: is empty or cannot be read; a PNG file is needed", path);
+  return bytes;
+}
+
+// What libpng holds of one image.
+class Reader {
+ public:
+  Reader(const std::string& path, const std::string& bytes) : path_(path) {
+    image_.version = PNG_IMAGE_VERSION;
+    if (png_image_begin_read_from_memory(&image_, bytes.data(), bytes.size()) == 0) refuse();
+    const bool has_colour = (image_.format & PNG_FORMAT_FLAG_COLOR) != 0;
+    shape_ = {image_.height, image_.width, has_colour ? 3 : 1};
+    if (shape_.height * shape_.width > most_values / shape_.channels)
+      throw DataError("{}: is an image of {} values; at most {} are possible",
+                      path,
+                      to_string(shape_),
+                      most_values);
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() { png_image_free(&image_); }
+
+  const ImageShape& shape() const { return shape_; }
+  std::vector<std::uint8_t> values() {
+    image_.format = shape_.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape_.values()));
+    const png_color black = {0, 0, 0};
+    if (png_image_finish_read(&image_, &black, values.data(), 0, nullptr) == 0) refuse();
+    return values;
+  }
+
+ private:
+  [[noreturn]] void refuse() const {
+    throw DataError("{}: cannot be read as a PNG file: {}", path_, shortened(image_.message));
+  }
+
+  std::string path_;
+  png_image image_ = {};
+  ImageShape shape_;
+};
+
+}  // namespace
+
+std::string to_string(const ImageShape& shape) {
+  return fmt::format("{} x {} x {}", shape.height, shape.width, shape.channels);
+}
+
+PngImage read_png(const std::string& path) {
+  const std::string bytes = bytes_of(path);
+  Reader reader(path, bytes);
+  return {reader.shape(), reader.values()};
+}
+
+ImageShape png_shape(const std::string& path) {
+  const std::string bytes = bytes_of(path);
+  const ImageShape shape = Reader(path, bytes).shape();
+  // The last chunk: no bytes, its name, and their checksum.
+  constexpr std::string_view ending("\0\0\0\0IEND\xAE\x42\x60\x82", 12);
+  if (bytes.find(ending) == std::string::npos)
+    throw DataError("{}: is cut off: {} bytes and no end of a PNG file", path, bytes.size());
+  return shape;
+}
+
+}  // namespace longspan

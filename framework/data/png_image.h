@@ -1,0 +1,35 @@
+// Images of PNG files, by libpng.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace longspan {
+
+struct ImageShape {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 0;  // 1: grey; 3: red, green and blue
+
+  std::int64_t values() const { return height * width * channels; }
+  friend bool operator==(const ImageShape&, const ImageShape&) = default;
+};
+
+// "28 x 28 x 1".
+std::string to_string(const ImageShape& shape);
+
+struct PngImage {
+  ImageShape shape;
+  std::vector<std::uint8_t> values;  // [height, width, channels]
+};
+
+// Reads a file. More than 8 bits become 8, palettes colours; what is transparent lies on black.
+// Throws DataError for a file that is missing, is no PNG, is cut off or damaged, or has more than
+// 2^24 values.
+PngImage read_png(const std::string& path);
+
+// The shape alone, of a file that begins and ends as a PNG does.
+ImageShape png_shape(const std::string& path);
+
+}  // namespace longspan

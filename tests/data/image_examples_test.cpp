@@ -1,0 +1,173 @@
+#include "framework/data/image_examples.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <png.h>
+
+#include "framework/data/bucketed_source.h"
+#include "framework/data/png_image.h"
+#include "tests/data/example_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+using testing::at;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::row;
+
+// Three images of 2 x 2, labels 7, 0 and 7.
+const std::string images(
+    "\0\0\x08\x03\0\0\0\3\0\0\0\2\0\0\0\2"
+    "abcdefgh\0\0\0\xFF",
+    28);
+const std::string numbers("\0\0\x08\x01\0\0\0\3\7\0\7", 11);
+
+std::string refused(const std::string& image_bytes, const std::string& label_bytes) {
+  const TemporaryFile first(image_bytes);
+  const TemporaryFile second(label_bytes);
+  return sentence_of<DataError>([&] {
+    open_images({first.path(), second.path()}, LabelSet({"0", "7"}), Communicator());
+  });
+}
+
+// A folder of labels "cat" and "dog" with images of 2 x 3.
+class PngFolder {
+ public:
+  PngFolder() {
+    write("cat/1.png", {2, 3, 1}, 10);
+    write("cat/2.png", {2, 3, 1}, 20);
+    write("dog/1.png", {2, 3, 1}, 30);
+    std::ofstream(directory_.path() / "dog/read.me") << "no image";
+  }
+  std::string path() const { return directory_.path().string(); }
+  void write(const std::string& name, const ImageShape& shape, std::uint8_t first) const {
+    std::filesystem::create_directories((directory_.path() / name).parent_path());
+    std::vector<std::uint8_t> values(static_cast<std::size_t>(shape.values()));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<std::uint8_t>(first + i);
+    png_image image = {};
+    image.version = PNG_IMAGE_VERSION;
+    image.height = static_cast<png_uint_32>(shape.height);
+    image.width = static_cast<png_uint_32>(shape.width);
+    image.format = shape.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+    ASSERT_NE(png_image_write_to_file(
+                  &image, (directory_.path() / name).c_str(), 0, values.data(), 0, nullptr),
+              0);
+  }
+  std::string refused() const {
+    return sentence_of<DataError>([&] {
+      open_images({path()}, learn_image_labels({path()}, Communicator()), Communicator());
+    });
+  }
+
+ private:
+  testing::TemporaryDirectory directory_;
+};
+
+TEST(ImageExamples, IdxFiles) {
+  const TemporaryFile first(images);
+  const TemporaryFile second(numbers);
+  const ImageFiles files = {first.path(), second.path()};
+  const LabelSet labels = learn_image_labels(files, Communicator());
+  EXPECT_THAT(labels.names(), ElementsAre("0", "7"));
+  const auto examples = open_images(files, labels, Communicator());
+  ASSERT_EQ(examples->size(), 3);
+  const std::vector<std::int64_t> rows = {2, -1, 1};
+  const Batch batch = examples->read({.examples = rows, .columns = {0, 8}});
+  EXPECT_THAT(row(batch, "pixels", 0, 8), ElementsAre(0, 0, 0, 255, 0, 0, 0, 0));
+  EXPECT_THAT(row(batch, "pixels", 1, 4), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(row(batch, "pixels", 2, 4), ElementsAre('e', 'f', 'g', 'h'));
+  EXPECT_EQ(at(batch, "label", 0), 1);
+  EXPECT_EQ(at(batch, "label", 1), ignored_target);
+  EXPECT_EQ(at(batch, "label", 2), 0);
+  EXPECT_EQ(at(batch, "length", 0), 4);
+  EXPECT_EQ(batch.count("rows"), 2);
+  // Images are not cut, whatever data.longest is.
+  BucketedSource source(examples, {.batch_tokens = 16, .longest = 2}, 1, {});
+  EXPECT_EQ(source.next().field("pixels").shape(), (Shape{2, 8}));
+}
+
+TEST(ImageExamples, RefusesIdxFilesThatAreNotWhatTheySay) {
+  EXPECT_EQ(refused(images, numbers), "");
+  EXPECT_THAT(refused(images.substr(0, 27), numbers),
+              HasSubstr("is cut off: its header says 12 bytes of images, and there are 11"));
+  EXPECT_THAT(refused(images + "x", numbers), HasSubstr("is too long"));
+  EXPECT_THAT(refused(images.substr(0, 9), numbers), HasSubstr("is cut off: 9 bytes"));
+  EXPECT_THAT(refused(images.substr(0, 2), numbers), HasSubstr("is not an IDX file of images"));
+  EXPECT_THAT(refused(images, numbers.substr(0, 10)),
+              HasSubstr("is cut off: its header says 3 bytes of labels, and there are 2"));
+  EXPECT_THAT(refused(numbers, numbers), HasSubstr("is not an IDX file of images"));
+  EXPECT_THAT(refused("\x1F\x8B gzip", numbers), HasSubstr("unpack it with gunzip"));
+  EXPECT_THAT(refused(images, std::string("\0\0\x08\x01\0\0\0\2\7\0", 10)),
+              HasSubstr("has 3 images, and "));
+  EXPECT_THAT(refused(images, std::string("\0\0\x08\x01\0\0\0\3\7\0\5", 11)),
+              HasSubstr("label \"5\" is none of the 2 that training had"));
+  const std::string vast("\0\0\x08\x03\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 16);
+  EXPECT_THAT(refused(vast, numbers), HasSubstr("its header says"));
+}
+
+TEST(ImageExamples, FoldersOfPng) {
+  const PngFolder folder;
+  const LabelSet labels = learn_image_labels({folder.path()}, Communicator());
+  EXPECT_THAT(labels.names(), ElementsAre("cat", "dog"));
+  const auto examples = open_images({folder.path()}, labels, Communicator());
+  ASSERT_EQ(examples->size(), 3);
+  const std::vector<std::int64_t> rows = {2, 0};
+  const Batch batch = examples->read({.examples = rows, .columns = {0, 8}});
+  EXPECT_THAT(row(batch, "pixels", 0, 8), ElementsAre(30, 31, 32, 33, 34, 35, 0, 0));
+  EXPECT_THAT(row(batch, "pixels", 1, 6), ElementsAre(10, 11, 12, 13, 14, 15));
+  EXPECT_EQ(at(batch, "label", 0), 1);
+  EXPECT_EQ(at(batch, "label", 1), 0);
+}
+
+TEST(ImageExamples, ColoursStandSideBySide) {
+  const PngFolder folder;
+  folder.write("new/1.png", {1, 2, 3}, 5);
+  const PngImage image = read_png(folder.path() + "/new/1.png");
+  EXPECT_EQ(image.shape, (ImageShape{1, 2, 3}));
+  EXPECT_THAT(image.values, ElementsAre(5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(folder.refused(),
+              HasSubstr("new/1.png: is an image of 1 x 2 x 3, and cat/1.png is "
+                        "one of 2 x 3 x 1"));
+}
+
+TEST(ImageExamples, RefusesPngFilesThatAreCutOffOrDamaged) {
+  const PngFolder folder;
+  EXPECT_EQ(folder.refused(), "");
+  const std::string path = folder.path() + "/cat/2.png";
+  const auto size = std::filesystem::file_size(path);
+  for (std::uintmax_t left : {size - 1, size - 13, size - 20, std::uintmax_t{20}}) {
+    folder.write("cat/2.png", {2, 3, 1}, 20);
+    std::filesystem::resize_file(path, left);
+    EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: "));
+    if (left < size - 1) {
+      EXPECT_THAT(sentence_of<DataError>([&] { read_png(path); }), HasSubstr("cat/2.png: "));
+    }
+  }
+  folder.write("cat/2.png", {2, 3, 1}, 20);
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  file.seekp(static_cast<std::streamoff>(bytes.find("IDAT")) + 8);
+  file.put('\x55');
+  file.close();
+  EXPECT_THAT(sentence_of<DataError>([&] { read_png(path); }),
+              HasSubstr("cat/2.png: cannot be read as a PNG file: "));
+  std::ofstream(path, std::ios::trunc) << "GIF89a";
+  EXPECT_THAT(folder.refused(), HasSubstr("cat/2.png: cannot be read as a PNG file: "));
+}
+
+TEST(ImageExamples, RefusesAFolderWithoutImages) {
+  const testing::TemporaryDirectory empty;
+  EXPECT_THAT(
+      sentence_of<DataError>([&] { learn_image_labels({empty.path().string()}, Communicator()); }),
+      HasSubstr("has no folder with PNG files"));
+  EXPECT_THAT(sentence_of<DataError>([&] {
+                learn_image_labels({empty.path().string() + "/missing"}, Communicator());
+              }),
+              HasSubstr("cannot be read as a folder of images"));
+}
+
+}  // namespace
+}  // namespace longspan
