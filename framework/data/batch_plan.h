@@ -1,0 +1,36 @@
+// Which examples share a batch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "framework/core/random.h"
+#include "framework/core/range.h"
+#include "framework/data/examples.h"
+
+namespace longspan {
+
+// Examples, each at most once, batch after batch.
+struct BatchPlan {
+  std::vector<std::uint32_t> order;
+  Ranges batches;  // of `order`, none of them empty
+};
+
+// The columns that an example needs, padding included; those without a target are left out.
+using ColumnsOf = std::function<Lengths(std::int64_t example)>;
+
+// Of examples 0 .. count - 1. Their columns are few numbers that many share; no batch has more than
+// `budget` elements, rows times columns of the longest, where no example alone has. Examples are
+// shuffled, gathered by their columns, given out when there are enough of them for some batches,
+// and what is left at the end shares batches with the next longer ones; the order of the batches is
+// shuffled. A function of the arguments alone.
+BatchPlan shuffled_batches(std::int64_t count,
+                           const ColumnsOf& columns_of,
+                           std::int64_t budget,
+                           const Random& place);
+
+// The same without shuffling: the longest examples first, those of equal columns in their order.
+BatchPlan sorted_batches(std::int64_t count, const ColumnsOf& columns_of, std::int64_t budget);
+
+}  // namespace longspan

@@ -1,0 +1,31 @@
+// The rows of a global batch that one data rank reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "framework/data/batch_lengths.h"
+
+namespace longspan {
+
+struct BatchDivision {
+  int rank = 0;
+  int ranks = 1;
+  std::int64_t accumulation = 1;  // micro-batches of a step, each of equally many rows
+};
+
+// The examples of this rank's rows: a global batch of n rows, empty ones at the end so that the
+// division has no rest, of which data rank r has rows [r * n / ranks, (r + 1) * n / ranks).
+std::vector<std::int64_t> rows_of_rank(std::span<const std::uint32_t> global,
+                                       const BatchDivision& division);
+
+// This rank's rows of a global batch, with columns for the longest of all its rows. `place` and
+// `sampling` as in RowRequest.
+Batch read_rows(const BatchLengths& lengths,
+                std::span<const std::uint32_t> global,
+                const BatchDivision& division,
+                const Random& place,
+                double sampling);
+
+}  // namespace longspan

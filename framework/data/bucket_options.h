@@ -1,0 +1,27 @@
+// The keys of `data` for examples that are batched by their length.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace longspan {
+
+class OptionTable;
+
+// What becomes of an example that has more tokens than data.longest.
+enum class TooLong : std::uint8_t { cut, leave_out, refuse };
+
+struct BucketOptions {
+  std::int64_t batch_tokens = 8192;    // data.batch_tokens: of a global batch, padding included
+  std::int64_t longest = 1024;         // data.longest: tokens of one side of an example; 0: any
+  TooLong too_long = TooLong::refuse;  // data.too_long
+  std::int64_t length_multiple = 8;    // data.length_multiple
+  double subword_sampling = 0;         // data.subword_sampling: 0: none
+};
+
+void declare(OptionTable& table, BucketOptions& options);
+
+// What is wrong with padded lengths that are cut over `context` ranks; "" where nothing is.
+std::string context_problem(const BucketOptions& options, std::int64_t context);
+
+}  // namespace longspan

@@ -1,0 +1,72 @@
+#include "framework/data/bucketed_source.h"
+
+#include <array>
+#include <utility>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+BucketedSource::BucketedSource(std::shared_ptr<const Examples> examples,
+                               const BucketOptions& options,
+                               std::uint64_t seed,
+                               const BatchDivision& division)
+    : lengths_(std::move(examples), options, EachCounts::no), seed_(seed), division_(division) {
+  begin(0);
+}
+
+Random BucketedSource::place_of(std::int64_t epoch) const {
+  return Random(seed_).child("data").child(static_cast<std::uint64_t>(epoch));
+}
+
+void BucketedSource::begin(std::int64_t epoch) {
+  plan_ = shuffled_batches(
+      lengths_.examples().size(),
+      [this](std::int64_t example) { return lengths_.columns(example); },
+      lengths_.options().batch_tokens,
+      place_of(epoch));
+  epoch_ = epoch;
+  next_ = 0;
+}
+
+Batch BucketedSource::next() {
+  if (next_ == batches_of_epoch()) begin(epoch_ + 1);
+  const Range& range = plan_.batches[static_cast<std::size_t>(next_)];
+  const auto examples =
+      std::span<const std::uint32_t>(plan_.order)
+          .subspan(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.count()));
+  Batch batch = read_rows(lengths_,
+                          examples,
+                          division_,
+                          place_of(epoch_).child("subwords"),
+                          lengths_.options().subword_sampling);
+  batch.place = fmt::format("batch {} of epoch {}", next_, epoch_);
+  ++next_;
+  return batch;
+}
+
+Tensor BucketedSource::cursors() const {
+  const std::array<std::int64_t, 2> state = {epoch_, next_};
+  return Tensor::from<std::int64_t>(state, {1, 2}, Device::cpu(), MemoryTag::workspace);
+}
+
+void BucketedSource::restore(const Tensor& cursors) {
+  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{1, 2})
+    throw DataError("cursors of shape {} do not fit examples in batches; [1, 2] i64 is needed",
+                    cursors.shape().to_string());
+  const auto values = cursors.span<std::int64_t>();
+  const std::int64_t epoch = values[0];
+  const std::int64_t batches = values[1];
+  if (epoch >= 0 && epoch != epoch_) begin(epoch);
+  if (epoch < 0 || batches < 0 || batches > batches_of_epoch())
+    throw DataError(
+        "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
+        "checkpoint made with other data, or another data.batch_tokens or run.seed?",
+        lengths_.examples().path(),
+        batches,
+        epoch,
+        batches_of_epoch());
+  next_ = batches;
+}
+
+}  // namespace longspan

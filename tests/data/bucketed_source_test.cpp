@@ -1,0 +1,315 @@
+#include "framework/data/bucketed_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <map>
+#include <set>
+
+#include "framework/core/options.h"
+#include "framework/data/batch_loader.h"
+#include "framework/data/ordered_reader.h"
+#include "framework/data/subword_model.h"
+#include "tests/data/example_files.h"
+#include "tests/data/subword_text.h"
+
+namespace longspan {
+namespace {
+
+using testing::at;
+using ::testing::HasSubstr;
+using testing::pairs_of;
+using testing::row;
+using testing::source_of;
+
+constexpr BucketOptions small = {.batch_tokens = 640, .longest = 0};
+
+// The last batch was the last of an epoch.
+bool ends_epoch(const BucketedSource& source) {
+  return source.cursors().span<std::int64_t>()[1] == source.batches_of_epoch();
+}
+
+// The sources of the rows that are not empty, batch after batch of one epoch.
+std::vector<std::vector<std::string>> epoch_of(BucketedSource& source) {
+  std::vector<std::vector<std::string>> batches;
+  while (true) {
+    const Batch batch = source.next();
+    std::vector<std::string>& texts = batches.emplace_back();
+    for (std::int64_t i = 0; i < batch.rows(); ++i)
+      if (at(batch, "length", i) > 0) texts.push_back(source_of(batch, i));
+    if (ends_epoch(source)) return batches;
+  }
+}
+
+std::vector<std::string> sorted(const std::vector<std::vector<std::string>>& batches) {
+  std::vector<std::string> all;
+  for (const auto& batch : batches) all.insert(all.end(), batch.begin(), batch.end());
+  std::ranges::sort(all);
+  return all;
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() &&
+         std::ranges::equal(a.span<std::int64_t>(), b.span<std::int64_t>());
+}
+
+TEST(BucketedSource, EachExampleIsThereOnceAnEpochInAnotherOrder) {
+  BucketedSource source(pairs_of(500), small, 7, {});
+  const auto first = epoch_of(source);
+  const auto second = epoch_of(source);
+  std::vector<std::string> wanted;
+  const TemporaryFile lines(testing::pair_text(500).source);
+  std::ifstream file(lines.path());
+  for (std::string line; std::getline(file, line);) wanted.push_back(line);
+  std::ranges::sort(wanted);
+  EXPECT_EQ(sorted(first), wanted);
+  EXPECT_EQ(sorted(second), wanted);
+  EXPECT_NE(first, second);
+  EXPECT_GT(first.size(), 30u);
+}
+
+TEST(BucketedSource, TheOrderIsAFunctionOfTheSeedAndTheEpoch) {
+  BucketedSource a(pairs_of(300), small, 7, {});
+  BucketedSource b(pairs_of(300), small, 7, {});
+  BucketedSource other(pairs_of(300), small, 8, {});
+  const auto first = epoch_of(a);
+  EXPECT_EQ(epoch_of(b), first);
+  EXPECT_NE(epoch_of(other), first);
+  const auto second = epoch_of(a);
+  EXPECT_EQ(epoch_of(b), second);
+}
+
+TEST(BucketedSource, BatchesKeepTheBudgetAndTheMultipleAndHoldLittlePadding) {
+  BucketedSource source(pairs_of(3000), {.batch_tokens = 2000, .longest = 0}, 1, {});
+  std::int64_t padded = 0;
+  std::int64_t real = 0;
+  for (std::int64_t i = 0; i < source.batches_of_epoch(); ++i) {
+    const Batch batch = source.next();
+    const std::int64_t columns =
+        batch.field("source").shape()[1] + batch.field("tokens").shape()[1];
+    EXPECT_LE(batch.rows() * columns, 2000);
+    EXPECT_EQ(batch.field("source").shape()[1] % 8, 0);
+    EXPECT_EQ(batch.field("targets").shape()[1] % 8, 0);
+    EXPECT_TRUE(batch.fresh);
+    padded += batch.rows() * columns;
+    real += batch.count("tokens") + batch.count("source_tokens");
+  }
+  // Lengths are about 25, so that multiples of 8 alone waste about 4 in 29.
+  EXPECT_GT(static_cast<double>(real) / static_cast<double>(padded), 0.75);
+}
+
+TEST(BucketedSource, GlobalBatchesAreTheSameOnEveryLayout) {
+  BucketedSource whole(pairs_of(200), small, 3, {});
+  for (const auto& [ranks, accumulation] : {std::pair{2, 1}, {3, 2}, {8, 4}}) {
+    whole.restore(Tensor::from<std::int64_t>(
+        std::vector<std::int64_t>{0, 0}, {1, 2}, Device::cpu(), MemoryTag::workspace));
+    std::vector<std::unique_ptr<BucketedSource>> parts;
+    for (int rank = 0; rank < ranks; ++rank)
+      parts.push_back(std::make_unique<BucketedSource>(
+          pairs_of(200), small, 3, BatchDivision{rank, ranks, accumulation}));
+    for (int i = 0; i < 20; ++i) {
+      const Batch all = whole.next();
+      std::int64_t global = 0;
+      std::map<std::string, std::int64_t, std::less<>> counts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const Batch part = parts[static_cast<std::size_t>(rank)]->next();
+        EXPECT_EQ(part.first_row, global);
+        EXPECT_EQ(part.first_row, rank * part.rows());
+        EXPECT_EQ(part.rows() % accumulation, 0);
+        for (const auto& [name, count] : part.counts) counts[name] += count;
+        for (std::int64_t row = 0; row < part.rows(); ++row, ++global) {
+          for (const auto& [name, field] : part.fields) {
+            const Tensor mine = field.slice(row, row + 1);
+            if (global < all.rows())
+              EXPECT_TRUE(equal(mine, all.field(name).slice(global, global + 1))) << name;
+            else
+              EXPECT_TRUE(equal(mine, filled(mine.shape(), name == "targets" ? -1 : 0))) << name;
+          }
+        }
+      }
+      EXPECT_GE(global, all.rows());
+      EXPECT_LT(global - all.rows(), ranks * accumulation);
+      EXPECT_EQ(counts, all.counts);
+    }
+  }
+}
+
+TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
+  BucketedSource source(pairs_of(300), small, 5, {});
+  epoch_of(source);
+  for (int i = 0; i < 7; ++i) source.next();
+  const Tensor cursors = source.cursors();
+  EXPECT_TRUE(source.cursor_rows().shared);
+  EXPECT_EQ(source.cursor_rows().total, 1);
+  BucketedSource same(pairs_of(300), small, 5, {});
+  BucketedSource second_of_two(pairs_of(300), small, 5, {1, 2, 1});
+  same.restore(cursors);
+  second_of_two.restore(cursors);
+  for (int i = 0; i < 60; ++i) {  // into the next epoch
+    const Batch batch = source.next();
+    const Batch again = same.next();
+    EXPECT_EQ(again.place, batch.place);
+    for (const auto& [name, field] : batch.fields) EXPECT_TRUE(equal(field, again.field(name)));
+    const Batch part = second_of_two.next();
+    for (std::int64_t row = part.first_row; row < batch.rows(); ++row)
+      EXPECT_EQ(source_of(part, row - part.first_row), source_of(batch, row));
+  }
+}
+
+TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
+  BucketedSource source(pairs_of(100), small, 5, {});
+  const auto at_cursor = [&](std::vector<std::int64_t> values) {
+    return sentence_of<DataError>([&] {
+      source.restore(Tensor::from<std::int64_t>(
+          values, {1, std::ssize(values)}, Device::cpu(), MemoryTag::workspace));
+    });
+  };
+  EXPECT_THAT(at_cursor({0, 1000}), HasSubstr("batch 1000 of epoch 0 is to be read next"));
+  EXPECT_THAT(at_cursor({-1, 0}), HasSubstr("was the checkpoint made with other data"));
+  EXPECT_THAT(at_cursor({0, 1, 2}), HasSubstr("[1, 2] i64 is needed"));
+  EXPECT_EQ(at_cursor({4, 2}), "");
+}
+
+TEST(BucketedSource, WhatIsTooLongIsCutLeftOutOrRefused) {
+  const auto pairs = pairs_of("ab\nabcdefghijkl\nabc\n", "x\ny\nz\n");
+  const auto sources = [&](TooLong too_long, std::string& told) {
+    BucketedSource source(pairs, {.batch_tokens = 64, .longest = 10, .too_long = too_long}, 1, {});
+    told = source.lengths().told();
+    return sorted(epoch_of(source));
+  };
+  std::string told;
+  EXPECT_THAT(sources(TooLong::cut, told), ::testing::ElementsAre("ab", "abc", "abcdefghij"));
+  EXPECT_THAT(told,
+              HasSubstr("1 of 3 examples have more than data.longest = 10 tokens and are cut"));
+  EXPECT_THAT(sources(TooLong::leave_out, told), ::testing::ElementsAre("ab", "abc"));
+  EXPECT_THAT(told, HasSubstr("and are left out"));
+  EXPECT_THAT(sentence_of<DataError>([&] { sources(TooLong::refuse, told); }),
+              HasSubstr(":2: has 12 tokens; data.longest is 10"));
+  EXPECT_THAT(
+      sentence_of<DataError>([&] {
+        BucketedSource(
+            pairs, {.batch_tokens = 64, .longest = 1, .too_long = TooLong::leave_out}, 1, {});
+      }),
+      HasSubstr("none of its 3 examples has at most data.longest = 1 tokens"));
+}
+
+TEST(BucketedSource, RefusesABudgetBelowTheLongestLine) {
+  EXPECT_THAT(
+      sentence_of<DataError>([] {
+        BucketedSource(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"), {.batch_tokens = 23}, 1, {});
+      }),
+      HasSubstr(":2: takes 24 tokens of a batch, padding included; data.batch_tokens = 23"));
+}
+
+TEST(BucketedSource, TwoHundredThousandLinesTakeSeconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  BucketedSource source(pairs_of(200000), {.batch_tokens = 8192, .longest = 0}, 1, {});
+  std::set<std::string> seen;
+  for (const auto& batch : epoch_of(source)) seen.insert(batch.begin(), batch.end());
+  EXPECT_EQ(seen.size(), 200000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(BucketedSource, SubwordsAreDrawnBySeedEpochAndExample) {
+  const auto tokenizer = Tokenizer::subwords(subword_model(SubwordKind::unigram, 300));
+  const std::string text = subword_text(60, 2);
+  const auto pairs = pairs_of(text, text, tokenizer);
+  const BucketOptions options = {.batch_tokens = 4096, .subword_sampling = 0.1};
+  const auto lines_of = [&](BucketedSource& source) {
+    std::map<std::string, std::vector<std::int64_t>> ids;  // by the text that they are of
+    do {
+      const Batch batch = source.next();
+      for (std::int64_t i = 0; i < batch.rows(); ++i) {
+        if (at(batch, "length", i) == 0) continue;
+        const auto tokens = row(batch, "source", i, at(batch, "source_length", i));
+        ids[tokenizer.decode(tokens)] = tokens;
+      }
+    } while (!ends_epoch(source));
+    return ids;
+  };
+  BucketedSource once(pairs, options, 1, {});
+  BucketedSource again(pairs, options, 1, {});
+  const auto first = lines_of(once);
+  EXPECT_EQ(first.size(), 60u);  // every text is still itself
+  EXPECT_EQ(lines_of(again), first);
+  EXPECT_NE(lines_of(once), first);
+  // Not what was drawn before: the place alone.
+  BucketedSource late(pairs, options, 1, {});
+  late.restore(Tensor::from<std::int64_t>(
+      std::vector<std::int64_t>{1, 0}, {1, 2}, Device::cpu(), MemoryTag::workspace));
+  EXPECT_EQ(lines_of(late), lines_of(again));
+  BucketedSource usual(pairs, {.batch_tokens = 4096}, 1, {});
+  std::size_t others = 0;
+  for (const auto& [line, ids] : lines_of(usual)) others += first.at(line) != ids ? 1 : 0;
+  EXPECT_GT(others, 20u);
+}
+
+TEST(OrderedReader, GivesEachExampleOnceLongestFirstWithItsNumber) {
+  const auto pairs = pairs_of(150);
+  std::vector<int> seen(150);
+  for (int rank = 0; rank < 2; ++rank) {
+    OrderedReader reader(pairs, small, {rank, 2, 1});
+    std::int64_t before = 1000;
+    while (!reader.done()) {
+      const Batch batch = reader.next();
+      EXPECT_LE(batch.field("tokens").shape()[1], before);
+      before = batch.field("tokens").shape()[1];
+      for (std::int64_t i = 0; i < batch.rows(); ++i) {
+        const std::int64_t index = at(batch, "index", i);
+        EXPECT_EQ(index == -1, at(batch, "length", i) == 0);
+        if (index < 0) continue;
+        ++seen[static_cast<std::size_t>(index)];
+        EXPECT_EQ(std::stoll(source_of(batch, i)), index);
+      }
+    }
+    reader.rewind();
+    EXPECT_FALSE(reader.done());
+  }
+  EXPECT_EQ(seen, std::vector<int>(150, 1));
+}
+
+TEST(OrderedReader, CutsWhereTrainingLeavesOut) {
+  OrderedReader reader(pairs_of("ab\nabcdefghijkl\n", "x\ny\n"),
+                       {.batch_tokens = 64, .longest = 10, .too_long = TooLong::leave_out},
+                       {});
+  const Batch batch = reader.next();
+  EXPECT_EQ(batch.count("rows"), 2);
+  EXPECT_TRUE(reader.done());
+  EXPECT_THAT(reader.lengths().told(), HasSubstr("are cut"));
+}
+
+TEST(BucketedSource, IsReadAheadAsAnySource) {
+  BucketedSource source(pairs_of(100), small, 5, {});
+  BatchLoader loader(std::make_unique<BucketedSource>(pairs_of(100), small, 5, BatchDivision{}));
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(equal(loader.next().field("tokens"), source.next().field("tokens")));
+    EXPECT_TRUE(equal(loader.cursors(), source.cursors()));
+  }
+}
+
+TEST(BucketOptions, HaveTheirKeys) {
+  BucketOptions options;
+  OptionTable table;
+  declare(table, options);
+  const auto give = [&table](const std::string& key, const std::string& text) {
+    table.assign(std::vector<Assignment>{
+        {.key = key, .kind = Assignment::Kind::scalar, .scalars = {{text}}, .mark = {}}});
+  };
+  give("data.batch_tokens", "4096");
+  give("data.too_long", "leave_out");
+  give("data.subword_sampling", "0.2");
+  table.finish();
+  EXPECT_EQ(options.batch_tokens, 4096);
+  EXPECT_EQ(options.too_long, TooLong::leave_out);
+  EXPECT_EQ(options.subword_sampling, 0.2);
+}
+
+TEST(BucketOptions, SaysWhatAContextMeshNeeds) {
+  EXPECT_EQ(context_problem({}, 1), "");
+  EXPECT_EQ(context_problem({}, 4), "");
+  EXPECT_THAT(context_problem({}, 8), HasSubstr("a multiple of 16 is needed"));
+}
+
+}  // namespace
+}  // namespace longspan
