@@ -266,8 +266,24 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
-  if (family != nullptr)
-    configuration.body = family->declare(table, planned_setting(configuration));
+  table.check({"run.task",
+               "data.tokenizer",
+               "data.train",
+               "data.train_target",
+               "data.validation",
+               "data.validation_target",
+               "data.test",
+               "data.test_target"},
+              [&configuration] { return configuration.task_kind().problem(configuration.data); });
+  if (family == nullptr) return;
+  configuration.body = family->declare(table, planned_setting(configuration));
+  table.check({"run.task", family_key}, [&configuration, family]() -> std::string {
+    if (std::ranges::count(family->tasks, configuration.task) > 0) return "";
+    return fmt::format("model.family: {} learns run.task: {}, found {}",
+                       family->name,
+                       fmt::join(family->tasks, " or "),
+                       configuration.task);
+  });
 }
 
 std::unique_ptr<Configuration> configure(const ConfigurationText& source) {

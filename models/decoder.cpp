@@ -157,6 +157,7 @@ std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSe
 Family decoder_family() {
   return {"decoder",
           "causal language model with absolute positions (GPT-2, Radford et al. 2019)",
+          {"language_model"},
           [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<DecoderOptions>();
             declare(table, *options, planned);

@@ -183,6 +183,7 @@ BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
 Family encoder_decoder_family() {
   return {"encoder_decoder",
           "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
+          {"translation"},
           [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<EncoderDecoderOptions>();
             declare(table, *options, planned);

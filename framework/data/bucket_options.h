@@ -17,6 +17,11 @@ struct BucketOptions {
   TooLong too_long = TooLong::refuse;  // data.too_long
   std::int64_t length_multiple = 8;    // data.length_multiple
   double subword_sampling = 0;         // data.subword_sampling: 0: none
+
+  // Columns of a side with one token more, its padding included; 0: any number.
+  std::int64_t longest_columns() const {
+    return longest == 0 ? 0 : (longest + length_multiple) / length_multiple * length_multiple;
+  }
 };
 
 void declare(OptionTable& table, BucketOptions& options);

@@ -49,6 +49,12 @@ void declare(OptionTable& table, DataOptions& options) {
             options.validation,
             "text file on which the loss is measured during training; none when empty");
   table.add("data.test", options.test, "text file for the last measurement; none when empty");
+  table.add("data.train_target",
+            options.train_target,
+            "with run.task: translation, what is to be made of each line of data.train: a file of as "
+            "many lines");
+  table.add("data.validation_target", options.validation_target, "likewise of data.validation");
+  table.add("data.test_target", options.test_target, "likewise of data.test");
   table.add("data.tokenizer",
             options.tokenizer,
             "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
@@ -77,6 +83,7 @@ void declare(OptionTable& table, DataOptions& options) {
             options.read_ahead,
             "batches that are read before they are asked for",
             between(1, 1024));
+  declare(table, options.buckets);
 }
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {

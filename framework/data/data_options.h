@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "framework/core/named_path.h"
+#include "framework/data/bucket_options.h"
 #include "framework/data/corpus.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/subword_model.h"
@@ -17,6 +18,10 @@ struct DataOptions {
   NamedPath train;       // data.train: the text to learn
   NamedPath validation;  // data.validation: the text that `train` measures itself on
   NamedPath test;        // data.test: the text for the last measurement
+  // Of pairs the other sides, line by line.
+  NamedPath train_target;       // data.train_target
+  NamedPath validation_target;  // data.validation_target
+  NamedPath test_target;        // data.test_target
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id
   NamedPath tokenizer_model;  // data.tokenizer_model: a .model file; none: trained on data.train
@@ -26,6 +31,8 @@ struct DataOptions {
   std::int64_t batch = 8;       // data.batch: global streams
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
   std::int64_t read_ahead = 2;  // data.read_ahead: batches
+
+  BucketOptions buckets = {};  // of data that are no streams
 
   StreamLayout layout() const { return {batch, segment}; }
 };

@@ -31,19 +31,20 @@ std::int64_t line_near(const MappedFile& file, std::int64_t offset) {
   return offset + (std::ranges::find_if(bytes, begins) - bytes.begin());
 }
 
-// The lines of the text, or of its sample, one after another.
+// The lines of the texts, or of their samples, one after another.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
-  Sentences(const MappedFile& file, const ScanListener& listener, std::int64_t sample_bytes)
-      : file_(file),
+  Sentences(std::span<const MappedFile* const> files,
+            const ScanListener& listener,
+            std::int64_t sample_bytes)
+      : files_(files),
         listener_(listener),
-        sample_bytes_(sample_bytes),
-        parts_(file.size() > sample_bytes ? sample_parts : 1) {
+        sample_bytes_(sample_bytes / static_cast<std::int64_t>(files.size())) {
     begin_part();
     Next();
   }
 
-  bool done() const override { return part_ == parts_; }
+  bool done() const override { return file_ == files_.size(); }
   void Next() override {
     while (!done()) {
       while (next_ < reader_->pieces().size()) {
@@ -52,9 +53,12 @@ class Sentences : public sentencepiece::SentenceIterator {
       }
       next_ = 0;
       const bool there_is_more = reader_->next();
-      if (listener_) listener_({file_.path(), reader_->at(), file_.size()});
+      if (listener_) listener_({file().path(), reader_->at(), file().size()});
       if (there_is_more) continue;
-      ++part_;
+      if (++part_ == parts()) {
+        part_ = 0;
+        ++file_;
+      }
       begin_part();
     }
   }
@@ -62,18 +66,20 @@ class Sentences : public sentencepiece::SentenceIterator {
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
+  const MappedFile& file() const { return *files_[file_]; }
+  std::int64_t parts() const { return file().size() > sample_bytes_ ? sample_parts : 1; }
   void begin_part() {
     if (done()) return;
-    const std::int64_t begin = file_.size() / parts_ * part_;
-    const std::int64_t end = parts_ == 1 ? file_.size() : begin + sample_bytes_ / parts_;
-    const std::int64_t line = line_near(file_, begin);
-    reader_.emplace(file_, line, std::max(line, end), longest_sentence);
+    const std::int64_t begin = file().size() / parts() * part_;
+    const std::int64_t end = parts() == 1 ? file().size() : begin + sample_bytes_ / parts();
+    const std::int64_t line = line_near(file(), begin);
+    reader_.emplace(file(), line, std::max(line, end), longest_sentence);
   }
 
-  const MappedFile& file_;
+  std::span<const MappedFile* const> files_;
   const ScanListener& listener_;
-  std::int64_t sample_bytes_;
-  std::int64_t parts_;
+  std::int64_t sample_bytes_;  // of a file
+  std::size_t file_ = 0;
   std::int64_t part_ = 0;
   std::optional<LineReader> reader_;
   std::size_t next_ = 0;
@@ -114,7 +120,7 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
 
 }  // namespace
 
-SubwordModel train_subwords(const MappedFile& text,
+SubwordModel train_subwords(std::span<const MappedFile* const> texts,
                             SubwordKind kind,
                             std::int64_t vocabulary,
                             const ScanListener& listener,
@@ -122,7 +128,8 @@ SubwordModel train_subwords(const MappedFile& text,
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
           "a vocabulary of {} subwords",
           vocabulary);
-  Sentences sentences(text, listener, sample_bytes);
+  const MappedFile& text = *texts.front();
+  Sentences sentences(texts, listener, sample_bytes);
   if (sentences.done()) throw DataError("{}: has nothing but empty lines", text.path());
   std::string bytes;
   const auto status = sentencepiece::SentencePieceTrainer::Train(

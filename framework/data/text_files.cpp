@@ -120,15 +120,18 @@ SubwordModel trained_model(const DataOptions& options,
                            const fs::path& directory,
                            const ScanListener& heard) {
   const MappedFile text(options.train);
-  const std::uint64_t hash = hash_of(fmt::format("1 {:x} {} {} {}",
-                                                 hash_of_text(text, heard),
-                                                 text.size(),
-                                                 name_of(options.tokenizer_kind),
-                                                 options.vocabulary));
+  std::optional<MappedFile> target;
+  std::vector<const MappedFile*> texts = {&text};
+  if (!options.train_target.empty()) texts.push_back(&target.emplace(options.train_target));
+  std::string key = "1";
+  for (const MappedFile* file : texts)
+    key += fmt::format(" {:x} {}", hash_of_text(*file, heard), file->size());
+  const std::uint64_t hash =
+      hash_of(fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
   const fs::path path = directory / fmt::format("tokenizer-{:016x}.model", hash);
   std::error_code unused;
   if (fs::exists(path, unused)) return read_subword_model(path.string());
-  SubwordModel model = train_subwords(text, options.tokenizer_kind, options.vocabulary, heard);
+  SubwordModel model = train_subwords(texts, options.tokenizer_kind, options.vocabulary, heard);
   write_subword_model(model, path.string());
   return model;
 }

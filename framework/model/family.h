@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "framework/core/options.h"
 #include "framework/model/body.h"
@@ -12,6 +13,7 @@ namespace longspan {
 struct Family {
   std::string name;           // model.family
   std::string documentation;  // one line
+  std::vector<std::string> tasks;  // that it can learn: names of run.task
   // Binds the family's keys, those that all share included. What it returns builds the body from
   // the options that were read into the table.
   std::function<BodyFactory(OptionTable&, const PlannedSetting&)> declare;

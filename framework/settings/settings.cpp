@@ -11,7 +11,7 @@ ModelSetting model_setting(const Settings& settings,
                            const ProcessMesh& mesh,
                            const Device& device) {
   return {.vocabulary = vocabulary,
-          .segment = settings.data.segment,
+          .segment = settings.longest(),
           .compute = settings.precision.compute,
           .device = device,
           .mesh = mesh,
@@ -21,7 +21,12 @@ ModelSetting model_setting(const Settings& settings,
                       .bucket_megabytes = settings.training.bucket_megabytes}};
 }
 
+std::int64_t Settings::longest() const {
+  return task_kind().reads_streams ? data.segment : data.buckets.longest_columns();
+}
+
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
+  if (!settings.task_kind().reads_streams) return "";
   if (settings.data.batch % data_ranks == 0) return "";
   return fmt::format(
       "data.batch is {}, which does not divide by parallel.data = {}; a data rank takes whole "
@@ -31,6 +36,8 @@ std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
 }
 
 std::string segment_problem(const Settings& settings, std::int64_t context_ranks) {
+  if (!settings.task_kind().reads_streams)
+    return context_problem(settings.data.buckets, context_ranks);
   if (context_ranks == 1 || settings.data.segment % (2 * context_ranks) == 0) return "";
   return fmt::format(
       "data.segment is {}, which does not divide by 2 x parallel.context = {}; a context rank "
@@ -40,6 +47,7 @@ std::string segment_problem(const Settings& settings, std::int64_t context_ranks
 }
 
 std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks) {
+  if (!settings.task_kind().reads_streams) return "";
   const std::int64_t streams = settings.data.batch / data_ranks.value_or(1);
   if (streams % settings.training.accumulation == 0) return "";
   if (!data_ranks)

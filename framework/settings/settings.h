@@ -28,6 +28,8 @@ struct Settings {
   BodyFactory body;  // of the family
 
   const TaskKind& task_kind() const { return longspan::task_kind(task); }
+  // Tokens of a sequence that the model is to read in training.
+  std::int64_t longest() const;
   std::unique_ptr<Model> make_model(const ModelSetting& setting) const;
 };
 

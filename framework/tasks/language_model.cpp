@@ -94,6 +94,12 @@ Batch dry_batch(const DryBatch& wanted) {
 TaskKind language_model_task() {
   return {.name = "language_model",
           .documentation = "the next token of a text, read as streams",
+          .reads_streams = true,
+          .problem = [](const DataOptions& data) -> std::string {
+            if (data.train_target.empty()) return "";
+            return "data.train_target is for run.task: translation, and run.task is "
+                   "language_model; set one of them";
+          },
           .readout = vocabulary_readout(),
           .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
           .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {

@@ -2,11 +2,12 @@
 #include <array>
 
 #include "framework/tasks/language_model.h"
+#include "framework/tasks/translation.h"
 
 namespace longspan {
 
 std::span<const TaskKind> task_kinds() {
-  static const std::array all = {language_model_task()};
+  static const std::array all = {language_model_task(), translation_task()};
   return all;
 }
 

@@ -69,6 +69,9 @@ struct DryBatch {
 struct TaskKind {
   std::string name;           // run.task
   std::string documentation;  // one line
+  bool reads_streams = false;  // data.batch streams in steps of data.segment
+  // What keeps it from the files that the options name, as a sentence; empty where nothing does.
+  std::function<std::string(const DataOptions&)> problem;
   ReadoutFactory readout;
   // The ids that a model has for what the tokenizer makes.
   std::function<std::int64_t(const Tokenizer&)> vocabulary;

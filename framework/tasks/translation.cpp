@@ -54,12 +54,12 @@ class Translation : public Task {
   }
   std::string introduction() const override {
     const BucketedSource source(examples_, data_.buckets, seed_, division_);
-    const std::string left_out = source.lengths().summary();
+    const std::string too_long = source.lengths().told();
     return fmt::format("{}: {} pairs, {} steps in the first epoch{}",
                        data_.train,
                        examples_->size(),
                        source.batches_of_epoch(),
-                       left_out.empty() ? "" : "; " + left_out);
+                       too_long.empty() ? "" : "; " + too_long);
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
@@ -114,6 +114,26 @@ class Translation : public Task {
   std::shared_ptr<const Examples> validation_;
 };
 
+std::string problem_of(const DataOptions& data) {
+  if (data.tokenizer == TokenizerKind::characters)
+    return "data.tokenizer is characters, which are those of data.train alone; with run.task: "
+           "translation set it to sentencepiece (data.tokenizer_kind: char) or bytes";
+  const std::pair<const NamedPath*, const NamedPath*> sides[] = {
+      {&data.train, &data.train_target},
+      {&data.validation, &data.validation_target},
+      {&data.test, &data.test_target}};
+  constexpr const char* names[] = {"train", "validation", "test"};
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (sides[i].first->empty() == sides[i].second->empty()) continue;
+    const bool lacks_target = sides[i].second->empty();
+    return fmt::format("data.{0}{1} is set without data.{0}{2}; run.task: translation reads both",
+                       names[i],
+                       lacks_target ? "" : "_target",
+                       lacks_target ? "_target" : "");
+  }
+  return "";
+}
+
 // The batch of a budget that takes most: sequences of the longest length.
 Batch dry_batch(const DryBatch& wanted) {
   const BucketOptions& buckets = wanted.data.buckets;
@@ -144,6 +164,7 @@ Batch dry_batch(const DryBatch& wanted) {
 TaskKind translation_task() {
   return {.name = "translation",
           .documentation = "a line of one file from the same line of another",
+          .problem = problem_of,
           .readout = vocabulary_readout(),
           .vocabulary =
               [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
