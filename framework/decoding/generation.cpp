@@ -10,14 +10,6 @@
 namespace longspan {
 namespace {
 
-// 53 bits of the numbers at `index`.
-double uniform_at(const Random& random, std::uint64_t index) {
-  const auto words = random.block(index);
-  const std::uint64_t high = words[0] >> 5;
-  const std::uint64_t low = words[1] >> 6;
-  return static_cast<double>(high << 26 | low) * 0x1p-53;
-}
-
 // Logits [streams, 1, this rank's part] over the whole vocabulary: [streams, vocabulary].
 std::vector<double> whole_logits(const Tensor& logits,
                                  const Part& part,
@@ -144,52 +136,9 @@ class Reader {
 
 }  // namespace
 
-std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options) {
-  std::vector<Candidate> result;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    require(!std::isnan(logits[i]), "the logit of token {} is not a number", i);
-    result.push_back({static_cast<std::int64_t>(i), logits[i]});
-  }
-  const auto better = [](const Candidate& a, const Candidate& b) {
-    return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
-  };
-  const bool greedy = options.temperature == 0;
-  const auto wanted = static_cast<std::size_t>(greedy ? 1 : options.top_k);
-  const std::size_t count = wanted > 0 ? std::min(wanted, result.size()) : result.size();
-  std::partial_sort(
-      result.begin(), result.begin() + static_cast<std::ptrdiff_t>(count), result.end(), better);
-  result.resize(count);
-  const double highest = result.front().probability;
-  double sum = 0;
-  for (Candidate& candidate : result) {
-    candidate.probability =
-        greedy ? 1 : std::exp((candidate.probability - highest) / options.temperature);
-    sum += candidate.probability;
-  }
-  double kept = 0;
-  std::size_t nucleus = 0;
-  while (nucleus < result.size() && (nucleus == 0 || kept < options.top_p * sum))
-    kept += result[nucleus++].probability;
-  if (options.top_p < 1) result.resize(nucleus);
-  if (options.top_p >= 1) kept = sum;
-  for (Candidate& candidate : result) candidate.probability /= kept;
-  return result;
-}
-
-std::int64_t choose(std::span<const Candidate> candidates, double uniform) {
-  double below = 0;
-  for (const Candidate& candidate : candidates) {
-    below += candidate.probability;
-    if (uniform < below) return candidate.token;
-  }
-  // The sum may be short of 1 by its rounding.
-  return candidates.back().token;
-}
-
 void check_generation(const Model& model,
                       std::int64_t prompt_tokens,
                       const GenerationOptions& options) {
-  const SamplingOptions& sampling = options.sampling;
   if (const int context = model.parameters().mesh().context.size(); context > 1)
     throw ConfigurationError(
         "parallel.context is {}; generation reads a token at a time, which 1 context rank does",
@@ -201,12 +150,7 @@ void check_generation(const Model& model,
                              options.tokens,
                              options.samples,
                              options.segment);
-  if (!(sampling.temperature >= 0) || !std::isfinite(sampling.temperature))
-    throw ConfigurationError("the temperature is {}; wanted: at least 0", sampling.temperature);
-  if (sampling.top_k < 0)
-    throw ConfigurationError("top-k is {}; wanted: at least 1, or 0 for all", sampling.top_k);
-  if (!(sampling.top_p > 0 && sampling.top_p <= 1))
-    throw ConfigurationError("top-p is {}; wanted: more than 0, at most 1", sampling.top_p);
+  check_sampling(options.sampling);
   if (options.memory.value_or(0) < 0)
     throw ConfigurationError("a memory of {} rows; wanted: at least 0", *options.memory);
   if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
@@ -251,7 +195,7 @@ std::vector<std::vector<std::int64_t>> generate(const Model& model,
     for (std::size_t s = 0; s < samples; ++s) {
       const auto row = std::span<const double>(logits).subspan(s * vocabulary, allowed);
       const double uniform = uniform_at(random.child(s), static_cast<std::uint64_t>(i));
-      chosen[s] = choose(candidates(row, options.sampling), uniform);
+      chosen[s] = draw(row, options.sampling, uniform);
       result[s].push_back(chosen[s]);
       if (sink) sink(static_cast<std::int64_t>(s), chosen[s]);
     }

@@ -9,28 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/decoding/sampling.h"
 #include "framework/model/model.h"
 
 namespace longspan {
-
-struct SamplingOptions {
-  double temperature = 1;  // logits are divided by it; 0: always the likeliest token
-  std::int64_t top_k = 0;  // only the k likeliest tokens; 0: all
-  double top_p = 1;        // only the fewest of these whose probabilities sum to at least it
-};
-
-struct Candidate {
-  std::int64_t token = 0;
-  double probability = 0;
-};
-
-// The tokens that may follow, the likeliest first (of equals the lower id), with probabilities that
-// sum to 1: temperature, then top-k, then top-p (Holtzman et al. 2020). Throws Failure for logits
-// that are not a number.
-std::vector<Candidate> candidates(std::span<const double> logits, const SamplingOptions& options);
-
-// The candidate at `uniform` of [0, 1) in their cumulated probabilities.
-std::int64_t choose(std::span<const Candidate> candidates, double uniform);
 
 struct GenerationOptions {
   std::int64_t tokens = 200;  // of each sample

@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <cmath>
+
+#include "framework/core/error.h"
+#include "framework/decoding/row_choice.h"
+
+namespace longspan {
+namespace {
+
+// A sample that goes on.
+struct Drawing {
+  Hypothesis* result;
+  const SearchInput* input;
+  Random random;
+  std::int64_t row;   // what it was in the step before
+  std::int64_t next;  // the token that it reads next
+};
+
+double log_probability(std::span<const double> logits, std::int64_t token) {
+  const double highest = std::ranges::max(logits);
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - highest);
+  return logits[static_cast<std::size_t>(token)] - highest - std::log(sum);
+}
+
+// Draws the next token of it; whether it goes on.
+bool draw_next(Drawing& drawing,
+               const StepLogits& logits,
+               std::size_t row,
+               const SampleOptions& options) {
+  Hypothesis& hypothesis = *drawing.result;
+  const double uniform = uniform_at(drawing.random, hypothesis.tokens.size());
+  try {
+    drawing.next = draw(logits.allowed(row), options.sampling, uniform);
+  } catch (const Failure& failure) {
+    throw Failure("input {}: {}", drawing.input->index, failure.what());
+  }
+  hypothesis.log_probability += log_probability(logits.all(row), drawing.next);
+  hypothesis.score = hypothesis.log_probability;
+  hypothesis.ended = drawing.next == options.vocabulary.end;
+  if (!hypothesis.ended) hypothesis.tokens.push_back(drawing.next);
+  return !hypothesis.ended && std::ssize(hypothesis.tokens) < drawing.input->longest;
+}
+
+// The samples of all inputs before the first token. The first step reads each input once.
+std::vector<Drawing> begin(std::span<const SearchInput> inputs,
+                           const SampleOptions& options,
+                           std::vector<std::vector<Hypothesis>>& result) {
+  const Random random = Random(options.seed).child("generation");
+  std::vector<Drawing> drawings;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Random of_input = random.child(static_cast<std::uint64_t>(inputs[i].index));
+    for (std::size_t s = 0; s < result[i].size(); ++s)
+      if (inputs[i].longest > 0)
+        drawings.push_back({.result = &result[i][s],
+                            .input = &inputs[i],
+                            .random = of_input.child(s),
+                            .row = static_cast<std::int64_t>(i),
+                            .next = inputs[i].first});
+  }
+  return drawings;
+}
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> sample(const SearchStep& step,
+                                            std::span<const SearchInput> inputs,
+                                            const SampleOptions& options) {
+  check_sampling(options.sampling);
+  if (options.samples < 1)
+    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.samples);
+  std::vector<std::vector<Hypothesis>> result(
+      inputs.size(), std::vector<Hypothesis>(static_cast<std::size_t>(options.samples)));
+  std::vector<Drawing> drawings = begin(inputs, options, result);
+  for (bool first = true; !drawings.empty(); first = false) {
+    // In the first step all samples of an input are one row.
+    std::vector<std::int64_t> tokens;
+    std::vector<std::int64_t> rows;
+    std::vector<std::size_t> row_of;
+    for (const Drawing& drawing : drawings) {
+      if (!first || rows.empty() || rows.back() != drawing.row) {
+        tokens.push_back(drawing.next);
+        rows.push_back(drawing.row);
+      }
+      row_of.push_back(rows.size() - 1);
+    }
+    const StepLogits logits(step, tokens, rows, options.vocabulary);
+    std::vector<char> goes_on(drawings.size());
+    for_each_row(drawings.size(), [&](std::size_t i) {
+      goes_on[i] = draw_next(drawings[i], logits, row_of[i], options);
+    });
+    std::vector<Drawing> next;
+    for (std::size_t i = 0; i < drawings.size(); ++i) {
+      if (!goes_on[i]) continue;
+      next.push_back(drawings[i]);
+      next.back().row = static_cast<std::int64_t>(row_of[i]);
+    }
+    drawings = std::move(next);
+  }
+  return result;
+}
+
+}  // namespace longspan
