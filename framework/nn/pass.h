@@ -12,6 +12,8 @@
 
 namespace longspan {
 
+class KeptKeys;  // attention/kept_keys.h
+
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
 // stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
 // from the first time by rounding, and a choice made anew with it.
@@ -43,6 +45,9 @@ struct Pass {
   std::shared_ptr<Decisions> decisions = {};
   // Where it is set, reversible stacks keep the true streams too and measure.
   std::shared_ptr<ReconstructionError> reconstruction = {};
+  // Where it is set, attention reads on from the keys that are kept there, without a gradient. All
+  // passes of one reading have the same `random`, by whose places layers find their own.
+  std::shared_ptr<KeptKeys> kept = {};
 
   template <typename Name>
   Pass child(const Name& name) const {

@@ -214,6 +214,10 @@ TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, segment_share);
 }
 
+TimeDivision undivided_time(std::int64_t total) {
+  return {.total = total, .shares = {{{0, total}}}, .own = 0};
+}
+
 TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total) {
   return divide(mesh, total, memory_share);
 }

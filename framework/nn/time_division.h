@@ -30,6 +30,10 @@ struct TimeDivision {
 // parts of them, as even as they go.
 TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total);
 
+// A segment of `total` positions that every rank reads whole, whatever the mesh: for passes that
+// decode, whose few positions are not worth dividing.
+TimeDivision undivided_time(std::int64_t total);
+
 // A memory of `total` rows, as even as they go over all ranks that share time, in their order.
 TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total);
 

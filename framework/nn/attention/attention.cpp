@@ -64,6 +64,10 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Variable& memory,
                                         const SegmentContext& context,
                                         const Pass& pass) const {
+  if (pass.kept) {
+    require(!memory.defined(), "attention that reads on from kept keys has no other memory");
+    return read_on(x, context, pass);
+  }
   const Variable asking = region_.enter(x, pass.time);
   const Variable seen =
       memory.defined() ? concat_time(region_.enter(memory, pass.memory), asking) : asking;
@@ -77,6 +81,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Side& side,
                                         const SegmentContext& context,
                                         const Pass& pass) const {
+  if (pass.kept) return read_side(x, side, context, pass);
   std::optional<SequenceShares> shares;
   if (mesh_.context.size() > 1) shares = side_shares(mesh_, pass.time.total, side.time.total);
   return look(
@@ -88,10 +93,6 @@ Variable MultiHeadAttention::look(const Variable& asking,
                                   const std::optional<SequenceShares>& shares,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
-  const std::int64_t batch = asking.shape()[0];
-  const auto by_head = [&](const Variable& projected) {
-    return reshape(projected, {batch, projected.shape()[1], heads_.count, dim_});
-  };
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
   const Variable query = by_head(query_(asking));
   Projected projected = {.query = query,
@@ -105,8 +106,20 @@ Variable MultiHeadAttention::look(const Variable& asking,
                         .key = by_head(global_[1](seen)),
                         .value = by_head(global_[2](seen))};
   }
+  return mix(projected, context, pass);
+}
+
+Variable MultiHeadAttention::by_head(const Variable& projected) const {
+  const Shape& shape = projected.shape();
+  return reshape(projected, {shape[0], shape[1], heads_.count, dim_});
+}
+
+Variable MultiHeadAttention::mix(const Projected& projected,
+                                 const SegmentContext& context,
+                                 const Pass& pass) const {
   const Variable mixed = (*mechanism_)(projected, context, pass);
-  return out_(reshape(mixed, {batch, asking.shape()[1], heads_.count * dim_}), pass.time);
+  const Shape& shape = mixed.shape();
+  return out_(reshape(mixed, {shape[0], shape[1], heads_.count * dim_}), pass.time);
 }
 
 }  // namespace longspan

@@ -30,17 +30,32 @@ class MultiHeadAttention {
                      std::unique_ptr<Mechanism> mechanism);
 
   // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
+  // With pass.kept it looks at the positions read before instead, and keeps its own keys and
+  // values; every context rank then does the same. Throws ConfigurationError where the mechanism
+  // cannot.
   Variable operator()(const Variable& x,
                       const Variable& memory,
                       const SegmentContext& context,
                       const Pass& pass) const;
-  // x looks at another sequence, of any length. The context is of that sequence's positions.
+  // x looks at another sequence, of any length. The context is of that sequence's positions. With
+  // pass.kept the side is read in the first pass only, in later ones its rows may be undefined.
   Variable operator()(const Variable& x,
                       const Side& side,
                       const SegmentContext& context,
                       const Pass& pass) const;
 
  private:
+  // The same from what pass.kept has of this layer. x: [rows, time, width], the positions that come
+  // next. Causal, whatever the context says.
+  Variable read_on(const Variable& x, const SegmentContext& context, const Pass& pass) const;
+  Variable read_side(const Variable& x,
+                     const Side& side,
+                     const SegmentContext& context,
+                     const Pass& pass) const;
+  Variable by_head(const Variable& projected) const;
+  // The last step of all of them.
+  Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
+
   // Both inside the region. `shares`: where context ranks divide them.
   Variable look(const Variable& asking,
                 const Variable& seen,

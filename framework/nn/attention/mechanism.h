@@ -33,6 +33,8 @@ struct Projected {
   std::optional<Global> global = {};
   // Where the rows stand where context ranks share the sequence: then they are this rank's.
   std::optional<SequenceShares> shares = {};
+  // What distance_keys of the mechanism has given before; undefined: it is to be asked again.
+  Variable distance_keys = {};
 
   // Keys of the whole sequence.
   std::int64_t positions() const { return shares ? shares->keys_total : key.shape()[1]; }
@@ -61,6 +63,11 @@ class Mechanism {
   virtual bool shares_query_and_key() const { return false; }
   // Whether Projected::global is wanted.
   virtual bool projects_global() const { return false; }
+  // Whether it can look at keys that were kept, with queries of later positions only.
+  virtual bool reads_on() const { return false; }
+  // Keys of distances, [distances, heads, dim], by the context's encodings; undefined where it has
+  // none.
+  virtual Variable distance_keys(const SegmentContext&, const Pass&) const { return {}; }
   // [batch, time, heads, dim].
   virtual Variable operator()(const Projected& input,
                               const SegmentContext& context,

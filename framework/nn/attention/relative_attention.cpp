@@ -15,7 +15,8 @@ RelativeAttention::RelativeAttention(const Scope& scope,
                                      const Options& options,
                                      const PositionBiases& biases,
                                      AttentionPattern pattern)
-    : dim_(options.dim),
+    : heads_(scope.part(options.heads).count),
+      dim_(options.dim),
       dropout_(options.dropout),
       region_(scope.parameters().mesh().tensor),
       position_(scope.child("position"),
@@ -27,20 +28,24 @@ RelativeAttention::RelativeAttention(const Scope& scope,
       biases_(biases),
       pattern_(std::move(pattern)) {}
 
+Variable RelativeAttention::distance_keys(const SegmentContext& context, const Pass& pass) const {
+  require(context.distances.defined(), "relative attention needs the encodings of the distances");
+  const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
+  return reshape(keys, {keys.shape()[0], heads_, dim_});
+}
+
 Variable RelativeAttention::operator()(const Projected& input,
                                        const SegmentContext& context,
                                        const Pass& pass) const {
-  require(context.distances.defined(), "relative attention needs the encodings of the distances");
-  const Variable keys = position_(region_.enter_whole(context.distances, pass.time));
-  const std::int64_t distances = keys.shape()[0];
   return attend(
       input,
       with_rules(
           context.mask, pattern_.rules(context.mask.key_begin + input.positions()), input.heads),
-      {.relative =
-           RelativeVariables{.position_key = reshape(keys, {distances, input.heads.count, dim_}),
-                             .content_bias = biases_.content->variable,
-                             .position_bias = biases_.position->variable}},
+      {.relative = RelativeVariables{.position_key = input.distance_keys.defined()
+                                                         ? input.distance_keys
+                                                         : distance_keys(context, pass),
+                                     .content_bias = biases_.content->variable,
+                                     .position_bias = biases_.position->variable}},
       probability_dropout(dropout_, input.heads, pass));
 }
 

@@ -31,12 +31,15 @@ class RelativeAttention : public Mechanism {
                     const Options& options,
                     const PositionBiases& biases,
                     AttentionPattern pattern = {});
+  bool reads_on() const override { return true; }
+  Variable distance_keys(const SegmentContext& context, const Pass& pass) const override;
   // Needs context.distances.
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
                       const Pass& pass) const override;
 
  private:
+  std::int64_t heads_;  // of this rank
   std::int64_t dim_;
   double dropout_;
   Region region_;

@@ -12,6 +12,7 @@ class SoftmaxAttention : public Mechanism {
   explicit SoftmaxAttention(double dropout, AttentionPattern pattern = {})
       : dropout_(dropout), pattern_(std::move(pattern)) {}
   bool projects_global() const override { return pattern_.projects_global(); }
+  bool reads_on() const override { return true; }
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
                       const Pass& pass) const override;

@@ -1,0 +1,95 @@
+// Attention that reads on from keys and values that were kept.
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kept_keys.h"
+
+namespace longspan {
+namespace {
+
+void check_reads_on(const Mechanism& mechanism, const Pass& pass) {
+  require(!is_recording() && !pass.training, "keys are kept where no gradient is wanted");
+  if (!mechanism.reads_on())
+    throw ConfigurationError(
+        "an attention kind of this model needs the whole sequence at once: it cannot read on from "
+        "kept keys");
+}
+
+// Of the queries from `begin` on, over the keys that are kept now.
+SegmentContext reading(const SegmentContext& context,
+                       const LayerKeys& kept,
+                       std::int64_t begin,
+                       const std::optional<std::int64_t>& longest) {
+  SegmentContext result = context;
+  result.mask.query_begin = begin;
+  result.mask.key_begin = kept.begin();
+  // There are no keys behind the last query: what has room there is hidden by this.
+  result.mask.rules = context.mask.rules & masks::causal();
+  if (longest && kept.count() > *longest + (kept.end() - begin))
+    result.mask.rules = result.mask.rules & masks::window(*longest, 0);
+  return result;
+}
+
+}  // namespace
+
+Variable MultiHeadAttention::read_on(const Variable& x,
+                                     const SegmentContext& context,
+                                     const Pass& pass) const {
+  check_reads_on(*mechanism_, pass);
+  LayerKeys& kept = pass.kept->layer(pass.random.place());
+  const std::optional<std::int64_t>& longest = pass.kept->longest();
+  // A window hides from one query what is no longer remembered. Several see equally far back, and
+  // so does what is let go of once in a while.
+  const std::int64_t begin = kept.end();
+  const std::int64_t time = x.shape()[1];
+  if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.keep_last(*longest);
+  const Variable asking = region_.enter(x, pass.time);
+  std::vector<Variable> projections = {by_head((*key_)(asking)), by_head(value_(asking))};
+  for (std::size_t i = 1; i < global_.size(); ++i)
+    projections.push_back(by_head(global_[i](asking)));
+  kept.append(projections);
+  Projected projected = {.query = by_head(query_(asking)),
+                         .key = kept.projection(0),
+                         .value = kept.projection(1),
+                         .heads = heads_};
+  if (!global_.empty())
+    projected.global = {.query = by_head(global_[0](asking)),
+                        .key = kept.projection(2),
+                        .value = kept.projection(3)};
+  if (context.distances.defined() &&
+      (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
+    kept.distances = mechanism_->distance_keys(context, pass);
+  projected.distance_keys = kept.distances;
+  return mix(projected, reading(context, kept, begin, longest), pass);
+}
+
+Variable MultiHeadAttention::read_side(const Variable& x,
+                                       const Side& side,
+                                       const SegmentContext& context,
+                                       const Pass& pass) const {
+  check_reads_on(*mechanism_, pass);
+  LayerKeys& kept = pass.kept->layer(pass.random.place());
+  if (kept.empty()) {
+    const Variable seen = region_.enter(side.rows, side.time);
+    kept.append(std::vector<Variable>{by_head((*key_)(seen)), by_head(value_(seen))});
+    kept.length = context.mask.key_length;
+    // What has room behind the side is padding.
+    if (!kept.length.defined())
+      kept.length = Tensor::from<std::int64_t>(
+          std::vector<std::int64_t>(static_cast<std::size_t>(kept.rows()), kept.count()),
+          {kept.rows()},
+          seen.value().device());
+  }
+  require(x.shape()[0] == kept.rows(),
+          "{} rows look at a side that is kept for {}; rows change by KeptKeys::choose",
+          x.shape()[0],
+          kept.rows());
+  SegmentContext of_side = context;
+  of_side.mask.key_length = kept.length;
+  return mix({.query = by_head(query_(region_.enter(x, pass.time))),
+              .key = kept.projection(0),
+              .value = kept.projection(1),
+              .heads = heads_},
+             of_side,
+             pass);
+}
+
+}  // namespace longspan

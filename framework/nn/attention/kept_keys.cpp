@@ -1,0 +1,116 @@
+#include "framework/nn/attention/kept_keys.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t least_capacity = 64;
+
+Tensor in_rows(const Tensor& x) {
+  return x.reshape({x.shape()[0], x.shape()[1], x.shape()[2] * x.shape()[3]});
+}
+
+void copy_positions(const Tensor& from,
+                    std::int64_t from_begin,
+                    const Tensor& to,
+                    std::int64_t to_begin,
+                    std::int64_t count) {
+  on(to.device(), [&](auto backend) {
+    copy_rows(backend, in_rows(from), from_begin, in_rows(to), to_begin, count, false);
+  });
+}
+
+// Positions of one row.
+Tensor positions_of(const Tensor& x, std::int64_t row, std::int64_t begin, std::int64_t end) {
+  return x.slice(row, row + 1)
+      .reshape({x.shape()[1], x.shape()[2], x.shape()[3]})
+      .slice(begin, end);
+}
+
+Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int64_t count) {
+  const auto size = static_cast<std::int64_t>(rows.size());
+  const Tensor result =
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::memory);
+  const std::int64_t capacity = x.shape()[1];
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    positions_of(result, i, 0, count).copy_from(positions_of(x, row, 0, count));
+    // Keys that are not seen are still multiplied by: they must be numbers.
+    if (count < capacity) positions_of(result, i, count, capacity).zero();
+  }
+  return result;
+}
+
+Tensor chosen_lengths(const Tensor& length, std::span<const std::int64_t> rows) {
+  const Tensor host = length.to_host();
+  std::vector<std::int64_t> chosen;
+  for (const std::int64_t row : rows)
+    chosen.push_back(host.span<std::int64_t>()[static_cast<std::size_t>(row)]);
+  return Tensor::from<std::int64_t>(
+      chosen, {static_cast<std::int64_t>(rows.size())}, length.device(), MemoryTag::memory);
+}
+
+}  // namespace
+
+void LayerKeys::move_to(std::int64_t first, std::int64_t count, std::int64_t capacity) {
+  for (Tensor& x : tensors_) {
+    const Tensor larger =
+        Tensor::zeros(x.shape().with(1, capacity), x.dtype(), x.device(), MemoryTag::memory);
+    if (count > 0) copy_positions(x, first, larger, 0, count);
+    x = larger;
+  }
+  begin_ += first;
+  count_ = count;
+}
+
+void LayerKeys::append(std::span<const Variable> projections) {
+  const std::int64_t time = projections.front().shape()[1];
+  if (empty()) {
+    for (const Variable& more : projections)
+      tensors_.push_back(
+          Tensor::zeros(more.shape().with(1, time), more.value().dtype(), more.value().device()));
+    move_to(0, 0, std::max(least_capacity, time));
+  }
+  require(projections.size() == tensors_.size() && projections.front().shape()[0] == rows(),
+          "kept keys: {} projections of {} rows after {} of {}; rows change by KeptKeys::choose",
+          projections.size(),
+          projections.front().shape()[0],
+          tensors_.size(),
+          rows());
+  if (count_ + time > capacity()) move_to(0, count_, std::max(2 * capacity(), count_ + time));
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    copy_positions(projections[i].value(), 0, tensors_[i], count_, time);
+  count_ += time;
+  origin_.resize(static_cast<std::size_t>(rows()));
+  std::iota(origin_.begin(), origin_.end(), 0);
+}
+
+void LayerKeys::keep_last(std::int64_t positions) {
+  if (positions < count_) move_to(count_ - positions, positions, capacity());
+}
+
+void LayerKeys::choose(std::span<const std::int64_t> rows) {
+  if (empty()) return;
+  std::vector<std::int64_t> origin;
+  for (const std::int64_t row : rows) {
+    require(row >= 0 && row < this->rows(), "kept keys: row {} of {}", row, this->rows());
+    origin.push_back(origin_[static_cast<std::size_t>(row)]);
+  }
+  const auto size = static_cast<std::int64_t>(rows.size());
+  const bool there =
+      size <= this->rows() &&
+      std::ranges::equal(origin, std::span(origin_).first(std::min(origin.size(), origin_.size())));
+  for (Tensor& x : tensors_) x = there ? x.slice(0, size) : chosen_rows(x, rows, count_);
+  if (length.defined()) length = chosen_lengths(length, rows);
+  origin_ = std::move(origin);
+}
+
+void KeptKeys::choose(std::span<const std::int64_t> rows) {
+  for (auto& [place, layer] : layers_) layer.choose(rows);
+}
+
+}  // namespace longspan
