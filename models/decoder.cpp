@@ -43,6 +43,7 @@ class Decoder : public Body {
     if (common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
+  bool reads_on() const override { return !has_kind(options_.common.attention, "lsh"); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return learned() ? longest_ : 0; }
 
@@ -83,9 +84,9 @@ class Decoder : public Body {
 
   Variable embed(const Reading& reading, const Pass& pass) const {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    const Ranges& rows = pass.time.outside();
+    const Ranges rows = positions_of(pass);
     if (learned()) {
-      const std::int64_t time = pass.time.total;
+      const std::int64_t time = end_of(pass);
       require(time <= longest_,
               "a segment of {} tokens is longer than model.longest = {}",
               time,

@@ -38,18 +38,9 @@ class EncoderDecoder : public Body {
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
-    const Tensor& source = field_of(reading.fields, "source");
-    Side side = {.time = divide_time(setting_.mesh, source.shape()[1]),
-                 .length = queued_to(field_of(reading.fields, "source_length"), device)};
-    Pass reading_source = pass.child("encoder");
-    reading_source.time = side.time;
-    const Variable x = embed(source_embedding_.value_or(embedding_),
-                             columns_of(reading, "source", side.time, device),
-                             0,
-                             reading_source);
-    StackReads reads = {
-        .sides = encoder_.encode(x, side, options_.wiring, reading_source)};
-    reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
+    StackReads reads = {.sides = sides(reading, pass)};
+    if (!pass.kept)
+      reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
     const Pass writing = pass.child("decoder");
     const Variable y =
         embed(embedding_, columns_of(reading, "tokens", pass.time, device), 1, writing);
@@ -62,10 +53,29 @@ class EncoderDecoder : public Body {
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
+  bool reads_on() const override { return true; }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return tables_.empty() ? 0 : longest(); }
 
  private:
+  // What the decoder looks at. Of a reading that goes on its keys are kept already.
+  std::vector<Side> sides(const Reading& reading, const Pass& pass) const {
+    if (pass.kept && pass.kept->positions() > 0)
+      return std::vector<Side>(reads_all_layers(options_.wiring) ? encoder_options().layers : 1);
+    const std::int64_t time = field_of(reading.fields, "source").shape()[1];
+    const Side side = {
+        .time = pass.kept ? undivided_time(time) : divide_time(setting_.mesh, time),
+        .length = queued_to(field_of(reading.fields, "source_length"), setting_.device)};
+    Pass encoding = pass.child("encoder");
+    encoding.time = side.time;
+    encoding.kept = nullptr;
+    const Variable x = embed(source_embedding_.value_or(embedding_),
+                             columns_of(reading, "source", side.time, setting_.device),
+                             0,
+                             encoding);
+    return encoder_.encode(x, side, options_.wiring, encoding);
+  }
+
   std::int64_t longest() const { return options_.longest.value_or(setting_.segment); }
   ModelOptions decoder_options() const { return options_.common; }
   ModelOptions encoder_options() const {
@@ -99,15 +109,15 @@ class EncoderDecoder : public Body {
                  const Pass& pass) const {
     const std::int64_t width = options_.common.width;
     const double scale = std::sqrt(static_cast<double>(width));
-    const Ranges& rows = pass.time.outside();
+    const Ranges rows = positions_of(pass);
     Variable positions;
     if (tables_.empty()) {
       positions = Variable(sinusoids(
           SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
     } else {
-      require(pass.time.total <= longest(),
+      require(end_of(pass) <= longest(),
               "a sequence of {} tokens is longer than model.longest = {}",
-              pass.time.total,
+              end_of(pass),
               longest());
       positions = table_rows(tables_[side]->variable, rows);
     }

@@ -1,5 +1,7 @@
 #include "models/stack.h"
 
+#include "framework/nn/attention/kept_keys.h"
+
 namespace longspan {
 
 std::vector<Layer> make_layers(const Scope& scope,
@@ -61,6 +63,20 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
                                               memory.keep_streams
                                                   ? ReversibleResidual::Streams::kept
                                                   : ReversibleResidual::Streams::rebuilt);
+}
+
+Ranges positions_of(const Pass& pass) {
+  Ranges positions = pass.time.outside();
+  if (!pass.kept) return positions;
+  for (Range& range : positions) {
+    range.begin += pass.kept->positions();
+    range.end += pass.kept->positions();
+  }
+  return positions;
+}
+
+std::int64_t end_of(const Pass& pass) {
+  return pass.time.total + (pass.kept ? pass.kept->positions() : 0);
 }
 
 BodyEnd body_end(const ModelOptions& options) {

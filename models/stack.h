@@ -32,6 +32,11 @@ std::vector<Layer> make_layers(const Scope& scope,
 std::unique_ptr<Residual> make_residual(const ModelOptions& options,
                                         const MemoryOptions& memory = {});
 
+// The positions that this rank holds of the pass's time, behind those of kept keys.
+Ranges positions_of(const Pass& pass);
+// The position behind the last one, over all ranks.
+std::int64_t end_of(const Pass& pass);
+
 // Behind a stack with these options, its readout's table not shared and without a bias.
 BodyEnd body_end(const ModelOptions& options);
 

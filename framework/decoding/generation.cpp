@@ -5,40 +5,11 @@
 #include <numeric>
 
 #include "framework/core/utf8.h"
-#include "framework/kernels/elementwise.h"
+#include "framework/decoding/whole_logits.h"
+#include "framework/nn/attention/kept_keys.h"
 
 namespace longspan {
 namespace {
-
-// Logits [streams, 1, this rank's part] over the whole vocabulary: [streams, vocabulary].
-std::vector<double> whole_logits(const Tensor& logits,
-                                 const Part& part,
-                                 const Communicator& tensor) {
-  const Device host = logits.device().host();
-  const std::int64_t streams = logits.shape()[0];
-  const Tensor wide = Tensor::empty(logits.shape(), DType::f64, logits.device());
-  on(logits.device(), [&](auto backend) { scale(backend, 1, logits, wide); });
-  // Parts differ by one column at most: each rank sends as many as the largest has.
-  const int ranks = tensor.size();
-  const std::int64_t most = (part.total + ranks - 1) / ranks;
-  const Tensor mine = Tensor::zeros({streams, most}, DType::f64, host);
-  const Tensor all = Tensor::empty({ranks, streams, most}, DType::f64, host);
-  const Tensor here = wide.to_host();
-  for (std::int64_t s = 0; s < streams; ++s)
-    std::ranges::copy(here.slice(s, s + 1).span<double>(),
-                      mine.slice(s, s + 1).span<double>().data());
-  tensor.all_gather(mine, all);
-  std::vector<double> result;
-  for (std::int64_t s = 0; s < streams; ++s) {
-    for (int rank = 0; rank < ranks; ++rank) {
-      const auto count = static_cast<std::size_t>(part_of(part.total, rank, ranks).count);
-      const auto row = all.slice(rank, rank + 1).reshape({streams, most}).slice(s, s + 1);
-      const auto values = row.span<double>().first(count);
-      result.insert(result.end(), values.begin(), values.end());
-    }
-  }
-  return result;
-}
 
 // The model and what it has read so far, in streams that have read equally much.
 class Reader {
@@ -49,6 +20,7 @@ class Reader {
         segment_(options.segment) {
     const std::int64_t longest = model.body().longest_segment();
     if (longest > 0) segment_ = memory_ > 0 ? std::min(segment_, longest) : longest;
+    if (memory_ == 0 && model.body().reads_on()) kept_ = std::make_shared<KeptKeys>();
   }
 
   // The logits after the prompt: [vocabulary].
@@ -70,6 +42,8 @@ class Reader {
   void repeat(std::int64_t streams) {
     if (memory_ == 0) {
       windows_.resize(static_cast<std::size_t>(streams), windows_.front());
+      if (kept_)
+        kept_->choose(std::vector<std::int64_t>(static_cast<std::size_t>(streams), 0));
       return;
     }
     for (CarriedTensor& carried : remembered_.tensors) {
@@ -85,6 +59,10 @@ class Reader {
   std::vector<double> read(std::span<const std::int64_t> tokens) {
     if (memory_ > 0) return read_segment(tokens, static_cast<std::int64_t>(tokens.size()));
     for (std::size_t s = 0; s < tokens.size(); ++s) windows_[s].push_back(tokens[s]);
+    if (kept_ && std::ssize(windows_.front()) <= segment_)
+      return read_segment(tokens, std::ssize(windows_));
+    // From here on the window moves, and with it the position of each token.
+    kept_ = nullptr;
     return read_windows();
   }
 
@@ -110,10 +88,12 @@ class Reader {
                                    .carried = std::move(remembered_),
                                    .longest_memory = memory_,
                                    .only_last = true},
-                                  Pass{});
+                                  Pass{.kept = kept_});
     remembered_ = std::move(result.carried);
-    return whole_logits(
+    const Tensor logits = whole_logits(
         result.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
+    const auto values = logits.span<double>();
+    return {values.begin(), values.end()};
   }
 
   std::vector<double> read_windows() {
@@ -131,7 +111,10 @@ class Reader {
   std::int64_t memory_;
   std::int64_t segment_;
   Carried remembered_;
-  std::vector<std::vector<std::int64_t>> windows_;  // without memory: what is read anew
+  // Without memory: what is read, and where the model can, its keys, so that it is read once as long
+  // as all of it is seen.
+  std::vector<std::vector<std::int64_t>> windows_;
+  std::shared_ptr<KeptKeys> kept_;
 };
 
 }  // namespace

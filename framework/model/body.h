@@ -42,8 +42,12 @@ class Body {
  public:
   virtual ~Body() = default;
 
-  // `pass` says which positions of the reading's time and of what it carries this rank has.
+  // `pass` says which positions of the reading's time and of what it carries this rank has. With
+  // `pass.kept` the reading goes on behind what is kept there.
   virtual States run(const Reading& reading, const Pass& pass) const = 0;
+
+  // Whether it can read on from kept keys (Pass::kept), a few positions at a time.
+  virtual bool reads_on() const { return false; }
 
   virtual BodyEnd end() const = 0;
   // Ids that it reads.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/nn/attention/kept_keys.h"
+
 namespace longspan {
 
 Model::Model(const ModelSetting& setting, const BodyFactory& body, const ReadoutFactory& readout)
@@ -19,9 +21,11 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
 States Model::read(const Reading& reading, const Pass& pass) const {
   const ProcessMesh& mesh = parameters().mesh();
   Pass divided = pass;
-  divided.time = divide_time(mesh, reading.time());
+  divided.time =
+      pass.kept ? undivided_time(reading.time()) : divide_time(mesh, reading.time());
   divided.memory = divide_memory(mesh, reading.carried.length());
   States states = body_->run(reading, divided);
+  if (pass.kept) pass.kept->advance(reading.time());
   if (final_norm_) states.hidden = (*final_norm_)(states.hidden);
   divided.time = states.time;
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));

@@ -34,7 +34,7 @@ struct TaskSetting {
 // What came of a validation.
 struct Measurement {
   std::vector<Figure> figures;  // the loss is the first
-  std::string text;             // the same as a line of the log, without its step
+  std::string text = {};        // the same as a line of the log, without its step
 
   // Of the figure of that name; nothing where there is none.
   std::optional<double> find(std::string_view name) const;
