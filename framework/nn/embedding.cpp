@@ -46,12 +46,17 @@ Variable OutputLayer::product(const Variable& x) const {
   return linear(x, table_->variable, bias_ ? bias_->variable : Variable());
 }
 
-Variable OutputLayer::losses_inside(const Variable& x, const Tensor& targets) const {
-  return cross_entropy(
-      product(x),
-      targets,
-      {.vocabulary = part_.total, .vocabulary_begin = part_.begin, .classes = part_.count},
-      tensor_);
+Variable OutputLayer::losses_inside(const Variable& x,
+                                    const Tensor& targets,
+                                    const LabelSmoothing& smoothing) const {
+  return cross_entropy(product(x),
+                       targets,
+                       {.vocabulary = part_.total,
+                        .vocabulary_begin = part_.begin,
+                        .classes = part_.count,
+                        .smoothing = smoothing.share,
+                        .kind = smoothing.kind},
+                       tensor_);
 }
 
 Variable OutputLayer::logits(const Variable& x, const TimeDivision& time, bool only_last) const {
@@ -61,13 +66,15 @@ Variable OutputLayer::logits(const Variable& x, const TimeDivision& time, bool o
 
 Variable OutputLayer::losses(const Variable& x,
                              const Tensor& targets,
-                             const TimeDivision& time) const {
+                             const TimeDivision& time,
+                             const LabelSmoothing& smoothing) const {
   const Variable inside = region_.enter(x, time);
-  if (chunks_ == 1) return losses_inside(inside, targets);
+  if (chunks_ == 1) return losses_inside(inside, targets, smoothing);
   const Tensor all = targets.reshape({targets.elements()});
   const Variable losses = recompute_pieces(
-      [layer = *this, all](const Variable& rows, const RowPiece& piece) {
-        return layer.losses_inside(rows, all.slice(piece.begin, piece.begin + piece.rows()));
+      [layer = *this, all, smoothing](const Variable& rows, const RowPiece& piece) {
+        return layer.losses_inside(
+            rows, all.slice(piece.begin, piece.begin + piece.rows()), smoothing);
       },
       inside,
       chunks_);

@@ -24,6 +24,12 @@ class TokenEmbedding {
   Weight table_;
 };
 
+// What share of a target's weight is spread over the classes, and over which (Szegedy et al. 2016).
+struct LabelSmoothing {
+  double share = 0;  // at least 0, less than 1
+  Smoothing kind = Smoothing::all_classes;
+};
+
 // The logits of this rank's part of the vocabulary: x table^T + bias. Parameter "bias" [vocabulary]
 // where asked for, and "weight" unless the table of the embedding is given.
 class OutputLayer {
@@ -44,14 +50,20 @@ class OutputLayer {
   // gradient for x: [batch, 1, part().count].
   Variable logits(const Variable& x, const TimeDivision& time = {}, bool only_last = false) const;
   // The loss of each token, [batch * time]; 0 where the target is negative. targets: [batch, time]
-  // of the positions of all tensor ranks.
-  Variable losses(const Variable& x, const Tensor& targets, const TimeDivision& time = {}) const;
+  // of the positions of all tensor ranks. Smoothed losses are for training: a perplexity is of
+  // those that are not.
+  Variable losses(const Variable& x,
+                  const Tensor& targets,
+                  const TimeDivision& time = {},
+                  const LabelSmoothing& smoothing = {}) const;
   const Part& part() const { return part_; }
 
  private:
   // x has entered the region. With a column for each row of the padding.
   Variable product(const Variable& x) const;
-  Variable losses_inside(const Variable& x, const Tensor& targets) const;
+  Variable losses_inside(const Variable& x,
+                         const Tensor& targets,
+                         const LabelSmoothing& smoothing) const;
 
   Communicator tensor_;
   Region region_;

@@ -181,6 +181,38 @@ TEST(OutputLayerLosses, Gradient) {
   }
 }
 
+// The mean over classes of -log p, and -log p of the target, in shares that make its weights one.
+TEST(OutputLayerLosses, SmoothedTheyAreTheirFormula) {
+  const Tensor targets = ids({1, 4, -1, 0}, {2, 2});
+  const Tensor x = random_tensor({2, 2, 3}, 1);
+  for (const std::int64_t chunks : {1, 3})
+    for (const Smoothing kind : {Smoothing::all_classes, Smoothing::wrong_classes}) {
+      Parameters parameters = one_process_parameters();
+      const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3, .chunks = chunks});
+      allocate_randomly(parameters, 1);
+      const LabelSmoothing smoothing = {.share = 0.3, .kind = kind};
+      const Values logits = values_of(layer.logits(Variable(x)).value());
+      const Values found = values_of(layer.losses(Variable(x), targets, {}, smoothing).value());
+      const double off = 0.3 / (kind == Smoothing::all_classes ? 5 : 4);
+      for (std::size_t row = 0; row < 4; ++row) {
+        const std::int64_t target = targets.data<std::int64_t>()[row];
+        double sum = 0;
+        for (std::size_t i = 0; i < 5; ++i) sum += std::exp(logits[5 * row + i]);
+        double expected = 0;
+        for (std::size_t i = 0; i < 5; ++i) {
+          const bool wrong = static_cast<std::int64_t>(i) != target;
+          const double weight = wrong ? off : 0.7 + (kind == Smoothing::all_classes ? off : 0);
+          expected += weight * (std::log(sum) - logits[5 * row + i]);
+        }
+        EXPECT_NEAR(found[row], target < 0 ? 0 : expected, 1e-12);
+      }
+      expect_layer_gradients(
+          parameters,
+          [&](const auto& in) { return layer.losses(in[0], targets, {}, smoothing); },
+          {x});
+    }
+}
+
 TEST(OutputLayer, LastLogitsAreThoseOfTheLastRows) {
   Parameters parameters = one_process_parameters();
   const OutputLayer layer(Scope(parameters), {.vocabulary = 5, .width = 3});
