@@ -15,9 +15,11 @@ Part heads_of(const Scope& scope, std::int64_t heads) {
   return scope.part(heads);
 }
 
-Linear projection(const Scope& scope, const MultiHeadAttention::Options& options) {
+Linear projection(const Scope& scope,
+                  const MultiHeadAttention::Options& options,
+                  std::optional<std::int64_t> in = {}) {
   return Linear(scope,
-                {.in = options.width,
+                {.in = in.value_or(options.width),
                  .out = options.heads * options.dim,
                  .split = Split::columns,
                  .bias = options.bias,
@@ -49,8 +51,8 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
       query_(projection(scope.child("query"), options)),
       key_(mechanism->shares_query_and_key()
                ? std::nullopt
-               : std::optional(projection(scope.child("key"), options))),
-      value_(projection(scope.child("value"), options)),
+               : std::optional(projection(scope.child("key"), options, options.side_width))),
+      value_(projection(scope.child("value"), options, options.side_width)),
       global_(global_projections(scope, options, *mechanism)),
       out_(scope.child("out"),
            {.in = options.heads * options.dim,

@@ -19,7 +19,8 @@ class MultiHeadAttention {
   struct Options {
     std::int64_t width = 0;
     std::int64_t heads = 0;
-    std::int64_t dim = 0;  // of a head
+    std::int64_t dim = 0;                         // of a head
+    std::optional<std::int64_t> side_width = {};  // of what it looks at, where that is another
     bool bias = true;
     Initial initial = {};
     std::optional<Initial> initial_out = {};

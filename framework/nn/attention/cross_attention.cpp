@@ -1,0 +1,99 @@
+#include "framework/nn/attention/cross_attention.h"
+
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+// n vectors, [1, n, 1, n].
+Variable unit_vectors(std::int64_t n, const Parameters& parameters) {
+  std::vector<double> unit(static_cast<std::size_t>(n * n), 0);
+  for (std::int64_t i = 0; i < n; ++i) unit[static_cast<std::size_t>(i * (n + 1))] = 1;
+  const Variable wide(Tensor::from<double>(unit, {1, n, 1, n}, parameters.device()));
+  return cast(wide, parameters.compute_dtype());
+}
+
+// softmax(scores), [1, n]: what attention gives a query that meets unit vectors as keys and values.
+Variable softmax(const Variable& scores, const Variable& units) {
+  const std::int64_t n = scores.shape().elements();
+  const Variable weights = attention(
+      reshape(scores, {1, 1, 1, n}), units, units, {.rules = masks::everything()}, {.scale = 1});
+  return reshape(weights, {1, n});
+}
+
+Variable mean(const std::vector<Variable>& all) {
+  const double share = 1 / static_cast<double>(all.size());
+  const Tensor y = all.front().value().like(MemoryTag::activations);
+  on(y.device(), [&](auto backend) {
+    scale(backend, share, all.front().value(), y);
+    for (std::size_t i = 1; i < all.size(); ++i) accumulate(backend, share, all[i].value(), y);
+  });
+  return record(y, all, [share, count = all.size()](Gradients& gradients) {
+    const Tensor& dy = gradients.output();
+    const Tensor part = dy.like();
+    on(dy.device(), [&](auto backend) { scale(backend, share, dy, part); });
+    for (std::size_t i = 0; i < count; ++i)
+      if (gradients.wanted(i)) gradients.give(i, part);
+  });
+}
+
+}  // namespace
+
+std::string wiring_problem(Wiring wiring,
+                           std::int64_t encoder_layers,
+                           std::int64_t decoder_layers) {
+  if ((wiring != Wiring::same && wiring != Wiring::reverse) || encoder_layers == decoder_layers)
+    return "";
+  return fmt::format(
+      "cross-attention {} needs as many layers in the encoder as in the decoder, found {} and {}",
+      wiring == Wiring::same ? "same" : "reverse",
+      encoder_layers,
+      decoder_layers);
+}
+
+CrossAttention::CrossAttention(const Scope& scope,
+                               const Options& options,
+                               std::unique_ptr<Mechanism> mechanism)
+    : attention_(scope, options.attention, std::move(mechanism)),
+      wiring_(options.wiring),
+      layer_(static_cast<std::size_t>(options.layer)),
+      encoder_layers_(static_cast<std::size_t>(options.encoder_layers)) {
+  if (wiring_ != Wiring::mix) return;
+  mixture_ = scope.weight("mixture", {options.encoder_layers}, Initial::constant(0));
+  units_ = unit_vectors(options.encoder_layers, scope.parameters());
+}
+
+Variable CrossAttention::look(const Variable& x, const Side& side, const Pass& pass) const {
+  return attention_(x, side, side.seen(), pass);
+}
+
+Side CrossAttention::mixture(const std::vector<Side>& sides) const {
+  const Shape shape = sides.front().rows.shape();
+  const std::int64_t elements = shape.elements();
+  Variable all;
+  for (const Side& side : sides) all = concat_time(all, reshape(side.rows, {elements, 1, 1}));
+  const auto n = static_cast<std::int64_t>(sides.size());
+  Side result = sides.front();
+  result.rows = reshape(
+      linear(reshape(all, {elements, n}), softmax(mixture_->variable, units_), Variable()), shape);
+  return result;
+}
+
+Variable CrossAttention::operator()(const Variable& x,
+                                    const std::vector<Side>& sides,
+                                    const Pass& pass) const {
+  const std::size_t wanted = reads_all_layers(wiring_) ? encoder_layers_ : 1;
+  require(sides.size() == wanted,
+          "cross-attention looks at the outputs of {} layers, it was given {}",
+          wanted,
+          sides.size());
+  if (wiring_ == Wiring::same) return look(x, sides[layer_], pass);
+  if (wiring_ == Wiring::reverse) return look(x, sides[encoder_layers_ - 1 - layer_], pass);
+  if (wiring_ == Wiring::mix) return look(x, mixture(sides), pass);
+  if (wiring_ == Wiring::last) return look(x, sides.front(), pass);
+  std::vector<Variable> found;
+  for (std::size_t i = 0; i < sides.size(); ++i) found.push_back(look(x, sides[i], pass.child(i)));
+  return mean(found);
+}
+
+}  // namespace longspan

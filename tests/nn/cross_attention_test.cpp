@@ -1,0 +1,167 @@
+// What each wiring looks at.
+#include "framework/nn/attention/cross_attention.h"
+
+#include "framework/nn/attention/softmax_attention.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::backend_device;
+using testing::expect_close;
+using testing::random_tensor;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t batch = 2;
+constexpr std::int64_t time = 3;
+constexpr std::int64_t side_time = 5;
+constexpr std::int64_t width = 6;
+constexpr std::int64_t side_width = 4;
+constexpr std::int64_t encoder_layers = 3;
+constexpr std::int64_t layer = 1;
+
+CrossAttention attention_of(const Scope& scope, Wiring wiring, std::int64_t place = layer) {
+  return CrossAttention(scope,
+                        {.attention = {.width = width,
+                                       .heads = 2,
+                                       .dim = 3,
+                                       .side_width = side_width,
+                                       .initial = Initial::normal(0.5)},
+                         .wiring = wiring,
+                         .layer = place,
+                         .encoder_layers = encoder_layers},
+                        std::make_unique<SoftmaxAttention>(0));
+}
+
+Tensor lengths(const std::vector<std::int64_t>& of_rows) {
+  return Tensor::from<std::int64_t>(of_rows, {batch}, backend_device());
+}
+
+std::vector<Side> sides_of(const std::vector<Variable>& rows) {
+  std::vector<Side> sides;
+  for (const Variable& of_layer : rows)
+    sides.push_back({.rows = of_layer, .length = lengths({4, side_time})});
+  return sides;
+}
+
+std::vector<Side> random_sides() {
+  std::vector<Variable> rows;
+  for (std::uint64_t i = 0; i < encoder_layers; ++i)
+    rows.emplace_back(random_tensor({batch, side_time, side_width}, 10 + i));
+  return sides_of(rows);
+}
+
+const std::vector<Wiring> all_wirings = {
+    Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full};
+
+TEST(CrossAttentionWiring, Gradient) {
+  for (const Wiring wiring : all_wirings) {
+    Parameters parameters = testing::one_process_parameters();
+    const CrossAttention attention = attention_of(Scope(parameters), wiring);
+    testing::allocate_randomly(parameters, 1);
+    std::vector<Tensor> inputs = {random_tensor({batch, time, width}, 1)};
+    const std::int64_t sides = reads_all_layers(wiring) ? encoder_layers : 1;
+    for (std::int64_t i = 0; i < sides; ++i)
+      inputs.push_back(random_tensor({batch, side_time, side_width}, 20 + i));
+    testing::expect_layer_gradients(
+        parameters,
+        [&](const std::vector<Variable>& in) {
+          return attention(in[0], sides_of({in.begin() + 1, in.end()}), Pass());
+        },
+        inputs);
+  }
+}
+
+// The same weights at every wiring.
+struct Looked {
+  Parameters parameters = testing::one_process_parameters();
+  CrossAttention attention;
+
+  explicit Looked(Wiring wiring, std::int64_t place = layer)
+      : attention(attention_of(Scope(parameters), wiring, place)) {
+    parameters.allocate(Random(3));
+  }
+  Values at(const std::vector<Side>& sides) const {
+    return values_of(
+        attention(Variable(random_tensor({batch, time, width}, 1)), sides, Pass()).value());
+  }
+};
+
+TEST(CrossAttentionWiring, LooksAtTheLayersThatItNames) {
+  const std::vector<Side> sides = random_sides();
+  std::vector<Values> alone;
+  for (const Side& side : sides) alone.push_back(Looked(Wiring::last).at({side}));
+  Values average(alone[0].size(), 0);
+  for (const Values& found : alone)
+    for (std::size_t i = 0; i < found.size(); ++i) average[i] += found[i] / encoder_layers;
+  for (std::int64_t place = 0; place < encoder_layers; ++place) {
+    const auto at = static_cast<std::size_t>(place);
+    EXPECT_EQ(Looked(Wiring::same, place).at(sides), alone[at]);
+    EXPECT_EQ(Looked(Wiring::reverse, place).at(sides), alone[encoder_layers - 1 - at]);
+  }
+  expect_close(Looked(Wiring::full).at(sides), average, 1e-13);
+}
+
+TEST(CrossAttentionWiring, AMixtureOfOneLayerIsThatLayer) {
+  const std::vector<Side> sides = random_sides();
+  Looked mixed(Wiring::mix);
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    Values weights(encoder_layers, -100);
+    weights[i] = 100;
+    mixed.parameters.named("mixture").master.copy_from(
+        testing::tensor_of<double>(weights, {encoder_layers}));
+    expect_close(mixed.at(sides), Looked(Wiring::last).at({sides[i]}), 1e-13);
+  }
+}
+
+TEST(CrossAttentionWiring, AMixtureBeginsAsTheMean) {
+  const std::vector<Side> sides = random_sides();
+  Values mean(static_cast<std::size_t>(batch * side_time * side_width), 0);
+  for (const Side& side : sides)
+    for (std::size_t i = 0; i < mean.size(); ++i)
+      mean[i] += values_of(side.rows.value())[i] / encoder_layers;
+  Side one = sides[0];
+  one.rows = Variable(testing::tensor_of<double>(mean, {batch, side_time, side_width}));
+  expect_close(Looked(Wiring::mix).at(sides), Looked(Wiring::last).at({one}), 1e-13);
+}
+
+TEST(CrossAttentionWiring, OfASideWithoutPositionsThereIsTheBiasAlone) {
+  for (const Wiring wiring : all_wirings) {
+    Looked looked(wiring);
+    const Tensor bias = looked.parameters.named("out/bias").master;
+    bias.copy_from(random_tensor({width}, 5));
+    std::vector<Side> sides = random_sides();
+    std::vector<Variable> leaves;
+    for (Side& side : sides) {
+      side.rows = Variable::leaf(side.rows.value());
+      side.length = lengths({0, 2});
+      leaves.push_back(side.rows);
+    }
+    if (wiring == Wiring::last) sides = {sides.back()};
+    const Variable x = Variable::leaf(random_tensor({batch, time, width}, 1));
+    const Variable y = looked.attention(x, sides, Pass());
+    const Tensor empty = y.value().slice(0, 1).reshape({time, width});
+    for (std::int64_t i = 0; i < time; ++i)
+      EXPECT_EQ(values_of(empty.slice(i, i + 1)), values_of(bias));
+    backward({y}, {random_tensor(y.shape(), 2)});
+    EXPECT_EQ(values_of(x.gradient().slice(0, 1)), Values(time * width, 0));
+    for (const Variable& leaf : leaves) {
+      if (!leaf.gradient().defined()) continue;
+      EXPECT_EQ(values_of(leaf.gradient().slice(0, 1)), Values(side_time * side_width, 0));
+      for (const double value : values_of(leaf.gradient())) EXPECT_TRUE(std::isfinite(value));
+    }
+  }
+}
+
+TEST(CrossAttentionWiring, RefusesStacksThatCannotBeWiredSo) {
+  EXPECT_EQ(wiring_problem(Wiring::same, 3, 3), "");
+  EXPECT_EQ(wiring_problem(Wiring::mix, 3, 6), "");
+  EXPECT_EQ(wiring_problem(Wiring::reverse, 3, 6),
+            "cross-attention reverse needs as many layers in the encoder as in the decoder, found "
+            "3 and 6");
+  EXPECT_THROW(Looked(Wiring::full).at({random_sides()[0]}), Failure);
+}
+
+}  // namespace
+}  // namespace longspan
