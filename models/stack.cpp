@@ -1,54 +1,98 @@
 #include "models/stack.h"
 
 #include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {
 
-std::vector<Layer> make_layers(const Scope& scope,
-                               const StackOptions& options,
-                               const MechanismFactory& mechanism) {
-  const ModelOptions& common = options.common;
-  std::vector<Layer> layers;
-  for (std::int64_t i = 0; i < common.layers; ++i) {
-    const Scope layer = scope.child("layers").child(i);
-    const Scope attention_scope = layer.child("attention");
-    const auto norm = [&](const Scope& sublayer) {
-      return Norm(sublayer.child("norm"), common.width, options.initial_gain);
-    };
-    // Closures are copied, layers are not.
-    const auto attention = std::make_shared<MultiHeadAttention>(
-        attention_scope,
-        MultiHeadAttention::Options{.width = common.width,
-                                    .heads = common.heads,
-                                    .dim = common.head_dim(),
-                                    .bias = options.attention_bias,
-                                    .initial = common.initial(),
-                                    .initial_out = options.initial_out},
-        mechanism(attention_scope, i));
-    const auto feed_forward = std::make_shared<FeedForward>(
-        layer.child("feed_forward"),
+namespace {
+
+// Makes the sublayers of one layer. Closures are copied, the functions in them are not.
+class LayerMaker {
+ public:
+  LayerMaker(const Scope& layer, const StackOptions& options) : layer_(layer), options_(options) {}
+
+  Sublayer attention(const MechanismFactory& mechanism, std::int64_t place) const {
+    const Scope scope = layer_.child("attention");
+    const auto attention =
+        std::make_shared<MultiHeadAttention>(scope, heads(), mechanism(scope, place));
+    return sublayer(scope,
+                    Reads::memory,
+                    [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+                      return (*attention)(x, reads.memory, reads.context, pass);
+                    });
+  }
+
+  Sublayer cross_attention(std::int64_t place) const {
+    const Scope scope = layer_.child("cross_attention");
+    CrossAttention::Options options = {.attention = heads(),
+                                       .wiring = options_.cross->wiring,
+                                       .layer = place,
+                                       .encoder_layers = options_.cross->encoder_layers};
+    options.attention.side_width = options_.cross->encoder_width;
+    const auto attention = std::make_shared<CrossAttention>(
+        scope, options, std::make_unique<SoftmaxAttention>(options_.common.attention_dropout));
+    return sublayer(scope,
+                    Reads::sides,
+                    [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+                      return (*attention)(x, reads.sides, pass);
+                    });
+  }
+
+  Sublayer feed_forward() const {
+    const Scope scope = layer_.child("feed_forward");
+    const ModelOptions& common = options_.common;
+    const auto feed = std::make_shared<FeedForward>(
+        scope,
         FeedForward::Options{.width = common.width,
                              .hidden = common.hidden(),
                              .activation = common.activation,
                              .dropout = common.dropout,
                              .initial = common.initial(),
-                             .initial_out = options.initial_out,
-                             .chunks = options.memory.feed_forward_chunks});
-    Sublayer attend = {
-        .norm = norm(attention_scope),
-        .reads_memory = true,
-        .run = [attention](const Variable& x,
-                           const Variable& memory,
-                           const SegmentContext& context,
-                           const Pass& pass) { return (*attention)(x, memory, context, pass); },
-        .name = attention_scope.path()};
-    Sublayer feed = {.norm = norm(layer.child("feed_forward")),
-                     .run = [feed_forward](const Variable& x,
-                                           const Variable&,
-                                           const SegmentContext&,
-                                           const Pass& pass) { return (*feed_forward)(x, pass); },
-                     .name = layer.child("feed_forward").path()};
-    layers.push_back({{std::move(attend), std::move(feed)}});
+                             .initial_out = options_.initial_out,
+                             .chunks = options_.memory.feed_forward_chunks});
+    return sublayer(
+        scope, Reads::nothing, [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
+          return (*feed)(x, pass);
+        });
+  }
+
+ private:
+  MultiHeadAttention::Options heads() const {
+    return {.width = options_.common.width,
+            .heads = options_.common.heads,
+            .dim = options_.common.head_dim(),
+            .bias = options_.attention_bias,
+            .initial = options_.common.initial(),
+            .initial_out = options_.initial_out};
+  }
+  Sublayer sublayer(const Scope& scope, Reads reads, decltype(Sublayer::run) run) const {
+    return {.norm = Norm(scope.child("norm"), options_.common.width, options_.initial_gain),
+            .reads = reads,
+            .run = std::move(run),
+            .name = scope.path()};
+  }
+
+  const Scope layer_;
+  const StackOptions& options_;
+};
+
+}  // namespace
+
+std::vector<Layer> make_layers(const Scope& scope,
+                               const StackOptions& options,
+                               const MechanismFactory& mechanism) {
+  const std::int64_t count = options.common.layers;
+  if (options.cross)
+    refuse(wiring_problem(options.cross->wiring, options.cross->encoder_layers, count));
+  std::vector<Layer> layers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const LayerMaker make(scope.child("layers").child(i), options);
+    Layer layer;
+    layer.sublayers.push_back(make.attention(mechanism, i));
+    if (options.cross) layer.sublayers.push_back(make.cross_attention(i));
+    layer.sublayers.push_back(make.feed_forward());
+    layers.push_back(std::move(layer));
   }
   return layers;
 }
@@ -83,6 +127,41 @@ BodyEnd body_end(const ModelOptions& options) {
   BodyEnd end = {.width = options.output_width(), .initial = options.initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
   return end;
+}
+
+Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFactory& mechanism)
+    : layers_(make_layers(scope, options, mechanism)),
+      residual_(make_residual(options.common, options.memory)) {
+  if (options.common.has_final_norm())
+    final_norm_.emplace(
+        scope.child("final_norm"), options.common.output_width(), options.initial_gain);
+}
+
+Variable Stack::normed(const Variable& y) const { return final_norm_ ? (*final_norm_)(y) : y; }
+
+Variable Stack::operator()(const Variable& x,
+                           const StackReads& reads,
+                           const Pass& pass,
+                           const LayerWatch& watch) const {
+  return normed(residual_->run(layers_, x, reads, pass.child("layers"), watch));
+}
+
+std::vector<Side> Stack::encode(const Variable& x,
+                                const Side& source,
+                                Wiring wiring,
+                                Pass pass) const {
+  pass.time = source.time;
+  std::vector<Side> sides;
+  const auto give = [&](std::size_t, const Variable& output) {
+    sides.push_back(source);
+    sides.back().rows = normed(output);
+  };
+  LayerWatch watch;
+  if (reads_all_layers(wiring)) watch.output = give;
+  const Variable last =
+      residual_->run(layers_, x, {.context = source.seen()}, pass.child("layers"), watch);
+  if (!reads_all_layers(wiring)) give(0, last);
+  return sides;
 }
 
 FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {

@@ -1,12 +1,13 @@
-// What the language models share: a stack of attention and feed-forward layers, and its cost.
+// What the families share: stacks of attention and feed-forward layers, and their cost.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "framework/model/body.h"
-#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/cross_attention.h"
 #include "framework/nn/residual/residual.h"
 #include "models/model_options.h"
 
@@ -16,15 +17,24 @@ namespace longspan {
 using MechanismFactory =
     std::function<std::unique_ptr<Mechanism>(const Scope& attention, std::int64_t layer)>;
 
+// What a decoder's layers look at.
+struct CrossOptions {
+  Wiring wiring = Wiring::last;
+  std::int64_t encoder_layers = 1;
+  std::int64_t encoder_width = 0;  // of the encoder's outputs
+};
+
 struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
   Initial initial_out = {};  // of the matrices that write to the stream
   MemoryOptions memory = {};
   Initial initial_gain = {.mean = 1};  // of the norms
+  std::optional<CrossOptions> cross = {};
 };
 
-// `layers` layers named "layers/0", "layers/1", ... of an attention and a feed-forward sublayer.
+// `layers` layers named "layers/0", "layers/1", ... of an "attention", with `cross` a
+// "cross_attention", and a "feed_forward" sublayer. Throws ConfigurationError with wiring_problem.
 std::vector<Layer> make_layers(const Scope& scope,
                                const StackOptions& options,
                                const MechanismFactory& mechanism);
@@ -39,6 +49,28 @@ std::int64_t end_of(const Pass& pass);
 
 // Behind a stack with these options, its readout's table not shared and without a bias.
 BodyEnd body_end(const ModelOptions& options);
+
+// Such layers, the way they are run, and the norm on top where the options have one ("final_norm").
+class Stack {
+ public:
+  Stack(const Scope& scope, const StackOptions& options, const MechanismFactory& mechanism);
+  // x: [batch, time, width]; pass.time: the division of its positions.
+  Variable operator()(const Variable& x,
+                      const StackReads& reads,
+                      const Pass& pass,
+                      const LayerWatch& watch = {}) const;
+  // As an encoder, whose positions all see each other: what the layers of a decoder look at, with
+  // this wiring, in its `StackReads::sides`. x: the input, of a length and a division of time that
+  // `source` says; its rows may be undefined. Each output is normed as the last one is.
+  std::vector<Side> encode(const Variable& x, const Side& source, Wiring wiring, Pass pass) const;
+
+ private:
+  Variable normed(const Variable& y) const;
+
+  std::vector<Layer> layers_;
+  std::unique_ptr<Residual> residual_;
+  std::optional<Norm> final_norm_;
+};
 
 // The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
 // the layers let through, the mean of a layer's heads summed over the layers; `relative`: the

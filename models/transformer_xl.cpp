@@ -37,11 +37,11 @@ class TransformerXl : public Body {
         embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
     const Carried& carried = reading.carried;
     States states = {.time = pass.time};
-    std::vector<Variable> memories;
-    for (const CarriedTensor& layer : carried.tensors) memories.emplace_back(layer.tensor);
+    StackReads reads = {.context = context(reading, pass)};
+    for (const CarriedTensor& layer : carried.tensors) reads.memories.emplace_back(layer.tensor);
     const auto keep = [&](std::size_t layer, const Tensor& input) {
       if (reading.longest_memory == 0) return;
-      const Tensor before = memories.empty() ? Tensor() : carried.tensors[layer].tensor;
+      const Tensor before = reads.memories.empty() ? Tensor() : carried.tensors[layer].tensor;
       states.carried.tensors.push_back({memory_name(layer),
                                         remember(before,
                                                  carried.length(),
@@ -51,7 +51,7 @@ class TransformerXl : public Body {
                                                  setting_.mesh)});
     };
     states.hidden =
-        residual_->run(layers_, x, memories, context(reading, pass), pass.child("layers"), keep);
+        residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
     return states;
   }
 

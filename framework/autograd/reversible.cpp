@@ -27,17 +27,25 @@ double squared_difference(const Tensor& rebuilt, const Tensor& truth) {
 Variable reversible_add(Variable&& a,
                         const Variable& b,
                         const ReversibleFunction& function,
-                        const std::shared_ptr<ReversibleStreams>& streams) {
+                        const std::shared_ptr<ReversibleStreams>& streams,
+                        const std::vector<Variable>& beside) {
   require(a.shape() == b.shape() && a.value().dtype() == b.value().dtype(),
           "the streams of a reversible stack are {} {} and {} {}",
           name_of(a.value().dtype()),
           a.shape(),
           name_of(b.value().dtype()),
           b.shape());
-  const Unrecorded change = run_unrecorded([&] { return function(b.detach()); });
+  std::vector<Tensor> kept;
+  std::vector<Variable> constants;
+  for (const Variable& variable : beside) {
+    kept.push_back(variable.value());
+    constants.push_back(variable.detach());
+  }
+  const Unrecorded change = run_unrecorded([&] { return function(b.detach(), constants); });
   streams->read = {};
   streams->written = {};
   std::vector<Variable> inputs = {std::move(a), b};
+  inputs.insert(inputs.end(), beside.begin(), beside.end());
   inputs.insert(inputs.end(), change.leaves.begin(), change.leaves.end());
   Tensor c = inputs[0].value();
   const Tensor truth = streams->measure ? c : Tensor();
@@ -55,9 +63,14 @@ Variable reversible_add(Variable&& a,
     const Tensor dc = gradients.take_output();
     const Variable read = Variable::leaf(std::exchange(streams->read, {}));
     Tensor rebuilt = std::exchange(streams->written, {});
+    constexpr std::size_t streams_read = 2;
+    std::vector<Variable> variables;
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      variables.push_back(gradients.wanted(streams_read + i) ? Variable::leaf(kept[i])
+                                                             : Variable(kept[i]));
     run_back(
         [&] {
-          Variable again = function(read);
+          Variable again = function(read, variables);
           if (!rebuilt.unshared()) rebuilt = rebuilt.clone();
           add_to(rebuilt, -1, again.value());
           return again;
@@ -67,6 +80,9 @@ Variable reversible_add(Variable&& a,
       streams->measure(place, squared_difference(rebuilt, truth), squared_norm(truth));
     streams->read = std::move(rebuilt);
     streams->written = read.value();
+    for (std::size_t i = 0; i < variables.size(); ++i)
+      if (gradients.wanted(streams_read + i) && variables[i].gradient().defined())
+        gradients.give(streams_read + i, variables[i].gradient());
     if (gradients.wanted(1) && read.gradient().defined()) gradients.give(1, read.gradient());
     if (gradients.wanted(0)) gradients.give(0, dc);
   });

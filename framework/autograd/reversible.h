@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "framework/autograd/variable.h"
 
@@ -24,16 +25,19 @@ struct ReversibleStreams {
   Tensor written;              // its c
 };
 
-using ReversibleFunction = std::function<Variable(const Variable& b)>;
+using ReversibleFunction =
+    std::function<Variable(const Variable& b, const std::vector<Variable>& beside)>;
 
-// One sublayer: c = a + function(b). The next takes b for a and c for b. Nothing is kept but the
-// last b and c: the backward pass computes function(b) again, with the promises of recompute.h, and
-// a = c - function(b). a and b: one shape, f32 (f64 in float64); the function's result may be
-// narrower. Writes c over a where nobody else holds it. Throws Failure when the chain is walked
-// back in another order.
+// One sublayer: c = a + function(b, beside), where `beside` is what it reads that is no stream of
+// the stack; it is kept and gets its gradient. The next takes b for a and c for b. Nothing is kept
+// but the last b and c: the backward pass computes the function again, with the promises of
+// recompute.h, and a = c - function(b, beside). a and b: one shape, f32 (f64 in float64); the
+// function's result may be narrower. Writes c over a where nobody else holds it. Throws Failure
+// when the chain is walked back in another order.
 Variable reversible_add(Variable&& a,
                         const Variable& b,
                         const ReversibleFunction& function,
-                        const std::shared_ptr<ReversibleStreams>& streams);
+                        const std::shared_ptr<ReversibleStreams>& streams,
+                        const std::vector<Variable>& beside = {});
 
 }  // namespace longspan

@@ -184,19 +184,25 @@ TEST(Recompute, PiecesGiveTheGradientsOfTheWhole) {
   }
 }
 
-// Four sublayers over two streams, by reversible_add or by plain ops.
+// Four sublayers over two streams, by reversible_add or by plain ops; each reads `side` too.
 struct Streams {
   Variable a;
   Variable b;
 };
-Streams two_streams(bool reversible, Streams streams, const Variable& weight) {
+Streams two_streams(bool reversible,
+                    Streams streams,
+                    const Variable& weight,
+                    const Variable& side) {
   const auto kept = std::make_shared<ReversibleStreams>();
   for (std::uint64_t i = 0; i < 4; ++i) {
-    const ReversibleFunction f = [weight, i](const Variable& b) {
-      return layer(b, weight, Random(5).child(i), {.middle_total = b.shape()[1], .inner_total = 4});
+    const ReversibleFunction f = [weight, i](const Variable& b, const auto& beside) {
+      return layer(add(b, activate(Activation::gelu, beside.front())),
+                   weight,
+                   Random(5).child(i),
+                   {.middle_total = b.shape()[1], .inner_total = 4});
     };
-    Variable c = reversible ? reversible_add(std::move(streams.a), streams.b, f, kept)
-                            : add(streams.a, f(streams.b));
+    Variable c = reversible ? reversible_add(std::move(streams.a), streams.b, f, kept, {side})
+                            : add(streams.a, f(streams.b, {side}));
     streams = {std::move(streams.b), std::move(c)};
   }
   return streams;
@@ -207,11 +213,12 @@ TEST(Reversible, GivesTheGradientsOfThePlainFunction) {
     const Counted weight(random_tensor({4, 4}, 1));
     const Variable x = Variable::leaf(random_tensor({2, 3, 4}, 2));
     const Variable z = Variable::leaf(random_tensor({2, 3, 4}, 3));
-    const Streams y = two_streams(reversible, {x, z}, weight.leaf);
+    const Variable side = Variable::leaf(random_tensor({2, 3, 4}, 6));
+    const Streams y = two_streams(reversible, {x, z}, weight.leaf, side);
     backward({y.a, y.b}, {random_tensor({2, 3, 4}, 4), random_tensor({2, 3, 4}, 5)});
     EXPECT_EQ(*weight.announced, 1);
     Values all = values_of(y.b.value());
-    for (const Variable& leaf : {x, z, weight.leaf})
+    for (const Variable& leaf : {x, z, side, weight.leaf})
       for (const double value : values_of(leaf.gradient())) all.push_back(value);
     return all;
   };
@@ -221,16 +228,19 @@ TEST(Reversible, GivesTheGradientsOfThePlainFunction) {
 TEST(Reversible, GradientsAreThoseOfDifferences) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
-        const Streams y = two_streams(true, {v[0], v[1]}, v[2]);
+        const Streams y = two_streams(true, {v[0], v[1]}, v[2], v[3]);
         return add(y.a, y.b);
       },
-      {random_tensor({2, 3, 4}, 1), random_tensor({2, 3, 4}, 2), random_tensor({4, 4}, 3)});
+      {random_tensor({2, 3, 4}, 1),
+       random_tensor({2, 3, 4}, 2),
+       random_tensor({4, 4}, 3),
+       random_tensor({2, 3, 4}, 4)});
 }
 
 TEST(Reversible, BothStreamsMayBeginAsOneVariable) {
   expect_gradients(
       [](const std::vector<Variable>& v) {
-        const Streams y = two_streams(true, {v[0], v[0]}, v[1]);
+        const Streams y = two_streams(true, {v[0], v[0]}, v[1], v[0]);
         return add(y.a, y.b);
       },
       {random_tensor({2, 3, 4}, 1), random_tensor({4, 4}, 3)});
@@ -239,7 +249,9 @@ TEST(Reversible, BothStreamsMayBeginAsOneVariable) {
 TEST(Reversible, AChainIsWalkedBackOnceFromItsEnd) {
   const Variable x = Variable::leaf(random_tensor({1, 2, 4}, 1));
   const auto kept = std::make_shared<ReversibleStreams>();
-  const ReversibleFunction f = [](const Variable& b) { return activate(Activation::gelu, b); };
+  const ReversibleFunction f = [](const Variable& b, const auto&) {
+    return activate(Activation::gelu, b);
+  };
   const Variable first = reversible_add(Variable(x), x, f, kept);
   const Variable second = reversible_add(Variable(x), first, f, kept);
   EXPECT_THROW(backward(sum(first)), Failure);

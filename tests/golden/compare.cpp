@@ -18,6 +18,13 @@ std::size_t row_bytes(const Tensor& tensor) {
 
 }  // namespace
 
+Activation activation_of(const GoldenFile& file) {
+  const std::string& name = file.text("activation");
+  if (name == "relu") return Activation::relu;
+  if (name == "gelu") return Activation::gelu;
+  throw DataError("{}: there is no activation {}", file.name(), name);
+}
+
 void expect_near(const std::string& what,
                  const Tensor& found,
                  const Tensor& expected,

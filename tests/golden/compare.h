@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "framework/autograd/variable.h"
+#include "framework/kernels/activation.h"
 #include "framework/nn/parameters.h"
 #include "tests/golden/golden_file.h"
 
@@ -19,6 +20,9 @@ void expect_near(const std::string& what,
                  const Tensor& found,
                  const Tensor& expected,
                  double tolerance);
+
+// Of the attribute "activation".
+Activation activation_of(const GoldenFile& file);
 
 // The extent that an attribute states is the one that was found.
 void expect_extent(const GoldenFile& file, const std::string& attribute, std::int64_t found);

@@ -186,7 +186,7 @@ void backward_of_long_segment(Parameters& parameters,
       words(testing::columns(text, 0, time), std::sqrt(static_cast<double>(common.width)));
   for (const Layer& layer : layers)
     hidden = residual->run(
-        std::span(&layer, 1), stopped_before(hidden, border), {}, context, Pass(), {});
+        std::span(&layer, 1), stopped_before(hidden, border), {.context = context}, Pass());
   if (final_norm) hidden = (*final_norm)(hidden);
   const Tensor targets = testing::columns(text, 1, time);
   for (std::int64_t stream = 0; stream < targets.shape()[0]; ++stream)

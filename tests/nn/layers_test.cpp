@@ -247,19 +247,16 @@ std::vector<Layer> small_layers(Parameters& parameters) {
         std::make_shared<Linear>(scope.child("mix"), Linear::Options{.in = 4, .out = 4});
     Sublayer first = {
         .norm = Norm(scope.child("norm0"), 4),
-        .reads_memory = true,
-        .run = [mix](
-                   const Variable& x, const Variable& memory, const SegmentContext&, const Pass&) {
+        .reads = Reads::memory,
+        .run = [mix](const Variable& x, const SublayerReads& reads, const Pass&) {
           const Variable y = (*mix)(x);
-          return memory.defined() ? add(y, activate(Activation::gelu, memory)) : y;
+          return reads.memory.defined() ? add(y, activate(Activation::gelu, reads.memory)) : y;
         }};
-    Sublayer second = {
-        .norm = Norm(scope.child("norm1"), 4),
-        .run = [mix](
-                   const Variable& x, const Variable& memory, const SegmentContext&, const Pass&) {
-          EXPECT_FALSE(memory.defined());
-          return activate(Activation::gelu, (*mix)(x));
-        }};
+    Sublayer second = {.norm = Norm(scope.child("norm1"), 4),
+                       .run = [mix](const Variable& x, const SublayerReads& reads, const Pass&) {
+                         EXPECT_FALSE(reads.memory.defined());
+                         return activate(Activation::gelu, (*mix)(x));
+                       }};
     layers.push_back({{std::move(first), std::move(second)}});
   }
   return layers;
@@ -275,8 +272,7 @@ TEST(PlainResidualStack, Gradient) {
       expect_layer_gradients(
           parameters,
           [&](const auto& in) {
-            return residual.run(
-                layers, in[0], std::vector<Variable>{in[1], in[2]}, {}, training_pass(4), {});
+            return residual.run(layers, in[0], {.memories = {in[1], in[2]}}, training_pass(4));
           },
           {random_tensor({2, 3, 4}, 1), random_tensor({2, 3, 4}, 2), random_tensor({2, 3, 4}, 3)});
     }
@@ -289,21 +285,19 @@ TEST(PlainResidualStack, PlacesItsNormsAsItSays) {
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({1, 2, 4}, 1));
   const Variable memory(random_tensor({1, 2, 4}, 2));
-  const std::vector<Variable> memories = {memory};
+  const StackReads reads = {.memories = {memory}};
   const auto& [first, second] = std::tie(one[0].sublayers[0], one[0].sublayers[1]);
   const auto run = [](const Sublayer& sublayer, const Variable& in, const Variable& past) {
-    return sublayer.run(in, past, {}, Pass());
+    return sublayer.run(in, {.memory = past}, Pass());
   };
   const Variable post_middle = first.norm(add(x, run(first, x, memory)));
   const Variable post = second.norm(add(post_middle, run(second, post_middle, Variable())));
   EXPECT_TRUE(testing::same_bits(
-      PlainResidual(NormPlacement::post, 0).run(one, x, memories, {}, Pass(), {}).value(),
-      post.value()));
+      PlainResidual(NormPlacement::post, 0).run(one, x, reads, Pass()).value(), post.value()));
   const Variable pre_middle = add(x, run(first, first.norm(x), first.norm(memory)));
   const Variable pre = add(pre_middle, run(second, second.norm(pre_middle), Variable()));
   EXPECT_TRUE(testing::same_bits(
-      PlainResidual(NormPlacement::pre, 0).run(one, x, memories, {}, Pass(), {}).value(),
-      pre.value()));
+      PlainResidual(NormPlacement::pre, 0).run(one, x, reads, Pass()).value(), pre.value()));
 }
 
 TEST(PlainResidualStack, ShowsTheInputOfEachLayer) {
@@ -313,14 +307,15 @@ TEST(PlainResidualStack, ShowsTheInputOfEachLayer) {
   const PlainResidual residual(NormPlacement::post, 0);
   const Variable x(random_tensor({1, 2, 4}, 1));
   std::vector<Tensor> seen;
-  residual.run(layers, x, {}, {}, Pass(), [&](std::size_t layer, const Tensor& input) {
+  const auto show = [&](std::size_t layer, const Tensor& input) {
     EXPECT_EQ(layer, seen.size());
     seen.push_back(input);
-  });
+  };
+  residual.run(layers, x, {}, Pass(), {.input = show});
   const std::span<const Layer> first(layers.data(), 1);
   ASSERT_EQ(seen.size(), 2u);
   EXPECT_TRUE(testing::same_bits(seen[0], x.value()));
-  EXPECT_TRUE(testing::same_bits(seen[1], residual.run(first, x, {}, {}, Pass(), {}).value()));
+  EXPECT_TRUE(testing::same_bits(seen[1], residual.run(first, x, {}, Pass()).value()));
 }
 
 TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
@@ -328,8 +323,7 @@ TEST(PlainResidualStack, RefusesMemoriesOfAnotherNumberOfLayers) {
   const std::vector<Layer> layers = small_layers(parameters);
   allocate_randomly(parameters, 1);
   const Variable x(random_tensor({1, 2, 4}, 1));
-  EXPECT_THROW(PlainResidual(NormPlacement::post, 0)
-                   .run(layers, x, std::vector<Variable>{x}, {}, Pass(), {}),
+  EXPECT_THROW(PlainResidual(NormPlacement::post, 0).run(layers, x, {.memories = {x}}, Pass()),
                Failure);
 }
 

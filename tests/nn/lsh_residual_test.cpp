@@ -27,13 +27,12 @@ struct LshStack {
               scope,
               LshAttention::Options{
                   .lsh = {.chunk = 4, .rounds = 3}, .heads = 2, .dropout = rate}));
-      layers.push_back({{{.norm = Norm(scope.child("norm"), width),
-                          .run = [attention](const Variable& x,
-                                             const Variable& memory,
-                                             const SegmentContext& context,
-                                             const Pass& pass) {
-                            return (*attention)(x, memory, context, pass);
-                          }}}});
+      layers.push_back(
+          {{{.norm = Norm(scope.child("norm"), width),
+             .reads = Reads::memory,
+             .run = [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+               return (*attention)(x, reads.memory, reads.context, pass);
+             }}}});
     }
     parameters.allocate(Random(1));
   }
@@ -44,7 +43,7 @@ struct LshStack {
     const Variable x =
         Variable::leaf(cast(Variable(random_tensor({batch, time, width}, 2)), dtype).value());
     const Pass pass = {.training = true, .random = Random(9)};
-    const Variable y = residual.run(layers, x, {}, SegmentContext(), pass, {});
+    const Variable y = residual.run(layers, x, {}, pass);
     parameters.clear_gradients();
     backward({y}, {cast(Variable(random_tensor(y.shape(), 3)), dtype).value()});
     std::vector<Values> found = {values_of(y.value()), values_of(x.gradient())};

@@ -9,6 +9,7 @@
 #include "framework/nn/positions.h"
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
+#include "tests/nn/shares_testing.h"
 #include "tests/support/mesh_runner.h"
 
 namespace longspan {
@@ -16,8 +17,9 @@ namespace {
 
 using testing::backend_device;
 using testing::expect_close;
+using testing::Held;
+using testing::piece_of;
 using testing::random_tensor;
-using testing::Values;
 using testing::values_of;
 
 constexpr std::int64_t batch = 4;
@@ -39,36 +41,6 @@ std::vector<MeshShape> all_layouts() {
 const std::vector<MeshShape> some_layouts = {
     {.data = 2, .context = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}};
 
-// What a rank has of something that one process has all of.
-struct Held {
-  Range rows;  // of the batch
-  TimeDivision time;
-
-  Held(const ProcessMesh& mesh, std::int64_t total)
-      : rows{batch * mesh.data.rank() / mesh.data.size(),
-             batch * (mesh.data.rank() + 1) / mesh.data.size()},
-        time(divide_time(mesh, total)) {}
-
-  // Of [batch, total, n].
-  Tensor of(const Tensor& whole) const {
-    const Ranges& positions = time.outside();
-    const std::int64_t n = whole.shape()[2];
-    const Tensor result =
-        Tensor::empty({rows.count(), count_of(positions), n}, DType::f64, backend_device());
-    double* to = result.data<double>();
-    for (std::int64_t b = rows.begin; b < rows.end; ++b)
-      for (const Range& range : positions)
-        to = std::copy_n(
-            whole.data<double>() + (b * whole.shape()[1] + range.begin) * n, range.count() * n, to);
-    return result;
-  }
-  Tensor lengths(const std::vector<std::int64_t>& of_batch) const {
-    return Tensor::from<std::int64_t>({of_batch.begin() + rows.begin, of_batch.begin() + rows.end},
-                                      {rows.count()},
-                                      backend_device());
-  }
-};
-
 // A function of activations that this rank has a part of. `side` may be undefined.
 using Run = std::function<Variable(const Variable& x, const Variable& side, const Pass& pass)>;
 struct Case {
@@ -86,8 +58,8 @@ struct Found {
 };
 
 Found run(const Case& c, const ProcessMesh& mesh) {
-  const Held own(mesh, time);
-  const Held own_side(mesh, side_time);
+  const Held own(mesh, batch, time);
+  const Held own_side(mesh, batch, side_time);
   Parameters parameters(backend_device(), DType::f64, mesh);
   const Run function = c.make(Scope(parameters), mesh);
   parameters.allocate(Random(3));
@@ -104,28 +76,8 @@ Found run(const Case& c, const ProcessMesh& mesh) {
   found.dx = x.gradient();
   if (c.reads_side) found.dside = side.gradient();
   found.parameters = parameters.all();
-  for (const auto& parameter : found.parameters) {
-    const Tensor gradient = parameter->variable.gradient().clone();
-    const Communicator& ranks = parameters.divided(*parameter) ? mesh.world : mesh.replicas;
-    ranks.all_reduce(gradient, Reduction::sum);
-    found.gradients.push_back(gradient);
-  }
+  found.gradients = testing::summed_gradients(parameters);
   return found;
-}
-
-// This rank's piece of a whole parameter or of its gradient.
-Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
-  if (!parameter.split()) return whole;
-  const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
-  std::int64_t inner = 1;
-  for (int axis = parameter.split_axis + 1; axis < whole.shape().dimensions(); ++axis)
-    inner *= whole.shape()[axis];
-  const std::int64_t count = inner * parameter.part.count;
-  for (std::int64_t i = 0; i * count < result.elements(); ++i)
-    std::copy_n(whole.data<double>() + (i * parameter.part.total + parameter.part.begin) * inner,
-                count,
-                result.data<double>() + i * count);
-  return result;
 }
 
 void expect_same(const Case& c, const std::vector<MeshShape>& layouts) {
@@ -134,11 +86,12 @@ void expect_same(const Case& c, const std::vector<MeshShape>& layouts) {
   testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     SCOPED_TRACE(testing::to_string(mesh.shape));
     const Found found = run(c, mesh);
-    const Held own(mesh, time);
+    const Held own(mesh, batch, time);
     expect_close(values_of(found.y), values_of(own.of(whole.y)), 1e-9);
     expect_close(values_of(found.dx), values_of(own.of(whole.dx)), 1e-9);
     if (c.reads_side)
-      expect_close(values_of(found.dside), values_of(Held(mesh, side_time).of(whole.dside)), 1e-9);
+      expect_close(
+          values_of(found.dside), values_of(Held(mesh, batch, side_time).of(whole.dside)), 1e-9);
     for (std::size_t i = 0; i < found.gradients.size(); ++i) {
       SCOPED_TRACE(found.parameters[i]->name);
       expect_close(values_of(found.gradients[i]),
@@ -199,19 +152,18 @@ Run stack_of(const Scope& scope,
             .width = width, .hidden = 10, .dropout = rate, .initial = initial, .chunks = 2});
     layers.push_back(
         {{{.norm = Norm(scope.child(i).child("norm0"), width),
-           .reads_memory = true,
-           .run = [attention](const Variable& x,
-                              const Variable& memory,
-                              const SegmentContext& of,
-                              const Pass& pass) { return (*attention)(x, memory, of, pass); }},
+           .reads = Reads::memory,
+           .run =
+               [attention](const Variable& x, const SublayerReads& of, const Pass& pass) {
+                 return (*attention)(x, of.memory, of.context, pass);
+               }},
           {.norm = Norm(scope.child(i).child("norm1"), width),
-           .run = [feed](
-                      const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
+           .run = [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
              return (*feed)(x, pass);
            }}}});
   }
   return [layers, residual, context](const Variable& x, const Variable&, const Pass& pass) {
-    return residual->run(layers, x, {}, context, pass, {});
+    return residual->run(layers, x, {.context = context}, pass);
   };
 }
 
@@ -226,7 +178,7 @@ Case padded_stack(const std::string& name,
   return {.name = name, .make = [=](const Scope& scope, const ProcessMesh& mesh) {
             SegmentContext context;
             context.mask.rules = rules;
-            context.mask.key_length = Held(mesh, time).lengths(row_lengths);
+            context.mask.key_length = Held(mesh, batch, time).lengths(row_lengths);
             context.distances = Variable(sinusoids(
                 SinusoidLayout::halves, 0, time, width, -1, DType::f64, backend_device()));
             return stack_of(scope, mechanism, residual, context);
@@ -270,7 +222,7 @@ Case crossing(const std::string& name,
   return {.name = name,
           .make = [=](const Scope& scope, const ProcessMesh& mesh) -> Run {
             const auto attention = attention_of(scope, mechanism(scope));
-            const Held held(mesh, side_time);
+            const Held held(mesh, batch, side_time);
             const Tensor length = lengths.empty() ? Tensor() : held.lengths(lengths);
             return [=](const Variable& x, const Variable& rows, const Pass& pass) {
               const auto look = [=](const std::vector<Variable>& in) {
@@ -300,7 +252,7 @@ TEST(Padding, ARowIsWhatItIsAlone) {
   const Tensor x = random_tensor({batch, time, width}, 1);
   const Tensor rows = random_tensor({batch, side_time, width}, 2);
   const std::vector<std::int64_t> lengths = {22, 3, 1, 15};
-  const Held all(ProcessMesh(), side_time);
+  const Held all(ProcessMesh(), batch, side_time);
   const Side side = {.rows = Variable(rows), .length = all.lengths(lengths)};
   const Tensor y = (*layer)(Variable(x), side, side.seen(), Pass()).value();
   for (std::int64_t b = 0; b < batch; ++b) {

@@ -48,14 +48,13 @@ double offset(std::int64_t stream, std::int64_t position, std::int64_t) {
 // x, and x plus the offset where it is computed again.
 Sublayer forgetful(const Scope& scope, const Tensor& offsets) {
   const auto calls = std::make_shared<int>(0);
-  return {.norm = Norm(scope, width),
-          .run = [=](const Variable& x, const Variable&, const SegmentContext&, const Pass&) {
-            const Tensor y = x.value().clone();
-            if (++*calls % 2 == 0)
-              on(y.device(), [&](auto backend) { accumulate(backend, 1, offsets, y); });
-            return record(
-                y, {x}, [](Gradients& gradients) { gradients.give(0, gradients.output()); });
-          }};
+  return {
+      .norm = Norm(scope, width), .run = [=](const Variable& x, const SublayerReads&, const Pass&) {
+        const Tensor y = x.value().clone();
+        if (++*calls % 2 == 0)
+          on(y.device(), [&](auto backend) { accumulate(backend, 1, offsets, y); });
+        return record(y, {x}, [](Gradients& gradients) { gradients.give(0, gradients.output()); });
+      }};
 }
 
 // Of the streams of a rank, in one backward pass or several.
@@ -72,7 +71,7 @@ double measured(const ProcessMesh& mesh, DType dtype, std::int64_t parts) {
       stack.push_back({{forgetful(Scope(parameters).child(i), values_at(held, dtype, offset))}});
     parameters.allocate(Random(1));
     const Variable x = Variable::leaf(values_at(held, dtype, input));
-    backward(sum(ReversibleResidual(StreamJoin::mean, 0).run(stack, x, {}, {}, pass, {})));
+    backward(sum(ReversibleResidual(StreamJoin::mean, 0).run(stack, x, {}, pass)));
   }
   return error->largest(mesh.world, testing::backend_device());
 }

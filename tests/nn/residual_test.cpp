@@ -59,14 +59,13 @@ struct Stack {
                                                            .initial = initial});
     layers.push_back(
         {{{.norm = Norm(scope.child("norm0"), width),
-           .reads_memory = true,
-           .run = [attention](const Variable& x,
-                              const Variable& memory,
-                              const SegmentContext& context,
-                              const Pass& pass) { return (*attention)(x, memory, context, pass); }},
+           .reads = Reads::memory,
+           .run =
+               [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+                 return (*attention)(x, reads.memory, reads.context, pass);
+               }},
           {.norm = Norm(scope.child("norm1"), width),
-           .run = [feed](
-                      const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
+           .run = [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
              return (*feed)(x, pass);
            }}}});
   }
@@ -90,19 +89,14 @@ std::vector<Variable> memories_of(std::size_t count) {
 // Of one pass: the value, the layers' inputs and every gradient. Each parameter is announced once.
 std::vector<Values> pass_through(Stack& stack, const Residual& residual, bool remembers) {
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
-  const std::vector<Variable> memories =
-      remembers ? memories_of(stack.layers.size()) : std::vector<Variable>();
+  StackReads reads = {.context = context_of(remembers ? memory_rows : 0)};
+  if (remembers) reads.memories = memories_of(stack.layers.size());
   std::vector<Values> found;
-  const Variable y = residual.run(stack.layers,
-                                  x,
-                                  memories,
-                                  context_of(remembers ? memory_rows : 0),
-                                  training_pass,
-                                  [&](std::size_t layer, const Tensor& input) {
-                                    EXPECT_EQ(found.size(), layer)
-                                        << "each layer's input is given once";
-                                    found.push_back(values_of(input));
-                                  });
+  const Variable y = residual.run(
+      stack.layers, x, reads, training_pass, {.input = [&](std::size_t layer, const Tensor& input) {
+        EXPECT_EQ(found.size(), layer) << "each layer's input is given once";
+        found.push_back(values_of(input));
+      }});
   found.push_back(values_of(y.value()));
   stack.parameters.clear_gradients();
   std::vector<int> announced(stack.parameters.all().size(), 0);
@@ -152,8 +146,10 @@ TEST(Residual, ReversibleGradientsAreThoseOfDifferences) {
   testing::expect_layer_gradients(
       stack.parameters,
       [&](const std::vector<Variable>& v) {
-        return residual.run(
-            stack.layers, v[0], memories_of(2), context_of(memory_rows), training_pass, {});
+        return residual.run(stack.layers,
+                            v[0],
+                            {.memories = memories_of(2), .context = context_of(memory_rows)},
+                            training_pass);
       },
       {random_tensor({batch, time, width}, 2)},
       {.directions = 1, .elements = 1});
@@ -164,18 +160,18 @@ TEST(Residual, TwoStreamsAreTheEquationOfTheReformer) {
   const Variable x(random_tensor({batch, time, width}, 2));
   const SegmentContext context = context_of(0);
   const auto& sublayers = stack.layers[0].sublayers;
-  const Variable y1 =
-      add(x, sublayers[0].run(sublayers[0].norm(x), Variable(), context, Pass().child(0).child(0)));
+  const Variable y1 = add(
+      x, sublayers[0].run(sublayers[0].norm(x), {.context = context}, Pass().child(0).child(0)));
   const Variable y2 = add(
-      x, sublayers[1].run(sublayers[1].norm(y1), Variable(), context, Pass().child(0).child(1)));
+      x, sublayers[1].run(sublayers[1].norm(y1), {.context = context}, Pass().child(0).child(1)));
   Values joined = values_of(y1.value());
   const Values second = values_of(y2.value());
   for (std::size_t i = 0; i < joined.size(); ++i) joined[i] = (joined[i] + second[i]) / 2;
   const Variable y =
-      ReversibleResidual(StreamJoin::mean, rate).run(stack.layers, x, {}, context, Pass(), {});
+      ReversibleResidual(StreamJoin::mean, rate).run(stack.layers, x, {.context = context}, Pass());
   expect_close(values_of(y.value()), joined, 1e-14);
   const Variable both = ReversibleResidual(StreamJoin::concatenate, rate)
-                            .run(stack.layers, x, {}, context, Pass(), {});
+                            .run(stack.layers, x, {.context = context}, Pass());
   ASSERT_EQ(both.shape(), Shape({batch, time, 2 * width}));
   for (std::int64_t row = 0; row < batch * time; ++row)
     for (std::int64_t i = 0; i < width; ++i) {
@@ -194,7 +190,7 @@ TEST(Residual, TwelveLayersInSinglePrecisionAreRebuiltToOneHundredThousandth) {
     const Tensor wide = random_tensor({batch, time, width}, 2);
     const Variable x = cast(Variable::leaf(wide), compute);
     const Variable y = ReversibleResidual(StreamJoin::mean, rate)
-                           .run(stack.layers, x, {}, context_of(0, compute), pass, {});
+                           .run(stack.layers, x, {.context = context_of(0, compute)}, pass);
     const auto largest = [&] {
       return pass.reconstruction->largest(stack.parameters.mesh().world, backend_device());
     };
@@ -211,24 +207,21 @@ struct Chooser {
   std::shared_ptr<int> made = std::make_shared<int>(0);
 
   Layer layer(Parameters& parameters) const {
-    const auto choose =
-        [count = made](
-            const Variable& x, const Variable&, const SegmentContext&, const Pass& pass) {
-          const Tensor factor = pass.decide([&] {
-            return testing::tensor_of<double>(Values{static_cast<double>(++*count)}, {1});
-          });
-          const double by = *factor.data<double>();
-          const auto scaled = [by](const Tensor& from) {
-            const Tensor to = from.like();
-            scale(testing::cpu(), by, from, to);
-            return to;
-          };
-          return record(scaled(x.value()), {x}, [scaled](Gradients& gradients) {
-            gradients.give(0, scaled(gradients.output()));
-          });
-        };
+    const auto choose = [count = made](const Variable& x, const SublayerReads&, const Pass& pass) {
+      const Tensor factor = pass.decide(
+          [&] { return testing::tensor_of<double>(Values{static_cast<double>(++*count)}, {1}); });
+      const double by = *factor.data<double>();
+      const auto scaled = [by](const Tensor& from) {
+        const Tensor to = from.like();
+        scale(testing::cpu(), by, from, to);
+        return to;
+      };
+      return record(scaled(x.value()), {x}, [scaled](Gradients& gradients) {
+        gradients.give(0, scaled(gradients.output()));
+      });
+    };
     return {{{.norm = Norm(Scope(parameters).child(std::to_string(parameters.all().size())), width),
-              .reads_memory = true,
+              .reads = Reads::memory,
               .run = choose}}};
   }
 };
@@ -241,7 +234,7 @@ TEST(Residual, DecisionsAreMadeOnce) {
     for (int i = 0; i < layers; ++i) stack.push_back(chooser.layer(parameters));
     parameters.allocate(Random(1));
     const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
-    backward(sum(residual.run(stack, x, {}, {}, training_pass, {})));
+    backward(sum(residual.run(stack, x, {}, training_pass)));
     EXPECT_EQ(*chooser.made, layers);
     return values_of(x.gradient());
   };
@@ -268,7 +261,7 @@ std::int64_t held(const Residual& residual, std::int64_t layers) {
   const Variable x = Variable::leaf(random_tensor({batch, time, width}, 2));
   const SegmentContext context = context_of(0);
   const std::int64_t before = activation_bytes();
-  const Variable y = residual.run(stack.layers, x, {}, context, training_pass, {});
+  const Variable y = residual.run(stack.layers, x, {.context = context}, training_pass);
   return activation_bytes() - before;
 }
 
@@ -290,7 +283,7 @@ TEST(Residual, WhatIsKeptGrowsByOneTensorALayerOrNotAtAll) {
 // The function of the second sublayer cannot add what it is given.
 TEST(Residual, WhatFailsInALayerSaysWhere) {
   Stack stack(1);
-  const auto wrong = [](const Variable& x, const Variable&, const SegmentContext&, const Pass&) {
+  const auto wrong = [](const Variable& x, const SublayerReads&, const Pass&) {
     return add(x, reshape(x, {batch * time, width}));
   };
   stack.layers[0].sublayers[1].run = wrong;
@@ -303,7 +296,7 @@ TEST(Residual, WhatFailsInALayerSaysWhere) {
   for (const Residual* residual :
        std::initializer_list<const Residual*>{&plain, &again, &reversible})
     try {
-      residual->run(stack.layers, x, {}, context_of(0), training_pass, {});
+      residual->run(stack.layers, x, {.context = context_of(0)}, training_pass);
       FAIL() << "nothing was refused";
     } catch (const Failure& failure) {
       EXPECT_EQ(std::string(failure.what()).substr(0, expected.size()), expected);
@@ -315,16 +308,14 @@ TEST(Residual, MemoryThatRunsOutInALayerStaysWhatItIs) {
   Stack stack(1);
   stack.layers[0].sublayers[1].name = "layers/0/feed_forward";
   stack.layers[0].sublayers[1].run =
-      [](const Variable&, const Variable&, const SegmentContext&, const Pass&) -> Variable {
+      [](const Variable&, const SublayerReads&, const Pass&) -> Variable {
     throw OutOfMemory("no memory", Backing::memory, 1e9);
   };
   const PlainResidual plain(NormPlacement::pre, 0);
   EXPECT_THROW(plain.run(stack.layers,
                          Variable(random_tensor({batch, time, width}, 2)),
-                         {},
-                         context_of(0),
-                         training_pass,
-                         {}),
+                         {.context = context_of(0)},
+                         training_pass),
                OutOfMemory);
 }
 

@@ -7,21 +7,35 @@
 #include <string>
 #include <vector>
 
-#include "framework/nn/attention/mechanism.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/memory_options.h"
+#include "framework/nn/side.h"
 
 namespace longspan {
 
+// What a stack reads besides x. A value.
+struct StackReads {
+  std::vector<Variable> memories = {};  // what each layer remembers, or empty
+  SegmentContext context = {};          // of x's positions and of those before them
+  std::vector<Side> sides = {};         // what cross-attention looks at
+};
+
+// The part of it that one sublayer gets.
+struct SublayerReads {
+  Variable memory = {};  // prepared as x is (normalised or not); undefined where there is none
+  SegmentContext context = {};
+  std::vector<Side> sides = {};
+};
+
+// What a sublayer reads besides x and the context. What reads something is attention.
+enum class Reads : std::uint8_t { nothing, memory, sides };
+
 // One function with its norm. `run` gets the input as the residual strategy prepares it (normalised
-// or not), the memory prepared likewise (undefined where there is none or the sublayer does not
-// read it). A copy shares the weights.
+// or not) and what the sublayer reads. A copy shares the weights.
 struct Sublayer {
   Norm norm;
-  bool reads_memory = false;  // attention
-  std::function<Variable(
-      const Variable& x, const Variable& memory, const SegmentContext&, const Pass&)>
-      run;
+  Reads reads = Reads::nothing;
+  std::function<Variable(const Variable& x, const SublayerReads&, const Pass&)> run;
   std::string name = {};  // its place in the model, for messages
 };
 
@@ -30,20 +44,25 @@ struct Layer {
   std::vector<Sublayer> sublayers;
 };
 
-// Called with what each layer's first sublayer reads, as it is reached, in x's dtype.
-using LayerInputs = std::function<void(std::size_t layer, const Tensor& input)>;
+// What is shown of the layers as they are reached.
+struct LayerWatch {
+  // What each layer's first sublayer reads, in x's dtype.
+  std::function<void(std::size_t layer, const Tensor& input)> input = {};
+  // What each layer gives (a reversible one: its streams, joined). Whoever takes it has an input of
+  // the tape, whose gradient comes back to the layer. It is kept: a recomputation ends at it.
+  std::function<void(std::size_t layer, const Variable& output)> output = {};
+};
 
 // The function and the order of its random numbers are the same whatever is kept.
 class Residual {
  public:
   virtual ~Residual() = default;
-  // x: [batch, time, width]. memories: what each layer remembers, or empty.
+  // x: [batch, time, width]. The gradients of the sides are summed over the layers.
   virtual Variable run(std::span<const Layer> layers,
                        const Variable& x,
-                       std::span<const Variable> memories,
-                       const SegmentContext& context,
+                       const StackReads& reads,
                        const Pass& pass,
-                       const LayerInputs& inputs) const = 0;
+                       const LayerWatch& watch = {}) const = 0;
 };
 
 enum class NormPlacement : std::uint8_t { post, pre };
@@ -56,10 +75,9 @@ class PlainResidual : public Residual {
       : placement_(placement), dropout_(dropout), again_(again) {}
   Variable run(std::span<const Layer> layers,
                const Variable& x,
-               std::span<const Variable> memories,
-               const SegmentContext& context,
+               const StackReads& reads,
                const Pass& pass,
-               const LayerInputs& inputs) const override;
+               const LayerWatch& watch = {}) const override;
 
  private:
   NormPlacement placement_;

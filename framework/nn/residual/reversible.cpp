@@ -36,11 +36,10 @@ Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
 
 Variable ReversibleResidual::run(std::span<const Layer> layers,
                                  const Variable& x,
-                                 std::span<const Variable> memories,
-                                 const SegmentContext& context,
+                                 const StackReads& reads,
                                  const Pass& pass,
-                                 const LayerInputs& inputs) const {
-  check_memories(layers, memories);
+                                 const LayerWatch& watch) const {
+  check_memories(layers, reads.memories);
   const DType compute = x.value().dtype();
   const auto streams = std::make_shared<ReversibleStreams>();
   if (const auto error = pass.reconstruction)
@@ -50,30 +49,40 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
   // What is read next, and what the next sublayer adds to.
   Variable read = cast(x, accumulator_of(compute));
   Variable other = read;
+  const auto joined = [&] {
+    return join_ == StreamJoin::mean ? mean(other, read, compute)
+                                     : concatenate(other, read, compute);
+  };
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (inputs) inputs(i, cast(read.detach(), compute).value());
+    if (watch.input) watch.input(i, cast(read.detach(), compute).value());
     const Pass layer_pass = pass.child(i);
     const auto& sublayers = layers[i].sublayers;
     for (std::size_t j = 0; j < sublayers.size(); ++j) {
-      const Variable memory = memory_of(sublayers[j], memories, i).detach();
+      SublayerReads own = part_of(reads, sublayers[j], i);
+      own.memory = own.memory.detach();
+      std::vector<Variable> beside;
+      append_rows(own.sides, beside);
+      own.sides = without_rows(std::move(own.sides));
       const ReversibleFunction f = [sublayer = sublayers[j],
-                                    memory,
-                                    context,
+                                    own,
                                     compute,
                                     rate = dropout_,
-                                    again = recomputed(layer_pass.child(j))](const Variable& in) {
-        const Variable before = memory.defined() ? sublayer.norm(memory) : memory;
-        const Variable change =
-            run_sublayer(sublayer, sublayer.norm(in, compute), before, context, again);
+                                    again = recomputed(layer_pass.child(j))](
+                                       const Variable& in, const std::vector<Variable>& rows) {
+        SublayerReads given = own;
+        given.sides = with_rows(std::move(given.sides), rows);
+        if (given.memory.defined()) given.memory = sublayer.norm(given.memory);
+        const Variable change = run_sublayer(sublayer, sublayer.norm(in, compute), given, again);
         return drop(change, rate, again.child("residual"));
       };
       Variable sum = streams_ == Streams::rebuilt
-                         ? reversible_add(std::move(other), read, f, streams)
-                         : add(other, cast(f(read), other.value().dtype()));
+                         ? reversible_add(std::move(other), read, f, streams, beside)
+                         : add(other, cast(f(read, beside), other.value().dtype()));
       other = std::exchange(read, std::move(sum));
     }
+    if (watch.output) watch.output(i, joined());
   }
-  return join_ == StreamJoin::mean ? mean(other, read, compute) : concatenate(other, read, compute);
+  return joined();
 }
 
 }  // namespace longspan

@@ -15,7 +15,8 @@ enum class StreamJoin : std::uint8_t {
 // g(y1), with f = drop(sublayer(norm(.))); the next layer takes y1 and y2. The backward pass
 // rebuilds what each sublayer read, so that what is kept does not grow with depth. The streams are
 // f32 whatever x is (f64 in float64): each rebuilding adds rounding errors of theirs. A layer
-// remembers what its attention reads, x2; memories are constants.
+// remembers what its attention reads, x2; memories are constants. Sides are kept once, for all
+// layers.
 class ReversibleResidual : public Residual {
  public:
   // Whether the inputs are kept by the tape, as in any other function, or rebuilt. The values and
@@ -27,10 +28,9 @@ class ReversibleResidual : public Residual {
   // Result: [batch, time, width or 2 width], in x's dtype.
   Variable run(std::span<const Layer> layers,
                const Variable& x,
-               std::span<const Variable> memories,
-               const SegmentContext& context,
+               const StackReads& reads,
                const Pass& pass,
-               const LayerInputs& inputs) const override;
+               const LayerWatch& watch = {}) const override;
 
  private:
   StreamJoin join_;

@@ -15,21 +15,34 @@ inline void check_memories(std::span<const Layer> layers, std::span<const Variab
           memories.size());
 }
 
-// What a sublayer of layer i reads of the memories; undefined where it reads none.
-inline Variable memory_of(const Sublayer& sublayer,
-                          std::span<const Variable> memories,
-                          std::size_t i) {
-  return sublayer.reads_memory && !memories.empty() ? memories[i] : Variable();
+// What a sublayer of layer i gets of what the stack reads.
+inline SublayerReads part_of(const StackReads& reads, const Sublayer& sublayer, std::size_t i) {
+  SublayerReads part = {.context = reads.context};
+  if (sublayer.reads == Reads::memory && !reads.memories.empty()) part.memory = reads.memories[i];
+  if (sublayer.reads == Reads::sides) part.sides = reads.sides;
+  return part;
+}
+
+// Sides are given to a recomputation as a list of their rows, and get others in their place there.
+inline void append_rows(const std::vector<Side>& sides, std::vector<Variable>& to) {
+  for (const Side& side : sides) to.push_back(side.rows);
+}
+inline std::vector<Side> with_rows(std::vector<Side> sides, std::span<const Variable> rows) {
+  for (std::size_t i = 0; i < sides.size(); ++i) sides[i].rows = rows[i];
+  return sides;
+}
+inline std::vector<Side> without_rows(std::vector<Side> sides) {
+  for (Side& side : sides) side.rows = {};
+  return sides;
 }
 
 // Ops know shapes and no layers: what fails in one says here where it stands in the model.
 inline Variable run_sublayer(const Sublayer& sublayer,
                              const Variable& x,
-                             const Variable& memory,
-                             const SegmentContext& context,
+                             const SublayerReads& reads,
                              const Pass& pass) {
   try {
-    return sublayer.run(x, memory, context, pass);
+    return sublayer.run(x, reads, pass);
   } catch (const OutOfMemory&) {
     throw;  // it is of the machine, and answered with advice
   } catch (const Failure& failure) {

@@ -6,16 +6,6 @@
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan::golden {
-namespace {
-
-Activation activation_of(const GoldenFile& file) {
-  const std::string& name = file.text("activation");
-  if (name == "relu") return Activation::relu;
-  if (name == "gelu") return Activation::gelu;
-  throw DataError("{}: there is no activation {}", file.name(), name);
-}
-
-}  // namespace
 
 void check_encoder_layer(const GoldenFile& file) {
   ModelOptions options = {.layers = 1,
@@ -56,7 +46,7 @@ void check_encoder_layer(const GoldenFile& file) {
     context.mask.key_padding =
         mask_of(file, as_source ? "inputs/src_padding_mask" : "inputs/key_padding_mask");
   }
-  const Variable y = make_residual(options)->run(layers, x, {}, context, Pass(), {});
+  const Variable y = make_residual(options)->run(layers, x, {.context = context}, Pass());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "src", gradient_of(x));

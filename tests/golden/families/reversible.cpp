@@ -73,7 +73,7 @@ void check_reversible(const GoldenFile& file) {
       Variable c = reversible_add(
           std::move(a),
           b,
-          [=](const Variable& in) {
+          [=](const Variable& in, const auto&) {
             return name == "f" ? linear(tanh_of(linear(in, w1, b1)), w2, b2)
                                : feed_forward(in, {w1, b1, w2, b2}, {});
           },

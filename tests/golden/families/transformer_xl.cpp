@@ -99,7 +99,7 @@ void check_transformer_xl_layer(const GoldenFile& file) {
   context.mask.query_begin = memory.shape()[1];
   context.distances = distances;
   const Variable y =
-      make_residual(options)->run(layers, x, std::vector<Variable>{memory}, context, Pass(), {});
+      make_residual(options)->run(layers, x, {.memories = {memory}, .context = context}, Pass());
   expect_output(file, "y", exchanged_leading_axes(y.value()));
 
   backward({y}, {exchanged_leading_axes(file.numbers("inputs/upstream"))});

@@ -1,0 +1,78 @@
+// What a rank has of activations and parameters that one process has all of.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/nn/parameters.h"
+#include "framework/nn/time_division.h"
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan::testing {
+
+// A rank's rows of a batch, and its positions of a sequence of so many.
+struct Held {
+  Range rows;
+  TimeDivision time;
+
+  Held(const ProcessMesh& mesh, std::int64_t batch, std::int64_t total)
+      : rows{batch * mesh.data.rank() / mesh.data.size(),
+             batch * (mesh.data.rank() + 1) / mesh.data.size()},
+        time(divide_time(mesh, total)) {}
+
+  // Of activations [batch, total, n].
+  Tensor of(const Tensor& whole) const { return cut<double>(whole, time.outside()); }
+  // Of ids [batch, total]: those of all positions inside split regions.
+  Tensor ids_of(const Tensor& whole) const {
+    const Shape shape = whole.shape();
+    const Tensor ids = cut<std::int64_t>(whole.reshape({shape[0], shape[1], 1}), time.inside());
+    return ids.reshape({ids.shape()[0], ids.shape()[1]});
+  }
+  Tensor lengths(const std::vector<std::int64_t>& of_batch) const {
+    return Tensor::from<std::int64_t>({of_batch.begin() + rows.begin, of_batch.begin() + rows.end},
+                                      {rows.count()},
+                                      backend_device());
+  }
+
+ private:
+  template <typename T>
+  Tensor cut(const Tensor& whole, const Ranges& positions) const {
+    const std::int64_t n = whole.shape()[2];
+    const Tensor result =
+        Tensor::empty({rows.count(), count_of(positions), n}, whole.dtype(), backend_device());
+    T* to = result.data<T>();
+    for (std::int64_t b = rows.begin; b < rows.end; ++b)
+      for (const Range& range : positions)
+        to = std::copy_n(
+            whole.data<T>() + (b * whole.shape()[1] + range.begin) * n, range.count() * n, to);
+    return result;
+  }
+};
+
+// This rank's piece of a whole parameter or of its gradient.
+inline Tensor piece_of(const Tensor& whole, const Parameter& parameter) {
+  if (!parameter.split()) return whole;
+  const Tensor result = Tensor::empty(parameter.shape, DType::f64, backend_device());
+  std::int64_t inner = 1;
+  for (int axis = parameter.split_axis + 1; axis < whole.shape().dimensions(); ++axis)
+    inner *= whole.shape()[axis];
+  const std::int64_t count = inner * parameter.part.count;
+  for (std::int64_t i = 0; i * count < result.elements(); ++i)
+    std::copy_n(whole.data<double>() + (i * parameter.part.total + parameter.part.begin) * inner,
+                count,
+                result.data<double>() + i * count);
+  return result;
+}
+
+// Of the parameters, over all ranks.
+inline std::vector<Tensor> summed_gradients(const Parameters& parameters) {
+  const ProcessMesh& mesh = parameters.mesh();
+  std::vector<Tensor> result;
+  for (const auto& parameter : parameters.all()) {
+    result.push_back(parameter->variable.gradient().clone());
+    const Communicator& ranks = parameters.divided(*parameter) ? mesh.world : mesh.replicas;
+    ranks.all_reduce(result.back(), Reduction::sum);
+  }
+  return result;
+}
+
+}  // namespace longspan::testing
