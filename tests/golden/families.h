@@ -8,6 +8,8 @@ namespace longspan::golden {
 
 void check_attention(const GoldenFile& file);
 void check_encoder_layer(const GoldenFile& file);
+void check_decoder_layer(const GoldenFile& file);
+void check_encoder_decoder(const GoldenFile& file);
 void check_hash_attention(const GoldenFile& file);
 void check_local_attention(const GoldenFile& file);
 void check_transformer_xl_layer(const GoldenFile& file);

@@ -19,6 +19,8 @@ const std::vector<Family>& families() {
   static const std::vector<Family> all = {
       {"attention-", check_attention},
       {"encoder_decoder-encoder_layer_", check_encoder_layer},
+      {"encoder_decoder-decoder_layer_", check_decoder_layer},
+      {"encoder_decoder-transformer_", check_encoder_decoder},
       {"reformer-lsh_", check_hash_attention},
       {"reformer-full_qk", check_hash_attention},
       {"local_attention-", check_local_attention},
@@ -45,9 +47,7 @@ const std::vector<Family>& families() {
 
 // Families that there is nothing for here yet. A file of any other must be checked.
 const std::vector<std::string>& missing_families() {
-  static const std::vector<std::string> all = {"encoder_decoder-decoder_layer_",
-                                               "encoder_decoder-transformer_",
-                                               "gtrxl-",
+  static const std::vector<std::string> all = {"gtrxl-",
                                                "guided_alignment-",
                                                "linear_attention-",
                                                "linformer-",
