@@ -40,7 +40,7 @@ Batch BucketedSource::next() {
                           division_,
                           place_of(epoch_).child("subwords"),
                           lengths_.options().subword_sampling);
-  batch.place = fmt::format("batch {} of epoch {}", next_, epoch_);
+  batch.place = fmt::format("at place {} of epoch {}", next_, epoch_);
   ++next_;
   return batch;
 }

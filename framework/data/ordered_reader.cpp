@@ -28,7 +28,7 @@ Batch OrderedReader::next() {
   const Tensor index = filled({std::ssize(rows)}, -1);
   std::ranges::copy(rows, index.span<std::int64_t>().begin());
   batch.fields.emplace("index", index);
-  batch.place = fmt::format("batch {} of {}", next_, batches());
+  batch.place = fmt::format("at place {} of {}", next_, batches());
   ++next_;
   return batch;
 }

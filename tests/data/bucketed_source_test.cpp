@@ -139,6 +139,7 @@ TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
   BucketedSource source(pairs_of(300), small, 5, {});
   epoch_of(source);
   for (int i = 0; i < 7; ++i) source.next();
+  EXPECT_EQ(source.next().place, "at place 7 of epoch 1");
   const Tensor cursors = source.cursors();
   EXPECT_TRUE(source.cursor_rows().shared);
   EXPECT_EQ(source.cursor_rows().total, 1);
