@@ -33,8 +33,7 @@ class Decoder : public Body {
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Variable x = drop(embed(reading, pass), options_.common.dropout, pass.child("embedding"));
-    return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")),
-            .time = pass.time};
+    return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")), .time = pass.time};
   }
 
   BodyEnd end() const override {

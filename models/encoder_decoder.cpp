@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "framework/core/queued_copy.h"
+#include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
@@ -38,7 +39,8 @@ class EncoderDecoder : public Body {
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
-    StackReads reads = {.sides = sides(reading, pass)};
+    StackReads reads;
+    reads.sides = sides(reading, pass);
     if (!pass.kept)
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
     const Pass writing = pass.child("decoder");
@@ -144,17 +146,18 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
             "layers of the encoder; none: model.layers, which are the decoder's",
             between(1, 1 << 16),
             fixes_weights());
-  table.add("model.cross_attention",
-            options.wiring,
-            "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
-            "of the same layer; of the same layer counted from the end; a learned mixture of all; or "
-            "each of all",
-            {{"last", Wiring::last},
-             {"same", Wiring::same},
-             {"reverse", Wiring::reverse},
-             {"mix", Wiring::mix},
-             {"full", Wiring::full}},
-            fixes_weights());
+  table.add(
+      "model.cross_attention",
+      options.wiring,
+      "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
+      "of the same layer; of the same layer counted from the end; a learned mixture of all; or "
+      "each of all",
+      {{"last", Wiring::last},
+       {"same", Wiring::same},
+       {"reverse", Wiring::reverse},
+       {"mix", Wiring::mix},
+       {"full", Wiring::full}},
+      fixes_weights());
   table.add("model.positions",
             options.positions,
             "absolute positions",
@@ -191,16 +194,17 @@ BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
 }
 
 Family encoder_decoder_family() {
-  return {"encoder_decoder",
-          "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
-          {"translation"},
-          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
-            const auto options = std::make_shared<EncoderDecoderOptions>();
-            declare(table, *options, planned);
-            return [options](const Scope& scope, const ModelSetting& setting) {
-              return encoder_decoder_body(*options)(scope, setting);
-            };
-          }};
+  return {
+      "encoder_decoder",
+      "an encoder and a decoder that looks at it (Vaswani et al. 2017); for run.task: translation",
+      {"translation"},
+      [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
+        const auto options = std::make_shared<EncoderDecoderOptions>();
+        declare(table, *options, planned);
+        return [options](const Scope& scope, const ModelSetting& setting) {
+          return encoder_decoder_body(*options)(scope, setting);
+        };
+      }};
 }
 
 }  // namespace longspan

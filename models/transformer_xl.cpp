@@ -50,8 +50,7 @@ class TransformerXl : public Body {
                                                  reading.longest_memory,
                                                  setting_.mesh)});
     };
-    states.hidden =
-        residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
+    states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
     return states;
   }
 

@@ -42,8 +42,7 @@ class Reader {
   void repeat(std::int64_t streams) {
     if (memory_ == 0) {
       windows_.resize(static_cast<std::size_t>(streams), windows_.front());
-      if (kept_)
-        kept_->choose(std::vector<std::int64_t>(static_cast<std::size_t>(streams), 0));
+      if (kept_) kept_->choose(std::vector<std::int64_t>(static_cast<std::size_t>(streams), 0));
       return;
     }
     for (CarriedTensor& carried : remembered_.tensors) {
@@ -111,8 +110,8 @@ class Reader {
   std::int64_t memory_;
   std::int64_t segment_;
   Carried remembered_;
-  // Without memory: what is read, and where the model can, its keys, so that it is read once as long
-  // as all of it is seen.
+  // Without memory: what is read, and where the model can, its keys, so that it is read once as
+  // long as all of it is seen.
   std::vector<std::vector<std::int64_t>> windows_;
   std::shared_ptr<KeptKeys> kept_;
 };

@@ -23,8 +23,7 @@ Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& 
     std::ranges::copy(here.slice(row, row + 1).span<double>(),
                       mine.slice(row, row + 1).span<double>().data());
   tensor.all_gather(mine, all);
-  const Tensor result =
-      Tensor::empty({rows, part.total}, DType::f64, host, MemoryTag::workspace);
+  const Tensor result = Tensor::empty({rows, part.total}, DType::f64, host, MemoryTag::workspace);
   double* to = result.data<double>();
   for (std::int64_t row = 0; row < rows; ++row)
     for (int rank = 0; rank < ranks; ++rank)

@@ -67,8 +67,8 @@ struct DryBatch {
 };
 
 struct TaskKind {
-  std::string name;           // run.task
-  std::string documentation;  // one line
+  std::string name;            // run.task
+  std::string documentation;   // one line
   bool reads_streams = false;  // data.batch streams in steps of data.segment
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;

@@ -41,8 +41,8 @@ class Translation : public Task {
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         examples_(open(setting.data.train, setting.data.train_target, setting.listener)),
-        identity_(identify_pairs(
-            setting.data.train, setting.data.train_target, setting.mesh.world)) {
+        identity_(
+            identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
     if (!data_.validation.empty())
       validation_ = open(data_.validation, data_.validation_target, setting.listener);
   }
@@ -67,7 +67,8 @@ class Translation : public Task {
     const NoGradient unrecorded;
     OrderedReader reader(validation_, data_.buckets, division_);
     Likelihood likelihood;
-    for (std::int64_t i = 0; !reader.done() && (validation_batches_ == 0 || i < validation_batches_);
+    for (std::int64_t i = 0;
+         !reader.done() && (validation_batches_ == 0 || i < validation_batches_);
          ++i) {
       const Batch batch = reader.next();
       const Losses losses = model.losses({.fields = batch.fields}, Pass{});
@@ -97,8 +98,8 @@ class Translation : public Task {
   void add_over_ranks(Likelihood& likelihood) const {
     std::vector<double> sums;
     append_sums(likelihood, sums);
-    const Tensor all = Tensor::from<double>(
-        sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
+    const Tensor all =
+        Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
     mesh_.world.all_reduce(all, Reduction::sum);
     take_sums(likelihood, all.span<double>());
   }
@@ -144,11 +145,11 @@ Batch dry_batch(const DryBatch& wanted) {
   const std::int64_t ranks = wanted.mesh.data.size();
   const std::int64_t each = ranks * wanted.parts;
   const std::int64_t rows =
-      (std::max<std::int64_t>(buckets.batch_tokens / (2 * time), 1) + each - 1) / each * wanted.parts;
+      (std::max<std::int64_t>(buckets.batch_tokens / (2 * time), 1) + each - 1) / each *
+      wanted.parts;
   Batch batch;
   for (const char* name : {"source", "tokens", "targets"})
-    batch.fields[name] =
-        Tensor::empty({rows, time}, DType::i64, wanted.host, MemoryTag::workspace);
+    batch.fields[name] = Tensor::empty({rows, time}, DType::i64, wanted.host, MemoryTag::workspace);
   for (const char* name : {"source_length", "length"}) {
     const Tensor lengths = Tensor::empty({rows}, DType::i64, wanted.host, MemoryTag::workspace);
     batch.fields[name] = lengths;
@@ -162,17 +163,17 @@ Batch dry_batch(const DryBatch& wanted) {
 }  // namespace
 
 TaskKind translation_task() {
-  return {.name = "translation",
-          .documentation = "a line of one file from the same line of another",
-          .problem = problem_of,
-          .readout = vocabulary_readout(),
-          .vocabulary =
-              [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
-          .ids_beside = 2,
-          .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
-            return std::make_unique<Translation>(setting);
-          },
-          .dry_batch = dry_batch};
+  return {
+      .name = "translation",
+      .documentation = "a line of one file from the same line of another",
+      .problem = problem_of,
+      .readout = vocabulary_readout(),
+      .vocabulary = [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
+      .ids_beside = 2,
+      .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+        return std::make_unique<Translation>(setting);
+      },
+      .dry_batch = dry_batch};
 }
 
 }  // namespace longspan

@@ -89,7 +89,9 @@ Variable CrossAttention::operator()(const Variable& x,
           sides.size());
   if (wiring_ == Wiring::same) return look(x, sides[layer_], pass);
   if (wiring_ == Wiring::reverse) return look(x, sides[encoder_layers_ - 1 - layer_], pass);
-  if (wiring_ == Wiring::mix) return look(x, mixture(sides), pass);
+  // Where a reading goes on the mixture's keys are kept, and its rows are not there any more.
+  if (wiring_ == Wiring::mix)
+    return look(x, sides.front().rows.defined() ? mixture(sides) : sides.front(), pass);
   if (wiring_ == Wiring::last) return look(x, sides.front(), pass);
   std::vector<Variable> found;
   for (std::size_t i = 0; i < sides.size(); ++i) found.push_back(look(x, sides[i], pass.child(i)));
