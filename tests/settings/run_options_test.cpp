@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/core/options.h"
+#include "framework/train/precision_options.h"
 
 namespace longspan {
 namespace {
