@@ -4,8 +4,6 @@
 
 #include <ctime>
 
-#include "framework/core/byte_text.h"
-#include "framework/runs/memory_advice.h"
 #include "models/decoder.h"
 
 namespace longspan {
@@ -17,11 +15,9 @@ Settings settings_of(std::int64_t batch, std::int64_t segment, const ModelOption
   Settings settings;
   settings.data.batch = batch;
   settings.data.segment = segment;
-  settings.make_model = [common](const ModelSetting& setting) {
-    DecoderOptions options;
-    options.common = common;
-    return make_decoder(options, setting);
-  };
+  DecoderOptions options;
+  options.common = common;
+  settings.body = decoder_body(options);
   return settings;
 }
 
@@ -41,36 +37,6 @@ TEST(Plan, TheWorkOfTheModelIsTheSameOnEveryLayout) {
   const double alone = model_flops(settings, {}, vocabulary);
   EXPECT_GT(alone, 0);
   EXPECT_EQ(model_flops(settings, {.data = 2, .context = 4, .tensor = 2}, vocabulary), alone);
-}
-
-TEST(Plan, NamesTheKeysThatHelpWhereMemoryIsShort) {
-  const Settings settings = settings_of(4, 512, {.layers = 2, .width = 32, .heads = 4});
-  // Knows one key.
-  const Reconfigure reconfigure = [&](const std::vector<std::string>& keys) {
-    const auto result = std::make_shared<Settings>(settings);
-    for (const std::string& key : keys) {
-      if (key != "training.accumulation=4") throw ConfigurationError("{} is not known", key);
-      result->training.accumulation = 4;
-    }
-    return result;
-  };
-  const StepPlan plan = plan_step(settings, {}, vocabulary, Processor::cpu);
-  const double less =
-      plan_step(*reconfigure({"training.accumulation=4"}), {}, vocabulary, Processor::cpu).bytes();
-  ASSERT_LT(less, plan.bytes());
-  const std::string saving = "with training.accumulation=4 it needs " + byte_text(less);
-  EXPECT_EQ(memory_advice(plan, less, vocabulary, reconfigure), saving);
-  const std::string rest =
-      "use more machines, or a smaller data.segment, data.batch or model.width";
-  EXPECT_EQ(memory_advice(plan, less - 1, vocabulary, reconfigure),
-            saving + ", the least; " + rest);
-  const Reconfigure nothing = [&](const std::vector<std::string>& keys) {
-    if (!keys.empty()) throw ConfigurationError("no key is known");
-    return std::make_shared<Settings>(settings);
-  };
-  EXPECT_EQ(memory_advice(plan, less, vocabulary, nothing), rest);
-  EXPECT_EQ(needs(plan).find("a rank of this run needs " + byte_text(plan.bytes()) + " (weights "),
-            0u);
 }
 
 // Of this process, on one core.
