@@ -34,18 +34,17 @@ struct Best {
   std::string how;
 };
 
-Segment random_segment(const Model& network, std::int64_t streams, std::int64_t time) {
-  Segment segment;
+Reading random_segment(const Model& network, std::int64_t streams, std::int64_t time) {
   const Device device = network.parameters().device();
-  segment.tokens = Tensor::empty({streams, time}, DType::i64, device);
-  segment.targets = Tensor::empty({streams, time}, DType::i64, device);
+  const Tensor tokens = Tensor::empty({streams, time}, DType::i64, device);
+  const Tensor targets = Tensor::empty({streams, time}, DType::i64, device);
   const Random random(1);
   for (std::int64_t i = 0; i < streams * time; ++i) {
     const auto element = static_cast<std::uint64_t>(i);
-    segment.tokens.data<std::int64_t>()[i] = random.word(2 * element) % 256;
-    segment.targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % 256;
+    tokens.data<std::int64_t>()[i] = random.word(2 * element) % 256;
+    targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % 256;
   }
-  return segment;
+  return {.fields = {{"tokens", tokens}, {"targets", targets}}};
 }
 
 // A pass of `evaluate` once the memory is full.
@@ -53,13 +52,13 @@ Best with_memory(const Model& network, std::int64_t length) {
   Best best;
   const NoGradient unrecorded;
   for (const std::int64_t time : {length, 2 * length}) {
-    Segment segment = random_segment(network, 1, time);
+    Reading segment = random_segment(network, 1, time);
     segment.longest_memory = length;
     for (int repetition = 0; repetition < 6; ++repetition) {
       const double begin = omp_get_wtime();
-      SegmentResult result = network.losses(segment, Pass{});
+      Losses result = network.losses(segment, Pass{});
       const double seconds = (omp_get_wtime() - begin) / static_cast<double>(time);
-      segment.memory = std::move(result.memory);
+      segment.carried = std::move(result.carried);
       // The first pass has nothing to remember, and makes what kernels keep.
       if (repetition < 2 || seconds >= best.seconds_per_token) continue;
       best = {seconds, fmt::format("segments of {}", time)};
@@ -73,9 +72,10 @@ Best with_windows(const Model& network, std::int64_t length) {
   Best best;
   const NoGradient unrecorded;
   for (const std::int64_t streams : {1, 2}) {
-    const Segment segment = random_segment(network, streams, length);
+    const Reading segment = random_segment(network, streams, length);
+    const Tensor& all_targets = field_of(segment.fields, "targets");
     for (std::int64_t row = 0; row < streams; ++row) {
-      const auto targets = segment.targets.slice(row, row + 1).span<std::int64_t>();
+      const auto targets = all_targets.slice(row, row + 1).span<std::int64_t>();
       std::ranges::fill(targets.first(targets.size() - 1), ignored_target);
     }
     for (int repetition = 0; repetition < 5; ++repetition) {

@@ -52,18 +52,18 @@ Trainer trainer_of(const Workload& work, const Mode& mode, const Device& device)
 }
 
 Batch random_batch(const Workload& work, const Device& device) {
-  Batch batch;
   const Shape shape = {work.streams, work.segment};
-  batch.tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.predicted_tokens = shape.elements();
+  const Tensor tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  const Tensor targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
   const Random random(7);
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     const auto element = static_cast<std::uint64_t>(i);
-    batch.tokens.data<std::int64_t>()[i] = random.word(2 * element) % vocabulary;
-    batch.targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % vocabulary;
+    tokens.data<std::int64_t>()[i] = random.word(2 * element) % vocabulary;
+    targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % vocabulary;
   }
-  return batch;
+  return {.fields = {{"tokens", tokens}, {"targets", targets}},
+          .counts = {{"tokens", shape.elements()}},
+          .place = "in a benchmark"};
 }
 
 // Of a step, as the allocator counts them.

@@ -23,6 +23,7 @@
 #include "framework/comm/session.h"
 #include "framework/core/gpu.h"
 #include "framework/data/mapped_file.h"
+#include "framework/model/vocabulary_readout.h"
 #include "framework/planning/plan.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
@@ -36,7 +37,7 @@ struct Workload {
   std::string name;
   std::int64_t batch;
   std::int64_t segment;
-  std::function<std::unique_ptr<Model>(const ModelSetting&)> make;
+  BodyFactory body;
   std::int64_t vocabulary;
   MemoryOptions memory = {};
 };
@@ -57,7 +58,7 @@ Workload decoder_workload(const std::string& name,
   return {fmt::format("decoder, {}, batch {}, segment {}", name, batch, segment),
           batch,
           segment,
-          [options](const ModelSetting& setting) { return make_decoder(options, setting); },
+          decoder_body(options),
           vocabulary};
 }
 
@@ -77,7 +78,7 @@ Workload xl_workload(const ModelOptions& common,
                       batch),
           batch,
           segment,
-          [options](const ModelSetting& setting) { return make_transformer_xl(options, setting); },
+          transformer_xl_body(options),
           256};
 }
 
@@ -96,7 +97,7 @@ Workload long_workload(const std::string& kind, std::int64_t tokens) {
   return {fmt::format("decoder, reversible, {}, 12 layers of 1024, {} tokens", kind, tokens),
           1,
           tokens,
-          [options](const ModelSetting& setting) { return make_decoder(options, setting); },
+          decoder_body(options),
           256,
           {.feed_forward_chunks = chunks, .loss_chunks = chunks}};
 }
@@ -116,7 +117,7 @@ Workload longest_workload(const std::string& kind,
     settings.data.segment = work.segment;
     settings.precision.compute = compute;
     settings.memory = work.memory;
-    settings.make_model = work.make;
+    settings.body = work.body;
     return plan_step(settings, {}, work.vocabulary, on_gpu ? Processor::gpu : Processor::cpu)
         .bytes();
   };
@@ -201,13 +202,15 @@ void fill_from_text(const Workload& work, const MappedFile& text, int step, cons
   const std::int64_t distance = text.size() / work.batch;
   require((step + 1) * work.segment < distance, "{} is too short", text.path());
   std::vector<char> bytes(static_cast<std::size_t>(work.segment) + 1);
-  for (std::int64_t row = 0; row < batch.tokens.shape()[0]; ++row) {
-    text.copy((batch.first_stream + row) * distance + step * work.segment, bytes);
+  auto* const tokens = batch.field("tokens").data<std::int64_t>();
+  auto* const targets = batch.field("targets").data<std::int64_t>();
+  for (std::int64_t row = 0; row < batch.rows(); ++row) {
+    text.copy((batch.first_row + row) * distance + step * work.segment, bytes);
     for (std::int64_t i = 0; i < work.segment; ++i) {
       const auto at = static_cast<std::size_t>(i);
       const std::int64_t element = row * work.segment + i;
-      batch.tokens.data<std::int64_t>()[element] = static_cast<unsigned char>(bytes[at]);
-      batch.targets.data<std::int64_t>()[element] = static_cast<unsigned char>(bytes[at + 1]);
+      tokens[element] = static_cast<unsigned char>(bytes[at]);
+      targets[element] = static_cast<unsigned char>(bytes[at + 1]);
     }
   }
 }
@@ -219,12 +222,13 @@ Batch make_batch(const Workload& work,
                  int step) {
   const StreamRange range =
       streams_of_rank(work.batch, mesh.data.rank(), mesh.data.size(), "batch");
-  Batch batch;
   const Shape shape = {range.count(), work.segment};
-  batch.tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
-  batch.first_stream = range.begin;
-  batch.predicted_tokens = shape.elements();
+  const Tensor tokens = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  const Tensor targets = Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
+  const Batch batch = {.fields = {{"tokens", tokens}, {"targets", targets}},
+                       .counts = {{"tokens", shape.elements()}},
+                       .first_row = range.begin,
+                       .place = "in a benchmark"};
   if (text != nullptr) {
     fill_from_text(work, *text, step, batch);
     return batch;
@@ -232,8 +236,8 @@ Batch make_batch(const Workload& work,
   const Random random = Random(7).child(static_cast<std::uint64_t>(step));
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
     const auto element = static_cast<std::uint64_t>(range.begin * work.segment + i);
-    batch.tokens.data<std::int64_t>()[i] = random.word(2 * element) % work.vocabulary;
-    batch.targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % work.vocabulary;
+    tokens.data<std::int64_t>()[i] = random.word(2 * element) % work.vocabulary;
+    targets.data<std::int64_t>()[i] = random.word(2 * element + 1) % work.vocabulary;
   }
   return batch;
 }
@@ -247,20 +251,20 @@ Measured run(Session& session, Workload work, const Task& task) {
   const GpuCollectives collectives(GpuTransport::automatic, mesh, device);
   TrainingOptions training;
   training.warmup = 10;
-  Trainer trainer(work.make({.vocabulary = work.vocabulary,
-                             .segment = work.segment,
-                             .compute = task.compute,
-                             .device = device,
-                             .mesh = mesh,
-                             .memory = work.memory}),
-                  training,
-                  Random(1));
+  const ModelSetting setting = {.vocabulary = work.vocabulary,
+                                .segment = work.segment,
+                                .compute = task.compute,
+                                .device = device,
+                                .mesh = mesh,
+                                .memory = work.memory};
+  Trainer trainer(
+      std::make_unique<Model>(setting, work.body, vocabulary_readout()), training, Random(1));
   const DType peak_dtype = device.on_gpu() ? DType::bf16 : DType::f32;
   const double peak =
       session.world().all_reduce(bench::product_peak(device, peak_dtype), Reduction::sum);
   device.allocator().reset_peak();
-  const FlopCount flops =
-      trainer.model().flops(work.batch, work.segment, trainer.model().longest_memory());
+  const Body& body = trainer.model().body();
+  const FlopCount flops = body.flops(work.batch, work.segment, body.longest_memory());
   Measured measured;
   Memory memory;
   std::vector<double> seconds;

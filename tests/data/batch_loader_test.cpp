@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/core/error.h"
+#include "framework/data/stream_reader.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -22,37 +23,38 @@ std::string text_of(std::size_t size) {
 
 class BatchLoaderTest : public testing::Test {
  protected:
-  StreamReader reader() {
-    return StreamReader(Corpus(file_.path(), Tokenizer()), {4, 16}, 0, 1, Device::cpu());
+  std::unique_ptr<Source> source(std::int64_t segment = 16) {
+    return std::make_unique<StreamReader>(
+        Corpus(file_.path(), Tokenizer()), StreamLayout{4, segment}, 0, 1, Device::cpu());
   }
 
   TemporaryFile file_{text_of(1000)};
 };
 
-TEST_F(BatchLoaderTest, GivesTheReadersBatchesInTheirOrder) {
+TEST_F(BatchLoaderTest, GivesTheSourcesBatchesInTheirOrder) {
   for (const std::size_t ahead : {1u, 2u, 5u}) {
-    StreamReader plain = reader();
-    BatchLoader loader(reader(), ahead);
+    const auto plain = source();
+    BatchLoader loader(source(), ahead);
     for (int i = 0; i < 40; ++i) {  // an epoch has 15
-      const Batch expected = plain.next();
+      const Batch expected = plain->next();
       const Batch batch = loader.next();
-      EXPECT_EQ(values(batch.tokens), values(expected.tokens));
-      EXPECT_EQ(values(batch.targets), values(expected.targets));
-      EXPECT_EQ(batch.epoch_start, expected.epoch_start);
-      EXPECT_EQ(values(loader.cursors()), values(plain.cursors()));
+      EXPECT_EQ(values(batch.field("tokens")), values(expected.field("tokens")));
+      EXPECT_EQ(values(batch.field("targets")), values(expected.field("targets")));
+      EXPECT_EQ(batch.fresh, expected.fresh);
+      EXPECT_EQ(values(loader.cursors()), values(plain->cursors()));
     }
   }
 }
 
 TEST_F(BatchLoaderTest, CursorsDoNotCountWhatWasOnlyReadAhead) {
-  BatchLoader loader(reader(), 4);
+  BatchLoader loader(source(), 4);
   loader.next();
   // However far the thread has come by now, one batch was taken.
   EXPECT_THAT(values(loader.cursors()), testing::ElementsAre(16, 0, 16, 0, 16, 0, 16, 0));
 }
 
 TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
-  BatchLoader loader(reader(), 3);
+  BatchLoader loader(source(), 3);
   for (int i = 0; i < 20; ++i) loader.next();
   const Tensor state = loader.cursors();
   const Batch expected = loader.next();
@@ -60,14 +62,13 @@ TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
   loader.restore(state);
   EXPECT_EQ(values(loader.cursors()), values(state));
   const Batch batch = loader.next();
-  EXPECT_EQ(values(batch.tokens), values(expected.tokens));
-  EXPECT_EQ(batch.epoch, expected.epoch);
+  EXPECT_EQ(values(batch.field("tokens")), values(expected.field("tokens")));
+  EXPECT_EQ(batch.place, expected.place);
 }
 
 TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
   file_.write(text_of(4 << 16));
-  BatchLoader loader(
-      StreamReader(Corpus(file_.path(), Tokenizer()), {4, 1 << 12}, 0, 1, Device::cpu()), 2);
+  BatchLoader loader(source(1 << 12), 2);
   loader.next();
   file_.resize(100);
   // What was read before the file was cut is still given.
@@ -80,7 +81,7 @@ TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
 
 TEST_F(BatchLoaderTest, EndsWhateverItsThreadIsDoing) {
   for (int i = 0; i < 200; ++i) {
-    BatchLoader loader(reader(), 1 + static_cast<std::size_t>(i % 3));
+    BatchLoader loader(source(), 1 + static_cast<std::size_t>(i % 3));
     for (int k = 0; k < i % 4; ++k) loader.next();
   }
 }

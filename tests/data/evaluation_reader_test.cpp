@@ -38,14 +38,14 @@ TEST(EvaluationReader, EveryTokenIsATargetOnceForAnyStreamsSegmentAndRanks) {
             for (std::int64_t i = 0; i < reader.batches(); ++i) {
               ASSERT_FALSE(reader.done());
               const Batch batch = reader.next();
-              EXPECT_EQ(batch.epoch_start, i == 0);
-              counted += batch.predicted_tokens;
-              EXPECT_EQ(batch.predicted_bytes, batch.predicted_tokens);
-              const auto tokens = batch.tokens.span<std::int64_t>();
-              const auto targets = batch.targets.span<std::int64_t>();
-              const auto width = static_cast<std::size_t>(batch.targets.shape()[1]);
+              EXPECT_EQ(batch.fresh, i == 0);
+              counted += batch.count("tokens");
+              EXPECT_EQ(batch.count("bytes"), batch.count("tokens"));
+              const auto tokens = batch.field("tokens").span<std::int64_t>();
+              const auto targets = batch.field("targets").span<std::int64_t>();
+              const auto width = static_cast<std::size_t>(batch.field("targets").shape()[1]);
               for (std::size_t k = 0; k < targets.size(); ++k) {
-                auto& run = found[static_cast<std::size_t>(batch.first_stream) + k / width];
+                auto& run = found[static_cast<std::size_t>(batch.first_row) + k / width];
                 if (targets[k] == ignored_target) {
                   EXPECT_EQ(tokens[k], 0);
                   continue;
@@ -80,9 +80,9 @@ TEST(EvaluationReader, RewindingGivesTheSamePassAgain) {
   while (!reader.done()) reader.next();
   reader.rewind();
   const Batch again = reader.next();
-  EXPECT_TRUE(again.epoch_start);
-  EXPECT_TRUE(
-      std::ranges::equal(first.tokens.span<std::int64_t>(), again.tokens.span<std::int64_t>()));
+  EXPECT_TRUE(again.fresh);
+  EXPECT_TRUE(std::ranges::equal(first.field("tokens").span<std::int64_t>(),
+                                 again.field("tokens").span<std::int64_t>()));
 }
 
 TEST(EvaluationReader, BytesOfCharactersAreCounted) {
@@ -91,8 +91,8 @@ TEST(EvaluationReader, BytesOfCharactersAreCounted) {
   EvaluationReader reader(Corpus(file.path(), tokenizer), {2, 8}, 0, 1, Device::cpu());
   const Batch batch = reader.next();
   EXPECT_TRUE(reader.done());
-  EXPECT_EQ(batch.predicted_tokens, 3);
-  EXPECT_EQ(batch.predicted_bytes, 9);  // all but the first character
+  EXPECT_EQ(batch.count("tokens"), 3);
+  EXPECT_EQ(batch.count("bytes"), 9);  // all but the first character
 }
 
 TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
@@ -104,7 +104,7 @@ TEST(EvaluationReader, OfALimitTheBytesAreThoseOfTheText) {
   for (const auto& [most, bytes] : {std::pair(1, 5), {2, 9}, {3, 12}}) {
     std::int64_t found = 0;
     EvaluationReader reader(corpus, {2, 2}, 0, 1, Device::cpu(), most);
-    while (!reader.done()) found += reader.next().predicted_bytes;
+    while (!reader.done()) found += reader.next().count("bytes");
     EXPECT_EQ(found, bytes) << most;
   }
 }
@@ -115,8 +115,8 @@ TEST(EvaluationReader, NoBatchIsWiderThanTheText) {
   EvaluationReader reader(Corpus(file.path(), Tokenizer()), {2, longest}, 0, 1, Device::cpu());
   EXPECT_EQ(reader.batches(), 1);
   const Batch batch = reader.next();
-  EXPECT_EQ(batch.tokens.shape(), (Shape{2, 6}));
-  EXPECT_EQ(batch.predicted_tokens, 11);
+  EXPECT_EQ(batch.field("tokens").shape(), (Shape{2, 6}));
+  EXPECT_EQ(batch.count("tokens"), 11);
 }
 
 TEST(EvaluationReader, OneTokenIsNotEnough) {

@@ -86,7 +86,7 @@ TEST(MappedFile, ThirtyGigabytesAreReadWithoutHoldingThem) {
   EXPECT_EQ(corpus.tokens(), size);
   StreamReader reader(corpus, {.streams = 4, .segment = 1 << 20}, 0, 1, Device::cpu());
   Batch batch = reader.next();
-  EXPECT_EQ(batch.tokens.span<std::int64_t>()[0], 'b');
+  EXPECT_EQ(batch.field("tokens").span<std::int64_t>()[0], 'b');
   std::int64_t most = 0;
   for (int i = 0; i < 12; ++i) {
     batch = reader.next();

@@ -1,5 +1,6 @@
 #include "framework/data/stream_reader.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,15 +40,18 @@ TEST_F(StreamReaderTest, EachRowFollowsItsOwnStream) {
   // 102 tokens in 4 streams of 25: streams begin at 0, 25, 50 and 75.
   StreamReader streams = reader({.streams = 4, .segment = 3});
   Batch first = streams.next();
-  EXPECT_THAT(values(first.tokens), ElementsAre(0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77));
-  EXPECT_THAT(values(first.targets), ElementsAre(1, 2, 3, 26, 27, 28, 51, 52, 53, 76, 77, 78));
-  EXPECT_EQ(first.tokens.shape(), (Shape{4, 3}));
-  EXPECT_TRUE(first.epoch_start);
-  EXPECT_EQ(first.predicted_tokens, 12);
-  EXPECT_EQ(first.predicted_bytes, 12);
+  EXPECT_THAT(values(first.field("tokens")),
+              ElementsAre(0, 1, 2, 25, 26, 27, 50, 51, 52, 75, 76, 77));
+  EXPECT_THAT(values(first.field("targets")),
+              ElementsAre(1, 2, 3, 26, 27, 28, 51, 52, 53, 76, 77, 78));
+  EXPECT_EQ(first.field("tokens").shape(), (Shape{4, 3}));
+  EXPECT_TRUE(first.fresh);
+  EXPECT_EQ(first.count("tokens"), 12);
+  EXPECT_EQ(first.count("bytes"), 12);
   Batch second = streams.next();
-  EXPECT_THAT(values(second.tokens), ElementsAre(3, 4, 5, 28, 29, 30, 53, 54, 55, 78, 79, 80));
-  EXPECT_FALSE(second.epoch_start);
+  EXPECT_THAT(values(second.field("tokens")),
+              ElementsAre(3, 4, 5, 28, 29, 30, 53, 54, 55, 78, 79, 80));
+  EXPECT_FALSE(second.fresh);
 }
 
 TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
@@ -56,10 +60,10 @@ TEST_F(StreamReaderTest, StreamsStartAgainAtTheEndOfAnEpochAndSaySo) {
   for (int epoch = 0; epoch < 3; ++epoch) {
     for (int i = 0; i < 8; ++i) {
       const Batch batch = streams.next();
-      EXPECT_EQ(batch.epoch_start, i == 0);
-      EXPECT_EQ(batch.epoch, epoch);
-      EXPECT_EQ(values(batch.tokens)[0], 3 * i);
-      EXPECT_EQ(values(batch.targets)[11], 75 + 3 * i + 3);
+      EXPECT_EQ(batch.fresh, i == 0);
+      EXPECT_EQ(batch.place, fmt::format("at token {} of each stream in epoch {}", 3 * i, epoch));
+      EXPECT_EQ(values(batch.field("tokens"))[0], 3 * i);
+      EXPECT_EQ(values(batch.field("targets"))[11], 75 + 3 * i + 3);
     }
   }
 }
@@ -76,13 +80,13 @@ TEST_F(StreamReaderTest, AnyNumberOfDataRanksReadsTheSameGlobalBatches) {
       std::vector<std::int64_t> targets;
       for (StreamReader& part : parts) {
         const Batch batch = part.next();
-        EXPECT_EQ(batch.first_stream * 5, static_cast<std::int64_t>(tokens.size()));
-        EXPECT_EQ(batch.epoch_start, expected.epoch_start);
-        for (const auto token : values(batch.tokens)) tokens.push_back(token);
-        for (const auto target : values(batch.targets)) targets.push_back(target);
+        EXPECT_EQ(batch.first_row * 5, static_cast<std::int64_t>(tokens.size()));
+        EXPECT_EQ(batch.fresh, expected.fresh);
+        for (const auto token : values(batch.field("tokens"))) tokens.push_back(token);
+        for (const auto target : values(batch.field("targets"))) targets.push_back(target);
       }
-      EXPECT_EQ(tokens, values(expected.tokens));
-      EXPECT_EQ(targets, values(expected.targets));
+      EXPECT_EQ(tokens, values(expected.field("tokens")));
+      EXPECT_EQ(targets, values(expected.field("targets")));
     }
   }
 }
@@ -101,9 +105,10 @@ TEST_F(StreamReaderTest, CursorsGoOnExactlyOnAnyNumberOfDataRanks) {
         part.restore(state.slice(range.begin, range.end));
         EXPECT_EQ(values(part.cursors()), values(state.slice(range.begin, range.end)));
         const Batch batch = part.next();
-        EXPECT_EQ(values(batch.tokens), values(expected.tokens.slice(range.begin, range.end)));
-        EXPECT_EQ(batch.epoch_start, expected.epoch_start);
-        EXPECT_EQ(batch.epoch, expected.epoch);
+        EXPECT_EQ(values(batch.field("tokens")),
+                  values(expected.field("tokens").slice(range.begin, range.end)));
+        EXPECT_EQ(batch.fresh, expected.fresh);
+        EXPECT_EQ(batch.place, expected.place);
       }
     }
   }
@@ -115,7 +120,7 @@ TEST_F(StreamReaderTest, AnotherSegmentLengthGoesOnAtTheSameToken) {
   before.next();
   StreamReader after = reader({.streams = 2, .segment = 3});
   after.restore(before.cursors());
-  EXPECT_THAT(values(after.next().tokens), ElementsAre(14, 15, 16, 65, 66, 67));
+  EXPECT_THAT(values(after.next().field("tokens")), ElementsAre(14, 15, 16, 65, 66, 67));
 }
 
 TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
@@ -131,7 +136,7 @@ TEST_F(StreamReaderTest, CursorsThatDoNotFitAreRefused) {
               HasSubstr("stream 0 is to go on at token 51 of epoch 0, but it has 51 tokens"));
   EXPECT_THAT(sentence(state({-1, 0, -1, 0}, {2, 2})), HasSubstr("token -1"));
   EXPECT_THAT(sentence(state({5, 0, 10, 0}, {2, 2})), HasSubstr("move together"));
-  EXPECT_TRUE(streams.next().epoch_start);  // unchanged
+  EXPECT_TRUE(streams.next().fresh);  // unchanged
 }
 
 TEST_F(StreamReaderTest, ATextThatIsTooShortIsRefusedWithTheNumbers) {
@@ -157,8 +162,8 @@ TEST(StreamReader, CharactersAreReadAsStreamsToo) {
       Corpus(file.path(), tokenizer), {.streams = 2, .segment = 4}, 0, 1, Device::cpu());
   for (int i = 0; i < 6; ++i) {  // an epoch has 4
     const Batch batch = streams.next();
-    EXPECT_THAT(values(batch.tokens), ElementsAre(1, 0, 1, 0, 1, 0, 1, 0));
-    EXPECT_EQ(batch.predicted_bytes, 2 * (2 * 1 + 2 * 2));
+    EXPECT_THAT(values(batch.field("tokens")), ElementsAre(1, 0, 1, 0, 1, 0, 1, 0));
+    EXPECT_EQ(batch.count("bytes"), 2 * (2 * 1 + 2 * 2));
   }
 }
 

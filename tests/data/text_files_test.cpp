@@ -79,8 +79,8 @@ TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
     std::int64_t tokens = 0;
     while (!reader.done()) {
       const Batch batch = reader.next();
-      bytes += batch.predicted_bytes;
-      tokens += batch.predicted_tokens;
+      bytes += batch.count("bytes");
+      tokens += batch.count("tokens");
     }
     EXPECT_EQ(tokens, corpus.tokens() - 1);
     EXPECT_EQ(bytes, std::ssize(text) - corpus.seek(1).byte);

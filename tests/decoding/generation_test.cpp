@@ -91,11 +91,10 @@ TEST(Candidates, ChoiceFollowsTheCumulatedProbabilities) {
 // The logits after `read`, computed in one pass without memory.
 std::vector<double> logits_after(const Model& model, const Tokens& read) {
   const NoGradient unrecorded;
-  Segment segment;
   const Shape shape{1, static_cast<std::int64_t>(read.size())};
-  segment.tokens = Tensor::from<std::int64_t>(read, shape, model.parameters().device());
-  const SegmentResult result = model.logits(segment, Pass{});
-  const auto last = result.logits.value().span<double>().last(256);
+  const Tensor tokens = Tensor::from<std::int64_t>(read, shape, model.parameters().device());
+  const Tensor logits = model.scores({.fields = {{"tokens", tokens}}}, Pass{}).scores.value();
+  const auto last = logits.span<double>().last(256);
   return {last.begin(), last.end()};
 }
 

@@ -9,14 +9,15 @@ namespace {
 
 using namespace longspan::testing;
 
-Settings settings_of(const MakeModel& make, DType compute) {
+Settings settings_of(const DeviceModel& model, DType compute) {
   Settings settings;
   settings.family = "test";
   settings.data.batch = streams;
   settings.data.segment = segment;
   settings.precision.compute = compute;
   settings.training.accumulation = 2;
-  settings.make_model = make;
+  settings.body = model.body;
+  settings.memory = model.memory;
   return settings;
 }
 

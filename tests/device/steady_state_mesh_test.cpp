@@ -26,8 +26,7 @@ Case steady_case() {
 }
 
 Batch pinned(Batch batch, const Device& gpu) {
-  batch.tokens = batch.tokens.to(gpu.host());
-  batch.targets = batch.targets.to(gpu.host());
+  for (auto& [name, field] : batch.fields) field = field.to(gpu.host());
   return batch;
 }
 

@@ -24,7 +24,7 @@ Counts counts_of_step(Trainer& trainer) {
 }
 
 // The same for any number of layers.
-void expect_steady_step(const std::function<MakeModel(std::int64_t layers)>& make,
+void expect_steady_step(const std::function<DeviceModel(std::int64_t layers)>& make,
                         int rotations = 0) {
   for (const std::int64_t layers : {1, 2}) {
     SCOPED_TRACE(layers);
@@ -72,7 +72,7 @@ TEST(CudaSteadyState, AnUpdateStartsAsManyKernelsForAnyNumberOfLayers) {
   for (const std::int64_t layers : {1, 3}) {
     ModelSetting setting = tiny_setting(segment);
     setting.device = Device::cuda();
-    const auto model = plain_decoder(layers)(setting);
+    const auto model = plain_decoder(layers).make(setting);
     Optimizer optimizer({}, model->parameters());
     const Tensor norm = Tensor::empty({1}, DType::f64, setting.device);
     const int before = emulated_cuda::counts().kernels;

@@ -36,8 +36,8 @@ void expect_empty_padding(const Trainer& trainer) {
   EXPECT_GT(padded, 0);
 }
 
-void expect_same_steps(const MakeModel& make, int steps) {
-  const auto gpu = trainer_on(Device::cuda(), make), cpu = trainer_on(Device::cpu(), make);
+void expect_same_steps(const DeviceModel& model, int steps) {
+  const auto gpu = trainer_on(Device::cuda(), model), cpu = trainer_on(Device::cpu(), model);
   for (int i = 0; i < steps; ++i) {
     const StepResult found = gpu->step(batch_of(*gpu)), wanted = cpu->step(batch_of(*cpu));
     EXPECT_NEAR(found.loss, wanted.loss, 1e-9);
@@ -58,7 +58,7 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
   const auto first = trainer_on(Device::cuda(), transformer_xl());
   for (int i = 0; i < 2; ++i) first->step(batch_of(*first));
   TrainingState state;
-  first->save(state, streams);
+  first->save(state, {.total = streams});
   BackgroundSave save(directory.path(),
                       {.run_id = "run", .step = 2, .layout = {}, .configuration = ""},
                       std::move(state),
@@ -68,7 +68,7 @@ TEST(CudaTraining, GoesOnFromItsCheckpointOnEitherDevice) {
   const auto path = save.commit();
   for (const Device& device : {Device::cuda(), Device::cpu()}) {
     const auto second = trainer_on(device, transformer_xl());
-    second->restore(Checkpoint::open(path), {0, streams}, streams);
+    second->restore(Checkpoint::open(path), {.total = streams}, streams);
     const StepResult found = second->step(batch_of(*second));
     EXPECT_NEAR(found.loss, wanted.loss, device.on_gpu() ? 0 : 1e-9);
     EXPECT_NEAR(found.gradient_norm, wanted.gradient_norm, device.on_gpu() ? 0 : 1e-9);

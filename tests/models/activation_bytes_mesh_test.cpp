@@ -22,12 +22,12 @@ double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make
                                        .mesh = mesh,
                                        .random = Random(1)});
   const Tensor text = testing::random_ids(streams, 2 * segment + 1, 3);
-  SegmentMemory remembered;
+  Carried remembered;
   const auto run = [&](std::int64_t begin) {
-    SegmentResult result = model->losses(
+    const Losses result = model->losses(
         testing::segment_of(text, begin, segment, remembered, memory), {.training = true});
-    remembered = result.memory;
-    backward(sum(result.losses));
+    remembered = result.carried;
+    backward(sum(testing::loss_values(result)));
   };
   run(0);
   Allocator& allocator = backend_device().allocator();

@@ -39,9 +39,7 @@ const std::vector<std::vector<std::string>> all_kinds = {{"causal"},
 
 Values logits_of(const Model& model, const Tensor& text) {
   const NoGradient no_gradient;
-  Segment segment;
-  segment.tokens = text;
-  return values_of(model.logits(segment, Pass()).logits.value());
+  return values_of(model.scores({.fields = {{"tokens", text}}}, Pass()).scores.value());
 }
 
 TEST(AttentionKindsOfADecoder, SeeNoLaterToken) {
@@ -75,9 +73,9 @@ TEST(AttentionKindsOfADecoder, LearnASegmentByHeart) {
 }
 
 TEST(AttentionKindsOfADecoder, CostWhatTheirPairsCost) {
-  const double dense = decoder_of({"causal"})->flops(2, time, 0).forward;
+  const double dense = decoder_of({"causal"})->body().flops(2, time, 0).forward;
   const auto saved = [&](const std::vector<std::string>& kinds) {
-    return dense - decoder_of(kinds)->flops(2, time, 0).forward;
+    return dense - decoder_of(kinds)->body().flops(2, time, 0).forward;
   };
   const double layer = saved({"local"}) / 2;  // of two
   EXPECT_GT(layer, 0);
@@ -90,8 +88,8 @@ TEST(AttentionKindsOfADecoder, CostWhatTheirPairsCost) {
 
 // Attended whole it is causal attention with three projections instead of four.
 TEST(AttentionKindsOfADecoder, ALayerOfLshHasAProjectionLess) {
-  const double dense = decoder_of({"causal"})->flops(2, time, 0).forward;
-  const double lsh = decoder_of({"lsh", "causal"})->flops(2, time, 0).forward;
+  const double dense = decoder_of({"causal"})->body().flops(2, time, 0).forward;
+  const double lsh = decoder_of({"lsh", "causal"})->body().flops(2, time, 0).forward;
   const ModelOptions options = testing::tiny_options();
   const auto inner = static_cast<double>(options.heads * options.head_dim());
   EXPECT_DOUBLE_EQ(dense - lsh, 2.0 * 2 * time * static_cast<double>(options.width) * inner);
@@ -103,7 +101,7 @@ TEST(AttentionKindsOfADecoder, ProjectionsOfGlobalPositionsAreCounted) {
     options.common = testing::tiny_options(NormPlacement::pre);
     options.common.attention = {
         .kinds = {"global", "causal"}, .window = {2}, .global_projections = projections};
-    return make_decoder(options, testing::tiny_setting(time))->flops(2, time, 0).forward;
+    return make_decoder(options, testing::tiny_setting(time))->body().flops(2, time, 0).forward;
   };
   const ModelOptions options = testing::tiny_options();
   const auto inner = static_cast<double>(options.heads * options.head_dim());

@@ -7,6 +7,7 @@ namespace longspan {
 namespace {
 
 using testing::expect_close;
+using testing::losses_of;
 using testing::random_ids;
 using testing::segment_of;
 using testing::tiny_setting;
@@ -30,9 +31,8 @@ TEST(DecoderModel, StartsWithTheLossOfAGuess) {
     options.common.initial_deviation = 0.02;
     const auto model = make_decoder(options, tiny_setting());
     const Tensor text = random_ids(8, 6, 1);
-    EXPECT_NEAR(testing::mean(model->losses(segment_of(text, 0, 5), Pass()).losses.value()),
-                std::log(11.0),
-                0.05);
+    EXPECT_NEAR(
+        testing::mean(losses_of(*model, segment_of(text, 0, 5)).value()), std::log(11.0), 0.05);
   }
 }
 
@@ -69,35 +69,36 @@ TEST(DecoderModel, SeesNothingOfTheFuture) {
   const Tensor changed = text.clone();
   std::int64_t& token = changed.data<std::int64_t>()[3];
   token = (token + 1) % testing::vocabulary;
-  const Segment segment = segment_of(text, 0, 5);
-  Segment other = segment;
-  other.tokens = testing::columns(changed, 0, 5);
-  const auto before = values_of(model->losses(segment, Pass()).losses.value());
-  const auto after = values_of(model->losses(other, Pass()).losses.value());
+  const Reading segment = segment_of(text, 0, 5);
+  Reading other = segment;
+  other.fields["tokens"] = testing::columns(changed, 0, 5);
+  const auto before = values_of(losses_of(*model, segment).value());
+  const auto after = values_of(losses_of(*model, other).value());
   for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
 }
 
 TEST(DecoderModel, LossesAreThoseOfItsLogits) {
   const auto model = make_decoder(tiny(), tiny_setting());
-  const Segment segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  const Tensor logits = model->logits(segment, Pass()).logits.value();
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const Tensor logits = model->scores(segment, Pass()).scores.value();
   ASSERT_EQ(logits.shape(), (Shape{2, 5, 11}));
+  const Tensor& targets = field_of(segment.fields, "targets");
   testing::Values expected;
   for (std::int64_t row = 0; row < 10; ++row) {
     const double* const values = logits.data<double>() + row * 11;
     double total = 0;
     for (int v = 0; v < 11; ++v) total += std::exp(values[v]);
-    expected.push_back(std::log(total) - values[segment.targets.data<std::int64_t>()[row]]);
+    expected.push_back(std::log(total) - values[targets.data<std::int64_t>()[row]]);
   }
-  expect_close(values_of(model->losses(segment, Pass()).losses.value()), expected, 1e-13);
+  expect_close(values_of(losses_of(*model, segment).value()), expected, 1e-13);
 }
 
 TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
   const auto model = make_decoder(tiny(), tiny_setting());
-  Segment segment = segment_of(random_ids(2, 6, 1), 0, 5);
-  const auto before = values_of(model->losses(segment, Pass()).losses.value());
-  segment.targets.data<std::int64_t>()[7] = -1;
-  const auto after = values_of(model->losses(segment, Pass()).losses.value());
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const auto before = values_of(losses_of(*model, segment).value());
+  field_of(segment.fields, "targets").data<std::int64_t>()[7] = -1;
+  const auto after = values_of(losses_of(*model, segment).value());
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(after[i], i == 7 ? 0 : before[i]);
 }
 
@@ -106,11 +107,11 @@ TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
   options.longest = 4;
   EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);
   const auto model = make_decoder(options, tiny_setting(3));
-  EXPECT_EQ(model->longest_segment(), 4);
+  EXPECT_EQ(model->body().longest_segment(), 4);
   const Tensor text = random_ids(1, 6, 1);
   EXPECT_NO_THROW(model->losses(segment_of(text, 0, 4), Pass()));
   EXPECT_THROW(model->losses(segment_of(text, 0, 5), Pass()), Failure);
-  EXPECT_EQ(make_decoder(tiny(), tiny_setting())->longest_segment(), 0);
+  EXPECT_EQ(make_decoder(tiny(), tiny_setting())->body().longest_segment(), 0);
 }
 
 TEST(DecoderModel, ItsFloatingPointOperationsCountedByHand) {
@@ -120,7 +121,7 @@ TEST(DecoderModel, ItsFloatingPointOperationsCountedByHand) {
   options.common.feed_forward = 10;
   ModelSetting setting = tiny_setting();
   setting.vocabulary = 7;
-  const FlopCount count = make_decoder(options, setting)->flops(2, 3, 0);
+  const FlopCount count = make_decoder(options, setting)->body().flops(2, 3, 0);
   const double projections = 4 * 2 * 6 * 4 * 6;  // q, k, v, out: 6 rows, width 4, 2 heads of 3
   const double feed_forward = 2 * 2 * 6 * 4 * 10;
   const double scores = 2 * (1 + 2 + 3) * 2 * (6 + 6);  // streams, pairs: q.k and p.v

@@ -1,6 +1,7 @@
 // One model trained on a layout and on one process, to be compared: the tests of equality.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <optional>
 
@@ -57,18 +58,16 @@ inline ModelOptions dropped_options(NormPlacement norm) {
 
 inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
   const std::int64_t segment = c.segment;
-  const Tensor text = random_ids(c.streams, segment + 1, static_cast<std::uint64_t>(step));
-  Batch batch;
-  batch.tokens = columns(text, 0, segment).slice(range.begin, range.end);
-  batch.targets = columns(text, 1, segment).slice(range.begin, range.end);
+  Batch batch =
+      batch_of_rows(random_ids(c.streams, segment + 1, static_cast<std::uint64_t>(step)), range);
+  const Tensor& targets = batch.field("targets");
   // Streams end at different places: ranks have different numbers of tokens that count.
   for (std::int64_t row = 0; row < range.count(); ++row)
     if (range.begin + row == c.streams - 1 && step == 1)
-      std::fill_n(batch.targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
-  batch.first_stream = range.begin;
-  batch.epoch_start = step == 0;
-  for (const std::int64_t target : batch.targets.span<std::int64_t>())
-    batch.predicted_tokens += target >= 0;
+      std::fill_n(targets.data<std::int64_t>() + row * segment + 2, 3, ignored_target);
+  batch.fresh = step == 0;
+  batch.counts["tokens"] = std::ranges::count_if(targets.span<std::int64_t>(),
+                                                 [](std::int64_t target) { return target >= 0; });
   return batch;
 }
 

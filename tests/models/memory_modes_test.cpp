@@ -7,7 +7,6 @@
 namespace longspan {
 namespace {
 
-using testing::columns;
 using testing::tiny_options;
 using testing::tiny_setting;
 using testing::Values;
@@ -78,7 +77,7 @@ TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
   options.common.activation = Activation::gelu;  // relu's kink may lie within a difference
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = testing::random_ids(2, 11, 3);
-  const SegmentMemory memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).memory;
+  const Carried memory = model->losses(testing::segment_of(text, 0, 5, {}, 4), Pass()).carried;
   testing::expect_model_gradients(
       *model, testing::segment_of(text, 5, 5, memory, 4), {.training = true, .random = Random(1)});
 }
@@ -88,12 +87,12 @@ TEST(MemoryModes, TheMemoryOfAReversibleModelEqualsOneLongSegment) {
   const auto model = make_transformer_xl(reversible_options(6), tiny_setting());
   const Tensor text = testing::random_ids(2, 13, 3);
   const NoGradient unrecorded;
-  const SegmentResult first = model->losses(testing::segment_of(text, 0, 6, {}, 6), Pass());
-  const SegmentResult second =
-      model->losses(testing::segment_of(text, 6, 6, first.memory, 6), Pass());
+  const Losses first = model->losses(testing::segment_of(text, 0, 6, {}, 6), Pass());
+  const Losses second = model->losses(testing::segment_of(text, 6, 6, first.carried, 6), Pass());
   const Values whole =
-      values_of(model->losses(testing::segment_of(text, 0, 12), Pass()).losses.value());
-  const Values parts[] = {values_of(first.losses.value()), values_of(second.losses.value())};
+      values_of(testing::losses_of(*model, testing::segment_of(text, 0, 12)).value());
+  const Values parts[] = {values_of(testing::loss_values(first).value()),
+                          values_of(testing::loss_values(second).value())};
   for (std::size_t row = 0; row < 2; ++row)
     for (std::size_t part = 0; part < 2; ++part)
       for (std::size_t i = 0; i < 6; ++i)
@@ -106,11 +105,8 @@ TEST(MemoryModes, TheTrainerMeasuresTheReconstructionWhenAsked) {
   TrainingOptions options;
   options.accumulation = 2;
   Trainer trainer(make_transformer_xl(reversible_options(4), setting), options, Random(1));
-  const Tensor text = testing::random_ids(4, 6, 3);
-  const Batch batch = {.tokens = columns(text, 0, 5),
-                       .targets = columns(text, 1, 5),
-                       .epoch_start = true,
-                       .predicted_tokens = 20};
+  Batch batch = testing::batch_of_rows(testing::random_ids(4, 6, 3));
+  batch.fresh = true;
   EXPECT_FALSE(trainer.step(batch).reconstruction_error);
   const std::optional<double> error = trainer.step(batch, {.measure = true}).reconstruction_error;
   ASSERT_TRUE(error);

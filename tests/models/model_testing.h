@@ -49,16 +49,49 @@ inline Tensor columns(const Tensor& ids, std::int64_t begin, std::int64_t count)
   return result;
 }
 
-// The segment of a text whose targets are the tokens that follow.
-inline Segment segment_of(const Tensor& text,
+// A segment of a text [streams, time]: the targets are the tokens that follow.
+inline Fields segment_fields(const Tensor& text, std::int64_t begin, std::int64_t time) {
+  return {{"tokens", columns(text, begin, time)}, {"targets", columns(text, begin + 1, time)}};
+}
+
+inline Reading segment_of(const Tensor& text,
                           std::int64_t begin,
                           std::int64_t time,
-                          const SegmentMemory& memory = {},
+                          const Carried& carried = {},
                           std::int64_t longest_memory = 0) {
-  return {.tokens = columns(text, begin, time),
-          .targets = columns(text, begin + 1, time),
-          .memory = memory,
+  return {.fields = segment_fields(text, begin, time),
+          .carried = carried,
           .longest_memory = longest_memory};
+}
+
+// The rows of a text [streams, time + 1] in one segment, as a step reads them.
+inline Batch batch_of_rows(const Tensor& text, const StreamRange& rows) {
+  return {.fields = rows_of(segment_fields(text, 0, text.shape()[1] - 1), rows.begin, rows.end),
+          .counts = {{"tokens", rows.count() * (text.shape()[1] - 1)}},
+          .first_row = rows.begin,
+          .place = "in a test"};
+}
+
+inline Batch batch_of_rows(const Tensor& text) {
+  return batch_of_rows(text, {.begin = 0, .end = text.shape()[0]});
+}
+
+// What the layers of a model remember, from the first on.
+inline Carried memory_of(const std::vector<Tensor>& layers) {
+  Carried carried;
+  for (const Tensor& layer : layers)
+    carried.tensors.push_back({"memory/" + std::to_string(carried.tensors.size()), layer});
+  return carried;
+}
+
+// The one term of a language model.
+inline Variable loss_values(const Losses& losses) {
+  EXPECT_EQ(losses.terms.size(), 1u);
+  return losses.terms.front().values;
+}
+
+inline Variable losses_of(const Model& model, const Reading& reading, const Pass& pass = {}) {
+  return loss_values(model.losses(reading, pass));
 }
 
 inline double mean(const Tensor& losses) {
@@ -68,23 +101,23 @@ inline double mean(const Tensor& losses) {
 }
 
 // The gradient of a model's losses with respect to all its weights.
-inline void expect_model_gradients(Model& model, const Segment& segment, const Pass& pass) {
+inline void expect_model_gradients(Model& model, const Reading& segment, const Pass& pass) {
   expect_layer_gradients(
       model.parameters(),
-      [&](const std::vector<Variable>&) { return model.losses(segment, pass).losses; },
+      [&](const std::vector<Variable>&) { return losses_of(model, segment, pass); },
       {},
       {.directions = 1, .elements = 1});
 }
 
 // Plain gradient descent on one segment; the mean loss before the first step and after the last.
 inline std::pair<double, double> descend(Model& model,
-                                         const Segment& segment,
+                                         const Reading& segment,
                                          int steps,
                                          double rate) {
   double first = 0;
   for (int step = 0; step < steps; ++step) {
     model.parameters().clear_gradients();
-    const Variable losses = model.losses(segment, Pass()).losses;
+    const Variable losses = losses_of(model, segment);
     if (step == 0) first = mean(losses.value());
     backward(sum(losses, 1.0 / static_cast<double>(losses.value().elements())));
     for (const auto& parameter : model.parameters().all())
@@ -92,7 +125,7 @@ inline std::pair<double, double> descend(Model& model,
         parameter->master.data<double>()[i] -= rate * parameter->gradient.data<double>()[i];
     model.parameters().refresh_compute();
   }
-  return {first, mean(model.losses(segment, Pass()).losses.value())};
+  return {first, mean(losses_of(model, segment).value())};
 }
 
 }  // namespace longspan::testing

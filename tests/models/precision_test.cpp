@@ -45,19 +45,19 @@ Result run(const Make& make, DType compute) {
   const auto model = make(setting);
   const Tensor text = testing::random_ids(3, 11, 1);
   const Pass pass = {.training = true, .random = Random(3)};
-  const std::int64_t longest = model->longest_memory();
-  const SegmentResult first =
-      model->losses(testing::segment_of(text, 0, 5, {}, longest), pass.child(0));
-  const SegmentResult second =
-      model->losses(testing::segment_of(text, 5, 5, first.memory, longest), pass.child(1));
-  EXPECT_EQ(second.losses.value().dtype(), accumulator_of(compute));
+  const std::int64_t longest = model->body().longest_memory();
+  const Losses first = model->losses(testing::segment_of(text, 0, 5, {}, longest), pass.child(0));
+  const Losses second =
+      model->losses(testing::segment_of(text, 5, 5, first.carried, longest), pass.child(1));
+  const Variable losses = testing::loss_values(second);
+  EXPECT_EQ(losses.value().dtype(), accumulator_of(compute));
   Result result;
-  result.losses = values_of(second.losses.value());
-  for (const Tensor& layer : second.memory.layers) {
-    EXPECT_EQ(layer.dtype(), compute);
-    for (const double value : values_of(layer)) result.memory.push_back(value);
+  result.losses = values_of(losses.value());
+  for (const CarriedTensor& layer : second.carried.tensors) {
+    EXPECT_EQ(layer.tensor.dtype(), compute);
+    for (const double value : values_of(layer.tensor)) result.memory.push_back(value);
   }
-  backward(sum(add(first.losses, second.losses)));
+  backward(sum(add(testing::loss_values(first), losses)));
   for (const auto& parameter : model->parameters().all()) {
     EXPECT_EQ(parameter->variable.gradient().dtype(), accumulator_of(compute));
     result.gradients[parameter->name] = values_of(parameter->variable.gradient());

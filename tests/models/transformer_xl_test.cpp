@@ -12,6 +12,8 @@ namespace {
 
 using testing::backend_device;
 using testing::expect_close;
+using testing::loss_values;
+using testing::memory_of;
 using testing::random_ids;
 using testing::random_tensor;
 using testing::segment_of;
@@ -36,16 +38,16 @@ Values losses_of(const Model& model,
   const std::int64_t streams = text.shape()[0];
   const std::int64_t total = text.shape()[1] - 1;
   Values result(static_cast<std::size_t>(streams * total));
-  SegmentMemory memory;
+  Carried memory;
   std::int64_t begin = 0;
   for (const std::int64_t time : lengths) {
-    const SegmentResult part =
-        model.losses(segment_of(text, begin, time, memory, longest_memory), Pass());
-    memory = part.memory;
+    const Losses part = model.losses(segment_of(text, begin, time, memory, longest_memory), Pass());
+    memory = part.carried;
+    const Tensor losses = loss_values(part).value();
     for (std::int64_t row = 0; row < streams; ++row)
       for (std::int64_t i = 0; i < time; ++i)
         result[static_cast<std::size_t>(row * total + begin + i)] =
-            part.losses.value().data<double>()[row * time + i];
+            losses.data<double>()[row * time + i];
     begin += time;
   }
   return result;
@@ -71,7 +73,8 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
         options.common.dropout = options.common.attention_dropout = dropout;
         options.share_position_biases = shared;
         const auto model = make_transformer_xl(options, tiny_setting());
-        const SegmentMemory memory = {{random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)}};
+        const Carried memory =
+            memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
         testing::expect_model_gradients(
             *model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), pass);
       }
@@ -79,7 +82,7 @@ TEST(TransformerXl, GradientOfAllWeightsWithMemory) {
 
 TEST(TransformerXl, DescendsOnARepeatedSegment) {
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const SegmentMemory memory = {{random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)}};
+  const Carried memory = memory_of({random_tensor({2, 4, 8}, 4), random_tensor({2, 4, 8}, 5)});
   const auto [first, last] =
       testing::descend(*model, segment_of(random_ids(2, 6, 1), 0, 5, memory, 4), 30, 0.3);
   EXPECT_LT(last, 0.5 * first);
@@ -118,7 +121,7 @@ TEST(TransformerXl, MemoryEqualsOneLongSegmentForKindsThatShift) {
 TEST(TransformerXl, EvaluationMayRememberMoreThanTraining) {
   const Tensor text = random_ids(2, 13, 1);
   const auto model = make_transformer_xl(tiny(NormPlacement::post, 2), tiny_setting());
-  EXPECT_EQ(model->longest_memory(), 2);
+  EXPECT_EQ(model->body().longest_memory(), 2);
   const Values whole = losses_of(*model, text, {12}, 0);
   expect_close(losses_of(*model, text, {4, 4, 4}, 8), whole, 1e-12);
   const Values shorter = losses_of(*model, text, {4, 4, 4}, 2);
@@ -129,11 +132,11 @@ TEST(TransformerXl, WithoutMemoryEachSegmentStandsAlone) {
   const Tensor text = random_ids(2, 9, 1);
   const auto model = make_transformer_xl(tiny(NormPlacement::post, 0), tiny_setting());
   const Values carried = losses_of(*model, text, {4, 4}, 0);
-  const SegmentResult second = model->losses(segment_of(text, 4, 4), Pass());
-  EXPECT_TRUE(second.memory.layers.empty());
+  const Losses second = model->losses(segment_of(text, 4, 4), Pass());
+  EXPECT_TRUE(second.carried.tensors.empty());
+  const Values alone = values_of(loss_values(second).value());
   for (std::size_t row = 0; row < 2; ++row)
-    for (std::size_t i = 0; i < 4; ++i)
-      EXPECT_EQ(carried[row * 8 + 4 + i], second.losses.value().data<double>()[row * 4 + i]);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(carried[row * 8 + 4 + i], alone[row * 4 + i]);
 }
 
 // x, through which no gradient passes into the first `count` rows of time.
@@ -199,12 +202,12 @@ TEST(TransformerXl, GradientsAreThoseOfTheLongSegmentCutAtTheBorder) {
   for (const NormPlacement norm : placements) {
     const TransformerXlOptions options = tiny(norm, 5);
     const auto model = make_transformer_xl(options, tiny_setting());
-    SegmentMemory memory;
+    Carried memory;
     {
       const NoGradient no_gradient;
-      memory = model->losses(segment_of(text, 0, 5, {}, 5), Pass()).memory;
+      memory = model->losses(segment_of(text, 0, 5, {}, 5), Pass()).carried;
     }
-    backward(sum(model->losses(segment_of(text, 5, 3, memory, 5), Pass()).losses));
+    backward(sum(testing::losses_of(*model, segment_of(text, 5, 3, memory, 5))));
 
     Parameters reference = testing::one_process_parameters();
     backward_of_long_segment(reference, options, model->parameters(), text, 5);
@@ -221,10 +224,10 @@ TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
   TransformerXlOptions options = tiny();
   options.common.layers = 1;
   const auto model = make_transformer_xl(options, tiny_setting());
-  const auto gradient = [&](const SegmentMemory& memory) {
+  const auto gradient = [&](const Carried& memory) {
     model->parameters().clear_gradients();
-    const Segment segment = segment_of(random_ids(2, 2, 1), 0, 1, memory, 4);
-    backward(sum(model->losses(segment, Pass()).losses));
+    const Reading segment = segment_of(random_ids(2, 2, 1), 0, 1, memory, 4);
+    backward(sum(testing::losses_of(*model, segment)));
     double largest = 0;
     for (const double value :
          values_of(model->parameters().named("layers/0/attention/key/weight").variable.gradient()))
@@ -233,39 +236,40 @@ TEST(TransformerXl, MemoryRowsCountInTheGradientOfTheKeyWeights) {
   };
   // A query with one key gives it probability 1, whatever the weights.
   EXPECT_LT(gradient({}), 1e-15);
-  EXPECT_GT(gradient({{random_tensor({2, 4, 8}, 4)}}), 1e-3);
+  EXPECT_GT(gradient(memory_of({random_tensor({2, 4, 8}, 4)})), 1e-3);
 }
 
 TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
   const Tensor text = random_ids(2, 13, 1);
   for (const std::int64_t longest : {1, 3, 5, 7, 100}) {
     const auto model = make_transformer_xl(tiny(), tiny_setting());
-    SegmentMemory memory;
+    Carried memory;
     for (std::int64_t segment = 0; segment < 4; ++segment) {
-      const SegmentMemory all =
-          model->losses(segment_of(text, 3 * segment, 3, memory, 1000), Pass()).memory;
-      const SegmentMemory next =
-          model->losses(segment_of(text, 3 * segment, 3, memory, longest), Pass()).memory;
-      ASSERT_EQ(next.layers.size(), 2u);
+      const Carried all =
+          model->losses(segment_of(text, 3 * segment, 3, memory, 1000), Pass()).carried;
+      const Carried next =
+          model->losses(segment_of(text, 3 * segment, 3, memory, longest), Pass()).carried;
+      ASSERT_EQ(next.tensors.size(), 2u);
       const std::int64_t length = std::min(longest, memory.length() + 3);
       ASSERT_EQ(next.length(), length);
       EXPECT_EQ(all.length(), memory.length() + 3);
       for (std::size_t layer = 0; layer < 2; ++layer)
         for (std::int64_t stream = 0; stream < 2; ++stream) {
-          const auto rows = [&](const SegmentMemory& from) {
-            return from.layers[layer]
-                .slice(stream, stream + 1)
+          const auto rows = [&](const Carried& from) {
+            return from.tensors[layer]
+                .tensor.slice(stream, stream + 1)
                 .reshape({from.length(), 8})
                 .slice(from.length() - length, from.length());
           };
           EXPECT_TRUE(testing::same_bits(rows(next), rows(all)));
           if (memory.length() > 0) {
-            EXPECT_TRUE(testing::same_bits(
-                all.layers[layer]
-                    .slice(stream, stream + 1)
-                    .reshape({all.length(), 8})
-                    .slice(0, memory.length()),
-                memory.layers[layer].slice(stream, stream + 1).reshape({memory.length(), 8})))
+            EXPECT_TRUE(testing::same_bits(all.tensors[layer]
+                                               .tensor.slice(stream, stream + 1)
+                                               .reshape({all.length(), 8})
+                                               .slice(0, memory.length()),
+                                           memory.tensors[layer]
+                                               .tensor.slice(stream, stream + 1)
+                                               .reshape({memory.length(), 8})))
                 << "the old rows come first";
           }
         }
@@ -277,11 +281,11 @@ TEST(TransformerXl, RemembersTheLastInputsOfEachLayer) {
 TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
   const Tensor text = random_ids(1, 6, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const SegmentMemory memory = model->losses(segment_of(text, 0, 5, {}, 3), Pass()).memory;
+  const Carried memory = model->losses(segment_of(text, 0, 5, {}, 3), Pass()).carried;
   const Tensor table = model->parameters().named("embedding/weight").master;
   for (std::int64_t row = 0; row < 3; ++row)
     for (std::int64_t i = 0; i < 8; ++i)
-      EXPECT_NEAR(memory.layers[0].data<double>()[row * 8 + i],
+      EXPECT_NEAR(memory.tensors[0].tensor.data<double>()[row * 8 + i],
                   std::sqrt(8.0) * table.data<double>()[text.data<std::int64_t>()[row + 2] * 8 + i],
                   1e-14);
 }
@@ -289,10 +293,10 @@ TEST(TransformerXl, RemembersTheScaledEmbeddingsBelowTheFirstLayer) {
 TEST(TransformerXl, TheMemoryIsAValueThatLaterPassesDoNotChange) {
   const Tensor text = random_ids(1, 11, 1);
   const auto model = make_transformer_xl(tiny(), tiny_setting());
-  const SegmentMemory memory = model->losses(segment_of(text, 0, 5, {}, 4), Pass()).memory;
-  const Tensor before = memory.layers[1].clone();
-  backward(sum(model->losses(segment_of(text, 5, 5, memory, 4), Pass()).losses));
-  EXPECT_TRUE(testing::same_bits(memory.layers[1], before));
+  const Carried memory = model->losses(segment_of(text, 0, 5, {}, 4), Pass()).carried;
+  const Tensor before = memory.tensors[1].tensor.clone();
+  backward(sum(testing::losses_of(*model, segment_of(text, 5, 5, memory, 4))));
+  EXPECT_TRUE(testing::same_bits(memory.tensors[1].tensor, before));
 }
 
 TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
@@ -301,15 +305,15 @@ TEST(TransformerXl, SameLengthShowsEveryQueryAsManyKeysAsTheMemoryIsLong) {
   options.same_length = true;
   const auto model = make_transformer_xl(options, tiny_setting());
   const Tensor text = random_ids(1, 7, 1);
-  const SegmentMemory memory = {{random_tensor({1, 4, 8}, 4)}};
-  const auto losses = [&](const SegmentMemory& with) {
-    return values_of(model->losses(segment_of(text, 0, 6, with, 4), Pass()).losses.value());
+  const Carried memory = memory_of({random_tensor({1, 4, 8}, 4)});
+  const auto losses = [&](const Carried& with) {
+    return values_of(testing::losses_of(*model, segment_of(text, 0, 6, with, 4)).value());
   };
   const Values before = losses(memory);
   for (std::int64_t row = 0; row < 4; ++row) {
-    SegmentMemory changed = {{memory.layers[0].clone()}};
-    changed.layers[0].data<double>()[row * 8] += 1;
-    const Values after = losses(changed);
+    const Tensor changed = memory.tensors[0].tensor.clone();
+    changed.data<double>()[row * 8] += 1;
+    const Values after = losses(memory_of({changed}));
     for (std::int64_t i = 0; i < 6; ++i) {
       const bool seen = i + 4 - row < 4;  // the distance is below the memory's length
       EXPECT_EQ(before[static_cast<std::size_t>(i)] != after[static_cast<std::size_t>(i)], seen)
@@ -371,7 +375,7 @@ TEST(TransformerXl, ItsFloatingPointOperationsCountedByHand) {
   const double feed_forward = 2 * 2 * 6 * 4 * 10;
   const double scores = 2 * (3 + 4 + 5) * 2 * (6 + 6 + 6);  // q.k, q.r and p.v
   const double logits = 2 * 6 * 4 * 7;
-  FlopCount count = make_transformer_xl(options, setting)->flops(2, 3, 2);
+  FlopCount count = make_transformer_xl(options, setting)->body().flops(2, 3, 2);
   EXPECT_EQ(count.forward,
             queries_and_out + keys_and_values + distances + feed_forward + scores + logits);
   // Of the keys and values all rows give weights their gradient, but only the 6 new rows have one.
@@ -381,7 +385,7 @@ TEST(TransformerXl, ItsFloatingPointOperationsCountedByHand) {
                 distances);
   // Before the projections a norm whose weights want the gradient of the memory rows too.
   options.common.norm = NormPlacement::pre;
-  count = make_transformer_xl(options, setting)->flops(2, 3, 2);
+  count = make_transformer_xl(options, setting)->body().flops(2, 3, 2);
   EXPECT_EQ(count.backward,
             2 * (queries_and_out + keys_and_values + feed_forward + scores + logits) + distances);
 }

@@ -37,11 +37,9 @@ Settings base() {
 }
 
 void use_decoder(Settings& settings, const ModelOptions& common) {
-  settings.make_model = [common](const ModelSetting& setting) {
-    DecoderOptions options;
-    options.common = common;
-    return make_decoder(options, setting);
-  };
+  DecoderOptions options;
+  options.common = common;
+  settings.body = decoder_body(options);
 }
 
 Settings decoder(const std::function<void(Settings&, ModelOptions&)>& change = {}) {
@@ -56,12 +54,10 @@ Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& cha
   Settings settings = base();
   ModelOptions common = model_options();
   if (change) change(settings, common);
-  settings.make_model = [common](const ModelSetting& setting) {
-    TransformerXlOptions options;
-    options.common = common;
-    options.memory = 192;
-    return make_transformer_xl(options, setting);
-  };
+  TransformerXlOptions options;
+  options.common = common;
+  options.memory = 192;
+  settings.body = transformer_xl_body(options);
   return settings;
 }
 
@@ -121,20 +117,13 @@ std::vector<Case> cases() {
 Batch batch_of(int step, const ProcessMesh& mesh, const Device& device) {
   const StreamRange range =
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
-  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
-  const auto rows = [&](std::int64_t begin) {
-    const Tensor all = testing::columns(text, begin, segment);
-    return Tensor::from<std::int64_t>(all.slice(range.begin, range.end).span<std::int64_t>(),
-                                      {range.count(), segment},
-                                      device,
-                                      MemoryTag::workspace);
-  };
-  Batch batch;
-  batch.tokens = rows(0);
-  batch.targets = rows(1);
-  batch.first_stream = range.begin;
-  batch.epoch_start = step == 0;
-  batch.predicted_tokens = range.count() * segment;
+  Batch batch = testing::batch_of_rows(
+      testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
+  // Counted with what the run holds.
+  for (auto& [name, field] : batch.fields)
+    field = Tensor::from<std::int64_t>(
+        field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
+  batch.fresh = step == 0;
   return batch;
 }
 

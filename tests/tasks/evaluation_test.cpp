@@ -38,21 +38,21 @@ double naive_nats(const Model& model,
                   std::int64_t memory) {
   const NoGradient unrecorded;
   const Device device = model.parameters().device();
-  SegmentMemory remembered;
+  Carried remembered;
   double nats = 0;
   for (std::size_t at = begin; at < end; at += segment) {
     const std::size_t count = std::min(segment, end - at);
     const auto ids = Tokenizer().encode(text.substr(at, count + 1), "text");
     const Shape shape{1, static_cast<std::int64_t>(count)};
     const std::span<const std::int64_t> all(ids);
-    const SegmentResult result =
-        model.losses({.tokens = Tensor::from(all.first(count), shape, device),
-                      .targets = Tensor::from(all.last(count), shape, device),
-                      .memory = remembered,
+    const Losses result =
+        model.losses({.fields = {{"tokens", Tensor::from(all.first(count), shape, device)},
+                                 {"targets", Tensor::from(all.last(count), shape, device)}},
+                      .carried = remembered,
                       .longest_memory = memory},
                      Pass{});
-    for (const double loss : result.losses.value().span<double>()) nats += loss;
-    remembered = result.memory;
+    for (const double loss : result.terms.front().values.value().span<double>()) nats += loss;
+    remembered = result.carried;
   }
   return nats;
 }

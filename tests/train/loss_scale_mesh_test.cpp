@@ -2,8 +2,9 @@
 #include <limits>
 
 #include "framework/kernels/elementwise.h"
-#include "framework/nn/embedding.h"
+#include "framework/model/vocabulary_readout.h"
 #include "framework/train/trainer.h"
+#include "tests/models/embedding_body.h"
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
@@ -18,42 +19,32 @@ constexpr std::int64_t width = 8;
 
 enum class Fault { none, gradient, loss };
 
-// Predicts the next token from the last alone. In the passes that `fault` says, its losses or their
+using FaultAt = std::function<Fault(int pass)>;
+
+// What a vocabulary readout gives, but that in the passes that `fault` says the losses or their
 // gradients are infinite on this rank.
-class FaultyModel : public Model {
+class FaultyReadout : public Readout {
  public:
-  using FaultAt = std::function<Fault(int pass)>;
+  FaultyReadout(std::unique_ptr<Readout> sound, FaultAt fault)
+      : sound_(std::move(sound)), fault_(std::move(fault)) {}
 
-  FaultyModel(DType compute, const ProcessMesh& mesh, FaultAt fault)
-      : Model(std::make_unique<Parameters>(backend_device(), compute, mesh)),
-        fault_(std::move(fault)),
-        embedding_(Scope(parameters()).child("embedding"),
-                   testing::vocabulary,
-                   width,
-                   Initial::normal(0.5)),
-        output_(
-            Scope(parameters()).child("output"),
-            {.vocabulary = testing::vocabulary, .width = width, .initial = Initial::normal(0.5)}) {
-    parameters().allocate(Random(1));
-  }
-
-  SegmentResult losses_of(const Segment& segment, const Pass& pass) const override {
-    const Variable losses =
-        output_.losses(embedding_(segment.tokens, 1, pass.time), segment.targets, pass.time);
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass& pass) const override {
+    std::vector<Term> terms = sound_->terms(states, reading, pass);
     const Fault fault = fault_(passes_++);
-    if (fault == Fault::none) return {.losses = losses};
-    return {.losses = record(scaled(losses.value(), fault == Fault::loss ? infinity : 1),
-                             {losses},
-                             [](Gradients& gradients) {
-                               gradients.give(0, scaled(gradients.output(), infinity));
-                             })};
+    if (fault == Fault::none) return terms;
+    Variable& losses = terms.front().values;
+    losses = record(
+        scaled(losses.value(), fault == Fault::loss ? infinity : 1),
+        {losses},
+        [](Gradients& gradients) { gradients.give(0, scaled(gradients.output(), infinity)); });
+    return terms;
   }
-  SegmentResult logits_of(const Segment&, const Pass&) const override { return {}; }
-  std::int64_t longest_memory() const override { return 0; }
-  std::int64_t memory_layers() const override { return 0; }
-  std::int64_t memory_width() const override { return 0; }
-  FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const override { return {}; }
-  const Part& vocabulary() const override { return output_.part(); }
+  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+    return sound_->scores(states, reading, pass);
+  }
+  const Part& part() const override { return sound_->part(); }
 
  private:
   static constexpr double infinity = std::numeric_limits<double>::infinity();
@@ -64,11 +55,25 @@ class FaultyModel : public Model {
     return result;
   }
 
+  std::unique_ptr<Readout> sound_;
   FaultAt fault_;
   mutable int passes_ = 0;
-  TokenEmbedding embedding_;
-  OutputLayer output_;
 };
+
+// Predicts the next token from the last alone.
+std::unique_ptr<Model> faulty_model(DType compute, const ProcessMesh& mesh, FaultAt fault) {
+  return std::make_unique<Model>(
+      ModelSetting{.vocabulary = testing::vocabulary,
+                   .compute = compute,
+                   .device = backend_device(),
+                   .mesh = mesh,
+                   .random = Random(1)},
+      testing::embedding_body({.width = width, .initial = Initial::normal(0.5)}),
+      [&](const Scope& scope, const Body& body, const ModelSetting& setting) {
+        return std::make_unique<FaultyReadout>(vocabulary_readout()(scope, body, setting),
+                                               std::move(fault));
+      });
+}
 
 constexpr std::int64_t streams = 4;
 constexpr std::int64_t segment = 6;
@@ -76,21 +81,16 @@ constexpr std::int64_t segment = 6;
 Batch batch_of(int step, const ProcessMesh& mesh) {
   const StreamRange range =
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
-  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
-  Batch batch;
-  batch.tokens = testing::columns(text, 0, segment).slice(range.begin, range.end);
-  batch.targets = testing::columns(text, 1, segment).slice(range.begin, range.end);
-  batch.first_stream = range.begin;
-  batch.predicted_tokens = range.count() * segment;
-  return batch;
+  return testing::batch_of_rows(
+      testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
 }
 
 Trainer make_trainer(const ProcessMesh& mesh,
                      DType compute,
                      const LossScaleOptions& loss_scale,
-                     FaultyModel::FaultAt fault,
+                     FaultAt fault,
                      const TrainingOptions& options = {}) {
-  return Trainer(std::make_unique<FaultyModel>(compute, mesh, std::move(fault)),
+  return Trainer(faulty_model(compute, mesh, std::move(fault)),
                  options,
                  Random(1),
                  {.compute = compute, .loss_scale = loss_scale});
@@ -200,7 +200,7 @@ TEST(LossScaleMesh, OnlyF16HasOne) {
       {}, DType::bf16, {}, [](int pass) { return pass ? Fault::gradient : Fault::none; });
   EXPECT_FALSE(trainer.step(batch_of(0, {})).loss_scale.has_value());
   TrainingState state;
-  trainer.save(state, streams);
+  trainer.save(state, {.total = streams});
   for (const auto& [name, value] : state.scalars.values())
     EXPECT_FALSE(name.starts_with("loss_scale")) << name;
 }

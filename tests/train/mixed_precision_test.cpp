@@ -20,14 +20,7 @@ Tensor text_of(int step) {
   return text;
 }
 
-Batch batch_of(int step) {
-  const Tensor text = text_of(step);
-  Batch batch;
-  batch.tokens = testing::columns(text, 0, segment);
-  batch.targets = testing::columns(text, 1, segment);
-  batch.predicted_tokens = streams * segment;
-  return batch;
-}
+Batch batch_of(int step) { return testing::batch_of_rows(text_of(step)); }
 
 struct Trained {
   double first_loss = 0;
@@ -86,7 +79,7 @@ TEST(MixedPrecision, StreamsRememberASegmentWhoseGradientsOverflowed) {
   const StepResult result = trainer.step(batch_of(0));
   EXPECT_TRUE(result.skipped);
   EXPECT_TRUE(std::isfinite(result.loss));
-  EXPECT_EQ(trainer.memory_length(), 6);
+  EXPECT_EQ(trainer.carried_length(), 6);
 }
 
 // Without a loss scale the gradients of so many tokens are below what f16 can hold.
@@ -102,7 +95,7 @@ TEST(MixedPrecision, TheLossScaleSavesGradientsFromUnderflow) {
                     {.compute = compute, .loss_scale = {.initial = scale}});
     Batch batch = batch_of(0);
     // As if this were a small part of a very large batch.
-    batch.predicted_tokens = 1 << 22;
+    batch.counts["tokens"] = 1 << 22;
     return trainer.step(batch).gradient_norm;
   };
   const double wanted = first_norm(1, DType::f32);

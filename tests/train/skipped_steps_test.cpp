@@ -14,12 +14,8 @@ constexpr std::int64_t streams = 4;
 constexpr std::int64_t segment = 5;
 
 Batch batch_of(int step) {
-  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
-  Batch batch;
-  batch.tokens = testing::columns(text, 0, segment);
-  batch.targets = testing::columns(text, 1, segment);
-  batch.predicted_tokens = streams * segment;
-  return batch;
+  return testing::batch_of_rows(
+      testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)));
 }
 
 // With `learning_rate` the first update leaves weights that give no loss.
@@ -40,7 +36,7 @@ constexpr double ruinous = 1e200;
 
 std::map<std::string, testing::Values> tensors_of(const Trainer& trainer) {
   TrainingState state;
-  trainer.save(state, streams);
+  trainer.save(state, {.total = streams});
   std::map<std::string, testing::Values> all;
   for (const StateTensor& piece : state.tensors)
     all[piece.name] = testing::values_of(piece.tensor.clone());
@@ -65,12 +61,12 @@ TEST(SkippedSteps, AreCountedThroughACheckpoint) {
   Trainer trainer = make_trainer(ruinous);
   for (int step = 0; step < 3; ++step) trainer.step(batch_of(step));
   TrainingState state;
-  trainer.save(state, streams);
+  trainer.save(state, {.total = streams});
   CheckpointInfo info;
   info.step = 3;
   const auto path = save_checkpoint(directory.path(), info, state, {});
   Trainer resumed = make_trainer(ruinous);
-  resumed.restore(Checkpoint::open(path), {0, streams}, streams);
+  resumed.restore(Checkpoint::open(path), {.total = streams}, streams);
   EXPECT_EQ(resumed.skipped(), 2);
   EXPECT_THROW(resumed.step(batch_of(3)), DivergedError);
 }

@@ -52,13 +52,8 @@ Trainer make_trainer(const Kind& kind, const ProcessMesh& mesh, const Device& de
 Batch batch_of(int step, const ProcessMesh& mesh) {
   const StreamRange range =
       streams_of_rank(streams, mesh.data.rank(), mesh.data.size(), "data.batch");
-  const Tensor text = testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step));
-  Batch batch;
-  batch.tokens = testing::columns(text, 0, segment).slice(range.begin, range.end);
-  batch.targets = testing::columns(text, 1, segment).slice(range.begin, range.end);
-  batch.first_stream = range.begin;
-  batch.predicted_tokens = range.count() * segment;
-  return batch;
+  return testing::batch_of_rows(
+      testing::random_ids(streams, segment + 1, static_cast<std::uint64_t>(step)), range);
 }
 
 struct Trained {
@@ -217,7 +212,7 @@ TEST(Zero, TheRanksOwnEachElementOnce) {
         for (int zero = 0; zero <= 2; ++zero) {
           const Trainer trainer = make_trainer({.zero = zero}, mesh, testing::backend_device());
           TrainingState state;
-          trainer.save(state, streams);
+          trainer.save(state, {.total = streams});
           std::int64_t owned = 0;
           for (const StateTensor& piece : state.tensors)
             if (piece.owned) owned += piece.tensor.elements();

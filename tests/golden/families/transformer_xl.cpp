@@ -47,7 +47,7 @@ Tensor rows(const Tensor& tensor, std::int64_t begin, std::int64_t count) {
 
 // The memory after a segment: our layers' inputs; the file's last entry is the top layer's output,
 // which no layer reads.
-void expect_memory(const GoldenFile& file, std::size_t segment, const SegmentMemory& memory) {
+void expect_memory(const GoldenFile& file, std::size_t segment, const Carried& memory) {
   const std::string name = "outputs/memory_after_segment_" + std::to_string(segment);
   if (!file.has(name)) {
     if (memory.length() > 0) throw DataError("{}: there is no {}", file.name(), name);
@@ -60,7 +60,7 @@ void expect_memory(const GoldenFile& file, std::size_t segment, const SegmentMem
         expected.slice(layer, layer + 1).reshape({shape[1], shape[2], shape[3]}));
     if (memory.length() == 0 && shape[1] == 0) continue;
     expect_near(file.name() + ": " + name + ", layer " + std::to_string(layer),
-                memory.layers.at(static_cast<std::size_t>(layer)),
+                memory.tensors.at(static_cast<std::size_t>(layer)).tensor,
                 wanted,
                 output_tolerance);
   }
@@ -137,21 +137,22 @@ void check_transformer_xl(const GoldenFile& file) {
   const Tensor losses = upstream.like();
   std::vector<Variable> roots;
   std::vector<Tensor> seeds;
-  SegmentMemory memory;
+  Carried memory;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const std::int64_t time = lengths[i];
-    SegmentResult result = model->losses({.tokens = rows(tokens, begin, time),
-                                          .targets = rows(targets, begin, time),
-                                          .memory = memory,
-                                          .longest_memory = options.memory},
-                                         Pass());
-    memory = result.memory;
+    const Losses result = model->losses(
+        {.fields = {{"tokens", rows(tokens, begin, time)}, {"targets", rows(targets, begin, time)}},
+         .carried = memory,
+         .longest_memory = options.memory},
+        Pass());
+    const Variable& values = result.terms.front().values;
+    memory = result.carried;
     expect_memory(file, i, memory);
     losses.slice(begin, begin + time)
-        .copy_from(exchanged_leading_axes(result.losses.value().reshape({batch, time})));
+        .copy_from(exchanged_leading_axes(values.value().reshape({batch, time})));
     seeds.push_back(rows(upstream, begin, time).reshape({batch * time}));
-    roots.push_back(result.losses);
+    roots.push_back(values);
     begin += time;
   }
   if (begin != tokens.shape()[0])
