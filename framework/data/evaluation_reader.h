@@ -30,7 +30,7 @@ class EvaluationReader {
   std::int64_t batches() const;
   // True when all batches were read.
   bool done() const { return next_ == batches(); }
-  // The next batch; the first one has epoch_start. Throws Failure when done.
+  // The next batch; the first one is fresh. Throws Failure when done.
   Batch next();
   // Back to the first batch.
   void rewind();
