@@ -1,7 +1,6 @@
 #include "framework/nn/attention/kept_keys.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "framework/kernels/elementwise.h"
 
@@ -63,6 +62,7 @@ void LayerKeys::move_to(std::int64_t first, std::int64_t count, std::int64_t cap
     if (count > 0) copy_positions(x, first, larger, 0, count);
     x = larger;
   }
+  for (auto& row : written_by_) row.erase(row.begin(), row.begin() + first);
   begin_ += first;
   count_ = count;
 }
@@ -85,28 +85,62 @@ void LayerKeys::append(std::span<const Variable> projections) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     copy_positions(projections[i].value(), 0, tensors_[i], count_, time);
   count_ += time;
-  origin_.resize(static_cast<std::size_t>(rows()));
-  std::iota(origin_.begin(), origin_.end(), 0);
+  written_by_.resize(static_cast<std::size_t>(rows()));
+  for (std::size_t row = 0; row < written_by_.size(); ++row)
+    written_by_[row].resize(static_cast<std::size_t>(count_), static_cast<std::int64_t>(row));
 }
 
 void LayerKeys::keep_last(std::int64_t positions) {
   if (positions < count_) move_to(count_ - positions, positions, capacity());
 }
 
+std::int64_t LayerKeys::common(std::int64_t a, std::int64_t b) const {
+  const auto& left = written_by_[static_cast<std::size_t>(a)];
+  const auto& right = written_by_[static_cast<std::size_t>(b)];
+  std::size_t positions = left.size();
+  while (positions > 0 && left[positions - 1] != right[positions - 1]) --positions;
+  return static_cast<std::int64_t>(positions);
+}
+
+void LayerKeys::change_rows(std::span<const std::int64_t> rows) {
+  struct Tail {
+    std::int64_t to;
+    std::int64_t from;
+    std::int64_t begin;
+  };
+  std::vector<Tail> tails;
+  for (std::int64_t i = 0; i < std::ssize(rows); ++i) {
+    const std::int64_t from = rows[static_cast<std::size_t>(i)];
+    if (const std::int64_t begin = common(i, from); begin < count_)
+      tails.push_back({i, from, begin});
+  }
+  for (Tensor& x : tensors_) {
+    if (!tails.empty() && !(spare_.defined() && spare_.shape() == x.shape()))
+      spare_ = x.like(MemoryTag::memory);
+    // By way of the spare, as a row may be read after it is written.
+    for (const Tail& tail : tails)
+      positions_of(spare_, tail.to, tail.begin, count_)
+          .copy_from(positions_of(x, tail.from, tail.begin, count_));
+    for (const Tail& tail : tails)
+      positions_of(x, tail.to, tail.begin, count_)
+          .copy_from(positions_of(spare_, tail.to, tail.begin, count_));
+    x = x.slice(0, static_cast<std::int64_t>(rows.size()));
+  }
+}
+
 void LayerKeys::choose(std::span<const std::int64_t> rows) {
   if (empty()) return;
-  std::vector<std::int64_t> origin;
+  std::vector<std::vector<std::int64_t>> written_by;
   for (const std::int64_t row : rows) {
     require(row >= 0 && row < this->rows(), "kept keys: row {} of {}", row, this->rows());
-    origin.push_back(origin_[static_cast<std::size_t>(row)]);
+    written_by.push_back(written_by_[static_cast<std::size_t>(row)]);
   }
-  const auto size = static_cast<std::int64_t>(rows.size());
-  const bool there =
-      size <= this->rows() &&
-      std::ranges::equal(origin, std::span(origin_).first(std::min(origin.size(), origin_.size())));
-  for (Tensor& x : tensors_) x = there ? x.slice(0, size) : chosen_rows(x, rows, count_);
+  if (std::ssize(rows) <= this->rows())
+    change_rows(rows);
+  else
+    for (Tensor& x : tensors_) x = chosen_rows(x, rows, count_);
   if (length.defined()) length = chosen_lengths(length, rows);
-  origin_ = std::move(origin);
+  written_by_ = std::move(written_by);
 }
 
 void KeptKeys::choose(std::span<const std::int64_t> rows) {

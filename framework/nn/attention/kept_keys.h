@@ -30,7 +30,8 @@ class LayerKeys {
   void append(std::span<const Variable> projections);
   // Lets go of all but the last positions.
   void keep_last(std::int64_t positions);
-  // Row i becomes what row rows[i] was. What all rows have from the same one is not copied again.
+  // Row i becomes what row rows[i] was. What the two have in common is not copied: beams differ
+  // in their last positions only, and not at all in their side.
   void choose(std::span<const std::int64_t> rows);
 
   // Of a side: its lengths (see Side), chosen with the rows.
@@ -40,12 +41,18 @@ class LayerKeys {
 
  private:
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }
+  // How many positions two rows have in common.
+  std::int64_t common(std::int64_t a, std::int64_t b) const;
+  void change_rows(std::span<const std::int64_t> rows);
   void move_to(std::int64_t first, std::int64_t count, std::int64_t capacity);
 
   std::vector<Tensor> tensors_;
   std::int64_t begin_ = 0;
   std::int64_t count_ = 0;
-  std::vector<std::int64_t> origin_;  // which rows hold the same
+  // By row and position, which row it was when the position was read: where two rows have the same
+  // at a position, they have the same before it too.
+  std::vector<std::vector<std::int64_t>> written_by_;
+  Tensor spare_;
 };
 
 // Of all layers of a model, by their places in it (Pass::random). It is handed down in Pass::kept:
