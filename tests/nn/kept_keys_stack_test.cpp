@@ -1,0 +1,76 @@
+// Stacks read on from kept keys whatever their residual is: what they keep for a backward pass does
+// not matter where there is none.
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/residual/reversible.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::backend_device;
+using testing::expect_close;
+using testing::random_tensor;
+using testing::values_of;
+
+constexpr std::int64_t width = 8;
+
+std::vector<Layer> stack_layers(Parameters& parameters) {
+  std::vector<Layer> layers;
+  for (const std::string name : {"0", "1", "2"}) {
+    const Scope scope = Scope(parameters).child("layer" + name);
+    const auto attention = std::make_shared<MultiHeadAttention>(
+        scope.child("attention"),
+        MultiHeadAttention::Options{.width = width, .heads = 2, .dim = 4},
+        std::make_unique<SoftmaxAttention>(0));
+    const auto feed_forward = std::make_shared<FeedForward>(
+        scope.child("feed_forward"), FeedForward::Options{.width = width, .hidden = 12});
+    Layer layer;
+    layer.sublayers.push_back(
+        {.norm = Norm(scope.child("norm"), width),
+         .reads = Reads::memory,
+         .run = [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+           return (*attention)(x, reads.memory, reads.context, pass);
+         }});
+    layer.sublayers.push_back(
+        {.norm = Norm(scope.child("norm_again"), width),
+         .run = [feed_forward](const Variable& x, const SublayerReads&, const Pass& pass) {
+           return (*feed_forward)(x, pass);
+         }});
+    layers.push_back(layer);
+  }
+  testing::allocate_randomly(parameters, 1);
+  return layers;
+}
+
+void expect_reads_on(const Residual& residual) {
+  Parameters parameters = testing::one_process_parameters();
+  const std::vector<Layer> layers = stack_layers(parameters);
+  const NoGradient unrecorded;
+  const auto run = [&](const Tensor& x, const std::shared_ptr<KeptKeys>& kept) {
+    return residual.run(layers, Variable(x), StackReads(), Pass{.kept = kept}).value();
+  };
+  const Tensor x = random_tensor({1, 9, width}, 4);
+  const Tensor whole = run(x, nullptr);
+  const auto kept = std::make_shared<KeptKeys>();
+  for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 8}, {8, 9}}) {
+    const Tensor now = x.reshape({9, width}).slice(begin, end).reshape({1, end - begin, width});
+    expect_close(values_of(run(now, kept)),
+                 values_of(whole.reshape({9, whole.shape()[2]}).slice(begin, end)),
+                 1e-12);
+    kept->advance(end - begin);
+  }
+}
+
+TEST(KeptKeys, OfAStackAreThoseOfEachLayer) {
+  expect_reads_on(PlainResidual(NormPlacement::pre, 0.1));
+  expect_reads_on(PlainResidual(NormPlacement::post, 0.1));
+  expect_reads_on(PlainResidual(NormPlacement::pre, 0.1, Recomputation::every(2)));
+  expect_reads_on(PlainResidual(NormPlacement::post, 0.1, Recomputation::attention()));
+  for (const StreamJoin join : {StreamJoin::mean, StreamJoin::concatenate})
+    expect_reads_on(ReversibleResidual(join, 0.1));
+}
+
+}  // namespace
+}  // namespace longspan
