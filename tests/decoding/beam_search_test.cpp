@@ -149,7 +149,7 @@ TEST(BeamSearch, MayEndAtOnce) {
 
 TEST(BeamSearch, AtTheLongestOnlyTheEndFollows) {
   const auto logits = [](std::int64_t, const Tokens& read) {
-    return read.size() == 6 ? logs({0.01, 0.9, 0.09}) : logs({1e-9, 0.9, 0.1});
+    return read.size() == 6 ? logs({0.01, 0.9, 0.09}) : logs({1e-9, 0.9, 0.1 - 1e-9});
   };
   const Hypothesis found = search_one(logits, beam_of(3), 5).front();
   EXPECT_EQ(found.tokens, (Tokens{1, 1, 1, 1, 1}));

@@ -257,6 +257,8 @@ TEST(KeptKeys, AreRefusedWhereTheyCannotBe) {
       layer_of(others,
                std::make_unique<LshAttention>(Scope(others),
                                               LshAttention::Options{.lsh = {}, .heads = heads}));
+  EXPECT_TRUE(layer->reads_on());
+  EXPECT_FALSE(hashed->reads_on());
   EXPECT_THROW((*hashed)(x, Variable(), {}, pass), ConfigurationError);
 }
 

@@ -30,6 +30,9 @@ class MultiHeadAttention {
                      const Options& options,
                      std::unique_ptr<Mechanism> mechanism);
 
+  // Whether its kind can read on from kept keys (Pass::kept).
+  bool reads_on() const { return mechanism_->reads_on(); }
+
   // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
   // With pass.kept it looks at the positions read before instead, and keeps its own keys and
   // values; every context rank then does the same. Throws ConfigurationError where the mechanism
