@@ -63,15 +63,23 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
             R"("gradient_norm": 0.5})");
   metrics.loss_scale = 65536;
   metrics.timing = StepTiming{1000, 0.625, 4096};
-  metrics.validation_loss = 1.5;
-  metrics.validation_bits_per_byte = 2.25;
-  metrics.validation_unknown = 7;
+  metrics.validation = {{"loss", 1.5},
+                        {"bits_per_byte", 2.25},
+                        {.name = "unknown", .value = 7, .is_count = true}};
   EXPECT_EQ(
       json_line(metrics),
       R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
       R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
       R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
       R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
+}
+
+TEST(Metrics, ALossOfSeveralTermsSaysEach) {
+  StepMetrics metrics = at_step(1);
+  metrics.terms = {{"loss", 1.5}};
+  EXPECT_EQ(json_line(metrics).find("loss_loss"), std::string::npos);
+  metrics.terms.push_back({"spans", 0.25});
+  EXPECT_NE(json_line(metrics).find(R"("loss_loss": 1.5, "loss_spans": 0.25, )"), std::string::npos);
 }
 
 TEST(Metrics, NumbersReadBackToTheSameBits) {

@@ -1,0 +1,224 @@
+#include "framework/tasks/translate.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/core/byte_text.h"
+#include "framework/data/sentence_ids.h"
+#include "framework/decoding/whole_logits.h"
+#include "framework/nn/attention/kept_keys.h"
+
+namespace longspan {
+namespace {
+
+// Some lines that are read together.
+struct SourceBatch {
+  std::vector<std::size_t> lines;
+  std::vector<std::vector<std::int64_t>> ids;
+};
+
+// The model reads on: the sources once, then a token of each hypothesis at a time.
+class Reader {
+ public:
+  Reader(const Model& model, const SourceBatch& batch) : model_(model), batch_(batch) {}
+
+  Tensor operator()(std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    Fields fields;
+    fields["tokens"] = Tensor::from(tokens, {count, 1}, host(), MemoryTag::workspace);
+    if (kept_->positions() == 0)
+      add_sources(fields, rows);
+    else
+      kept_->choose(rows);
+    const Scores scores = model_.scores({.fields = std::move(fields), .only_last = true},
+                                        Pass{.random = Random(0), .kept = kept_});
+    return whole_logits(scores.scores.value(),
+                        model_.readout().part(),
+                        model_.parameters().mesh().tensor);
+  }
+
+ private:
+  Device host() const { return model_.parameters().device().host(); }
+
+  void add_sources(Fields& fields, std::span<const std::int64_t> rows) const {
+    std::size_t longest = 1;
+    for (const std::int64_t row : rows) longest = std::max(longest, ids(row).size());
+    const auto count = static_cast<std::int64_t>(rows.size());
+    const Tensor source = Tensor::zeros(
+        {count, static_cast<std::int64_t>(longest)}, DType::i64, host(), MemoryTag::workspace);
+    const Tensor lengths = Tensor::zeros({count}, DType::i64, host(), MemoryTag::workspace);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const auto& here = ids(rows[static_cast<std::size_t>(i)]);
+      std::ranges::copy(here, source.slice(i, i + 1).span<std::int64_t>().begin());
+      lengths.span<std::int64_t>()[static_cast<std::size_t>(i)] = std::ssize(here);
+    }
+    fields["source"] = source;
+    fields["source_length"] = lengths;
+  }
+  const std::vector<std::int64_t>& ids(std::int64_t row) const {
+    return batch_.ids[static_cast<std::size_t>(row)];
+  }
+
+  const Model& model_;
+  const SourceBatch& batch_;
+  std::shared_ptr<KeptKeys> kept_ = std::make_shared<KeptKeys>();
+};
+
+// The lines that are not empty, the longest first.
+std::vector<SourceBatch> batches_of(const Model& model,
+                                    const Tokenizer& tokenizer,
+                                    std::span<const std::string> lines,
+                                    const TranslateOptions& options,
+                                    const std::function<std::string(std::size_t)>& place) {
+  std::vector<std::vector<std::int64_t>> ids(lines.size());
+  const std::int64_t longest = model.body().longest_segment();
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    ids[i] = tokenizer.encode(lines[i], place(i));
+    if (longest > 0 && std::ssize(ids[i]) > longest)
+      throw DataError("{}: the line has {} tokens, the model reads at most {}",
+                      place(i),
+                      ids[i].size(),
+                      longest);
+    order.push_back(i);
+  }
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return ids[i].size(); });
+  std::vector<SourceBatch> batches;
+  std::int64_t columns = 0;
+  for (const std::size_t i : order) {
+    const bool is_full =
+        batches.empty() ||
+        (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens;
+    if (is_full) {
+      batches.emplace_back();
+      columns = std::ssize(ids[i]);
+    }
+    batches.back().lines.push_back(i);
+    batches.back().ids.push_back(std::move(ids[i]));
+  }
+  return batches;
+}
+
+std::vector<std::vector<Hypothesis>> search(const Model& model,
+                                            const SourceBatch& batch,
+                                            const SentenceIds& special,
+                                            const TranslateOptions& options) {
+  const std::int64_t longest = model.body().longest_segment();
+  std::vector<SearchInput> inputs;
+  for (std::size_t i = 0; i < batch.lines.size(); ++i) {
+    std::int64_t most = std::ssize(batch.ids[i]) + options.longest_beyond;
+    if (longest > 0) most = std::min(most, longest - 1);
+    inputs.push_back({.index = static_cast<std::int64_t>(batch.lines[i]),
+                      .first = special.begin,
+                      .longest = std::max<std::int64_t>(most, 1)});
+  }
+  Reader reader(model, batch);
+  const SearchVocabulary vocabulary = {
+      .end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
+  const SearchStep step = [&](auto tokens, auto rows) { return reader(tokens, rows); };
+  if (options.sampling)
+    return sample(step,
+                  inputs,
+                  {.vocabulary = vocabulary,
+                   .samples = options.n_best,
+                   .seed = options.seed,
+                   .sampling = *options.sampling});
+  return beam_search(step,
+                     inputs,
+                     {.vocabulary = vocabulary,
+                      .beam = options.beam,
+                      .n_best = options.n_best,
+                      .penalty = options.penalty,
+                      .alpha = options.alpha});
+}
+
+// Numbers of both kinds one after another, for other ranks of the same machine kind.
+class Message {
+ public:
+  explicit Message(std::string bytes = {}) : bytes_(std::move(bytes)) {}
+  template <typename T>
+  void put(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  template <typename T>
+  T take() {
+    T value{};
+    bytes_.copy(reinterpret_cast<char*>(&value), sizeof value, at_);
+    at_ += sizeof value;
+    return value;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+std::string packed(const std::vector<std::vector<Hypothesis>>& found) {
+  Message message;
+  for (const auto& of_line : found) {
+    message.put(of_line.size());
+    for (const Hypothesis& one : of_line) {
+      message.put(one.score);
+      message.put(one.log_probability);
+      message.put(one.tokens.size());
+      for (const std::int64_t token : one.tokens) message.put(token);
+    }
+  }
+  return message.bytes();
+}
+
+std::vector<std::vector<Hypothesis>> unpacked(std::string bytes, std::size_t lines) {
+  Message message(std::move(bytes));
+  std::vector<std::vector<Hypothesis>> found(lines);
+  for (auto& of_line : found) {
+    of_line.resize(message.take<std::size_t>());
+    for (Hypothesis& one : of_line) {
+      one.score = message.take<double>();
+      one.log_probability = message.take<double>();
+      one.tokens.resize(message.take<std::size_t>());
+      for (std::int64_t& token : one.tokens) token = message.take<std::int64_t>();
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+std::vector<std::vector<Translation>> translate(
+    const Model& model,
+    const Tokenizer& tokenizer,
+    std::span<const std::string> lines,
+    const TranslateOptions& options,
+    const std::function<std::string(std::size_t)>& place,
+    const std::function<void(std::size_t)>& told) {
+  const NoGradient unrecorded;
+  const SentenceIds special = sentence_ids(tokenizer);
+  const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
+  const Communicator& data = model.parameters().mesh().data;
+  std::vector<std::vector<Translation>> result(lines.size());
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].empty()) result[i].emplace_back();
+  std::size_t done = 0;
+  const auto ranks = static_cast<std::size_t>(data.size());
+  for (std::size_t first = 0; first < batches.size(); first += ranks) {
+    const std::size_t mine = first + static_cast<std::size_t>(data.rank());
+    std::string bytes;
+    if (mine < batches.size()) bytes = packed(search(model, batches[mine], special, options));
+    for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
+      const SourceBatch& batch = batches[i];
+      const auto found = unpacked(data.broadcast(bytes, static_cast<int>(i - first)),
+                                  batch.lines.size());
+      for (std::size_t j = 0; j < batch.lines.size(); ++j)
+        for (const Hypothesis& one : found[j])
+          result[batch.lines[j]].push_back(
+              {decode_sentence(tokenizer, one.tokens), one.score, one.log_probability});
+      done += batch.lines.size();
+    }
+    if (told) told(done);
+  }
+  return result;
+}
+
+}  // namespace longspan

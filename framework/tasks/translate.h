@@ -1,0 +1,49 @@
+// What a model that was trained on pairs makes of lines.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "framework/data/tokenizer.h"
+#include "framework/decoding/search.h"
+#include "framework/model/model.h"
+
+namespace longspan {
+
+struct TranslateOptions {
+  std::int64_t beam = 4;  // 1: greedy
+  std::int64_t n_best = 1;
+  LengthPenalty penalty = LengthPenalty::wu;
+  double alpha = 0.6;
+  std::optional<SamplingOptions> sampling = {};  // instead of a beam: `n_best` samples
+  std::uint64_t seed = 1;                        // of the samples
+  std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
+  std::int64_t batch_tokens = 4096;  // of the sources read at once, padding included
+};
+
+struct Translation {
+  std::string text;
+  double score = 0;            // log_probability / length penalty
+  double log_probability = 0;  // nats
+};
+
+// Of each line its results, the best first. Lines are read in batches of like length, which the data
+// ranks share; a line's results do not depend on the others, nor on the layout as far as the logits
+// do not. An empty line has one empty result. Collective; the same on every rank, which are all
+// given the same lines. `told` hears how many lines are done. Throws ConfigurationError for options
+// out of range, DataError for a line that the model or the tokenizer cannot read: `place(i)` begins
+// the sentence. Not-a-number and infinite logits end with a Failure that names the line's number,
+// counted from 0, as "input".
+std::vector<std::vector<Translation>> translate(
+    const Model& model,
+    const Tokenizer& tokenizer,
+    std::span<const std::string> lines,
+    const TranslateOptions& options,
+    const std::function<std::string(std::size_t)>& place,
+    const std::function<void(std::size_t)>& told = {});
+
+}  // namespace longspan
