@@ -11,6 +11,7 @@
 #include "framework/runs/reading.h"
 #include "framework/tasks/evaluation.h"
 #include "launch/command.h"
+#include "launch/decoding_arguments.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
 
@@ -27,6 +28,8 @@ struct Arguments {
   std::optional<std::int64_t> segment;
   std::optional<std::int64_t> batch;
   bool json = false;
+  std::string data_target;  // of pairs
+  DecodingArguments decoding;
 };
 
 NamedPath text_file(const Arguments& arguments, const DataOptions& data) {
@@ -112,8 +115,65 @@ std::string json_object(const Arguments& arguments,
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+// Of pairs the other side of `text_file`.
+NamedPath target_file(const Arguments& arguments, const DataOptions& data) {
+  if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
+  return arguments.split == "train"  ? data.train_target
+         : arguments.split == "test" ? data.test_target
+                                     : data.validation_target;
+}
+
+std::string json_object(const Measurement& measured,
+                        const OpenedRun& run,
+                        const std::string& file) {
+  nlohmann::ordered_json object = {{"data", file},
+                                   {"checkpoint", run.checkpoint.path().string()},
+                                   {"step", run.checkpoint.info().step}};
+  for (const Figure& figure : measured.figures) {
+    if (figure.is_count)
+      object[figure.name] = static_cast<std::int64_t>(figure.value);
+    else
+      object[figure.name] = figure.value;
+  }
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// Of a task that reads no streams.
+ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session& session) {
+  const Configuration& configuration = *run.configuration;
+  const bool is_of_streams = arguments.memory || arguments.recompute_context || arguments.tokens ||
+                             arguments.segment || arguments.batch;
+  if (is_of_streams)
+    throw ConfigurationError(
+        "longspan evaluate: --memory, --recompute-context, --tokens, --segment and --batch are for "
+        "run.task: language_model; this model is of {}",
+        configuration.task);
+  const NamedPath file = text_file(arguments, configuration.data);
+  const auto say = [&](const std::string& sentence) { inform(session, sentence); };
+  const Measurement measured =
+      configuration.task_kind().evaluate({.model = *run.model,
+                                          .tokenizer = run.tokenizer,
+                                          .data = configuration.data,
+                                          .file = file,
+                                          .target = target_file(arguments, configuration.data),
+                                          .decoding = arguments.decoding.options,
+                                          .listener = say_reading(say),
+                                          .say = say});
+  if (!std::isfinite(measured.figures.front().value))
+    throw DivergedError(
+        "{}: its weights give no finite loss on {}; use an earlier checkpoint with "
+        "--checkpoint",
+        run.checkpoint.path().string(),
+        file);
+  print(session,
+        arguments.json ? json_object(measured, run, file)
+                       : fmt::format("{}: {}\n", file, measured.text));
+  return ExitCode::ok;
+}
+
 ExitCode run(const Arguments& arguments, Session& session) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
+  if (opened.configuration->task_kind().evaluate) return evaluate_task(arguments, opened, session);
   const DataOptions& data = opened.configuration->data;
   const NamedPath file = text_file(arguments, data);
   EvaluationOptions options = evaluation_options(arguments, data);
@@ -153,6 +213,11 @@ void bind(CLI::App& app, Arguments& arguments) {
   app.add_option("--data", arguments.data, "another text file")
       ->check(not_empty_text())
       ->excludes(split);
+  app.add_option("--data-target",
+                 arguments.data_target,
+                 "with --data and run.task: translation, the file of the targets")
+      ->check(not_empty_text());
+  add_decoding(app, arguments.decoding);
   auto* memory =
       app.add_option("--memory",
                      arguments.memory,

@@ -8,6 +8,7 @@
 #include "framework/data/token_text.h"
 #include "framework/decoding/generation.h"
 #include "launch/command.h"
+#include "launch/generate_lines.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
 #include "launch/prompt_text.h"
@@ -24,6 +25,7 @@ struct Arguments {
   std::string prompt_file;
   GenerationOptions generation;
   std::optional<std::int64_t> segment;
+  LineArguments lines;
 };
 
 // The first sample is printed as it is written, the others when it is done.
@@ -63,7 +65,16 @@ class Printer {
 
 ExitCode run(const Arguments& arguments, Session& session) {
   PromptText text(arguments.prompt, arguments.prompt_file);
-  const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::tensor);
+  const bool has_lines = !arguments.lines.input.empty();
+  const OpenedRun opened =
+      open_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
+  check_lines(arguments.lines, *opened.configuration);
+  if (has_lines) {
+    TranslateOptions decoding = arguments.lines.decoding.options;
+    decoding.seed = arguments.generation.seed;
+    if (arguments.lines.decoding.sample) decoding.sampling = arguments.generation.sampling;
+    return generate_lines(arguments.lines, decoding, opened, session);
+  }
   const Prompt prompt = text.prompt(opened.tokenizer, session);
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
@@ -82,6 +93,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
 
 void bind(CLI::App& app, Arguments& arguments) {
   add_run(app, arguments.run);
+  add_lines(app, arguments.lines);
   GenerationOptions& options = arguments.generation;
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
@@ -130,9 +142,10 @@ void bind(CLI::App& app, Arguments& arguments) {
 
 Command generate_command() {
   return {"generate",
-          "Let a trained model go on with a text",
+          "Let a trained model go on with a text, or translate lines",
           "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
           "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
+          "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
           "  longspan run -n 2 -- generate runs/large\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/model/reading.h"
+#include "framework/nn/embedding.h"
 #include "framework/nn/memory_options.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
@@ -59,9 +60,7 @@ class Body {
   virtual std::int64_t longest_memory() const { return 0; }
   virtual std::vector<std::string> carried_names() const { return {}; }
   // Of the body and an output layer over its vocabulary, over all tensor ranks.
-  virtual FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const {
-    return {};
-  }
+  virtual FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const { return {}; }
 };
 
 // What a model is built for.
@@ -74,6 +73,7 @@ struct ModelSetting {
   Random random{0};  // of the initial weights
   MemoryOptions memory = {};
   WeightSharing sharing = {};
+  LabelSmoothing smoothing = {};  // of targets, in training
 };
 
 // What a configuration says of it, for checks over keys of other sections too, which are declared

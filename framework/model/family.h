@@ -11,8 +11,8 @@
 namespace longspan {
 
 struct Family {
-  std::string name;           // model.family
-  std::string documentation;  // one line
+  std::string name;                // model.family
+  std::string documentation;       // one line
   std::vector<std::string> tasks;  // that it can learn: names of run.task
   // Binds the family's keys, those that all share included. What it returns builds the body from
   // the options that were read into the table.

@@ -21,8 +21,7 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
 States Model::read(const Reading& reading, const Pass& pass) const {
   const ProcessMesh& mesh = parameters().mesh();
   Pass divided = pass;
-  divided.time =
-      pass.kept ? undivided_time(reading.time()) : divide_time(mesh, reading.time());
+  divided.time = pass.kept ? undivided_time(reading.time()) : divide_time(mesh, reading.time());
   divided.memory = divide_memory(mesh, reading.carried.length());
   States states = body_->run(reading, divided);
   if (pass.kept) pass.kept->advance(reading.time());

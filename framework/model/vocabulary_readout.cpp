@@ -12,11 +12,13 @@ class VocabularyReadout : public Readout {
 
   std::vector<Term> terms(const States& states,
                           const Reading& reading,
-                          const Pass&) const override {
+                          const Pass& pass) const override {
     const Tensor targets = columns_of(reading, "targets", states.time, device_);
-    return {{.name = "loss",
-             .values = output_.losses(states.hidden, targets, states.time),
-             .count = "tokens"}};
+    return {
+        {.name = "loss",
+         .values = output_.losses(
+             states.hidden, targets, states.time, pass.training ? smoothing_ : LabelSmoothing{}),
+         .count = "tokens"}};
   }
   Variable scores(const States& states, const Reading& reading, const Pass&) const override {
     return output_.logits(states.hidden, states.time, reading.only_last);
@@ -29,6 +31,7 @@ class VocabularyReadout : public Readout {
                     const BodyEnd& end,
                     const ModelSetting& setting)
       : device_(setting.device),
+        smoothing_(setting.smoothing),
         output_(scope.child("output"),
                 {.vocabulary = vocabulary,
                  .width = end.width,
@@ -38,6 +41,7 @@ class VocabularyReadout : public Readout {
                 end.table) {}
 
   Device device_;
+  LabelSmoothing smoothing_;
   OutputLayer output_;
 };
 

@@ -28,6 +28,7 @@ std::unique_ptr<Task> open_task(const Settings& settings,
                                     .seed = static_cast<std::uint64_t>(settings.run.seed),
                                     .parts = settings.training.accumulation,
                                     .validation_batches = settings.training.validation_batches,
+                                    .validation_decoded = settings.training.validation_decoded,
                                     .listener = listener});
 }
 

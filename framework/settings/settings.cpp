@@ -18,7 +18,8 @@ ModelSetting model_setting(const Settings& settings,
           .random = Random(static_cast<std::uint64_t>(settings.run.seed)).child("weights"),
           .memory = settings.memory,
           .sharing = {.zero = static_cast<int>(settings.parallel.zero),
-                      .bucket_megabytes = settings.training.bucket_megabytes}};
+                      .bucket_megabytes = settings.training.bucket_megabytes},
+          .smoothing = settings.training.label_smoothing};
 }
 
 std::int64_t Settings::longest() const {

@@ -16,6 +16,7 @@
 #include "framework/metrics/figure.h"
 #include "framework/model/model.h"
 #include "framework/tasks/text_identity.h"
+#include "framework/tasks/translate.h"
 
 namespace longspan {
 
@@ -28,6 +29,7 @@ struct TaskSetting {
   std::uint64_t seed = 1;               // of the run
   std::int64_t parts = 1;               // in which a rank's rows are worked through
   std::int64_t validation_batches = 0;  // that a validation reads; 0: all
+  std::int64_t validation_decoded = 0;  // examples of which it makes and judges a result
   ScanListener listener = {};
 };
 
@@ -66,6 +68,28 @@ struct DryBatch {
   bool fresh = false;
 };
 
+// A trained model on data that it did not learn.
+struct EvaluateRequest {
+  const Model& model;
+  const Tokenizer& tokenizer;
+  const DataOptions& data;
+  NamedPath file;
+  NamedPath target;  // of pairs the other side
+  TranslateOptions decoding = {};
+  ScanListener listener = {};                        // hears of files that are read
+  std::function<void(const std::string&)> say = {};  // hears how far it is
+};
+
+// Lines that a trained model is to do something with.
+struct WriteRequest {
+  const Model& model;
+  const Tokenizer& tokenizer;
+  std::span<const std::string> lines;
+  TranslateOptions decoding = {};
+  std::function<std::string(std::size_t)> place;     // of a line, for messages
+  std::function<void(const std::string&)> say = {};  // hears how far it is
+};
+
 struct TaskKind {
   std::string name;            // run.task
   std::string documentation;   // one line
@@ -80,6 +104,10 @@ struct TaskKind {
   // Throws DataError, and what the listener throws.
   std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
   std::function<Batch(const DryBatch&)> dry_batch;
+  // Of tasks that are no streams.
+  std::function<Measurement(const EvaluateRequest&)> evaluate = {};
+  // The lines that come of lines.
+  std::function<std::vector<std::string>(const WriteRequest&)> write = {};
 };
 
 // In the order of the help. A new task is a line in registry.cpp.

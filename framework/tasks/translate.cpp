@@ -32,9 +32,8 @@ class Reader {
       kept_->choose(rows);
     const Scores scores = model_.scores({.fields = std::move(fields), .only_last = true},
                                         Pass{.random = Random(0), .kept = kept_});
-    return whole_logits(scores.scores.value(),
-                        model_.readout().part(),
-                        model_.parameters().mesh().tensor);
+    return whole_logits(
+        scores.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
   }
 
  private:
@@ -88,8 +87,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
   std::int64_t columns = 0;
   for (const std::size_t i : order) {
     const bool is_full =
-        batches.empty() ||
-        (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens;
+        batches.empty() || (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens;
     if (is_full) {
       batches.emplace_back();
       columns = std::ssize(ids[i]);
@@ -208,8 +206,8 @@ std::vector<std::vector<Translation>> translate(
     if (mine < batches.size()) bytes = packed(search(model, batches[mine], special, options));
     for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
       const SourceBatch& batch = batches[i];
-      const auto found = unpacked(data.broadcast(bytes, static_cast<int>(i - first)),
-                                  batch.lines.size());
+      const auto found =
+          unpacked(data.broadcast(bytes, static_cast<int>(i - first)), batch.lines.size());
       for (std::size_t j = 0; j < batch.lines.size(); ++j)
         for (const Hypothesis& one : found[j])
           result[batch.lines[j]].push_back(

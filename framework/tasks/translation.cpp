@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
+#include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/bucketed_source.h"
+#include "framework/data/line_file.h"
+#include "framework/data/lines.h"
 #include "framework/data/ordered_reader.h"
 #include "framework/data/pair_examples.h"
 #include "framework/data/sentence_ids.h"
 #include "framework/data/text_files.h"
+#include "framework/metrics/bleu.h"
+#include "framework/metrics/chrf.h"
+#include "framework/metrics/error_rate.h"
+#include "framework/metrics/exact_match.h"
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 #include "framework/model/vocabulary_readout.h"
@@ -30,9 +37,88 @@ TextIdentity identify_pairs(const NamedPath& source,
   return one;
 }
 
-class Translation : public Task {
+// Over all examples, or the first batches of the longest ones. Collective; the same on every rank.
+Likelihood likelihood_of(const Model& model,
+                         const std::shared_ptr<const Examples>& examples,
+                         const BucketOptions& buckets,
+                         std::int64_t parts,
+                         std::int64_t most_batches) {
+  const NoGradient unrecorded;
+  const ProcessMesh& mesh = model.parameters().mesh();
+  OrderedReader reader(examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts});
+  Likelihood likelihood;
+  for (std::int64_t i = 0; !reader.done() && (most_batches == 0 || i < most_batches); ++i) {
+    const Batch batch = reader.next();
+    const Losses losses = model.losses({.fields = batch.fields}, Pass{});
+    if (mesh.tensor.rank() != 0) continue;
+    likelihood.nats += sum(losses.terms.front().values).value().item();
+    if (mesh.context.rank() != 0) continue;
+    likelihood.tokens += batch.count("tokens");
+    likelihood.bytes += batch.count("bytes");
+  }
+  std::vector<double> sums;
+  append_sums(likelihood, sums);
+  const Tensor all =
+      Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
+  mesh.world.all_reduce(all, Reduction::sum);
+  take_sums(likelihood, all.span<double>());
+  return likelihood;
+}
+
+Measurement measured_loss(const Likelihood& likelihood) {
+  Measurement measured = {.figures = figures(likelihood)};
+  for (Figure& figure : measured.figures) figure.value = unsigned_nan(figure.value);
+  measured.text = fmt::format("loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte",
+                              measured.figures[0].value,
+                              measured.figures[1].value,
+                              measured.figures[2].value);
+  return measured;
+}
+
+// Makes the targets of the sources and adds what they are like beside the true ones.
+void add_decoded(Measurement& measured,
+                 const Model& model,
+                 const Tokenizer& tokenizer,
+                 std::span<const std::string> sources,
+                 std::span<const std::string> targets,
+                 const TranslateOptions& options,
+                 const NamedPath& path,
+                 const std::function<void(std::size_t)>& told) {
+  const auto found = translate(
+      model,
+      tokenizer,
+      sources,
+      options,
+      [&](std::size_t i) { return line_place(path.text(), static_cast<std::int64_t>(i) + 1); },
+      told);
+  BleuSums bleu_sums;
+  ChrfSums chrf;
+  ErrorRate words;
+  ExactMatch exact;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const std::string& text = found[i].front().text;
+    const std::span<const std::string> reference = targets.subspan(i, 1);
+    bleu_sums.add(text, reference);
+    chrf.add(text, reference);
+    words.add(text, reference);
+    exact.add(text, reference);
+  }
+  const auto add = [&](const std::vector<Figure>& figures) {
+    measured.figures.insert(measured.figures.end(), figures.begin(), figures.end());
+  };
+  add(figures(bleu_sums));
+  add(figures(chrf));
+  add(figures(words, "word_error_rate"));
+  add(figures(exact));
+  measured.text += fmt::format(", BLEU {:.2f}, chrF {:.2f}, word error rate {:.2f}%",
+                               bleu(bleu_sums).score,
+                               chrf.score(),
+                               measured.find("word_error_rate").value_or(0));
+}
+
+class TranslationTask : public Task {
  public:
-  explicit Translation(const TaskSetting& setting)
+  explicit TranslationTask(const TaskSetting& setting)
       : data_(setting.data),
         mesh_(setting.mesh),
         seed_(setting.seed),
@@ -43,6 +129,7 @@ class Translation : public Task {
         examples_(open(setting.data.train, setting.data.train_target, setting.listener)),
         identity_(
             identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
+    validation_decoded_ = setting.validation_decoded;
     if (!data_.validation.empty())
       validation_ = open(data_.validation, data_.validation_target, setting.listener);
   }
@@ -64,28 +151,17 @@ class Translation : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!validation_) return std::nullopt;
-    const NoGradient unrecorded;
-    OrderedReader reader(validation_, data_.buckets, division_);
-    Likelihood likelihood;
-    for (std::int64_t i = 0;
-         !reader.done() && (validation_batches_ == 0 || i < validation_batches_);
-         ++i) {
-      const Batch batch = reader.next();
-      const Losses losses = model.losses({.fields = batch.fields}, Pass{});
-      if (mesh_.tensor.rank() == 0)
-        likelihood.nats += sum(losses.terms.front().values).value().item();
-      if (mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0) {
-        likelihood.tokens += batch.count("tokens");
-        likelihood.bytes += batch.count("bytes");
-      }
-    }
-    add_over_ranks(likelihood);
-    Measurement measured = {.figures = figures(likelihood)};
-    for (Figure& figure : measured.figures) figure.value = unsigned_nan(figure.value);
-    measured.text = fmt::format("validation loss {:.4f}, perplexity {:.3f}, {:.4f} bits per byte",
-                                measured.figures[0].value,
-                                measured.figures[1].value,
-                                measured.figures[2].value);
+    Measurement measured = measured_loss(likelihood_of(
+        model, validation_, data_.buckets, division_.accumulation, validation_batches_));
+    measured.text = "validation " + measured.text;
+    if (validation_decoded_ == 0) return measured;
+    std::vector<std::string> sources = read_lines(data_.validation, mesh_.world);
+    std::vector<std::string> targets = read_lines(data_.validation_target, mesh_.world);
+    const std::size_t count =
+        std::min(sources.size(), static_cast<std::size_t>(validation_decoded_));
+    sources.resize(count);
+    targets.resize(count);
+    add_decoded(measured, model, tokenizer_, sources, targets, {.beam = 1}, data_.validation, {});
     return measured;
   }
 
@@ -94,14 +170,6 @@ class Translation : public Task {
                                        const NamedPath& target,
                                        const ScanListener& listener) const {
     return open_pairs(source, target, tokenizer_, tokenizer_, mesh_.world, listener);
-  }
-  void add_over_ranks(Likelihood& likelihood) const {
-    std::vector<double> sums;
-    append_sums(likelihood, sums);
-    const Tensor all =
-        Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
-    mesh_.world.all_reduce(all, Reduction::sum);
-    take_sums(likelihood, all.span<double>());
   }
 
   DataOptions data_;
@@ -113,9 +181,23 @@ class Translation : public Task {
   std::shared_ptr<const Examples> examples_;
   TextIdentity identity_;
   std::shared_ptr<const Examples> validation_;
+  std::int64_t validation_decoded_;
 };
 
-std::string problem_of(const DataOptions& data) {
+// Says how many of the lines are done, now and then.
+std::function<void(std::size_t)> progress(const std::function<void(const std::string&)>& say,
+                                          std::size_t lines) {
+  if (!say) return {};
+  const auto since = std::make_shared<Stopwatch>();
+  return [=](std::size_t done) {
+    constexpr double seconds_between_lines = 20;
+    if (since->seconds() < seconds_between_lines) return;
+    *since = Stopwatch();
+    say(fmt::format("{} of {} lines are done", done, lines));
+  };
+}
+
+std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
     return "data.tokenizer is characters, which are those of data.train alone; with run.task: "
            "translation set it to sentencepiece (data.tokenizer_kind: char) or bytes";
@@ -160,20 +242,60 @@ Batch dry_batch(const DryBatch& wanted) {
   return batch;
 }
 
+Measurement evaluate_pairs(const EvaluateRequest& request) {
+  const Communicator& world = request.model.parameters().mesh().world;
+  if (request.target.empty())
+    throw ConfigurationError(
+        "{}: its targets are not named; --data-target names them beside --data", request.file);
+  const auto examples = open_pairs(
+      request.file, request.target, request.tokenizer, request.tokenizer, world, request.listener);
+  Measurement measured =
+      measured_loss(likelihood_of(request.model, examples, request.data.buckets, 1, 0));
+  const std::vector<std::string> sources = read_lines(request.file, world);
+  const std::vector<std::string> targets = read_lines(request.target, world);
+  add_decoded(measured,
+              request.model,
+              request.tokenizer,
+              sources,
+              targets,
+              request.decoding,
+              request.file,
+              progress(request.say, sources.size()));
+  return measured;
+}
+
+std::vector<std::string> write_targets(const WriteRequest& request) {
+  const auto found = translate(request.model,
+                               request.tokenizer,
+                               request.lines,
+                               request.decoding,
+                               request.place,
+                               progress(request.say, request.lines.size()));
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < found.size(); ++i)
+    for (const Translation& one : found[i])
+      lines.push_back(request.decoding.n_best == 1
+                          ? one.text
+                          : fmt::format("{}\t{:.6f}\t{}", i + 1, one.score, one.text));
+  return lines;
+}
+
 }  // namespace
 
 TaskKind translation_task() {
   return {
       .name = "translation",
       .documentation = "a line of one file from the same line of another",
-      .problem = problem_of,
+      .problem = pairs_problem,
       .readout = vocabulary_readout(),
       .vocabulary = [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
       .ids_beside = 2,
       .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
-        return std::make_unique<Translation>(setting);
+        return std::make_unique<TranslationTask>(setting);
       },
-      .dry_batch = dry_batch};
+      .dry_batch = dry_batch,
+      .evaluate = evaluate_pairs,
+      .write = write_targets};
 }
 
 }  // namespace longspan

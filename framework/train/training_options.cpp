@@ -127,6 +127,24 @@ void declare(OptionTable& table, TrainingOptions& options) {
             options.validation_every,
             "steps between validations; 0: only at the end",
             at_least(0));
+  table.add(
+      "training.validation_decoded",
+      options.validation_decoded,
+      "with run.task: translation, the first so many lines of the validation data of which each "
+      "validation makes the target too, greedily, and measures BLEU, chrF, exact match and word "
+      "error rate; 0: the loss alone",
+      at_least(0));
+  table.add("training.label_smoothing",
+            options.label_smoothing.share,
+            "the share of a target's weight that is spread over the other classes in training "
+            "(Szegedy et al. 2016); validation is without",
+            at_least(0.0),
+            less_than(1.0));
+  table.add(
+      "training.label_smoothing_over",
+      options.label_smoothing.kind,
+      "over all classes, the target included (PyTorch), or over the wrong ones alone (fairseq)",
+      {{"all_classes", Smoothing::all_classes}, {"wrong_classes", Smoothing::wrong_classes}});
   table.add("training.validation_batches",
             options.validation_batches,
             "batches of a validation; 0: the whole file",

@@ -8,6 +8,7 @@
 
 #include "framework/core/named_path.h"
 #include "framework/core/options.h"
+#include "framework/nn/embedding.h"
 #include "framework/train/schedule.h"
 
 namespace longspan {
@@ -42,6 +43,8 @@ struct TrainingOptions {
   double bucket_megabytes = 25;
   std::int64_t validation_every = 0;    // steps; 0: at the end only
   std::int64_t validation_batches = 0;  // 0: the whole file
+  std::int64_t validation_decoded = 0;  // examples of which each validation judges what is made
+  LabelSmoothing label_smoothing = {};
   StartOptions start_from;
   OptimizerOptions optimizer;
   ScheduleKind schedule = ScheduleKind::cosine;

@@ -1,0 +1,16 @@
+// Short files of lines, whole in memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "framework/core/named_path.h"
+
+namespace longspan {
+
+// The lines of a file, "-" being standard input, without their ends ("\n" or "\r\n"). Rank 0 reads,
+// the others get its bytes: collective. Throws DataError.
+std::vector<std::string> read_lines(const NamedPath& path, const Communicator& all);
+
+}  // namespace longspan

@@ -1,0 +1,39 @@
+#include "launch/decoding_arguments.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <map>
+#include <string>
+
+#include "launch/number_check.h"
+
+namespace longspan {
+
+void add_decoding(CLI::App& app, DecodingArguments& arguments) {
+  constexpr std::int64_t most_beam = 1024;
+  TranslateOptions& options = arguments.options;
+  app.add_option("--beam", options.beam, "hypotheses of a line that go on; 1: greedy")
+      ->transform(whole_number<std::int64_t>(1, most_beam))
+      ->capture_default_str();
+  app.add_option("--length-penalty",
+                 options.alpha,
+                 "the power of the length that a result's log-probability is divided by; 0: none")
+      ->check(no_negative_number())
+      ->capture_default_str();
+  const std::map<std::string, LengthPenalty> kinds = {{"wu", LengthPenalty::wu},
+                                                      {"power", LengthPenalty::power}};
+  app.add_option("--length-penalty-kind",
+                 options.penalty,
+                 "how a length n counts: wu, (5 + n) / 6 (Wu et al. 2016), or power, n")
+      ->transform(CLI::CheckedTransformer(kinds).description(""))
+      ->default_str("wu");
+  app.add_option("--longest-beyond",
+                 options.longest_beyond,
+                 "a result has at most so many tokens more than its line")
+      ->transform(whole_number<std::int64_t>(0, 1 << 24))
+      ->capture_default_str();
+}
+
+}  // namespace longspan

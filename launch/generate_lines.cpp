@@ -1,0 +1,88 @@
+#include "launch/generate_lines.h"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+
+#include "framework/data/line_file.h"
+#include "framework/data/lines.h"
+#include "framework/data/new_file.h"
+#include "launch/command.h"
+#include "launch/number_check.h"
+
+namespace longspan {
+
+void add_lines(CLI::App& app, LineArguments& arguments) {
+  app.add_option("--input",
+                 arguments.input,
+                 "with run.task: translation, a file whose lines are to be translated; -: standard "
+                 "input")
+      ->check(not_empty_text());
+  app.add_option("--output", arguments.output, "a file for the results; -: standard output")
+      ->check(not_empty_text())
+      ->capture_default_str();
+  add_decoding(app, arguments.decoding);
+  app.add_option(
+         "--n-best",
+         arguments.decoding.options.n_best,
+         "results of each line, at most --beam; with more than 1 each is a line of its own: "
+         "the number of its line, a tab, its score, a tab, the text")
+      ->transform(whole_number<std::int64_t>(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--sample",
+               arguments.decoding.sample,
+               "draw --n-best results by --temperature, --top-k, --top-p and --seed instead of "
+               "searching for the likeliest");
+}
+
+void check_lines(const LineArguments& arguments, const Settings& settings) {
+  const bool has_lines = !arguments.input.empty();
+  const bool wants_lines = static_cast<bool>(settings.task_kind().write);
+  if (has_lines && !wants_lines)
+    throw ConfigurationError(
+        "longspan generate: --input is for models of run.task: translation; this one is of {}, "
+        "which goes on with --prompt or --prompt-file",
+        settings.task);
+  if (!has_lines && wants_lines)
+    throw ConfigurationError(
+        "longspan generate: a model of run.task: {} makes something of lines; give them by --input "
+        "FILE, or by --input - from standard input",
+        settings.task);
+  const TranslateOptions& decoding = arguments.decoding.options;
+  if (!arguments.decoding.sample && decoding.n_best > decoding.beam)
+    throw ConfigurationError(
+        "longspan generate: --n-best is {}, but --beam {} finds at most as many results",
+        decoding.n_best,
+        decoding.beam);
+}
+
+ExitCode generate_lines(const LineArguments& arguments,
+                        const TranslateOptions& decoding,
+                        const OpenedRun& run,
+                        Session& session) {
+  const std::vector<std::string> lines = read_lines(NamedPath(arguments.input), session.world());
+  const std::string name = arguments.input == "-" ? "standard input" : arguments.input;
+  const std::vector<std::string> results = run.configuration->task_kind().write(
+      {.model = *run.model,
+       .tokenizer = run.tokenizer,
+       .lines = lines,
+       .decoding = decoding,
+       .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },
+       .say = [&](const std::string& sentence) { inform(session, sentence); }});
+  std::string text;
+  for (const std::string& result : results) {
+    text += result;
+    text += '\n';
+  }
+  if (arguments.output == "-") {
+    print(session, text);
+  } else if (session.world().rank() == 0) {
+    NewFile file(arguments.output);
+    file.write(text);
+    file.finish();
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace longspan

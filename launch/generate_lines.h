@@ -1,0 +1,30 @@
+// `longspan generate` for tasks whose models make something of lines.
+#pragma once
+
+#include <string>
+
+#include "launch/decoding_arguments.h"
+#include "launch/opened_run.h"
+
+namespace longspan {
+
+struct LineArguments {
+  std::string input;         // a file, or "-" for standard input
+  std::string output = "-";  // likewise
+  DecodingArguments decoding;
+};
+// --input, --output and how results are searched for. Keep it alive with the action.
+void add_lines(CLI::App& app, LineArguments& arguments);
+
+// What the options need, where the configuration's task wants lines or wants none. Throws
+// ConfigurationError.
+void check_lines(const LineArguments& arguments, const Settings& settings);
+
+// Collective. Reads the lines, and writes those of the results where they belong. Throws DataError,
+// and Failure where they cannot be written.
+ExitCode generate_lines(const LineArguments& arguments,
+                        const TranslateOptions& decoding,
+                        const OpenedRun& run,
+                        Session& session);
+
+}  // namespace longspan
