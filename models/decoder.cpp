@@ -21,10 +21,10 @@ class Decoder : public Body {
         embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
-                   options.common.initial()),
+                   options.common.table_initial()),
         positions_(learned() ? scope.weight("positions/weight",
                                             {longest_, options.common.width},
-                                            options.common.initial())
+                                            options.common.table_initial())
                              : nullptr),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(false, setting.segment))),
@@ -64,11 +64,11 @@ class Decoder : public Body {
     // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
     // depth.
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
+    std::optional<Initial> initial_out;
+    if (common.initial_deviation) initial_out = Initial::normal(*common.initial_deviation / depth);
     return make_layers(
         scope,
-        {.common = common,
-         .initial_out = Initial::normal(common.initial_deviation / depth),
-         .memory = setting_.memory},
+        {.common = common, .initial_out = initial_out, .memory = setting_.memory},
         [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
           if (is_lsh(common.attention, layer))
             return std::make_unique<LshAttention>(

@@ -23,18 +23,18 @@ class EncoderDecoder : public Body {
         embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
-                   options.common.initial()),
+                   options.common.table_initial()),
         encoder_(scope.child("encoder"), stack(encoder_options()), mechanisms(encoder_options())),
         decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options())) {
     if (options.embeddings == EncoderDecoderOptions::Embeddings::apart)
       source_embedding_.emplace(scope.child("source_embedding"),
                                 vocabulary_size_,
                                 options.common.width,
-                                options.common.initial());
+                                options.common.table_initial());
     if (options.positions == EncoderDecoderOptions::Positions::learned)
       for (const char* side : {"encoder", "decoder"})
         tables_.push_back(scope.child(side).weight(
-            "positions/weight", {longest(), options.common.width}, options.common.initial()));
+            "positions/weight", {longest(), options.common.width}, options.common.table_initial()));
   }
 
   States run(const Reading& reading, const Pass& pass) const override {
@@ -51,7 +51,8 @@ class EncoderDecoder : public Body {
 
   BodyEnd end() const override {
     // The decoder's stack ends with its norm.
-    BodyEnd end = {.width = options_.common.output_width(), .initial = options_.common.initial()};
+    BodyEnd end = {.width = options_.common.output_width(),
+                   .initial = options_.common.table_initial()};
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     return end;
   }

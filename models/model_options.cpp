@@ -134,10 +134,12 @@ void declare(OptionTable& table,
             options.tied_embeddings,
             "the output layer uses the table of the embedding",
             fixes_weights());
-  table.add("model.initial_deviation",
-            options.initial_deviation,
-            "standard deviation of the initial weights",
-            at_least(0.0));
+  table.add(
+      "model.initial_deviation",
+      options.initial_deviation,
+      "standard deviation of the initial weights; none: that of matrices by their size (Glorot and "
+      "Bengio 2010), that of embeddings model.width to the power of -1/2",
+      at_least(0.0));
   table.check(attention_keys, [&options, memory = traits.memory] {
     return problem_of(options.attention, options.attention_setting(memory, 0));
   });

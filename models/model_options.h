@@ -1,6 +1,7 @@
 // The keys of the section `model` that most families share.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -34,7 +35,7 @@ struct ModelOptions {
   double attention_dropout = 0;
   AttentionOptions attention = {};
   bool tied_embeddings = true;
-  double initial_deviation = 0.02;
+  std::optional<double> initial_deviation = 0.02;  // none: as Glorot & Bengio 2010
 
   std::int64_t head_dim() const { return head_width.value_or(width / heads); }
   std::int64_t hidden() const { return feed_forward.value_or(4 * width); }
@@ -48,7 +49,15 @@ struct ModelOptions {
   AttentionSetting attention_setting(bool memory, std::int64_t segment) const {
     return {.layers = layers, .heads = heads, .memory = memory, .segment = segment};
   }
-  Initial initial() const { return Initial::normal(initial_deviation); }
+  // Of matrices; none: Xavier.
+  std::optional<Initial> initial() const {
+    if (!initial_deviation) return std::nullopt;
+    return Initial::normal(*initial_deviation);
+  }
+  // Of embeddings and position tables.
+  Initial table_initial() const {
+    return Initial::normal(initial_deviation.value_or(1 / std::sqrt(static_cast<double>(width))));
+  }
 };
 
 // What a family is, beside its options, to the checks of the keys that it shares.

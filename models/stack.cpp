@@ -124,7 +124,7 @@ std::int64_t end_of(const Pass& pass) {
 }
 
 BodyEnd body_end(const ModelOptions& options) {
-  BodyEnd end = {.width = options.output_width(), .initial = options.initial()};
+  BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
   return end;
 }

@@ -27,7 +27,7 @@ struct CrossOptions {
 struct StackOptions {
   ModelOptions common;
   bool attention_bias = true;
-  Initial initial_out = {};  // of the matrices that write to the stream
+  std::optional<Initial> initial_out = {};  // of the matrices that write to the stream
   MemoryOptions memory = {};
   Initial initial_gain = {.mean = 1};  // of the norms
   std::optional<CrossOptions> cross = {};

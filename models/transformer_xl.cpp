@@ -24,7 +24,7 @@ class TransformerXl : public Body {
         embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
-                   options.common.initial()),
+                   options.common.table_initial()),
         patterns_(attention_patterns(options.common.attention,
                                      options.common.attention_setting(true, setting.segment))),
         layers_(layers(scope)),
@@ -83,32 +83,36 @@ class TransformerXl : public Body {
   }
 
  private:
-  Initial initial_gain() const { return Initial::normal(options_.common.initial_deviation, 1); }
+  Initial initial_gain() const {
+    return Initial::normal(options_.common.initial_deviation.value_or(0), 1);
+  }
 
   std::vector<Layer> layers(const Scope& scope) const {
     const ModelOptions& common = options_.common;
     std::optional<PositionBiases> shared;
     const auto biases = [&](const Scope& where) {
-      return PositionBiases(where, common.heads, common.head_dim(), common.initial());
+      return PositionBiases(where, common.heads, common.head_dim(), common.table_initial());
     };
     if (options_.share_position_biases) shared = biases(scope);
-    return make_layers(scope,
-                       {.common = common,
-                        .attention_bias = false,
-                        .initial_out = common.initial(),
-                        .memory = setting_.memory,
-                        .initial_gain = initial_gain()},
-                       [&](const Scope& attention, std::int64_t layer) {
-                         return std::make_unique<RelativeAttention>(
-                             attention,
-                             RelativeAttention::Options{.width = common.width,
-                                                        .heads = common.heads,
-                                                        .dim = common.head_dim(),
-                                                        .dropout = common.attention_dropout,
-                                                        .initial = common.initial()},
-                             shared ? *shared : biases(attention),
-                             patterns_[static_cast<std::size_t>(layer)]);
-                       });
+    return make_layers(
+        scope,
+        {.common = common,
+         .attention_bias = false,
+         .initial_out = common.initial(),
+         .memory = setting_.memory,
+         .initial_gain = initial_gain()},
+        [&](const Scope& attention, std::int64_t layer) {
+          return std::make_unique<RelativeAttention>(
+              attention,
+              RelativeAttention::Options{.width = common.width,
+                                         .heads = common.heads,
+                                         .dim = common.head_dim(),
+                                         .dropout = common.attention_dropout,
+                                         .initial = common.initial().value_or(Initial::xavier(
+                                             common.width, common.heads * common.head_dim()))},
+              shared ? *shared : biases(attention),
+              patterns_[static_cast<std::size_t>(layer)]);
+        });
   }
 
   Mask rules(std::int64_t longest_memory) const {

@@ -108,7 +108,7 @@ void add_decoded(Measurement& measured,
   };
   add(figures(bleu_sums));
   add(figures(chrf));
-  add(figures(words, "word_error_rate"));
+  add(figures(words, "word"));
   add(figures(exact));
   measured.text += fmt::format(", BLEU {:.2f}, chrF {:.2f}, word error rate {:.2f}%",
                                bleu(bleu_sums).score,

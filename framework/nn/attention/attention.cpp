@@ -33,7 +33,8 @@ std::vector<Linear> global_projections(const Scope& scope,
   if (!mechanism.projects_global()) return result;
   for (const std::string name : {"query", "key", "value"}) {
     MultiHeadAttention::Options copy = options;
-    copy.initial.as = scope.child(name).path() + "/weight";
+    if (!copy.initial) copy.initial = Initial::xavier(options.width, options.heads * options.dim);
+    copy.initial->as = scope.child(name).path() + "/weight";
     result.push_back(projection(scope.child("global_" + name), copy));
   }
   return result;
@@ -59,7 +60,7 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
             .out = options.width,
             .split = Split::rows,
             .bias = options.bias,
-            .initial = options.initial_out.value_or(options.initial)}),
+            .initial = options.initial_out ? options.initial_out : options.initial}),
       mechanism_(std::move(mechanism)) {}
 
 Variable MultiHeadAttention::operator()(const Variable& x,

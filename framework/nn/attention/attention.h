@@ -22,7 +22,7 @@ class MultiHeadAttention {
     std::int64_t dim = 0;                         // of a head
     std::optional<std::int64_t> side_width = {};  // of what it looks at, where that is another
     bool bias = true;
-    Initial initial = {};
+    std::optional<Initial> initial = {};  // Xavier where nothing is said
     std::optional<Initial> initial_out = {};
   };
   // Throws ConfigurationError with heads_problem.
