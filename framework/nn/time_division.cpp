@@ -215,7 +215,7 @@ TimeDivision divide_time(const ProcessMesh& mesh, std::int64_t total) {
 }
 
 TimeDivision undivided_time(std::int64_t total) {
-  return {.total = total, .shares = {{{0, total}}}, .own = 0};
+  return {.total = total, .shares = {{{0, total}}}, .own = 0, .repeated = true};
 }
 
 TimeDivision divide_memory(const ProcessMesh& mesh, std::int64_t total) {

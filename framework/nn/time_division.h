@@ -16,6 +16,7 @@ struct TimeDivision {
   std::int64_t total = 0;      // positions over all ranks; 0: not said
   std::vector<Ranges> shares;  // of each tensor rank where they are divided, otherwise one
   std::size_t own = 0;         // which share this rank holds
+  bool repeated = false;       // context ranks hold the same positions: all of them
 
   bool divided() const { return shares.size() > 1; }
   // The positions of the rows this rank holds.

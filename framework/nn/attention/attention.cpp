@@ -75,7 +75,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   const Variable seen =
       memory.defined() ? concat_time(region_.enter(memory, pass.memory), asking) : asking;
   std::optional<SequenceShares> shares;
-  if (mesh_.context.size() > 1)
+  if (mesh_.context.size() > 1 && !pass.time.repeated)
     shares = sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
   return look(asking, seen, shares, context, pass);
 }

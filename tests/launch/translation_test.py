@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""Training on pairs, as a user does it: resumed in the middle of an epoch, measured, and put to work on lines.
+
+    tests/launch/translation_test.py build/launch/longspan
+"""
+
+import json
+import random
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+SECTIONS = {
+    "run": {"directory": "run", "threads": 1, "task": "translation"},
+    "model": {"family": "encoder_decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
+    "data": {"train": "train.source", "train_target": "train.target", "validation": "validation.source",
+             "validation_target": "validation.target", "batch_tokens": 512, "longest": 12},
+    "training": {"steps": 12, "learning_rate": 0.01, "warmup": 2, "validation_every": 6, "label_smoothing": 0.1},
+    "precision": {"compute": "float64"},
+    "checkpoint": {"every": 5, "keep": 10},
+    "metrics": {"every": 1, "timing": False},
+}
+
+
+class Translation(jobs.TestCase):
+    sections = SECTIONS
+
+    def setUp(self):
+        super().setUp()
+        source = random.Random(1)
+        for part, lines in ("train", 300), ("validation", 20):
+            words = ["".join(source.choice("abcdef") for _ in range(source.randint(1, 9))) for _ in range(lines)]
+            self.write(f"{part}.source", words)
+            self.write(f"{part}.target", [word[::-1].upper() for word in words])
+
+    def write(self, name, lines):
+        (self.directory / name).write_text("".join(line + "\n" for line in lines))
+
+    def losses(self, directory="run"):
+        return [(line["loss"], line["gradient_norm"], line.get("validation_loss", 0))
+                for line in self.run_at(directory).metrics()]
+
+    def assert_near(self, found, expected):
+        self.assertEqual(len(found), len(expected))
+        for one, other in zip(found, expected):
+            for value, wanted in zip(one, other):
+                self.assertAlmostEqual(value, wanted, delta=1e-9)
+
+    def test_is_the_same_on_every_layout(self):
+        self.train("one")
+        expected = self.losses("one")
+        cases = {"data": (Layout(2, 1), {"parallel.zero": 2}), "tensor": (Layout(1, 2), {"memory.recompute": "layer"}),
+                 "time": (Layout(1, 1, context=2), {"memory.feed_forward_chunks": 3}),
+                 "all": (Layout(1, 2, context=2, sequence=True), {"memory.recompute": "attention"}),
+                 "parts": (Layout(2, 1), {"training.accumulation": 2, "memory.loss_chunks": 4})}
+        for name, (layout, more) in cases.items():
+            with self.subTest(name):
+                self.train(name, layout, more)
+                self.assert_near(self.losses(name), expected)
+
+    def test_goes_on_in_the_middle_of_an_epoch(self):
+        self.train("whole", Layout(2, 1))
+        place = self.run_at("whole").state(5)["tensors"]["data/cursor"]
+        self.assertEqual(place["shape"], [1, 2])
+        # As a killed run would: step 5 is the last one that is there.
+        self.train("broken", Layout(2, 1), {"training.steps": 12, "checkpoint.every": 5})
+        for layout, exact in (Layout(2, 1), True), (Layout(1, 2), False), (Layout(1, 1, context=2), False), (Layout(4, 1), False):
+            with self.subTest(str(layout)):
+                self.train("again", layout, {"checkpoint.resume": self.run_at("broken").checkpoint(5)})
+                again = self.run_at("again")
+                whole = self.run_at("whole")
+                if exact:
+                    self.assertEqual(again.metrics_bytes().splitlines(), whole.metrics_bytes().splitlines()[5:])
+                    self.assertEqual(again.state(12)["tensors"], whole.state(12)["tensors"])
+                self.assert_near(self.losses("again"), self.losses("whole")[5:])
+                for path in sorted(again.path.rglob("*"), reverse=True):
+                    path.rmdir() if path.is_dir() else path.unlink()
+
+    def test_a_stopped_run_goes_on(self):
+        self.train("whole", settings={"training.steps": 60})
+        job = self.start_training("stopped", Layout(1, 1), {"training.steps": 60})
+        self.assertTrue(jobs.until(lambda: self.run_at("stopped").steps() or job.ended()))
+        job.signal(signal.SIGUSR1)
+        self.assertIn(job.wait().code, (0, 75))
+        self.train("stopped", settings={"training.steps": 60})
+        self.assertEqual(self.run_at("stopped").metrics_bytes(), self.run_at("whole").metrics_bytes())
+
+    def test_learns_and_translates(self):
+        learn = {"training.steps": 600, "precision.compute": "float32", "model.dropout": 0, "training.validation_every": 600,
+                 "training.validation_decoded": 20, "checkpoint.every": 0, "metrics.every": 600, "model.width": 48,
+                 "data.batch_tokens": 1024, "training.learning_rate": 0.006, "training.warmup": 40,
+                 "training.label_smoothing": 0}
+        self.train("run", Layout(2, 1), learn)
+        last = self.run_at().metrics()[-1]
+        self.assertLess(last["validation_loss"], 0.3)
+        self.assertGreater(last["validation_chrf"], 50)
+        found = json.loads(self.longspan("evaluate", "run", "--json").output)
+        self.assertAlmostEqual(found["loss"], last["validation_loss"], places=5)
+        self.assertGreater(found["exact_match"], 50)
+        self.assertRegex(self.longspan("evaluate", "run", "--beam", "1").output,
+                         r"validation\.source: loss [\d.]+, perplexity [\d.]+, [\d.]+ bits per byte, BLEU [\d.]+, chrF [\d.]+")
+        self.longspan("generate", "run", "--input", "validation.source", "--output", "out")
+        one = (self.directory / "out").read_text()
+        lines = (self.directory / "validation.target").read_text().splitlines()
+        self.assertGreater(sum(a == b for a, b in zip(one.splitlines(), lines)), len(lines) / 2)
+        for layout in Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2):
+            with self.subTest(str(layout)):
+                text = self.longspan("generate", "run", "--input", "validation.source", *flat_layout(layout),
+                                     ranks=layout.ranks).output
+                self.assertEqual(text, one)
+        best = self.longspan("generate", "run", "--input", "validation.source", "--n-best", 2).output.splitlines()
+        self.assertEqual([line.split("\t")[0] for line in best], [str(i // 2 + 1) for i in range(40)])
+        self.assertEqual([line.split("\t")[2] for line in best[::2]], one.splitlines())
+        sampled = [self.longspan("generate", "run", "--input", "validation.source", "--sample", "--seed", 3).output
+                   for _ in range(2)]
+        self.assertEqual(*sampled)
+        self.write("empty", ["", "ab", ""])
+        self.assertEqual([bool(line) for line in
+                          self.longspan("generate", "run", "--input", "empty").output.splitlines()], [False, True, False])
+
+    def test_bad_files_have_their_sentence(self):
+        self.write("short", ["a", "b"])
+        self.assert_one_sentence(self.train("run", settings={"data.train_target": "short"}, code=3),
+                                 "train.source", "300", "short", "2")
+        self.write("hole", ["a"] * 299 + [""])
+        for layout in Layout(1, 1), Layout(2, 1):
+            self.assert_one_sentence(self.train("run", layout, {"data.train_target": "hole"}, code=3), "hole:300")
+        self.assert_one_sentence(self.train("run", settings={"data.longest": 5}, code=3), "train.target:3:", "data.longest")
+        self.assert_one_sentence(self.train("run", settings={"data.batch_tokens": 8}, code=3), "data.batch_tokens")
+        self.assert_one_sentence(self.train("run", settings={"data.tokenizer": "sentencepiece", "data.vocabulary": 5000}, code=3),
+                                 "vocabulary")
+        self.assertFalse((self.directory / "run" / "checkpoints").exists() and self.run_at().steps())
+
+    def test_bad_options_have_their_sentence(self):
+        for settings, part in (({"run.task": "language_model"}, "model.family"), ({"data.train_target": ""}, "data.train_target"),
+                               ({"model.cross_attention": "same", "model.encoder_layers": 3}, "same"),
+                               ({"data.tokenizer": "characters"}, "data.tokenizer"),
+                               ({"parallel.context": 8}, "data.length_multiple")):
+            with self.subTest(str(settings)):
+                self.assertIn(part, self.train("run", settings=settings, code=2).errors)
+        self.train("run", settings={"training.steps": 1})
+        for arguments, part in (([], "--input"), (["--input", "validation.source", "--n-best", 5], "--n-best")):
+            self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=2), part)
+        self.assert_one_sentence(self.longspan("generate", "run", "--input", "nothing", code=3), "nothing")
+        self.assert_one_sentence(self.longspan("evaluate", "run", "--memory", 4, code=2), "--memory")
+
+
+def flat_layout(layout):
+    return jobs.flat(layout.settings())
+
+
+if __name__ == "__main__":
+    jobs.main()
