@@ -104,7 +104,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
   auto model =
       configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
-                                 .segment = configuration->data.segment,
+                                 .segment = configuration->longest(),
                                  .compute = configuration->precision.compute,
                                  .device = device,
                                  .mesh = mesh,

@@ -122,6 +122,26 @@ class Translation(jobs.TestCase):
         self.assertEqual([bool(line) for line in
                           self.longspan("generate", "run", "--input", "empty").output.splitlines()], [False, True, False])
 
+    def test_the_readme_s_commands(self):
+        text = (jobs.SOURCE / "README.md").read_text().split("cat > pairs.yaml <<'YAML'\n")[1]
+        configuration, rest = text.split("YAML\n", 1)
+        (self.directory / "pairs.yaml").write_text(configuration)
+        for side in "en", "es":
+            for part, lines in (("train", 400), ("validation", 60)):
+                jobs.write_text(self.directory / "words", 12 * lines, seed=len(side + part))
+                words = (self.directory / "words").read_text().split()
+                self.write(f"verses.{part}.{side}", [" ".join(words[12 * i:12 * i + 12]) for i in range(lines)])
+        self.write("questions.en", ["in that day", "the lord said unto moses"])
+        commands = [line.split("#")[0].split() for line in rest.split("```")[0].splitlines()]
+        small = jobs.flat({"training.steps": 2, "model.width": 32, "data.vocabulary": 300, "training.validation_decoded": 3,
+                           "run.threads": 1})
+        self.assertEqual([command[:2] for command in commands],
+                         [["longspan", "run"], ["longspan", "evaluate"], ["longspan", "generate"]])
+        self.longspan(*commands[0][1:], *small)
+        self.assertIn("BLEU", self.longspan(*commands[1][1:]).output)
+        self.longspan(*commands[2][1:])
+        self.assertEqual(len((self.directory / "answers.es").read_text().splitlines()), 2)
+
     def test_bad_files_have_their_sentence(self):
         self.write("short", ["a", "b"])
         self.assert_one_sentence(self.train("run", settings={"data.train_target": "short"}, code=3),

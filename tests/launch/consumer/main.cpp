@@ -8,6 +8,6 @@ int main(int, char** arguments) {
   const longspan::Session session;
   const longspan::Corpus corpus(arguments[0], longspan::Tokenizer());
   longspan::StreamReader reader(corpus, {2, 4}, 0, 1, longspan::Device::cpu());
-  std::cout << "read " << reader.next().tokens.shape().to_string() << " on "
+  std::cout << "read " << reader.next().field("tokens").shape().to_string() << " on "
             << session.world().size() << "\n";
 }
