@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""launch/example and what makes its data, in a copy of the tree whose packages are made up.
+
+    tests/launch/example_test.py build/launch/longspan
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+KJV = """$$$[ Module Heading ]
+
+$$$Genesis 1:0
+<chapter n="1"/>
+$$$Genesis 1:1
+In the <w lemma="strong:H7225">beginning</w> God<note placement="foot"><reference>1:1 </reference>Or, a god</note> made &amp; saw.
+$$$Genesis 1:2
+<title>A heading</title>¶ And it <transChange type="added">was</transChange> void.
+$$$Genesis 1:3
+
+$$$Ruth 1:1
+Only here.
+"""
+SPANISH = """$$$Genesis 1:1
+EN el principio <w>crió</w> Dios.
+$$$Genesis 1:2
+Y la tierra.
+$$$Genesis 1:3
+Sola aquí.
+"""
+
+
+class Example(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.tree = self.directory / "tree"
+        shutil.copytree(jobs.SOURCE / "launch", self.tree / "launch", ignore=shutil.ignore_patterns("*.cpp", "*.h"))
+        shutil.copytree(jobs.SOURCE / "configs", self.tree / "configs")
+        (self.tree / "launch" / "setup").write_text("#!/bin/sh\n")  # it is built
+        (self.tree / "build" / "launch").mkdir(parents=True)
+        (self.tree / "build" / "launch" / "longspan").symlink_to(self.program)
+
+    def example(self, *arguments, code=0, **environment):
+        result = subprocess.run([self.tree / "launch" / "example", *arguments], capture_output=True, text=True, timeout=240, check=False,
+                                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", **environment})
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        return result
+
+    def verses(self, source, target, code=0):
+        for name, text in (("a.imp", source), ("b.imp", target)):
+            (self.directory / name).write_text(text)
+        return subprocess.run([jobs.SOURCE / "launch" / "verses", "a.imp", "b.imp", "made", "en", "es"], cwd=self.directory,
+                              capture_output=True, text=True, check=False)
+
+    def test_verses_that_both_have_are_plain_text(self):
+        self.assertEqual(self.verses(KJV, SPANISH).stdout, "2 verses\n")
+        lines = {side: sorted(line for part in ("train", "validation", "test")
+                              for line in (self.directory / "made" / f"{part}.{side}").read_text().splitlines())
+                 for side in ("en", "es")}
+        self.assertEqual(lines, {"en": ["And it was void.", "In the beginning God made & saw."],
+                                 "es": ["EN el principio crió Dios.", "Y la tierra."]})
+        self.assertIn("no verse in common", self.verses("$$$Ruth 1:1\nx\n", SPANISH).stderr)
+
+    def test_says_which_examples_there_are(self):
+        self.assertIn("translation", self.example().stdout)
+        wrong = self.example("translations", code=2)
+        self.assertIn('there is no example "translations"', wrong.stderr)
+        self.assertIn("translation ", wrong.stderr)
+
+    def test_translation_from_data_to_figures(self):
+        folder = self.tree / "runs" / "translation"
+        book = "".join(f"$$$Genesis {chapter}:{verse}\n{'va' if side else 'go'} {chapter} {verse}\n"
+                       for side in (0,) for chapter in range(1, 30) for verse in range(1, 30))
+        self.verses(book, book.replace("go", "va"))
+        shutil.copytree(self.directory / "made", folder)
+        (folder / "made").touch()
+        small = ("--set training.steps=8 --set training.warmup=2 --set model.width=16 --set model.layers=1 --set data.vocabulary=290 "
+                 "--set data.batch_tokens=400 --set training.validation_every=8 --set training.validation_decoded=2 "
+                 "--set checkpoint.every=2 --set metrics.every=1 --set run.threads=1")
+        output = self.example("translation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/translation/test\.en: loss .* BLEU [\d.]+, chrF [\d.]+")
+        self.assertEqual(output.count("translation "), output.count("reference   "))
+        self.assertEqual(output.count("reference   "), 5)
+        self.assertEqual(len((folder / "test.out").read_text().splitlines()), len((folder / "test.en").read_text().splitlines()))
+        # Again: nothing is trained twice.
+        self.assertIn("nothing is left to train", self.example("translation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout)
+
+
+if __name__ == "__main__":
+    jobs.main()
