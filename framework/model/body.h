@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/model/label_readout_options.h"
 #include "framework/model/reading.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/memory_options.h"
@@ -31,12 +32,14 @@ struct FlopCount {
 
 // What stands between the body and its readout, and what the readout is to be made like.
 struct BodyEnd {
-  std::int64_t width = 0;            // of the hidden states
-  std::optional<Initial> norm = {};  // of the gain of a norm; none: there is no norm
-  double dropout = 0;                // after it
-  bool bias = false;                 // of the readout
-  Initial initial = {};              // of its weights
-  Weight table = nullptr;            // of the embedding, where the readout is to share it
+  std::int64_t width = 0;                 // of the hidden states
+  std::optional<Initial> norm = {};       // of the gain of a norm; none: there is no norm
+  double dropout = 0;                     // after it
+  bool bias = false;                      // of the readout
+  Initial initial = {};                   // of its weights
+  Weight table = nullptr;                 // of the embedding, where the readout is to share it
+  TagReadout tags = TagReadout::softmax;  // of a readout of tags
+  Pooling pooling = Pooling::first;       // of a readout of classes
 };
 
 class Body {
@@ -63,10 +66,20 @@ class Body {
   virtual FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const { return {}; }
 };
 
+// What the data of a task have.
+struct ModelIds {
+  // A vocabulary alone is that of a task without classes.
+  ModelIds(std::int64_t ids, std::int64_t labels = 0) : vocabulary(ids), classes(labels) {}
+
+  std::int64_t vocabulary = 0;  // ids that the model has for what the tokenizer makes
+  std::int64_t classes = 0;     // or tags
+};
+
 // What a model is built for.
 struct ModelSetting {
-  std::int64_t vocabulary = 0;  // ids of the tokenizer
-  std::int64_t segment = 0;     // of the training data
+  std::int64_t vocabulary = 0;  // as in ModelIds
+  std::int64_t classes = 0;
+  std::int64_t segment = 0;  // of the training data
   DType compute = DType::f32;
   Device device;
   ProcessMesh mesh = {};

@@ -40,6 +40,12 @@ Losses Model::losses(const Reading& reading, const Pass& pass) const {
   return {std::move(terms), std::move(states.carried)};
 }
 
+Answers Model::answers(const Reading& reading, const Pass& pass) const {
+  const NoGradient unrecorded;
+  const States states = read(reading, pass);
+  return {readout_->terms(states, reading, pass), readout_->choices(states, reading, pass)};
+}
+
 Scores Model::scores(const Reading& reading, const Pass& pass) const {
   States states = read(reading, pass);
   Variable scores = readout_->scores(states, reading, pass);

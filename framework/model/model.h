@@ -20,6 +20,11 @@ struct Scores {
   Carried carried;
 };
 
+struct Answers {
+  std::vector<Term> terms;
+  Tensor choices;  // as Readout::choices
+};
+
 class Model {
  public:
   // Throws ConfigurationError for what the mesh or the data of the setting cannot have.
@@ -28,6 +33,8 @@ class Model {
   // Collective over the ranks that share the rows' time or the weights.
   Losses losses(const Reading& reading, const Pass& pass) const;
   Scores scores(const Reading& reading, const Pass& pass) const;
+  // Nothing is recorded.
+  Answers answers(const Reading& reading, const Pass& pass) const;
 
   const Body& body() const { return *body_; }
   const Readout& readout() const { return *readout_; }

@@ -30,6 +30,12 @@ class Readout {
   // [rows, time, part().count] of this context rank's positions, or [rows, 1, part().count] where
   // the reading wants only the last one; of what has no time [rows, part().count].
   virtual Variable scores(const States& states, const Reading& reading, const Pass& pass) const = 0;
+  // The ids that it finds best of what the reading asks for, for the host, the same on every rank
+  // that shares the rows or the weights: [rows] of what has no time; of tags [rows, time], where
+  // `targets` are not negative, and -1 elsewhere. Nothing is recorded.
+  virtual Tensor choices(const States&, const Reading&, const Pass&) const {
+    throw Failure("this readout makes no choices");
+  }
   // This rank's part of the scores' last axis.
   virtual const Part& part() const = 0;
 };

@@ -30,9 +30,13 @@ struct Case {
   DType compute = DType::f64;
   Bounds bounds = {};
   std::optional<Device> device = {};  // none: backend_device()
+  std::int64_t classes = 0;
+  // The rows of a step's batch; empty: streams.
+  std::function<Batch(int step, const StreamRange& rows)> batch = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
+            .classes = classes,
             .segment = segment,
             .compute = compute,
             .device = device.value_or(backend_device()),
@@ -93,7 +97,8 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
       streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
   Trained run;
   for (int step = 0; step < c.steps; ++step) {
-    const StepResult result = trainer.step(batch_of(c, step, range));
+    const StepResult result =
+        trainer.step(c.batch ? c.batch(step, range) : batch_of(c, step, range));
     EXPECT_FALSE(result.skipped);
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);

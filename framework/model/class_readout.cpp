@@ -1,0 +1,73 @@
+#include "framework/model/class_readout.h"
+
+#include "framework/model/best_class.h"
+#include "framework/model/pooling.h"
+#include "framework/model/shared_time.h"
+
+namespace longspan {
+namespace {
+
+class Classes : public Readout {
+ public:
+  Classes(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+      : device_(setting.device),
+        mesh_(setting.mesh),
+        part_{0, setting.classes, setting.classes},
+        pool_(scope.child("pooling"), end.pooling, end.width, end.initial),
+        scores_(scope, {.in = end.width, .out = setting.classes, .initial = end.initial}) {}
+
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass&) const override {
+    const Tensor& label = field_of(reading.fields, "label");
+    const std::int64_t rows = label.elements();
+    const Range own = rows_with_losses(mesh_, rows);
+    std::vector<std::int64_t> labels(static_cast<std::size_t>(rows), ignored_target);
+    if (!label.device().state().dry())
+      std::copy(label.data<std::int64_t>() + own.begin,
+                label.data<std::int64_t>() + own.end,
+                labels.begin() + own.begin);
+    Variable losses = cross_entropy(of_rows(states, reading),
+                                    host_field(labels, {rows}, device_),
+                                    {.vocabulary = part_.total},
+                                    Communicator());
+    return {{.name = "loss", .values = losses_of_time(std::move(losses), mesh_), .count = "rows"}};
+  }
+
+  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
+    const Variable all = of_rows(states, reading);
+    return reshape(all, {all.shape()[0], part_.count});
+  }
+
+  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
+    const NoGradient unrecorded;
+    return best_classes(of_rows(states, reading).value());
+  }
+
+  const Part& part() const override { return part_; }
+
+ private:
+  // [rows, 1, classes] in the accumulator dtype, on every rank that shares time.
+  Variable of_rows(const States& states, const Reading& reading) const {
+    const Variable all =
+        scores_(pool_(states.hidden, states.time, field_of(reading.fields, "length")));
+    return cast(all, accumulator_of(all.value().dtype()));
+  }
+
+  Device device_;
+  ProcessMesh mesh_;
+  Part part_;
+  Pool pool_;
+  Linear scores_;
+};
+
+}  // namespace
+
+ReadoutFactory class_readout() {
+  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+    require(setting.classes > 0, "a readout of classes has no classes");
+    return std::make_unique<Classes>(scope.child("output"), body.end(), setting);
+  };
+}
+
+}  // namespace longspan

@@ -1,0 +1,159 @@
+#include "framework/model/tag_readout.h"
+
+#include <algorithm>
+
+#include "framework/autograd/linear_chain.h"
+#include "framework/model/best_class.h"
+#include "framework/model/shared_time.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+namespace {
+
+// Where the words of each row are, and their tags.
+struct Words {
+  std::int64_t most = 1;              // of a row
+  std::vector<std::int64_t> places;   // [rows, most], -1 after a row's last
+  std::vector<std::int64_t> tags;     // likewise
+  std::vector<std::int64_t> lengths;  // [rows]
+};
+
+// On a dry device, where nobody has said which, every token begins a word.
+Words words_of(const Tensor& targets) {
+  const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
+  const bool is_dry = targets.device().state().dry();
+  const auto tag_at = [&](std::int64_t row, std::int64_t place) {
+    return is_dry ? 0 : targets.data<std::int64_t>()[row * time + place];
+  };
+  Words words;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t length = 0;
+    for (std::int64_t place = 0; place < time; ++place) length += tag_at(row, place) >= 0 ? 1 : 0;
+    words.lengths.push_back(length);
+    words.most = std::max(words.most, length);
+  }
+  words.places.assign(static_cast<std::size_t>(rows * words.most), -1);
+  words.tags = words.places;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    auto at = static_cast<std::size_t>(row * words.most);
+    for (std::int64_t place = 0; place < time; ++place) {
+      if (tag_at(row, place) < 0) continue;
+      words.places[at] = place;
+      words.tags[at++] = tag_at(row, place);
+    }
+  }
+  return words;
+}
+
+class Tags : public Readout {
+ public:
+  Tags(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+      : device_(setting.device),
+        mesh_(setting.mesh),
+        part_{0, setting.classes, setting.classes},
+        kind_(end.tags),
+        scores_(scope, {.in = end.width, .out = setting.classes, .initial = end.initial}) {
+    if (kind_ != TagReadout::crf) return;
+    // As pytorch-crf has them.
+    const Initial initial = Initial::uniform(0.1);
+    start_ = scope.undecayed("start", {setting.classes}, initial);
+    transitions_ = scope.undecayed("transitions", {setting.classes, setting.classes}, initial);
+    end_ = scope.undecayed("end", {setting.classes}, initial);
+  }
+
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass&) const override {
+    const Words words = words_of(field_of(reading.fields, "targets"));
+    return {{.name = "loss",
+             .values = losses_of_time(losses(of_words(states, words), words), mesh_),
+             .count = "tokens"}};
+  }
+
+  Variable scores(const States& states, const Reading&, const Pass&) const override {
+    const Variable& x = states.hidden;
+    return scores_(states.time.divided() ? enter_split_by_time(x, states.time.rows(), mesh_.tensor)
+                                         : x);
+  }
+
+  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
+    const NoGradient unrecorded;
+    const Tensor& targets = field_of(reading.fields, "targets");
+    const Words words = words_of(targets);
+    const std::int64_t rows = targets.shape()[0], time = targets.shape()[1];
+    const Variable scores = of_words(states, words);
+    const Tensor best =
+        kind_ == TagReadout::crf
+            ? best_tags(scores.value(), chain(), host_field(words.lengths, {rows}, device_))
+                  .tags.to_host()
+            : best_classes(scores.value());
+    const Tensor all =
+        Tensor::empty({rows, time}, DType::i64, device_.host(), MemoryTag::workspace);
+    std::ranges::fill(all.span<std::int64_t>(), std::int64_t{-1});
+    for (std::size_t i = 0; i < words.places.size(); ++i)
+      if (words.places[i] >= 0)
+        all.data<std::int64_t>()[static_cast<std::int64_t>(i) / words.most * time +
+                                 words.places[i]] = best.data<std::int64_t>()[i];
+    return all;
+  }
+
+  const Part& part() const override { return part_; }
+
+ private:
+  LinearChainWeights chain() const {
+    return {start_->variable, transitions_->variable, end_->variable};
+  }
+
+  // [rows, words.most, tags] of all positions, in the accumulator dtype.
+  Variable of_words(const States& states, const Words& words) const {
+    const Variable here = scores_(states.hidden);
+    return take_places(cast(here, accumulator_of(here.value().dtype())),
+                       states.time.outside(),
+                       words.places,
+                       words.most,
+                       mesh_.time);
+  }
+
+  // Of the rows that are this rank's.
+  Variable losses(Variable&& scores, const Words& words) const {
+    const std::int64_t rows = scores.shape()[0];
+    const Range own = rows_with_losses(mesh_, rows);
+    const auto is_own = [&](std::int64_t row) { return row >= own.begin && row < own.end; };
+    if (kind_ == TagReadout::crf) {
+      std::vector<std::int64_t> lengths = words.lengths;
+      for (std::int64_t row = 0; row < rows; ++row)
+        if (!is_own(row)) lengths[static_cast<std::size_t>(row)] = 0;
+      return linear_chain_losses(scores,
+                                 chain(),
+                                 host_field(words.tags, {rows, words.most}, device_),
+                                 host_field(lengths, {rows}, device_));
+    }
+    std::vector<std::int64_t> tags = words.tags;
+    for (std::size_t i = 0; i < tags.size(); ++i)
+      if (!is_own(static_cast<std::int64_t>(i) / words.most)) tags[i] = ignored_target;
+    return cross_entropy(std::move(scores),
+                         host_field(tags, {rows * words.most}, device_),
+                         {.vocabulary = part_.total},
+                         Communicator());
+  }
+
+  Device device_;
+  ProcessMesh mesh_;
+  Part part_;
+  TagReadout kind_;
+  Linear scores_;
+  Weight start_;
+  Weight transitions_;
+  Weight end_;
+};
+
+}  // namespace
+
+ReadoutFactory tag_readout() {
+  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+    require(setting.classes > 0, "a readout of tags has no tags");
+    return std::make_unique<Tags>(scope.child("output"), body.end(), setting);
+  };
+}
+
+}  // namespace longspan

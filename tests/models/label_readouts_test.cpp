@@ -1,0 +1,168 @@
+// The readouts of tags and classes on one process.
+#include "framework/model/class_readout.h"
+#include "framework/model/tag_readout.h"
+#include "tests/models/embedding_body.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::backend_device;
+using testing::random_tensor;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t rows = 4;
+constexpr std::int64_t time = 7;
+constexpr std::int64_t width = 6;
+constexpr std::int64_t classes = 3;
+const std::vector<std::int64_t> lengths = {7, 1, 0, 4};
+
+Tensor ids(const std::vector<std::int64_t>& values, const Shape& shape) {
+  return Tensor::from<std::int64_t>(values, shape, backend_device());
+}
+
+Reading reading() {
+  std::vector<std::int64_t> targets(rows * time, ignored_target);
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::int64_t i = 0; i < lengths[row]; i += 2)
+      targets[row * time + static_cast<std::size_t>(i)] =
+          (static_cast<std::int64_t>(row) + i / 2) % classes;
+  return {.fields = {{"tokens", ids(std::vector<std::int64_t>(rows * time, 1), {rows, time})},
+                     {"targets", ids(targets, {rows, time})},
+                     {"length", ids(lengths, {rows})},
+                     {"label", ids({2, 0, ignored_target, 1}, {rows})}}};
+}
+
+// A readout with its parameters, on hidden states that are given.
+struct Made {
+  Parameters parameters = testing::one_process_parameters();
+  ModelSetting setting = {
+      .vocabulary = 3, .classes = classes, .compute = DType::f64, .device = backend_device()};
+  std::unique_ptr<Readout> readout;
+
+  Made(const ReadoutFactory& factory, const BodyEnd& end, double deviation = 0.5) {
+    Parameters unused = testing::one_process_parameters();
+    const testing::EmbeddingBody body(Scope(unused), end, setting);
+    readout = factory(Scope(parameters), body, setting);
+    testing::allocate_randomly(parameters, 3, deviation);
+  }
+
+  States states(const Variable& hidden) const {
+    return {.hidden = hidden, .time = divide_time(setting.mesh, time)};
+  }
+  Variable loss(const Variable& hidden) const {
+    return sum(readout->terms(states(hidden), reading(), Pass{}).front().values);
+  }
+  const Tensor& weight(const std::string& name) const { return parameters.named(name).master; }
+};
+
+BodyEnd end_with(TagReadout tags, Pooling pooling) {
+  return {.width = width, .initial = Initial::normal(0.5), .tags = tags, .pooling = pooling};
+}
+
+TEST(TagReadout, Gradients) {
+  for (const TagReadout kind : {TagReadout::softmax, TagReadout::crf}) {
+    Made made(tag_readout(), end_with(kind, {}));
+    testing::expect_layer_gradients(
+        made.parameters,
+        [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
+        {random_tensor({rows, time, width}, 1)});
+  }
+}
+
+TEST(ClassReadout, Gradients) {
+  for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    Made made(class_readout(), end_with({}, kind));
+    testing::expect_layer_gradients(
+        made.parameters,
+        [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
+        {random_tensor({rows, time, width}, 1)});
+  }
+}
+
+// Without transitions a field is a softmax of each word.
+TEST(TagReadout, AFieldWithoutTransitionsIsASoftmax) {
+  const Made field(tag_readout(), end_with(TagReadout::crf, {}));
+  const Made softmax(tag_readout(), end_with(TagReadout::softmax, {}));
+  for (const char* const name : {"output/start", "output/transitions", "output/end"})
+    field.weight(name).zero();
+  for (const char* const name : {"output/weight", "output/bias"})
+    softmax.weight(name).copy_from(field.weight(name));
+  const Variable hidden(random_tensor({rows, time, width}, 1));
+  EXPECT_NEAR(field.loss(hidden).value().item(), softmax.loss(hidden).value().item(), 1e-12);
+  const Tensor one = field.readout->choices(field.states(hidden), reading(), Pass{});
+  const Tensor other = softmax.readout->choices(softmax.states(hidden), reading(), Pass{});
+  EXPECT_TRUE(std::ranges::equal(one.span<std::int64_t>(), other.span<std::int64_t>()));
+}
+
+// Neighbours are words, whatever tokens lie between them.
+TEST(TagReadout, ForbiddenNeighboursAreNotChosen) {
+  const Made made(tag_readout(), end_with(TagReadout::crf, {}));
+  for (std::int64_t tag = 0; tag < classes; ++tag)
+    made.weight("output/transitions").data<double>()[tag * classes + tag] =
+        -std::numeric_limits<double>::infinity();
+  const Tensor wanted = reading().fields.at("targets");
+  const Tensor hidden = random_tensor({rows, time, width}, 1);
+  const Tensor found = made.readout->choices(made.states(Variable(hidden)), reading(), Pass{});
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::int64_t last = -1;
+    for (std::int64_t i = row * time; i < (row + 1) * time; ++i) {
+      const std::int64_t tag = found.data<std::int64_t>()[i];
+      EXPECT_EQ(tag < 0, wanted.data<std::int64_t>()[i] < 0);
+      if (tag < 0) continue;
+      EXPECT_NE(tag, last);
+      last = tag;
+    }
+  }
+}
+
+// What lies after a text's end is not read.
+TEST(ClassReadout, PaddingIsNotRead) {
+  for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum, Pooling::attention}) {
+    const Made made(class_readout(), end_with({}, kind));
+    const Tensor hidden = random_tensor({rows, time, width}, 1);
+    const double loss = made.loss(Variable(hidden)).value().item();
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t i = (row * time + lengths[static_cast<std::size_t>(row)]) * width;
+           i < (row + 1) * time * width;
+           ++i)
+        hidden.data<double>()[i] = 1e6;
+    EXPECT_EQ(made.loss(Variable(hidden)).value().item(), loss) << static_cast<int>(kind);
+  }
+}
+
+TEST(ClassReadout, PoolsWhatItSays) {
+  const Tensor hidden = random_tensor({rows, time, width}, 1);
+  const auto at = [&](std::int64_t row, std::int64_t i, std::int64_t f) {
+    return hidden.data<double>()[(row * time + i) * width + f];
+  };
+  for (const Pooling kind : {Pooling::first, Pooling::mean, Pooling::maximum}) {
+    const Made made(class_readout(), end_with({}, kind));
+    Values expected;
+    for (std::int64_t row = 0; row < rows; ++row)
+      for (std::int64_t id = 0; id < classes; ++id) {
+        double score = made.weight("output/bias").data<double>()[id];
+        for (std::int64_t f = 0; f < width; ++f) {
+          const std::int64_t length = lengths[static_cast<std::size_t>(row)];
+          double mean = 0, maximum = length > 0 ? at(row, 0, f) : 0;
+          for (std::int64_t i = 0; i < length; ++i) {
+            mean += at(row, i, f) / static_cast<double>(length);
+            maximum = std::max(maximum, at(row, i, f));
+          }
+          const double first = length > 0 ? at(row, 0, f) : 0;
+          score += made.weight("output/weight").data<double>()[id * width + f] *
+                   (kind == Pooling::first  ? first
+                    : kind == Pooling::mean ? mean
+                                            : maximum);
+        }
+        expected.push_back(score);
+      }
+    const Variable scores = made.readout->scores(made.states(Variable(hidden)), reading(), Pass{});
+    testing::expect_close(values_of(scores.value()), expected, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace longspan
