@@ -3,14 +3,15 @@
 #include <array>
 
 #include "models/decoder.h"
+#include "models/encoder.h"
 #include "models/encoder_decoder.h"
 #include "models/transformer_xl.h"
 
 namespace longspan {
 
 std::span<const Family> families() {
-  static const std::array<Family, 3> all = {
-      transformer_xl_family(), decoder_family(), encoder_decoder_family()};
+  static const std::array<Family, 4> all = {
+      transformer_xl_family(), decoder_family(), encoder_decoder_family(), encoder_family()};
   return all;
 }
 

@@ -1,0 +1,146 @@
+#include "models/encoder.h"
+
+#include <cmath>
+
+#include "framework/core/queued_copy.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/embedding.h"
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+class Encoder : public Body {
+ public:
+  Encoder(const Scope& scope, const EncoderOptions& options, const ModelSetting& setting)
+      : options_(options),
+        setting_(setting),
+        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
+        embedding_(scope.child("embedding"),
+                   vocabulary_size_,
+                   options.common.width,
+                   options.common.table_initial()),
+        stack_(scope, {.common = options.common, .memory = setting.memory}, mechanisms()) {
+    if (options.positions == EncoderOptions::Positions::learned)
+      positions_ = scope.weight(
+          "positions/weight", {longest(), options.common.width}, options.common.table_initial());
+  }
+
+  States run(const Reading& reading, const Pass& pass) const override {
+    const Side text = {.time = pass.time,
+                       .length = queued_to(field_of(reading.fields, "length"), setting_.device)};
+    return {.hidden = stack_(embed(reading, pass), {.context = text.seen()}, pass),
+            .time = pass.time};
+  }
+
+  BodyEnd end() const override {
+    // The stack ends with its norm.
+    return {.width = options_.common.output_width(),
+            .dropout = options_.common.dropout,
+            .initial = options_.common.table_initial(),
+            .tags = options_.tags,
+            .pooling = options_.pooling};
+  }
+  std::int64_t vocabulary() const override { return vocabulary_size_; }
+  std::int64_t longest_segment() const override { return positions_ ? longest() : 0; }
+
+ private:
+  std::int64_t longest() const { return options_.longest.value_or(setting_.segment); }
+
+  MechanismFactory mechanisms() const {
+    const ModelOptions& common = options_.common;
+    const auto patterns =
+        attention_patterns(common.attention, common.attention_setting(false, setting_.segment));
+    return [patterns, dropout = common.attention_dropout](
+               const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+      return std::make_unique<SoftmaxAttention>(dropout, patterns[static_cast<std::size_t>(layer)]);
+    };
+  }
+
+  Variable embed(const Reading& reading, const Pass& pass) const {
+    const std::int64_t width = options_.common.width;
+    const Ranges rows = positions_of(pass);
+    Variable positions;
+    if (positions_) {
+      require(end_of(pass) <= longest(),
+              "a text of {} tokens is longer than model.longest = {}",
+              end_of(pass),
+              longest());
+      positions = table_rows(positions_->variable, rows);
+    } else {
+      positions = Variable(sinusoids(
+          SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
+    }
+    const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
+    const Variable x = scale_and_add_positions(
+        embedding_(tokens, 1, pass.time), std::sqrt(static_cast<double>(width)), positions);
+    return drop(x, options_.common.dropout, pass.child("embedding"));
+  }
+
+  EncoderOptions options_;
+  ModelSetting setting_;
+  std::int64_t vocabulary_size_;
+  TokenEmbedding embedding_;
+  Weight positions_;
+  Stack stack_;
+};
+
+}  // namespace
+
+void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned);
+  table.add("model.positions",
+            options.positions,
+            "absolute positions",
+            {{"sinusoidal", EncoderOptions::Positions::sinusoidal},
+             {"learned", EncoderOptions::Positions::learned}},
+            fixes_weights());
+  table.add("model.longest",
+            options.longest,
+            "positions in a learned table; none: the longest that the data have",
+            between(1, longest_sequence),
+            fixes_weights());
+  table.add("model.tag_readout",
+            options.tags,
+            "with run.task: tagging, each tag for itself, or a linear-chain conditional random "
+            "field, which knows which tags follow each other (Lafferty et al. 2001)",
+            {{"softmax", TagReadout::softmax}, {"crf", TagReadout::crf}},
+            fixes_weights());
+  table.add("model.pooling",
+            options.pooling,
+            "with run.task: classification, what stands for a text: its first position, the mean "
+            "or the maximum of all, or what a learned query sees",
+            {{"first", Pooling::first},
+             {"mean", Pooling::mean},
+             {"maximum", Pooling::maximum},
+             {"attention", Pooling::attention}},
+            fixes_weights());
+  table.check({"model.attention"}, [&options]() -> std::string {
+    if (!has_kind(options.common.attention, "lsh")) return "";
+    return "model.attention: found lsh, whose hashes know no padding; an encoder reads padded "
+           "batches";
+  });
+}
+
+BodyFactory encoder_body(const EncoderOptions& options) {
+  return [options](const Scope& scope, const ModelSetting& setting) {
+    return std::make_unique<Encoder>(scope, options, setting);
+  };
+}
+
+Family encoder_family() {
+  return {"encoder",
+          "an encoder whose positions all see each other (Devlin et al. 2019); for run.task: "
+          "tagging and classification",
+          {"tagging", "classification"},
+          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
+            const auto options = std::make_shared<EncoderOptions>();
+            declare(table, *options, planned);
+            return [options](const Scope& scope, const ModelSetting& setting) {
+              return encoder_body(*options)(scope, setting);
+            };
+          }};
+}
+
+}  // namespace longspan

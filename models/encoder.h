@@ -1,0 +1,24 @@
+// An encoder reads a text whose positions all see each other, for tags and classes (the encoder of
+// Vaswani et al. 2017; Devlin et al. 2019).
+#pragma once
+
+#include "framework/model/family.h"
+#include "models/model_options.h"
+
+namespace longspan {
+
+struct EncoderOptions {
+  enum class Positions : std::uint8_t { sinusoidal, learned };
+
+  ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
+  Positions positions = Positions::sinusoidal;
+  std::optional<std::int64_t> longest = {};  // positions of a learned table
+  TagReadout tags = TagReadout::softmax;
+  Pooling pooling = Pooling::first;
+};
+
+void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned);
+BodyFactory encoder_body(const EncoderOptions& options);
+Family encoder_family();
+
+}  // namespace longspan

@@ -1,0 +1,193 @@
+// An encoder with each of its readouts trains and answers the same on every layout and with every
+// memory mode as one process, with dropout and texts of unequal lengths.
+#include "framework/model/class_readout.h"
+#include "framework/model/tag_readout.h"
+#include "models/encoder.h"
+#include "tests/models/layouts_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::dropped_options;
+using testing::expect_same_training;
+using testing::train;
+using testing::Trained;
+
+constexpr std::int64_t time = 11;  // divides neither by tensor ranks nor into chunks
+constexpr std::int64_t classes = 5;
+const std::vector<std::int64_t> lengths = {11, 1, 0, 6};
+
+// Words of one, two or three tokens, with a tag each.
+Batch batch_of_texts(int step, const StreamRange& rows) {
+  const Tensor ids = testing::random_ids(4, time, static_cast<std::uint64_t>(step + 1));
+  Batch batch;
+  batch.fields = {{"tokens", ids.slice(rows.begin, rows.end)}};
+  const auto field = [&](const Shape& shape) {
+    return Tensor::empty(shape, DType::i64, testing::backend_device());
+  };
+  const Tensor length = field({rows.count()}), label = field({rows.count()});
+  const Tensor targets = field({rows.count(), time});
+  std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
+  batch.counts = {{"rows", 0}, {"tokens", 0}};
+  for (std::int64_t row = 0; row < rows.count(); ++row) {
+    const std::int64_t text = rows.begin + row;
+    const std::int64_t tokens = lengths[static_cast<std::size_t>((text + step) % 4)];
+    length.data<std::int64_t>()[row] = tokens;
+    label.data<std::int64_t>()[row] =
+        tokens == 0 ? ignored_target : (2 * text + step + tokens) % classes;
+    batch.counts["rows"] += tokens > 0 ? 1 : 0;
+    for (std::int64_t i = 0, word = 0; i < tokens; i += 1 + word % 3, ++word) {
+      targets.data<std::int64_t>()[row * time + i] = (text + 3 * i + step) % classes;
+      batch.counts["tokens"] += 1;
+    }
+  }
+  batch.fields["length"] = length;
+  batch.fields["label"] = label;
+  batch.fields["targets"] = targets;
+  batch.first_row = rows.begin;
+  batch.fresh = true;
+  return batch;
+}
+
+struct Kind {
+  std::string name;
+  bool has_tags = false;
+  TagReadout tags = TagReadout::softmax;
+  Pooling pooling = Pooling::first;
+  EncoderOptions::Positions positions = EncoderOptions::Positions::sinusoidal;
+};
+
+struct Mode {
+  std::string name;
+  ResidualKind residual = ResidualKind::plain;
+  MemoryOptions memory = {};
+};
+
+struct Layout {
+  MeshShape mesh;
+  int zero = 0;
+};
+
+std::vector<Kind> kinds() {
+  return {{.name = "tags", .has_tags = true},
+          {.name = "tags by a random field", .has_tags = true, .tags = TagReadout::crf},
+          {.name = "class of the first", .positions = EncoderOptions::Positions::learned},
+          {.name = "class of the mean", .pooling = Pooling::mean},
+          {.name = "class of the maximum", .pooling = Pooling::maximum},
+          {.name = "class of what is seen", .pooling = Pooling::attention}};
+}
+
+std::vector<Mode> modes() {
+  return {{"plain"},
+          {"layers again", ResidualKind::plain, {.recompute = "layer"}},
+          {"reversible, chunked", ResidualKind::reversible, {.feed_forward_chunks = 3}}};
+}
+
+std::vector<Layout> layouts() {
+  return {{{}, 0},
+          {{.data = 2}, 1},
+          {{.data = 4}, 2},
+          {{.tensor = 2}},
+          {{.context = 2}},
+          {{.context = 4}, 2},
+          {{.tensor = 2, .sequence = true}},
+          {{.data = 2, .tensor = 2}},
+          {{.data = 2, .context = 2}},
+          {{.context = 2, .tensor = 2}},
+          {{.context = 2, .tensor = 2, .sequence = true}}};
+}
+
+Case with(const Kind& kind, const Mode& mode, int zero) {
+  EncoderOptions options;
+  options.common = dropped_options(NormPlacement::pre);
+  options.common.residual = mode.residual;
+  options.positions = kind.positions;
+  options.tags = kind.tags;
+  options.pooling = kind.pooling;
+  return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
+          .make =
+              [options, has_tags = kind.has_tags](const ModelSetting& setting) {
+                return std::make_unique<Model>(
+                    setting, encoder_body(options), has_tags ? tag_readout() : class_readout());
+              },
+          .zero = zero,
+          .memory = mode.memory,
+          .segment = time,
+          .steps = 3,
+          .classes = classes,
+          .batch = batch_of_texts};
+}
+
+Mode as_one_process_makes_it(const Mode& mode) {
+  return {"kept", mode.residual, {.keep_streams = mode.residual == ResidualKind::reversible}};
+}
+
+// Every readout meets every mode and every layout.
+TEST(EncoderLayouts, EveryReadoutTrainsTheSame) {
+  const std::vector<Kind> all = kinds();
+  const std::vector<Mode> every = modes();
+  std::vector<std::vector<Trained>> expected;
+  for (const Kind& kind : all) {
+    expected.emplace_back();
+    for (const Mode& mode : every)
+      expected.back().push_back(train(with(kind, as_one_process_makes_it(mode), 0), ProcessMesh()));
+  }
+  std::size_t place = 0;
+  for (const Layout& layout : layouts()) {
+    testing::for_each_layout({layout.mesh}, [&](const ProcessMesh& mesh) {
+      for (std::size_t kind = 0; kind < all.size(); ++kind) {
+        const std::size_t mode = (kind + place) % every.size();
+        expect_same_training(with(all[kind], every[mode], layout.zero), expected[kind][mode], mesh);
+      }
+    });
+    ++place;
+  }
+}
+
+struct Answered {
+  double nats = 0;
+  std::vector<std::int64_t> choices;
+};
+
+Answered answer(const Case& c, const ProcessMesh& mesh, const StreamRange& rows) {
+  const auto model = c.make(c.setting(mesh));
+  const Answers answers = model->answers({.fields = batch_of_texts(0, rows).fields}, Pass{});
+  const double here = sum(answers.terms.front().values).value().item();
+  const auto choices = answers.choices.span<std::int64_t>();
+  return {mesh.context.all_reduce(here, Reduction::sum), {choices.begin(), choices.end()}};
+}
+
+TEST(EncoderLayouts, EveryReadoutChoosesTheSame) {
+  for (const Kind& kind : kinds()) {
+    const Case c = with(kind, {"plain"}, 0);
+    const Answered expected = answer(c, ProcessMesh(), {0, 4});
+    testing::for_each_layout(
+        {{.tensor = 2}, {.context = 4}, {.context = 2, .tensor = 2, .sequence = true}},
+        [&](const ProcessMesh& mesh) {
+          SCOPED_TRACE(c.name + " on " + testing::to_string(mesh.shape));
+          const Answered found = answer(c, mesh, {0, 4});
+          // The others of a tensor group count for nothing.
+          if (mesh.tensor.rank() == 0) {
+            EXPECT_NEAR(found.nats, expected.nats, 1e-9 * expected.nats);
+          }
+          EXPECT_EQ(found.choices, expected.choices);
+        });
+  }
+}
+
+TEST(EncoderLayouts, TheSameLayoutGivesTheSameBits) {
+  testing::for_each_layout({{.context = 2, .tensor = 2, .sequence = true}},
+                           [&](const ProcessMesh& mesh) {
+                             for (const Kind& kind : kinds()) {
+                               const Case c = with(kind, {"plain"}, 0);
+                               SCOPED_TRACE(c.name);
+                               const Trained once = train(c, mesh), again = train(c, mesh);
+                               EXPECT_EQ(once.losses, again.losses);
+                               EXPECT_EQ(once.last_weights, again.last_weights);
+                             }
+                           });
+}
+
+}  // namespace
+}  // namespace longspan
