@@ -20,6 +20,7 @@ constexpr double usual_flops = 1e11;
 constexpr double usual_memory_bandwidth = 2e10;
 constexpr double usual_bandwidth = 5e9;
 constexpr std::int64_t usual_vocabulary = 256;
+constexpr std::int64_t usual_classes = 32;
 
 // Whether one of the processors of a list such as "0-3,8" may be used by this process.
 bool may_use(const std::string& list, const cpu_set_t& allowed) {
@@ -111,8 +112,8 @@ ChosenLayout choose_layout(const ConfigurationText& source, std::optional<Places
     return {data * others, {}, reason_of(places, data * others)};
   }
   for (int ranks = places.count; ranks > 1; --ranks) {
-    const LayoutPlans plans =
-        plan_layouts(*configuration, ranks, usual_machine(places, ranks), usual_vocabulary);
+    const LayoutPlans plans = plan_layouts(
+        *configuration, ranks, usual_machine(places, ranks), {usual_vocabulary, usual_classes});
     if (!plans.fitting.empty())
       return {ranks, settings_of(plans.fitting.front()), reason_of(places, ranks)};
   }

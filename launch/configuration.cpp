@@ -260,6 +260,9 @@ void declare_all(Configuration& configuration, const Family* family) {
             required(),
             fixes_weights());
   declare(table, configuration.data);
+  table.warn("data.tag_columns", [&configuration]() -> std::string {
+    return configuration.task == "tagging" ? "" : "run.task is " + configuration.task;
+  });
   declare(table, configuration.training);
   declare(table, configuration.parallel);
   declare(table, configuration.memory);

@@ -10,6 +10,7 @@
 #include "framework/runs/resume.h"
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
+#include "framework/tasks/labelled_task.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 #include "launch/reading_progress.h"
@@ -102,13 +103,17 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       run_device(configuration->run, configuration->precision, world, session.local_rank());
   auto collectives =
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
-  auto model =
-      configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
-                                 .segment = configuration->longest(),
-                                 .compute = configuration->precision.compute,
-                                 .device = device,
-                                 .mesh = mesh,
-                                 .memory = configuration->memory});
+  const std::string labels = opened.checkpoint.scalars().get_or<std::string>(labels_scalar, "");
+  auto model = configuration->make_model(
+      {.vocabulary = configuration->task_kind().vocabulary(tokenizer),
+       .classes = labels.empty()
+                      ? 0
+                      : LabelSet::from_json(labels, opened.checkpoint.path().string()).size(),
+       .segment = configuration->longest(),
+       .compute = configuration->precision.compute,
+       .device = device,
+       .mesh = mesh,
+       .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           run,

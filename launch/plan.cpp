@@ -162,12 +162,12 @@ bool add_own_layout(std::string& text,
                     const ConfigurationText& source,
                     int ranks,
                     const Machine& machine,
-                    std::int64_t vocabulary) try {
+                    const ModelIds& ids) try {
   const StepPlan plan =
-      plan_step(settings, mesh_shape(settings.parallel, ranks), vocabulary, machine.processor);
-  text += describe(plan, model_flops(settings, plan.mesh, vocabulary), machine);
+      plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
+  text += describe(plan, model_flops(settings, plan.mesh, ids), machine);
   if (machine.memory > 0 && plan.bytes() > machine.memory)
-    text += savings_text(reconfiguration(source), plan, machine, vocabulary);
+    text += savings_text(reconfiguration(source), plan, machine, ids);
   return true;
 } catch (const ConfigurationError& error) {
   text += fmt::format("\nnot as the configuration has it: {}\n", error.what());
@@ -215,8 +215,7 @@ std::string plan(const Arguments& arguments,
   std::string speeds;
   const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const std::int64_t vocabulary =
-      planned_vocabulary(settings.data, say_reading(say)) + settings.task_kind().ids_beside;
+  const ModelIds ids = planned_ids(settings.task_kind(), settings.data, say_reading(say));
   std::string text = fmt::format(
       "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
       source.file,
@@ -231,9 +230,9 @@ std::string plan(const Arguments& arguments,
   text += speeds;
   const bool has_time = machine.flops_of(settings.precision.compute) > 0;
   if (!has_time) text += without_times(arguments, machine);
-  const bool planned = add_own_layout(text, settings, source, ranks, machine, vocabulary);
+  const bool planned = add_own_layout(text, settings, source, ranks, machine, ids);
   if (ranks == 1 && planned) return text;
-  const LayoutPlans layouts = plan_layouts(settings, ranks, machine, vocabulary);
+  const LayoutPlans layouts = plan_layouts(settings, ranks, machine, ids);
   if (!layouts.fitting.empty())
     text += fmt::format("\nlayouts of {} ranks that fit, {} first\n{}",
                         ranks,

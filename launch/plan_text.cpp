@@ -119,8 +119,8 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine) {
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const Machine& machine,
-                         std::int64_t vocabulary) {
-  const std::vector<Saving> all = plan_savings(reconfigure, plan, vocabulary);
+                         const ModelIds& ids) {
+  const std::vector<Saving> all = plan_savings(reconfigure, plan, ids);
   std::string text;
   std::size_t found = 0;
   for (const Saving& saving : all) {

@@ -21,6 +21,6 @@ std::string table(const std::vector<StepPlan>& plans, const Machine& machine);
 std::string savings_text(const Reconfigure& reconfigure,
                          const StepPlan& plan,
                          const Machine& machine,
-                         std::int64_t vocabulary);
+                         const ModelIds& ids);
 
 }  // namespace longspan

@@ -49,12 +49,18 @@ void declare(OptionTable& table, DataOptions& options) {
             options.validation,
             "text file on which the loss is measured during training; none when empty");
   table.add("data.test", options.test, "text file for the last measurement; none when empty");
-  table.add("data.train_target",
-            options.train_target,
-            "with run.task: translation, what is to be made of each line of data.train: a file of as "
-            "many lines");
+  table.add(
+      "data.train_target",
+      options.train_target,
+      "with run.task: translation, what is to be made of each line of data.train: a file of as "
+      "many lines");
   table.add("data.validation_target", options.validation_target, "likewise of data.validation");
   table.add("data.test_target", options.test_target, "likewise of data.test");
+  table.add("data.tag_columns",
+            options.tag_columns,
+            "with run.task: tagging, what a line has: a word, a tab and its tag (two), or the ten "
+            "columns of CoNLL-U, whose universal (upos) or own (xpos) part of speech is the tag",
+            {{"two", TagColumns::two}, {"upos", TagColumns::upos}, {"xpos", TagColumns::xpos}});
   table.add("data.tokenizer",
             options.tokenizer,
             "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "

@@ -8,6 +8,7 @@
 #include "framework/data/corpus.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/subword_model.h"
+#include "framework/data/tagged_words.h"
 #include "framework/data/tokenizer.h"
 
 namespace longspan {
@@ -19,9 +20,10 @@ struct DataOptions {
   NamedPath validation;  // data.validation: the text that `train` measures itself on
   NamedPath test;        // data.test: the text for the last measurement
   // Of pairs the other sides, line by line.
-  NamedPath train_target;       // data.train_target
-  NamedPath validation_target;  // data.validation_target
-  NamedPath test_target;        // data.test_target
+  NamedPath train_target;                          // data.train_target
+  NamedPath validation_target;                     // data.validation_target
+  NamedPath test_target;                           // data.test_target
+  TagColumns tag_columns = TagColumns::two;        // data.tag_columns: of tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id
   NamedPath tokenizer_model;  // data.tokenizer_model: a .model file; none: trained on data.train

@@ -67,7 +67,7 @@ void on_all_cores(std::size_t count, const std::function<void(std::size_t)>& f) 
 std::optional<StepPlan> plan_shape(const Settings& settings,
                                    const MeshShape& shape,
                                    const Machine& machine,
-                                   std::int64_t vocabulary,
+                                   const ModelIds& ids,
                                    std::string& refused) {
   std::optional<StepPlan> smallest;
   for (const auto& [sequence, zero] : variants_of(settings, shape)) {
@@ -77,7 +77,7 @@ std::optional<StepPlan> plan_shape(const Settings& settings,
     MeshShape mesh = shape;
     mesh.sequence = sequence;
     try {
-      StepPlan plan = plan_step(tried, mesh, vocabulary, machine.processor);
+      StepPlan plan = plan_step(tried, mesh, ids, machine.processor);
       if (!smallest || plan.bytes() < smallest->bytes()) smallest = std::move(plan);
     } catch (const ConfigurationError& error) {
       refused = error.what();
@@ -107,7 +107,7 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
 
 StepPlan plan_step(const Settings& settings,
                    const MeshShape& mesh,
-                   std::int64_t vocabulary,
+                   const ModelIds& ids,
                    Processor processor) {
   require_divisible(settings, mesh);
   const auto traffic = std::make_shared<Traffic>();
@@ -125,7 +125,7 @@ StepPlan plan_step(const Settings& settings,
                                            .segments = segments,
                                            .fresh = fresh});
   };
-  Trainer trainer(settings.make_model(model_setting(settings, vocabulary, ranks, device)),
+  Trainer trainer(settings.make_model(model_setting(settings, ids, ranks, device)),
                   settings.training,
                   Random(0),
                   settings.precision);
@@ -159,9 +159,9 @@ StepPlan plan_step(const Settings& settings,
           .traffic = *traffic};
 }
 
-double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary) {
+double model_flops(const Settings& settings, const MeshShape& mesh, const ModelIds& ids) {
   const ProcessMesh ranks = dry_mesh(mesh, 0, std::make_shared<Traffic>());
-  const auto model = settings.make_model(model_setting(settings, vocabulary, ranks, Device::dry()));
+  const auto model = settings.make_model(model_setting(settings, ids, ranks, Device::dry()));
   const Body& body = model->body();
   return body.flops(settings.data.batch, settings.data.segment, body.longest_memory()).total();
 }
@@ -178,7 +178,7 @@ StepTime step_time(const StepPlan& plan, const Machine& machine) {
 LayoutPlans plan_layouts(const Settings& settings,
                          int ranks,
                          const Machine& machine,
-                         std::int64_t vocabulary) {
+                         const ModelIds& ids) {
   LayoutPlans result;
   // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
   // else.
@@ -187,7 +187,7 @@ LayoutPlans plan_layouts(const Settings& settings,
     std::vector<std::optional<StepPlan>> plans(shapes.size());
     std::vector<std::string> refused(shapes.size());
     on_all_cores(shapes.size(), [&](std::size_t i) {
-      plans[i] = plan_shape(settings, shapes[i], machine, vocabulary, refused[i]);
+      plans[i] = plan_shape(settings, shapes[i], machine, ids, refused[i]);
     });
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       if (!refused[i].empty()) result.refused = refused[i];
@@ -208,7 +208,7 @@ LayoutPlans plan_layouts(const Settings& settings,
 
 std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
                                  const StepPlan& plan,
-                                 std::int64_t vocabulary) {
+                                 const ModelIds& ids) {
   const MeshShape& mesh = plan.mesh;
   const std::string recompute = "memory.recompute=layer";
   const std::string reversible = "model.residual=reversible";
@@ -242,7 +242,7 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
   std::vector<Saving> result;
   for (const std::vector<std::string>& keys : tried) {
     try {
-      result.push_back({keys, plan_step(*reconfigure(keys), mesh, vocabulary, plan.processor)});
+      result.push_back({keys, plan_step(*reconfigure(keys), mesh, ids, plan.processor)});
     } catch (const ConfigurationError&) {
     }
   }

@@ -39,16 +39,16 @@ struct StepTime {
 };
 StepTime step_time(const StepPlan& plan, const Machine& machine);
 
-// Throws ConfigurationError for what the model, the data or the mesh cannot have. `vocabulary`: of
+// Throws ConfigurationError for what the model, the data or the mesh cannot have. `ids`: of
 // the tokenizer.
 StepPlan plan_step(const Settings& settings,
                    const MeshShape& mesh,
-                   std::int64_t vocabulary,
+                   const ModelIds& ids,
                    Processor processor);
 
 // Floating-point operations of a step over the global batch as the mathematics needs them, the same
 // on every layout that the model can have and in every memory mode.
-double model_flops(const Settings& settings, const MeshShape& mesh, std::int64_t vocabulary);
+double model_flops(const Settings& settings, const MeshShape& mesh, const ModelIds& ids);
 
 // The layouts of `ranks` ranks that the model can have, with the least ZeRO (from that of the
 // settings) and without sequence parallelism where it fits so in `memory` bytes a rank; 0: any.
@@ -62,7 +62,7 @@ struct LayoutPlans {
 LayoutPlans plan_layouts(const Settings& settings,
                          int ranks,
                          const Machine& machine,
-                         std::int64_t vocabulary);
+                         const ModelIds& ids);
 
 // The settings with some keys set anew ("key=value"). Throws ConfigurationError.
 using Reconfigure =
@@ -77,7 +77,7 @@ struct Saving {
 // those last that make another model.
 std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
                                  const StepPlan& plan,
-                                 std::int64_t vocabulary);
+                                 const ModelIds& ids);
 
 // "weights 1.2 GB, gradients ...": the tags that take more than nothing.
 std::string bytes_by_tag(const StepPlan& plan);

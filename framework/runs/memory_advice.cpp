@@ -18,9 +18,9 @@ struct PlannedMemory {
 
 PlannedMemory planned_memory(const Settings& settings,
                              const MeshShape& mesh,
-                             std::int64_t vocabulary,
+                             const ModelIds& ids,
                              const Device& device) try {
-  return {plan_step(settings, mesh, vocabulary, device.processor())};
+  return {plan_step(settings, mesh, ids, device.processor())};
 } catch (const OutOfAddresses& error) {
   StepPlan plan;
   plan.mesh = mesh;
@@ -40,9 +40,9 @@ std::string needs(const StepPlan& plan) { return needs(plan, ""); }
 
 std::string memory_advice(const StepPlan& plan,
                           double there,
-                          std::int64_t vocabulary,
+                          const ModelIds& ids,
                           const Reconfigure& reconfigure) {
-  const std::vector<Saving> savings = plan_savings(reconfigure, plan, vocabulary);
+  const std::vector<Saving> savings = plan_savings(reconfigure, plan, ids);
   const auto bytes = [](const Saving& saving) { return saving.plan.bytes(); };
   auto chosen = std::ranges::find_if(
       savings, [&](double needed) { return needed <= there; }, bytes);
@@ -62,10 +62,10 @@ void require_fits(const Settings& settings,
                   const ProcessMesh& mesh,
                   const Device& device,
                   int local_ranks,
-                  std::int64_t vocabulary,
+                  const ModelIds& ids,
                   const Reconfigure& reconfigure) {
   const bool on_gpu = device.on_gpu();
-  const PlannedMemory planned = planned_memory(settings, mesh.shape, vocabulary, device);
+  const PlannedMemory planned = planned_memory(settings, mesh.shape, ids, device);
   const StepPlan& plan = planned.plan;
   // All ask at the same time, before any of them takes what it needs.
   const MemoryShare there = memory_share(mesh.world, device, local_ranks);
@@ -80,7 +80,7 @@ void require_fits(const Settings& settings,
                                                          there.ranks,
                                                          on_gpu ? "GPU" : "machine")
                                            : "",
-                           memory_advice(plan, there.bytes, vocabulary, reconfigure));
+                           memory_advice(plan, there.bytes, ids, reconfigure));
 }
 
 std::string advice_after(const OutOfMemory& error,
@@ -89,16 +89,14 @@ std::string advice_after(const OutOfMemory& error,
                          const Reconfigure& reconfigure) try {
   if (error.backing() == Backing::pinned) return "";  // no key of a step is about it
   constexpr double most_seconds = 10;                 // signals are not heard any more
-  const std::int64_t vocabulary = planned_vocabulary(settings.data, reading_for(most_seconds)) +
-                                  settings.task_kind().ids_beside;
+  const ModelIds ids = planned_ids(settings.task_kind(), settings.data, reading_for(most_seconds));
   const StepPlan plan =
       plan_step(settings,
                 mesh_shape(settings.parallel, ranks),
-                vocabulary,
+                ids,
                 error.backing() == Backing::gpu ? Processor::gpu : Processor::cpu);
-  return fmt::format("; by the plan {}; {}",
-                     needs(plan),
-                     memory_advice(plan, error.held(), vocabulary, reconfigure));
+  return fmt::format(
+      "; by the plan {}; {}", needs(plan), memory_advice(plan, error.held(), ids, reconfigure));
 } catch (const std::exception&) {
   return "";  // what went wrong is to be said, though no plan can be made
 }

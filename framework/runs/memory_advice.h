@@ -13,7 +13,7 @@ std::string needs(const StepPlan& plan);
 // The keys that would help where a rank has only `there` bytes: a clause.
 std::string memory_advice(const StepPlan& plan,
                           double there,
-                          std::int64_t vocabulary,
+                          const ModelIds& ids,
                           const Reconfigure& reconfigure);
 
 // Collective over the ranks of a run. Throws ConfigurationError, the same on all, when the ranks of
@@ -22,7 +22,7 @@ void require_fits(const Settings& settings,
                   const ProcessMesh& mesh,
                   const Device& device,
                   int local_ranks,
-                  std::int64_t vocabulary,
+                  const ModelIds& ids,
                   const Reconfigure& reconfigure);
 
 // After a run of that many ranks has ended so: what a rank needs by the plan, and what would help,

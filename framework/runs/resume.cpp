@@ -170,6 +170,7 @@ void judge_checkpoint(const ResumingRun& run,
             ? " (data.tokenizer_model can name the model that the run made)"
             : "",
         new_run_with_its_weights);
+  task.judge(checkpoint.scalars(), path);
   if (const std::string other =
           change_of_text(checkpoint.scalars(), task.identity(), settings.data.train);
       !other.empty())

@@ -35,11 +35,11 @@ std::unique_ptr<Task> open_task(const Settings& settings,
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const Reconfigure& reconfigure,
-                                  std::int64_t vocabulary,
+                                  const ModelIds& ids,
                                   const ProcessMesh& mesh,
                                   const Device& device) {
-  require_fits(settings, mesh, device, session.local_size(), vocabulary, reconfigure);
-  return settings.make_model(model_setting(settings, vocabulary, mesh, device));
+  require_fits(settings, mesh, device, session.local_size(), ids, reconfigure);
+  return settings.make_model(model_setting(settings, ids, mesh, device));
 }
 
 Log open_log(Session& session,

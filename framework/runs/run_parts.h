@@ -36,7 +36,7 @@ std::unique_ptr<Task> open_task(const Settings& settings,
 std::unique_ptr<Model> make_model(const Session& session,
                                   const Settings& settings,
                                   const Reconfigure& reconfigure,
-                                  std::int64_t vocabulary,
+                                  const ModelIds& ids,
                                   const ProcessMesh& mesh,
                                   const Device& device);
 

@@ -110,7 +110,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       trainer_(make_model(session,
                           settings,
                           text.reconfigure,
-                          settings.task_kind().vocabulary(task_->tokenizer()),
+                          {settings.task_kind().vocabulary(task_->tokenizer()), task_->classes()},
                           mesh_,
                           device_),
                settings.training,
@@ -349,6 +349,7 @@ TrainingState TrainingRun::state() {
                      (!rows.shared || mesh_.data.rank() == 0));
   state.scalars.set(tokenizer_scalar, task_->tokenizer().to_json());
   task_->identity().save(state.scalars);
+  task_->save(state.scalars);
   save_layout(state.scalars, layout());
   losses_.save(state.scalars);
   return state;

@@ -7,10 +7,11 @@ std::unique_ptr<Model> Settings::make_model(const ModelSetting& setting) const {
 }
 
 ModelSetting model_setting(const Settings& settings,
-                           std::int64_t vocabulary,
+                           const ModelIds& ids,
                            const ProcessMesh& mesh,
                            const Device& device) {
-  return {.vocabulary = vocabulary,
+  return {.vocabulary = ids.vocabulary,
+          .classes = ids.classes,
           .segment = settings.longest(),
           .compute = settings.precision.compute,
           .device = device,

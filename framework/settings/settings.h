@@ -35,7 +35,7 @@ struct Settings {
 
 // What the model of a run is built for.
 ModelSetting model_setting(const Settings& settings,
-                           std::int64_t vocabulary,
+                           const ModelIds& ids,
                            const ProcessMesh& mesh,
                            const Device& device);
 

@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <array>
 
+#include "framework/tasks/classification.h"
 #include "framework/tasks/language_model.h"
+#include "framework/tasks/tagging.h"
 #include "framework/tasks/translation.h"
 
 namespace longspan {
 
 std::span<const TaskKind> task_kinds() {
-  static const std::array all = {language_model_task(), translation_task()};
+  static const std::array all = {
+      language_model_task(), translation_task(), tagging_task(), classification_task()};
   return all;
 }
 
@@ -16,6 +19,11 @@ const TaskKind& task_kind(std::string_view name) {
   const auto found = std::ranges::find(kinds, name, &TaskKind::name);
   require(found != kinds.end(), "there is no task `{}`", name);
   return *found;
+}
+
+ModelIds planned_ids(const TaskKind& kind, const DataOptions& data, const ScanListener& listener) {
+  return {planned_vocabulary(data, listener) + kind.ids_beside,
+          kind.planned_classes ? kind.planned_classes(data, listener) : 0};
 }
 
 std::optional<double> Measurement::find(std::string_view name) const {

@@ -48,12 +48,18 @@ class Task {
   virtual ~Task() = default;
 
   virtual const Tokenizer& tokenizer() const = 0;
+  // Or tags, where it has any.
+  virtual std::int64_t classes() const { return 0; }
   // Of the text that is learnt.
   virtual const TextIdentity& identity() const = 0;
   // The batches of training, from the beginning.
   virtual std::unique_ptr<Source> source() const = 0;
   // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
   virtual std::string introduction() const = 0;
+  // What else a checkpoint is to keep of the data, and whether these are of the same kind: throws
+  // DataError where the run cannot go on with them. `place` names the checkpoint.
+  virtual void save(Scalars&) const {}
+  virtual void judge(const Scalars& /*saved*/, const std::string& /*place*/) const {}
   // On the validation data; nothing where there are none.
   virtual std::optional<Measurement> validate(const Model& model) const = 0;
 };
@@ -101,6 +107,8 @@ struct TaskKind {
   std::function<std::int64_t(const Tokenizer&)> vocabulary;
   // At most so many more than the tokenizer has.
   std::int64_t ids_beside = 0;
+  // The classes that its data have, read by this rank alone; empty: it has none. Throws DataError.
+  std::function<std::int64_t(const DataOptions&, const ScanListener&)> planned_classes = {};
   // Throws DataError, and what the listener throws.
   std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
   std::function<Batch(const DryBatch&)> dry_batch;
@@ -112,6 +120,9 @@ struct TaskKind {
 
 // In the order of the help. A new task is a line in registry.cpp.
 std::span<const TaskKind> task_kinds();
+// What a model of the task is to be planned for, before a run has opened the data. Throws
+// DataError.
+ModelIds planned_ids(const TaskKind& kind, const DataOptions& data, const ScanListener& listener);
 // Throws Failure where there is none.
 const TaskKind& task_kind(std::string_view name);
 

@@ -1,0 +1,200 @@
+#include "framework/tasks/labelled_task.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/core/unsigned_nan.h"
+#include "framework/data/bucketed_source.h"
+#include "framework/data/ordered_reader.h"
+#include "framework/data/text_files.h"
+
+namespace longspan {
+namespace {
+
+class LabelledTask : public Task {
+ public:
+  LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
+      : kind_(kind),
+        data_(setting.data),
+        mesh_(setting.mesh),
+        seed_(setting.seed),
+        validation_batches_(setting.validation_batches),
+        division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
+        tokenizer_(
+            prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
+        labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
+        examples_(open(setting.data.train, setting.listener)),
+        identity_(identify_text(Corpus(setting.data.train, Tokenizer()), setting.mesh.world)) {
+    if (!data_.validation.empty()) validation_ = open(data_.validation, setting.listener);
+  }
+
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  const TextIdentity& identity() const override { return identity_; }
+  std::int64_t classes() const override { return labels_.size(); }
+  std::unique_ptr<Source> source() const override {
+    return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
+  }
+  std::string introduction() const override {
+    const BucketedSource source(examples_, data_.buckets, seed_, division_);
+    const std::string too_long = source.lengths().told();
+    return fmt::format("{}: {} {}s with {} {}, {} steps in the first epoch{}",
+                       data_.train,
+                       examples_->size(),
+                       kind_.example,
+                       labels_.size(),
+                       kind_.labels,
+                       source.batches_of_epoch(),
+                       too_long.empty() ? "" : "; " + too_long);
+  }
+
+  void save(Scalars& scalars) const override { scalars.set(labels_scalar, labels_.to_json()); }
+  void judge(const Scalars& saved, const std::string& place) const override {
+    const LabelSet before = LabelSet::from_json(saved.get<std::string>(labels_scalar), place);
+    if (before == labels_) return;
+    const auto only_in = [](const LabelSet& these, const LabelSet& those) {
+      const auto found = std::ranges::find_if(
+          these.names(), [&](const std::string& name) { return those.id_of(name) < 0; });
+      return found == these.names().end() ? std::string() : *found;
+    };
+    const std::string added = only_in(labels_, before);
+    throw DataError(
+        "{}: was trained with {} {}, and {} has {} ({} \"{}\"); set data.train as it was, or "
+        "another run.directory to begin a new run",
+        place,
+        before.size(),
+        kind_.labels,
+        data_.train,
+        labels_.size(),
+        added.empty() ? "it lacks" : "one that is new is",
+        added.empty() ? only_in(before, labels_) : added);
+  }
+
+  std::optional<Measurement> validate(const Model& model) const override {
+    if (!validation_) return std::nullopt;
+    OrderedReader reader(validation_, data_.buckets, division_);
+    const auto scores = kind_.scores(labels_);
+    double nats = 0, counted = 0;
+    for (std::int64_t i = 0;
+         !reader.done() && (validation_batches_ == 0 || i < validation_batches_);
+         ++i) {
+      const Batch batch = reader.next();
+      const Answers answers = model.answers({.fields = batch.fields}, Pass{});
+      if (mesh_.tensor.rank() != 0) continue;
+      nats += sum(answers.terms.front().values).value().item();
+      if (mesh_.context.rank() != 0) continue;
+      counted += static_cast<double>(batch.count(kind_.count));
+      scores->add(batch, answers.choices);
+    }
+    std::vector<double> sums = scores->sums();
+    sums.insert(sums.end(), {nats, counted});
+    const Tensor all =
+        Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
+    mesh_.world.all_reduce(all, Reduction::sum);
+    const auto values = all.span<double>();
+    const double loss = values[values.size() - 2] / values.back();
+    return measurement(loss, scores->figures(values));
+  }
+
+ private:
+  std::shared_ptr<const Examples> open(const NamedPath& path, const ScanListener& listener) const {
+    return kind_.open(path, data_, labels_, tokenizer_, mesh_.world, listener);
+  }
+  Measurement measurement(double loss, std::vector<Figure> figures) const {
+    Measurement measured;
+    const std::string unit =
+        fmt::format("nats a {}", kind_.each_token ? kind_.label : kind_.example);
+    measured.figures = {{"loss", unsigned_nan(loss), unit}};
+    measured.text = fmt::format("validation loss {:.4f}", measured.figures.front().value);
+    for (Figure& figure : figures) {
+      std::string name = figure.name;
+      std::ranges::replace(name, '_', ' ');
+      measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
+      measured.figures.push_back(std::move(figure));
+    }
+    return measured;
+  }
+
+  LabelledKind kind_;
+  DataOptions data_;
+  ProcessMesh mesh_;
+  std::uint64_t seed_;
+  std::int64_t validation_batches_;
+  BatchDivision division_;
+  Tokenizer tokenizer_;
+  LabelSet labels_;
+  std::shared_ptr<const Examples> examples_;
+  TextIdentity identity_;
+  std::shared_ptr<const Examples> validation_;
+};
+
+std::string problem_of(const LabelledKind& kind, const DataOptions& data) {
+  for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
+                                   std::pair(&data.validation_target, "validation"),
+                                   std::pair(&data.test_target, "test")})
+    if (!path->empty())
+      return fmt::format(
+          "data.{}_target is for run.task: translation, and run.task is {}, which "
+          "reads one file; set one of them",
+          name,
+          kind.task);
+  if (data.tokenizer == TokenizerKind::characters)
+    return fmt::format(
+        "data.tokenizer is characters, which are those of data.train with its {0}; "
+        "with run.task: {1} set it to bytes, or to sentencepiece with "
+        "data.tokenizer_model",
+        kind.labels,
+        kind.task);
+  if (data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty())
+    return fmt::format(
+        "data.tokenizer is sentencepiece without data.tokenizer_model, and data.train "
+        "has {} beside its text; train a model on the text alone by longspan "
+        "tokenizer train TEXT --output FILE.model, and name it, or set "
+        "data.tokenizer to bytes",
+        kind.labels);
+  return "";
+}
+
+// The batch of a budget that takes most: examples of the longest length.
+Batch dry_batch(const LabelledKind& kind, const DryBatch& wanted) {
+  const BucketOptions& buckets = wanted.data.buckets;
+  const std::int64_t multiple = buckets.length_multiple;
+  const std::int64_t most = buckets.batch_tokens / multiple * multiple;
+  const std::int64_t longest = (buckets.longest + multiple - 1) / multiple * multiple;
+  const std::int64_t time =
+      std::max(multiple, buckets.longest == 0 ? most : std::min(longest, most));
+  const std::int64_t each = wanted.mesh.data.size() * wanted.parts;
+  const std::int64_t rows =
+      (std::max<std::int64_t>(buckets.batch_tokens / time, 1) + each - 1) / each * wanted.parts;
+  const auto field = [&](const Shape& shape) {
+    return Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
+  };
+  Batch batch;
+  batch.fields = {{"tokens", field({rows, time})},
+                  {"length", field({rows})},
+                  {kind.target, field(kind.each_token ? Shape{rows, time} : Shape{rows})}};
+  batch.first_row = rows * wanted.mesh.data_coordinate();
+  batch.fresh = true;
+  batch.counts = {{"tokens", rows * time}, {"bytes", rows * time}, {"rows", rows}};
+  return batch;
+}
+
+}  // namespace
+
+TaskKind labelled_task(const LabelledKind& kind) {
+  return {.name = kind.task,
+          .documentation = kind.documentation,
+          .problem = [kind](const DataOptions& data) { return problem_of(kind, data); },
+          .readout = kind.readout,
+          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+          .planned_classes =
+              [kind](const DataOptions& data, const ScanListener& listener) {
+                return kind.learn(data, Communicator(), listener).size();
+              },
+          .open = [kind](const TaskSetting& setting) -> std::unique_ptr<Task> {
+            return std::make_unique<LabelledTask>(kind, setting);
+          },
+          .dry_batch = [kind](const DryBatch& wanted) { return dry_batch(kind, wanted); }};
+}
+
+}  // namespace longspan

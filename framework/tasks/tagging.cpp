@@ -1,0 +1,99 @@
+#include "framework/tasks/tagging.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "framework/data/tag_examples.h"
+#include "framework/metrics/classification.h"
+#include "framework/metrics/spans.h"
+#include "framework/metrics/sums.h"
+#include "framework/model/tag_readout.h"
+#include "framework/tasks/labelled_task.h"
+
+namespace longspan {
+namespace {
+
+// Whether tags are "O", "B-TYPE", "I-TYPE", "E-TYPE" or "S-TYPE", and some begin a span.
+bool mark_spans(const std::vector<std::string>& tags) {
+  const auto marks = [](const std::string& tag) {
+    return tag == "O" || (tag.size() > 2 && tag[1] == '-' &&
+                          std::string_view("BIES").find(tag[0]) != std::string_view::npos);
+  };
+  return std::ranges::all_of(tags, marks) &&
+         std::ranges::any_of(tags, [](const std::string& tag) { return tag.starts_with("B-"); });
+}
+
+class TagScores : public LabelScores {
+ public:
+  explicit TagScores(const LabelSet& tags) : found_(tags.size()) {
+    if (!mark_spans(tags.names())) return;
+    tags_.emplace(tags.names());
+    spans_.emplace(tags_->types().size());
+  }
+
+  void add(const Batch& batch, const Tensor& choices) override {
+    const Tensor& wanted = batch.field("targets");
+    found_.add(choices.span<std::int64_t>(), wanted.span<std::int64_t>());
+    if (!spans_) return;
+    for (std::int64_t row = 0; row < batch.rows(); ++row)
+      spans_->add(*tags_,
+                  choices.slice(row, row + 1).span<std::int64_t>(),
+                  wanted.slice(row, row + 1).span<std::int64_t>());
+  }
+  std::vector<double> sums() const override {
+    std::vector<double> result;
+    append_sums(found_, result);
+    if (spans_) append_sums(*spans_, result);
+    return result;
+  }
+  std::vector<Figure> figures(std::span<const double> sums) override {
+    sums = take_sums(found_, sums);
+    std::vector<Figure> result = {{"accuracy", found_.accuracy(), "percent"}};
+    if (!spans_) return result;
+    take_sums(*spans_, sums);
+    const RetrievalCounts total = spans_->total();
+    result.push_back({"span_precision", total.precision(), "percent"});
+    result.push_back({"span_recall", total.recall(), "percent"});
+    result.push_back({"span_f1", total.f1(), "percent"});
+    return result;
+  }
+
+ private:
+  Classification found_;
+  std::optional<SpanTags> tags_;  // where they mark spans
+  std::optional<SpanScores> spans_;
+};
+
+}  // namespace
+
+TaskKind tagging_task() {
+  return labelled_task(
+      {.task = "tagging",
+       .documentation = "a tag for each word of a sentence; a word and its tag on every line, an "
+                        "empty line after a sentence, as data.tag_columns says",
+       .label = "tag",
+       .labels = "tags",
+       .example = "sentence",
+       .count = "tokens",
+       .target = "targets",
+       .each_token = true,
+       .readout = tag_readout(),
+       .learn =
+           [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
+             return learn_tags(data.train, data.tag_columns, all, listener);
+           },
+       .open =
+           [](const NamedPath& path,
+              const DataOptions& data,
+              const LabelSet& tags,
+              const Tokenizer& tokenizer,
+              const Communicator& all,
+              const ScanListener& listener) {
+             return open_tags(path, data.tag_columns, tags, tokenizer, all, listener);
+           },
+       .scores = [](const LabelSet& tags) -> std::unique_ptr<LabelScores> {
+         return std::make_unique<TagScores>(tags);
+       }});
+}
+
+}  // namespace longspan

@@ -1,0 +1,10 @@
+// A tag for each word of a sentence.
+#pragma once
+
+#include "framework/tasks/task.h"
+
+namespace longspan {
+
+TaskKind tagging_task();
+
+}  // namespace longspan

@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""Runs of the tasks that read labelled files: stopped, resumed on another layout, and fed with what is wrong.
+
+    tests/launch/tasks_test.py build/launch/longspan
+"""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+
+def write_tags(path, sentences, seed):
+    """Words with tags of names and places."""
+    source = random.Random(seed)
+    def sentence():
+        words = []
+        for _ in range(source.randint(1, 7)):
+            words += source.choice([[("anna", "B-PER")], [("new", "B-LOC"), (source.choice(["york", "delhi"]), "I-LOC")],
+                                    [(source.choice(["saw", "the", "house", "in"]), "O")]])
+        return "".join(f"{word}\t{tag}\n" for word, tag in words)
+    path.write_text("\n".join(sentence() for _ in range(sentences)))
+
+
+def write_classes(path, texts, seed):
+    source = random.Random(seed)
+    words = {"good": ["fine", "great"], "bad": ["sad", "poor"], "odd": ["hm", "so"]}
+    def line():
+        label = source.choice(sorted(words))
+        return label + "\t" + " ".join(source.choice(words[label] + ["the"]) for _ in range(source.randint(1, 9))) + "\n"
+    path.write_text("".join(line() for _ in range(texts)))
+
+
+class TestCase(jobs.TestCase):
+    sections = {
+        "run": {"directory": "run", "threads": 1},
+        "model": {"family": "encoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1},
+        "data": {"train": "train.txt", "validation": "validation.txt", "batch_tokens": 256, "longest": 64},
+        "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2, "validation_every": 4},
+        "precision": {"compute": "float64"},
+        "checkpoint": {"every": 4, "keep": 3},
+        "metrics": {"every": 1, "timing": False},
+    }
+
+    def write(self, name, text):
+        (self.directory / name).write_text(text)
+
+    def refused(self, settings, *parts):
+        """Bad data: one sentence and exit code 3."""
+        self.assert_one_sentence(self.train("bad", settings={**self.task, **settings}, code=3), *parts)
+
+    def on_two_ranks_and_others(self, figures):
+        """A run on two ranks; the same stopped half-way and resumed there, and on other layouts."""
+        def figures_of(name):
+            return [[line["validation_" + figure] for figure in figures]
+                    for line in self.run_at(name).metrics() if "validation_loss" in line]
+        task = {**self.task, "training.schedule": "constant"}
+        self.train("whole", Layout(2, 1), task)
+        expected = figures_of("whole")
+        self.assertEqual(len(expected), 2)
+        self.train("same", Layout(2, 1), {**task, "training.steps": 4})
+        self.train("same", Layout(2, 1), task)
+        self.assertEqual(self.run_at("same").metrics_bytes(), self.run_at("whole").metrics_bytes())
+        self.assertEqual(self.run_at("same").state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
+        for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
+            self.train(name, Layout(2, 1), {**task, "training.steps": 4})
+            self.train(name, layout, task)
+            for one, other in zip(expected, figures_of(name), strict=True):
+                for a, b in zip(one, other, strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-8 * abs(a))
+
+
+class Tagging(TestCase):
+    def setUp(self):
+        super().setUp()
+        write_tags(self.directory / "train.txt", 90, 1)
+        write_tags(self.directory / "validation.txt", 11, 2)
+        self.task = {"run.task": "tagging", "model.tag_readout": "crf"}
+
+    def test_goes_on_on_any_layout(self):
+        self.on_two_ranks_and_others(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])
+
+    def test_tags_that_mark_no_spans(self):
+        self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
+        self.write("validation.txt", "dog\tNN\n")
+        self.train(settings={**self.task, "training.steps": 4})
+        measured = self.run_at().metrics()[-1]
+        self.assertIn("validation_accuracy", measured)
+        self.assertNotIn("validation_span_f1", measured)
+
+    def test_columns_of_conll_u(self):
+        line = "{}\t{}\tlemma\t{}\t{}\t_\t0\troot\t_\t_\n"
+        self.write("train.txt", "# a comment\n" + line.format(1, "dogs", "NOUN", "NNS") + line.format(2, "run", "VERB", "VBP"))
+        self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS"))
+        for columns, first in {"upos": "NOUN", "xpos": "NNS"}.items():
+            self.train(columns, settings={**self.task, "data.tag_columns": columns, "training.steps": 4})
+            labels = json.loads(self.run_at(columns).state(4)["scalars"]["data/labels"])["labels"]
+            self.assertEqual(labels[0], first)
+        self.write("validation.txt", line.format(1, "dogs", "NOUN", "NNS").replace("\t_\n", "\n"))
+        self.refused({"data.tag_columns": "upos"}, "validation.txt:1", "9 columns")
+
+    def test_bad_files(self):
+        self.write("validation.txt", "anna\tB-PER\nnew B-LOC\n")
+        self.refused({}, "validation.txt:2")
+        self.write("validation.txt", "anna\tB-PERS\n")
+        self.refused({}, "validation.txt:1", 'tag "B-PERS" is none of the 4 that training had; did you mean "B-PER"?')
+        self.write("validation.txt", "internationalisation\tO\n")
+        self.refused({"data.longest": 8, "model.longest": 16}, "train.txt:")
+
+    def test_other_tags_at_resume(self):
+        self.train(settings={**self.task, "training.steps": 4})
+        text = (self.directory / "train.txt").read_text()
+        self.write("train.txt", text + "\nparis\tB-CITY\n")
+        result = self.train(settings=self.task, code=3)
+        self.assertIn("was trained with 4 tags, and train.txt has 5 (one that is new is \"B-CITY\")", result.errors)
+
+
+class Classification(TestCase):
+    def setUp(self):
+        super().setUp()
+        write_classes(self.directory / "train.txt", 90, 1)
+        write_classes(self.directory / "validation.txt", 13, 2)
+        self.task = {"run.task": "classification", "model.pooling": "attention"}
+
+    def test_goes_on_on_any_layout(self):
+        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
+
+    def test_bad_files(self):
+        self.write("validation.txt", "good\tfine\ngood fine\n")
+        self.refused({}, "validation.txt:2", "has no tab; a label, a tab and a text are needed")
+        self.write("validation.txt", "goode\tfine\n")
+        self.refused({}, "validation.txt:1", 'label "goode" is none of the 3 that training had; did you mean "good"?')
+        self.write("validation.txt", "good\t\n")
+        self.refused({}, "validation.txt:1", "has no text after the tab")
+        write_classes(self.directory / "validation.txt", 3, 2)
+        self.refused({"data.longest": 8}, "train.txt:", "tokens")
+
+    def test_a_budget_below_the_longest_line(self):
+        self.refused({"data.batch_tokens": 8}, "data.batch_tokens")
+
+    def test_other_classes_at_resume(self):
+        self.train(settings={**self.task, "training.steps": 4})
+        text = (self.directory / "train.txt").read_text()
+        self.write("train.txt", text.replace("odd\t", "bad\t"))
+        self.write("validation.txt", "good\tfine\n")
+        result = self.train(settings=self.task, code=3)
+        self.assertIn("was trained with 3 classes, and train.txt has 2 (it lacks \"odd\")", result.errors)
+
+    def test_tokenizers_that_would_learn_labels(self):
+        for tokenizer, part in {"characters": "which are those of data.train with its classes",
+                                "sentencepiece": "longspan tokenizer train TEXT --output FILE.model"}.items():
+            result = self.train(settings={**self.task, "data.tokenizer": tokenizer}, code=2)
+            self.assertIn(part, result.errors)
+
+    def test_what_is_not_for_the_task(self):
+        result = self.train(settings={**self.task, "data.train_target": "other.txt"}, code=2)
+        self.assertIn("data.train_target is for run.task: translation, and run.task is classification", result.errors)
+        result = self.train(settings={**self.task, "run.task": "language_model"}, code=2)
+        self.assertIn("encoder learns run.task: tagging or classification, found language_model", result.errors)
+        result = self.train(settings={**self.task, "model.attention": "lsh"}, code=2)
+        self.assertIn("whose hashes know no padding", result.errors)
+
+    def test_plans(self):
+        for task in self.task, {"run.task": "tagging", "model.tag_readout": "crf", "data.train": "tags.txt"}:
+            write_tags(self.directory / "tags.txt", 9, 1)
+            result = self.longspan("plan", "tiny.yaml", "--ranks", 4, *jobs.flat({**task, "parallel.data": 4}))
+            self.assertIn("with reserve", result.output)
+            self.assertIn("layouts of 4 ranks", result.output)
+
+
+del TestCase  # it has no tests of its own
+
+if __name__ == "__main__":
+    jobs.main()
