@@ -153,6 +153,7 @@ ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session
   const Measurement measured =
       configuration.task_kind().evaluate({.model = *run.model,
                                           .tokenizer = run.tokenizer,
+                                          .labels = run.labels,
                                           .data = configuration.data,
                                           .file = file,
                                           .target = target_file(arguments, configuration.data),

@@ -14,10 +14,11 @@
 namespace longspan {
 
 void add_lines(CLI::App& app, LineArguments& arguments) {
-  app.add_option("--input",
-                 arguments.input,
-                 "with run.task: translation, a file whose lines are to be translated; -: standard "
-                 "input")
+  app.add_option(
+         "--input",
+         arguments.input,
+         "a file whose lines are to be translated, classified or tagged, as run.task says; -: "
+         "standard input")
       ->check(not_empty_text());
   app.add_option("--output", arguments.output, "a file for the results; -: standard output")
       ->check(not_empty_text())
@@ -41,7 +42,7 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
   const bool wants_lines = static_cast<bool>(settings.task_kind().write);
   if (has_lines && !wants_lines)
     throw ConfigurationError(
-        "longspan generate: --input is for models of run.task: translation; this one is of {}, "
+        "longspan generate: --input is for models of other tasks; this one is of {}, "
         "which goes on with --prompt or --prompt-file",
         settings.task);
   if (!has_lines && wants_lines)
@@ -66,6 +67,7 @@ ExitCode generate_lines(const LineArguments& arguments,
   const std::vector<std::string> results = run.configuration->task_kind().write(
       {.model = *run.model,
        .tokenizer = run.tokenizer,
+       .labels = run.labels,
        .lines = lines,
        .decoding = decoding,
        .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },

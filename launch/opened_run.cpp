@@ -103,22 +103,21 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
       run_device(configuration->run, configuration->precision, world, session.local_rank());
   auto collectives =
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
-  const std::string labels = opened.checkpoint.scalars().get_or<std::string>(labels_scalar, "");
-  auto model = configuration->make_model(
-      {.vocabulary = configuration->task_kind().vocabulary(tokenizer),
-       .classes = labels.empty()
-                      ? 0
-                      : LabelSet::from_json(labels, opened.checkpoint.path().string()).size(),
-       .segment = configuration->longest(),
-       .compute = configuration->precision.compute,
-       .device = device,
-       .mesh = mesh,
-       .memory = configuration->memory});
+  const LabelSet labels = labels_of(opened.checkpoint.scalars(), opened.checkpoint.path().string());
+  auto model =
+      configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
+                                 .classes = labels.size(),
+                                 .segment = configuration->longest(),
+                                 .compute = configuration->precision.compute,
+                                 .device = device,
+                                 .mesh = mesh,
+                                 .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
   return {std::move(configuration),
           run,
           std::move(opened.checkpoint),
           std::move(tokenizer),
+          labels,
           std::move(collectives),
           std::move(model)};
 }

@@ -33,6 +33,7 @@ struct OpenedRun {
   std::filesystem::path directory;  // the run's
   Checkpoint checkpoint;
   Tokenizer tokenizer;
+  LabelSet labels;  // of classes or tags, where it was trained on any
   std::unique_ptr<GpuCollectives> collectives;
   std::unique_ptr<Model> model;
 };

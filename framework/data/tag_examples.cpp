@@ -7,36 +7,11 @@
 #include "framework/core/error.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
+#include "framework/data/word_tokens.h"
 
 namespace longspan {
 
 namespace {
-
-// Words as tokens, one after another.
-class WordTokens {
- public:
-  explicit WordTokens(const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer),
-        space_is_a_token_(tokenizer.kind() != TokenizerKind::sentencepiece),
-        has_space_(tokenizer.kind() != TokenizerKind::characters || tokenizer.id_of(U' ') >= 0) {}
-
-  // Adds the tokens of a word and returns which of them has its tag.
-  std::size_t add(std::string_view word,
-                  std::string_view place,
-                  std::vector<std::int64_t>& tokens) const {
-    const bool with_space = has_space_ && !tokens.empty();
-    const auto ids = tokenizer_.encode((with_space ? " " : "") + std::string(word), place);
-    const std::size_t first = tokens.size();
-    tokens.insert(tokens.end(), ids.begin(), ids.end());
-    if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the word", place);
-    return first + (with_space && space_is_a_token_ ? 1 : 0);
-  }
-
- private:
-  Tokenizer tokenizer_;
-  bool space_is_a_token_;
-  bool has_space_;
-};
 
 ExampleIndex index_of(const MappedFile& file,
                       TagColumns columns,

@@ -57,7 +57,9 @@ TaskKind classification_task() {
            },
        .scores = [](const LabelSet& labels) -> std::unique_ptr<LabelScores> {
          return std::make_unique<ClassScores>(labels);
-       }});
+       },
+       .read = [](const Tokenizer& tokenizer, const std::string& line, const std::string& place)
+           -> LabelledLine { return {.tokens = tokenizer.encode(line, place)}; }});
 }
 
 }  // namespace longspan

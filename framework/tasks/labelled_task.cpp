@@ -12,6 +12,51 @@
 namespace longspan {
 namespace {
 
+Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figure> figures) {
+  Measurement measured;
+  measured.figures = {{"loss",
+                       unsigned_nan(loss),
+                       fmt::format("nats a {}", kind.each_token ? kind.label : kind.example)}};
+  measured.text = fmt::format("loss {:.4f}", measured.figures.front().value);
+  for (Figure& figure : figures) {
+    std::string name = figure.name;
+    std::ranges::replace(name, '_', ' ');
+    measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
+    measured.figures.push_back(std::move(figure));
+  }
+  return measured;
+}
+
+// Collective. `most`: batches; 0: all.
+Measurement measure(const LabelledKind& kind,
+                    const LabelSet& labels,
+                    const Model& model,
+                    const std::shared_ptr<const Examples>& examples,
+                    const BucketOptions& buckets,
+                    const BatchDivision& division,
+                    std::int64_t most) {
+  const ProcessMesh& mesh = model.parameters().mesh();
+  OrderedReader reader(examples, buckets, division);
+  const auto scores = kind.scores(labels);
+  double nats = 0, counted = 0;
+  for (std::int64_t i = 0; !reader.done() && (most == 0 || i < most); ++i) {
+    const Batch batch = reader.next();
+    const Answers answers = model.answers({.fields = batch.fields}, Pass{});
+    if (mesh.tensor.rank() != 0) continue;
+    nats += sum(answers.terms.front().values).value().item();
+    if (mesh.context.rank() != 0) continue;
+    counted += static_cast<double>(batch.count(kind.count));
+    scores->add(batch, answers.choices);
+  }
+  std::vector<double> sums = scores->sums();
+  sums.insert(sums.end(), {nats, counted});
+  const Tensor all =
+      Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
+  mesh.world.all_reduce(all, Reduction::sum);
+  const auto values = all.span<double>();
+  return measurement(kind, values[values.size() - 2] / values.back(), scores->figures(values));
+}
+
 class LabelledTask : public Task {
  public:
   LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
@@ -50,7 +95,7 @@ class LabelledTask : public Task {
 
   void save(Scalars& scalars) const override { scalars.set(labels_scalar, labels_.to_json()); }
   void judge(const Scalars& saved, const std::string& place) const override {
-    const LabelSet before = LabelSet::from_json(saved.get<std::string>(labels_scalar), place);
+    const LabelSet before = labels_of(saved, place);
     if (before == labels_) return;
     const auto only_in = [](const LabelSet& these, const LabelSet& those) {
       const auto found = std::ranges::find_if(
@@ -72,47 +117,15 @@ class LabelledTask : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!validation_) return std::nullopt;
-    OrderedReader reader(validation_, data_.buckets, division_);
-    const auto scores = kind_.scores(labels_);
-    double nats = 0, counted = 0;
-    for (std::int64_t i = 0;
-         !reader.done() && (validation_batches_ == 0 || i < validation_batches_);
-         ++i) {
-      const Batch batch = reader.next();
-      const Answers answers = model.answers({.fields = batch.fields}, Pass{});
-      if (mesh_.tensor.rank() != 0) continue;
-      nats += sum(answers.terms.front().values).value().item();
-      if (mesh_.context.rank() != 0) continue;
-      counted += static_cast<double>(batch.count(kind_.count));
-      scores->add(batch, answers.choices);
-    }
-    std::vector<double> sums = scores->sums();
-    sums.insert(sums.end(), {nats, counted});
-    const Tensor all =
-        Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
-    mesh_.world.all_reduce(all, Reduction::sum);
-    const auto values = all.span<double>();
-    const double loss = values[values.size() - 2] / values.back();
-    return measurement(loss, scores->figures(values));
+    Measurement measured =
+        measure(kind_, labels_, model, validation_, data_.buckets, division_, validation_batches_);
+    measured.text = "validation " + measured.text;
+    return measured;
   }
 
  private:
   std::shared_ptr<const Examples> open(const NamedPath& path, const ScanListener& listener) const {
     return kind_.open(path, data_, labels_, tokenizer_, mesh_.world, listener);
-  }
-  Measurement measurement(double loss, std::vector<Figure> figures) const {
-    Measurement measured;
-    const std::string unit =
-        fmt::format("nats a {}", kind_.each_token ? kind_.label : kind_.example);
-    measured.figures = {{"loss", unsigned_nan(loss), unit}};
-    measured.text = fmt::format("validation loss {:.4f}", measured.figures.front().value);
-    for (Figure& figure : figures) {
-      std::string name = figure.name;
-      std::ranges::replace(name, '_', ' ');
-      measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
-      measured.figures.push_back(std::move(figure));
-    }
-    return measured;
   }
 
   LabelledKind kind_;
@@ -179,22 +192,57 @@ Batch dry_batch(const LabelledKind& kind, const DryBatch& wanted) {
   return batch;
 }
 
+Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
+  const ProcessMesh& mesh = request.model.parameters().mesh();
+  const auto examples = kind.open(
+      request.file, request.data, request.labels, request.tokenizer, mesh.world, request.listener);
+  return measure(kind,
+                 request.labels,
+                 request.model,
+                 examples,
+                 request.data.buckets,
+                 {mesh.data_coordinate(), mesh.data.size(), 1},
+                 0);
+}
+
+// Of each line its labels, with a space between them.
+std::vector<std::string> write_labels(const LabelledKind& kind, const WriteRequest& request) {
+  std::vector<LabelledLine> lines;
+  for (std::size_t i = 0; i < request.lines.size(); ++i)
+    lines.push_back(kind.read(request.tokenizer, request.lines[i], request.place(i)));
+  std::vector<std::string> result;
+  for (const auto& ids : label_lines(
+           request.model, lines, kind.each_token, request.decoding.batch_tokens, request.place)) {
+    std::string& line = result.emplace_back();
+    for (const std::int64_t id : ids) line += (line.empty() ? "" : " ") + request.labels.name(id);
+  }
+  return result;
+}
+
 }  // namespace
 
+LabelSet labels_of(const Scalars& scalars, const std::string& place) {
+  const std::string json = scalars.get_or<std::string>(labels_scalar, "");
+  return json.empty() ? LabelSet() : LabelSet::from_json(json, place);
+}
+
 TaskKind labelled_task(const LabelledKind& kind) {
-  return {.name = kind.task,
-          .documentation = kind.documentation,
-          .problem = [kind](const DataOptions& data) { return problem_of(kind, data); },
-          .readout = kind.readout,
-          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
-          .planned_classes =
-              [kind](const DataOptions& data, const ScanListener& listener) {
-                return kind.learn(data, Communicator(), listener).size();
-              },
-          .open = [kind](const TaskSetting& setting) -> std::unique_ptr<Task> {
-            return std::make_unique<LabelledTask>(kind, setting);
+  return {
+      .name = kind.task,
+      .documentation = kind.documentation,
+      .problem = [kind](const DataOptions& data) { return problem_of(kind, data); },
+      .readout = kind.readout,
+      .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+      .planned_classes =
+          [kind](const DataOptions& data, const ScanListener& listener) {
+            return kind.learn(data, Communicator(), listener).size();
           },
-          .dry_batch = [kind](const DryBatch& wanted) { return dry_batch(kind, wanted); }};
+      .open = [kind](const TaskSetting& setting) -> std::unique_ptr<Task> {
+        return std::make_unique<LabelledTask>(kind, setting);
+      },
+      .dry_batch = [kind](const DryBatch& wanted) { return dry_batch(kind, wanted); },
+      .evaluate = [kind](const EvaluateRequest& request) { return evaluate_file(kind, request); },
+      .write = [kind](const WriteRequest& request) { return write_labels(kind, request); }};
 }
 
 }  // namespace longspan

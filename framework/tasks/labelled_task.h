@@ -9,12 +9,16 @@
 
 #include "framework/data/examples.h"
 #include "framework/data/label_set.h"
+#include "framework/tasks/label_lines.h"
 #include "framework/tasks/task.h"
 
 namespace longspan {
 
 // The scalar of a checkpoint: LabelSet::to_json.
 inline constexpr const char* labels_scalar = "data/labels";
+
+// Those of a checkpoint; none where it has none. Throws DataError; `place` begins the message.
+LabelSet labels_of(const Scalars& scalars, const std::string& place);
 
 // How good choices are, as sums that add over ranks.
 class LabelScores {
@@ -45,6 +49,9 @@ struct LabelledKind {
                                                 const ScanListener&)>
       open;
   std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores;
+  // A line that is to be labelled; `place` begins the message of what it throws, DataError.
+  std::function<LabelledLine(const Tokenizer&, const std::string& line, const std::string& place)>
+      read;
 };
 
 TaskKind labelled_task(const LabelledKind& kind);

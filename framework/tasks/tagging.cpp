@@ -4,9 +4,11 @@
 #include <optional>
 
 #include "framework/data/tag_examples.h"
+#include "framework/data/word_tokens.h"
 #include "framework/metrics/classification.h"
 #include "framework/metrics/spans.h"
 #include "framework/metrics/sums.h"
+#include "framework/metrics/text.h"
 #include "framework/model/tag_readout.h"
 #include "framework/tasks/labelled_task.h"
 
@@ -64,6 +66,17 @@ class TagScores : public LabelScores {
   std::optional<SpanScores> spans_;
 };
 
+// White space stands between the words.
+LabelledLine words_of_line(const Tokenizer& tokenizer,
+                           const std::string& line,
+                           const std::string& place) {
+  const WordTokens words(tokenizer);
+  LabelledLine result;
+  for (const std::string_view word : words_of(line))
+    result.places.push_back(words.add(word, place, result.tokens));
+  return result;
+}
+
 }  // namespace
 
 TaskKind tagging_task() {
@@ -93,7 +106,8 @@ TaskKind tagging_task() {
            },
        .scores = [](const LabelSet& tags) -> std::unique_ptr<LabelScores> {
          return std::make_unique<TagScores>(tags);
-       }});
+       },
+       .read = words_of_line});
 }
 
 }  // namespace longspan

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/data/data_options.h"
+#include "framework/data/label_set.h"
 #include "framework/data/source.h"
 #include "framework/metrics/figure.h"
 #include "framework/model/model.h"
@@ -78,6 +79,7 @@ struct DryBatch {
 struct EvaluateRequest {
   const Model& model;
   const Tokenizer& tokenizer;
+  const LabelSet& labels;  // of classes or tags
   const DataOptions& data;
   NamedPath file;
   NamedPath target;  // of pairs the other side
@@ -90,6 +92,7 @@ struct EvaluateRequest {
 struct WriteRequest {
   const Model& model;
   const Tokenizer& tokenizer;
+  const LabelSet& labels;  // of classes or tags
   std::span<const std::string> lines;
   TranslateOptions decoding = {};
   std::function<std::string(std::size_t)> place;     // of a line, for messages

@@ -20,8 +20,8 @@ std::string refusal(const std::string& text, std::vector<std::string> settings =
 }
 
 constexpr const char* of_a_wrong_family =
-    "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl, decoder or "
-    "encoder_decoder; did you mean "
+    "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl, decoder, "
+    "encoder_decoder or encoder; did you mean "
     "\"decoder\"?";
 
 TEST(Mistakes, BesideAWrongFamilyAreTold) {
@@ -56,10 +56,10 @@ TEST(Mistakes, BesideAWrongFamilyAreTold) {
 }
 
 TEST(Mistakes, BesideAMissingFamilyAreTold) {
-  EXPECT_EQ(
-      refusal("run: {directory: r}\nmodel:\n  layers: 0\ndata: {train: t}\n"),
-      "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
-      "c.yaml: model.family must be given; allowed: transformer_xl, decoder or encoder_decoder");
+  EXPECT_EQ(refusal("run: {directory: r}\nmodel:\n  layers: 0\ndata: {train: t}\n"),
+            "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
+            "c.yaml: model.family must be given; allowed: transformer_xl, decoder, "
+            "encoder_decoder or encoder");
 }
 
 // A key that one family has is judged by it; that another has it not is no mistake.

@@ -72,6 +72,11 @@ class TestCase(jobs.TestCase):
             for one, other in zip(expected, figures_of(name), strict=True):
                 for a, b in zip(one, other, strict=True):
                     self.assertAlmostEqual(a, b, delta=1e-8 * abs(a))
+        # What evaluate measures is what the last validation did.
+        for ranks in 1, 2:
+            measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
+            for figure, value in zip(figures, expected[-1], strict=True):
+                self.assertAlmostEqual(measured[figure], value, delta=1e-8 * abs(value))
 
 
 class Tagging(TestCase):
@@ -83,6 +88,13 @@ class Tagging(TestCase):
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])
+
+    def test_writes_tags_of_lines(self):
+        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0})
+        self.write("lines.txt", "anna saw new york\n\nthe   house\n")
+        for ranks in 1, 2:
+            result = self.longspan("generate", "run", "--input", "lines.txt", ranks=ranks)
+            self.assertEqual(result.output, "B-PER O B-LOC I-LOC\n\nO O\n")
 
     def test_tags_that_mark_no_spans(self):
         self.write("train.txt", "a\tDT\ndog\tNN\n\nruns\tVB\n")
@@ -138,6 +150,17 @@ class Classification(TestCase):
         self.refused({}, "validation.txt:1", "has no text after the tab")
         write_classes(self.directory / "validation.txt", 3, 2)
         self.refused({"data.longest": 8}, "train.txt:", "tokens")
+
+    def test_writes_classes_of_lines(self):
+        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.positions": "learned",
+                             "data.too_long": "cut"})
+        self.write("lines.txt", "fine fine great\n\nsad poor the sad\nso hm the\n")
+        for ranks in 1, 2:
+            result = self.longspan("generate", "run", "--input", "lines.txt", "--output", "labels.txt", ranks=ranks)
+            self.assertEqual((self.directory / "labels.txt").read_text(), "good\n\nbad\nodd\n")
+        self.write("lines.txt", "fine\n" + "fine " * 99 + "\n")
+        result = self.longspan("generate", "run", "--input", "lines.txt", code=3)
+        self.assert_one_sentence(result, "lines.txt:2: the line has 495 tokens, the model reads at most")
 
     def test_a_budget_below_the_longest_line(self):
         self.refused({"data.batch_tokens": 8}, "data.batch_tokens")

@@ -1,0 +1,96 @@
+#include "framework/tasks/label_lines.h"
+
+#include <algorithm>
+
+#include "framework/data/examples.h"
+
+namespace longspan {
+namespace {
+
+// The lines of each batch, the longest first.
+std::vector<std::vector<std::size_t>> batches_of(std::span<const LabelledLine> lines,
+                                                 std::int64_t batch_tokens) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (!lines[i].tokens.empty()) order.push_back(i);
+  std::ranges::stable_sort(
+      order, std::greater<>(), [&](std::size_t i) { return lines[i].tokens.size(); });
+  std::vector<std::vector<std::size_t>> batches;
+  std::int64_t columns = 0;
+  for (const std::size_t i : order) {
+    if (batches.empty() || (std::ssize(batches.back()) + 1) * columns > batch_tokens) {
+      batches.emplace_back();
+      columns = std::ssize(lines[i].tokens);
+    }
+    batches.back().push_back(i);
+  }
+  return batches;
+}
+
+// Targets are 0 where a label is wanted.
+Fields fields_of(std::span<const LabelledLine> lines,
+                 const std::vector<std::size_t>& batch,
+                 bool each_token) {
+  const auto rows = std::ssize(batch);
+  const std::int64_t time = std::ssize(lines[batch.front()].tokens);
+  Fields fields = {{"tokens", filled({rows, time}, 0)},
+                   {"length", filled({rows}, 0)},
+                   {each_token ? "targets" : "label",
+                    filled(each_token ? Shape{rows, time} : Shape{rows}, ignored_target)}};
+  for (std::size_t row = 0; row < batch.size(); ++row) {
+    const LabelledLine& line = lines[batch[row]];
+    std::ranges::copy(line.tokens, row_of(fields["tokens"], row).begin());
+    fields["length"].span<std::int64_t>()[row] = std::ssize(line.tokens);
+    for (const std::size_t at : line.places) row_of(fields["targets"], row)[at] = 0;
+  }
+  return fields;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> label_lines(
+    const Model& model,
+    std::span<const LabelledLine> lines,
+    bool each_token,
+    std::int64_t batch_tokens,
+    const std::function<std::string(std::size_t)>& place) {
+  const std::int64_t longest = model.body().longest_segment();
+  std::vector<std::vector<std::int64_t>> found(lines.size());
+  std::int64_t wanted = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::int64_t tokens = std::ssize(lines[i].tokens);
+    if (longest > 0 && tokens > longest)
+      throw DataError(
+          "{}: the line has {} tokens, the model reads at most {}", place(i), tokens, longest);
+    if (tokens > 0) found[i].assign(each_token ? lines[i].places.size() : 1, 0);
+    wanted += std::ssize(found[i]);
+  }
+  const ProcessMesh& mesh = model.parameters().mesh();
+  const auto batches = batches_of(lines, batch_tokens);
+  for (std::size_t b = static_cast<std::size_t>(mesh.data.rank()); b < batches.size();
+       b += static_cast<std::size_t>(mesh.data.size())) {
+    const Answers answers =
+        model.answers({.fields = fields_of(lines, batches[b], each_token)}, Pass{});
+    for (std::size_t row = 0; row < batches[b].size(); ++row) {
+      const std::size_t i = batches[b][row];
+      if (!each_token) {
+        found[i].front() = answers.choices.span<std::int64_t>()[row];
+        continue;
+      }
+      const auto choices = row_of(answers.choices, row);
+      for (std::size_t word = 0; word < lines[i].places.size(); ++word)
+        found[i][word] = choices[lines[i].places[word]];
+    }
+  }
+  // Those of other data ranks are 0 here.
+  const Tensor all = Tensor::empty({wanted}, DType::i64, Device::cpu(), MemoryTag::workspace);
+  std::int64_t* at = all.data<std::int64_t>();
+  for (const auto& of_line : found) at = std::ranges::copy(of_line, at).out;
+  if (wanted > 0) mesh.data.all_reduce(all, Reduction::sum);
+  at = all.data<std::int64_t>();
+  for (auto& of_line : found)
+    for (std::int64_t& id : of_line) id = *at++;
+  return found;
+}
+
+}  // namespace longspan
