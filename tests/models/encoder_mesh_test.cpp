@@ -56,6 +56,7 @@ struct Kind {
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
   EncoderOptions::Positions positions = EncoderOptions::Positions::sinusoidal;
+  std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
 };
 
 struct Mode {
@@ -76,6 +77,20 @@ std::vector<Kind> kinds() {
           {.name = "class of the mean", .pooling = Pooling::mean},
           {.name = "class of the maximum", .pooling = Pooling::maximum},
           {.name = "class of what is seen", .pooling = Pooling::attention}};
+}
+
+// In two layers; each leaves keys out of the text.
+std::vector<Kind> attention_kinds() {
+  std::vector<Kind> all;
+  for (const auto& names : std::vector<std::vector<std::string>>{{"local", "global"},
+                                                                 {"strided", "fixed"},
+                                                                 {"block", "local+strided"},
+                                                                 {"summary", "dilated"}})
+    all.push_back({.name = fmt::format("tags by {}", fmt::join(names, ", ")),
+                   .has_tags = true,
+                   .tags = TagReadout::crf,
+                   .attention = names});
+  return all;
 }
 
 std::vector<Mode> modes() {
@@ -104,6 +119,13 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   options.common.residual = mode.residual;
   options.positions = kind.positions;
   options.tags = kind.tags;
+  options.common.attention = {.kinds = kind.attention,
+                              .window = {2},
+                              .stride = 3,
+                              .summary = 1,
+                              .global = {1},
+                              .random = 1,
+                              .block = 2};
   options.pooling = kind.pooling;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =
@@ -123,9 +145,8 @@ Mode as_one_process_makes_it(const Mode& mode) {
   return {"kept", mode.residual, {.keep_streams = mode.residual == ResidualKind::reversible}};
 }
 
-// Every readout meets every mode and every layout.
-TEST(EncoderLayouts, EveryReadoutTrainsTheSame) {
-  const std::vector<Kind> all = kinds();
+// Every kind meets every mode and every layout.
+void expect_equal(const std::vector<Kind>& all) {
   const std::vector<Mode> every = modes();
   std::vector<std::vector<Trained>> expected;
   for (const Kind& kind : all) {
@@ -142,6 +163,21 @@ TEST(EncoderLayouts, EveryReadoutTrainsTheSame) {
       }
     });
     ++place;
+  }
+}
+
+TEST(EncoderLayouts, EveryReadoutTrainsTheSame) { expect_equal(kinds()); }
+
+TEST(EncoderLayouts, EveryKindOfAttentionTrainsTheSame) { expect_equal(attention_kinds()); }
+
+TEST(EncoderLayouts, AccumulationTrainsTheSame) {
+  for (const Kind& kind : kinds()) {
+    Case c = with(kind, {"plain"}, 0);
+    const Trained expected = train(c, ProcessMesh());
+    c.accumulation = 2;
+    testing::for_each_layout(
+        {{}, {.data = 2}, {.context = 2, .tensor = 2, .sequence = true}},
+        [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
   }
 }
 
