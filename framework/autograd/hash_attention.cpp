@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/core/unneeded_flops.h"
 #include "framework/kernels/attention/chunk_slots.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"
@@ -32,6 +33,9 @@ struct Saved {
   std::int64_t heads() const { return shared.shape()[2]; }
   std::int64_t rounds() const { return buckets.shape()[2]; }
   std::int64_t chunks() const { return (time() + options.chunk - 1) / options.chunk; }
+  std::int64_t met() const {
+    return options.chunk * (chunks() == 1 ? 1 : 1 + options.look_back + options.look_ahead);
+  }
   bool counts() const { return options.count_once && (rounds() > 1 || options.count_floor > 0); }
 };
 
@@ -232,7 +236,35 @@ AttentionDropout SortedRow::dropout_of(std::int64_t round, std::int64_t begin) c
   return dropout;
 }
 
+// While it lives, what a dry device counts is of all pairs of slots that meet. Needed are those of
+// tokens, and of causal ones the earlier: which a query meets is random, and of these half are
+// earlier on average, beside itself.
+class NeededPairs {
+ public:
+  explicit NeededPairs(const Saved& saved)
+      : saved_(saved), device_(saved.out.device().state()), before_(needed()) {}
+  NeededPairs(const NeededPairs&) = delete;
+  NeededPairs& operator=(const NeededPairs&) = delete;
+  ~NeededPairs() {
+    if (!device_.dry()) return;
+    const auto met = static_cast<double>(saved_.met());
+    const auto time = static_cast<double>(saved_.time());
+    const double pairs = time * (saved_.options.causal ? (met + 1) / 2 : met);
+    const double made = static_cast<double>(saved_.chunks() * saved_.options.chunk) * met;
+    const double counted = needed() - before_;
+    device_.kept<UnneededFlops>().flops += counted - counted * pairs / made;
+  }
+
+ private:
+  double needed() const { return device_.flops() - device_.kept<UnneededFlops>().flops; }
+
+  const Saved& saved_;
+  DeviceState& device_;
+  const double before_;
+};
+
 void forward(const Saved& saved) {
+  const NeededPairs needed(saved);
   const Device& device = saved.out.device();
   for (std::int64_t b = 0; b < saved.batch(); ++b) {
     const WideRow out(saved.out, b);
@@ -316,6 +348,7 @@ void add_slots(const Tensor& rows, const SortedRow::Span& span, const Tensor& su
 }
 
 void backward(const Saved& saved, const Tensor& dout, const Tensor& dshared, const Tensor& dvalue) {
+  const NeededPairs needed(saved);
   for (std::int64_t b = 0; b < saved.batch(); ++b) {
     const WideRow shared_row(dshared, b), value_row(dvalue, b);
     shared_row.sums().zero();

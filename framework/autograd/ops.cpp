@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/matrix.h"
+#include "framework/core/unneeded_flops.h"
 #include "framework/kernels/add_dropped.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/embedding.h"
@@ -171,7 +172,7 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
   });
 }
 
-Variable concat_time(const Variable& before, const Variable& x) {
+Variable concat_time(const Variable& before, const Variable& x, double before_products) {
   if (!before.defined() || before.shape()[1] == 0) return x;
   const std::int64_t memory = before.shape()[1];
   const std::int64_t time = x.shape()[1];
@@ -181,8 +182,10 @@ Variable concat_time(const Variable& before, const Variable& x) {
     copy_rows(backend, before.value(), 0, out, 0, memory, false);
     copy_rows(backend, x.value(), 0, out, memory, time, false);
   });
-  return record(std::move(out), {before, x}, [memory, time](Gradients& gradients) {
+  return record(std::move(out), {before, x}, [memory, time, before_products](Gradients& gradients) {
     const Tensor& dout = gradients.output();
+    if (DeviceState& device = dout.device().state(); device.dry() && !gradients.wanted(0))
+      device.kept<UnneededFlops>().flops += before_products;
     const auto take = [&](std::size_t input, std::int64_t begin, std::int64_t count) {
       if (!gradients.wanted(input)) return;
       const GradientTarget target = gradients.target(input);

@@ -92,8 +92,9 @@ Variable first_features(const Variable& x, std::int64_t count);
 Variable scale_and_add_positions(const Variable& x, double factor, const Variable& table);
 
 // The rows of `before` (may be undefined) and then those of x, along time: [batch, n +
-// time, width].
-Variable concat_time(const Variable& before, const Variable& x);
+// time, width]. `before_products`: the operations that the gradient of the rows before costs those
+// who read the result; where nobody wants it, a dry device counts them as not needed.
+Variable concat_time(const Variable& before, const Variable& x, double before_products = 0);
 
 // As kernels/attention.h; heads are the local ones. Biases, Shaw's tables (either may be undefined)
 // and spans are parameters, or of an accumulator dtype.

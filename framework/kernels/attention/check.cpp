@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "framework/core/unneeded_flops.h"
 #include "framework/kernels/attention/tile_plan.h"
 
 namespace longspan {
@@ -321,6 +322,14 @@ struct PairFlops {
 };
 
 }  // namespace
+
+void count_backward(DeviceState& device, const Attention& forward) {
+  const PairFlops pair(forward);
+  const double pairs = pairs_of(forward);
+  device.count_flops(pairs * (3 * pair.keys + 2 * pair.values));
+  device.kept<UnneededFlops>().flops += pairs * pair.keys;
+}
+
 }  // namespace tile_attention
 
 double attention_flops(const Attention& a) {

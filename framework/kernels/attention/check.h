@@ -12,6 +12,10 @@ namespace longspan::tile_attention {
 // They throw Failure that names the tensor, what was found and what was wanted.
 void check(const Attention& a);
 void check(const AttentionGradient& g);
+
+// What a dry device counts of a backward pass: all that is made, and what of it the forward pass
+// has been counted for already.
+void count_backward(DeviceState& device, const Attention& forward);
 void check(const MergeAttention& m);
 
 // The plan of each head of a call.

@@ -73,7 +73,7 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   }
   const Variable asking = region_.enter(x, pass.time);
   const Variable seen =
-      memory.defined() ? concat_time(region_.enter(memory, pass.memory), asking) : asking;
+      memory.defined() ? behind(region_.enter(memory, pass.memory), asking) : asking;
   std::optional<SequenceShares> shares;
   if (mesh_.context.size() > 1 && !pass.time.repeated)
     shares = sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
@@ -110,6 +110,13 @@ Variable MultiHeadAttention::look(const Variable& asking,
                         .value = by_head(global_[2](seen))};
   }
   return mix(projected, context, pass);
+}
+
+// Keys and values are projected as one with the memory's rows.
+Variable MultiHeadAttention::behind(const Variable& memory, const Variable& x) const {
+  const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
+                          static_cast<double>(heads_.count * dim_);
+  return concat_time(memory, x, products);
 }
 
 Variable MultiHeadAttention::by_head(const Variable& projected) const {

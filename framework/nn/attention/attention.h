@@ -56,6 +56,7 @@ class MultiHeadAttention {
                      const Side& side,
                      const SegmentContext& context,
                      const Pass& pass) const;
+  Variable behind(const Variable& memory, const Variable& x) const;
   Variable by_head(const Variable& projected) const;
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;

@@ -256,7 +256,7 @@ template <typename In>
 void run_backward(const AttentionGradient& g) {
   Run<In> run(g);
   if (DeviceState& device = g.dquery.device().state(); device.dry()) {
-    device.count_flops(attention_backward_flops(g.forward));
+    count_backward(device, g.forward);
     return;
   }
   const auto& p = run.p;

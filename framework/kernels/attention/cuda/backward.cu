@@ -1,6 +1,7 @@
 // The backward pass for any dtype and width (attention_matrix_backward.cu has that of matrix
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
+#include "framework/kernels/attention/check.h"
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
 #include "framework/kernels/attention/cuda/row_products.h"
@@ -338,7 +339,7 @@ class Run {
 
 void attention_backward(Cuda cuda, const AttentionGradient& g) {
   tile_attention::check(g);
-  if (cuda.state->dry()) cuda.state->count_flops(attention_backward_flops(g.forward));
+  if (cuda.state->dry()) tile_attention::count_backward(*cuda.state, g.forward);
   with_floating_type(g.forward.query.dtype(),
                      [&]<typename In>(TypeTag<In>) { tile_attention::Run<In>(cuda, g).run(); });
 }
