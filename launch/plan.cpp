@@ -16,6 +16,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/gpu.h"
 #include "framework/planning/calibration.h"
+#include "framework/planning/needed_flops.h"
 #include "framework/runs/reading.h"
 #include "framework/runs/run_device.h"
 #include "framework/runs/threads.h"
@@ -165,7 +166,8 @@ bool add_own_layout(std::string& text,
                     const ModelIds& ids) try {
   const StepPlan plan =
       plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
-  text += describe(plan, model_flops(settings, plan.mesh, ids), machine);
+  const auto needed = NeededFlops(settings, ids).of_full_step(plan.mesh);
+  text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
   if (machine.memory > 0 && plan.bytes() > machine.memory)
     text += savings_text(reconfiguration(source), plan, machine, ids);
   return true;

@@ -42,7 +42,9 @@ std::string trial_text(const Machine& machine) {
       least == most ? least : least + " to " + most);
 }
 
-std::string describe(const StepPlan& plan, double model_flops, const Machine& machine) {
+std::string describe(const StepPlan& plan,
+                     std::optional<double> model_flops,
+                     const Machine& machine) {
   const MeshShape& mesh = plan.mesh;
   std::string text = fmt::format("\ndata {} x context {} x tensor {}{}, ZeRO {}: bytes of a rank\n",
                                  mesh.data,
@@ -63,7 +65,7 @@ std::string describe(const StepPlan& plan, double model_flops, const Machine& ma
                         plan.bytes() <= machine.memory ? "fits" : "does not fit");
   text += fmt::format(
       "\nFLOPs a token: {} of the model, {} with what is computed again or by several ranks\n",
-      with_prefix(model_flops / plan.tokens),
+      model_flops ? with_prefix(*model_flops / plan.tokens) : "an unknown number",
       with_prefix(plan.flops * mesh.size() / plan.tokens));
   for (const auto& [name, axis] : plan.traffic)
     text += fmt::format("sent by a rank each step over {} ({} ranks): {} in {} collectives\n",

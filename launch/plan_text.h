@@ -1,6 +1,8 @@
 // A plan as a user reads it.
 #pragma once
 
+#include <optional>
+
 #include "framework/planning/plan.h"
 
 namespace longspan {
@@ -13,8 +15,11 @@ std::string with_prefix(double count);
 // How far the predictions of a measured machine were off, as a clause.
 std::string trial_text(const Machine& machine);
 
-// What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them.
-std::string describe(const StepPlan& plan, double model_flops, const Machine& machine);
+// What a step takes, in lines. `model_flops`: of the global batch, as the mathematics needs them,
+// where that is known.
+std::string describe(const StepPlan& plan,
+                     std::optional<double> model_flops,
+                     const Machine& machine);
 // The first layouts, a line each.
 std::string table(const std::vector<StepPlan>& plans, const Machine& machine);
 // The keys with which a plan that does not fit would, or that none does; in lines.

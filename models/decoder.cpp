@@ -46,16 +46,6 @@ class Decoder : public Body {
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return learned() ? longest_ : 0; }
 
-  FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t) const override {
-    return stack_flops(
-        options_.common,
-        {.streams = streams,
-         .time = time,
-         .vocabulary = vocabulary_size_,
-         .pairs =
-             stack_pairs(options_.common, patterns_, masks::causal(), time, 0, setting_.device)});
-  }
-
  private:
   bool learned() const { return options_.positions == DecoderOptions::Positions::learned; }
 

@@ -164,46 +164,4 @@ std::vector<Side> Stack::encode(const Variable& x,
   return sides;
 }
 
-FlopCount stack_flops(const ModelOptions& options, const StackCost& cost) {
-  const auto number = [](std::int64_t value) { return static_cast<double>(value); };
-  const double rows = number(cost.streams * cost.time);
-  const double memory_rows = number(cost.streams * cost.memory);
-  const double width = number(options.width);
-  const double inner = number(options.heads * options.head_dim());
-  const double distances = cost.relative ? number(cost.time + cost.memory) : 0;
-  const double scores = 2 * inner * (cost.relative ? 3 : 2) * number(cost.streams) * cost.pairs;
-  // Products whose two gradients are both needed, and those with a constant input, where one is.
-  // Queries and keys of lsh are one projection, global positions may have three more.
-  std::int64_t projections = 4 * options.layers;
-  for (std::int64_t i = 0; i < options.layers; ++i) {
-    projections -= is_lsh(options.attention, i);
-    projections += 3 * projects_global(options.attention, i);
-  }
-  const double products =
-      number(projections) * inner + number(2 * options.layers) * number(options.hidden());
-  const double whole = 2 * width * rows * products;
-  const double constant_input = 2 * width * inner * (2 * memory_rows + distances);
-  const double layers = number(options.layers);
-  const double logits = 2 * rows * number(options.output_width()) * number(cost.vocabulary);
-  const bool memory_is_normed = options.norm == NormPlacement::pre;
-  const double through_memory = memory_is_normed ? 2 * width * inner * 2 * memory_rows : 0;
-  return {
-      .forward = whole + layers * constant_input + scores + logits,
-      .backward = 2 * whole + layers * (constant_input + through_memory) + 2 * scores + 2 * logits};
-}
-
-double stack_pairs(const ModelOptions& options,
-                   const std::vector<AttentionPattern>& patterns,
-                   const Mask& own,
-                   std::int64_t time,
-                   std::int64_t memory,
-                   const Device& device) {
-  double pairs = 0;
-  for (std::size_t layer = 0; layer < patterns.size(); ++layer)
-    pairs += is_lsh(options.attention, static_cast<std::int64_t>(layer))
-                 ? lsh_pairs(options.attention.lsh, time, own == masks::causal())
-                 : attention_pairs(patterns[layer], own, time, memory, device);
-  return pairs;
-}
-
 }  // namespace longspan

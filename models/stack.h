@@ -1,4 +1,4 @@
-// What the families share: stacks of attention and feed-forward layers, and their cost.
+// What the families share: stacks of attention and feed-forward layers.
 #pragma once
 
 #include <functional>
@@ -71,26 +71,5 @@ class Stack {
   std::unique_ptr<Residual> residual_;
   std::optional<Norm> final_norm_;
 };
-
-// The cost of such a stack and of the output layer. `pairs`: the query-key pairs of one stream that
-// the layers let through, the mean of a layer's heads summed over the layers; `relative`: the
-// scores have a position term, and distances are projected.
-struct StackCost {
-  std::int64_t streams = 0;
-  std::int64_t time = 0;
-  std::int64_t memory = 0;
-  std::int64_t vocabulary = 0;
-  double pairs = 0;
-  bool relative = false;
-};
-FlopCount stack_flops(const ModelOptions& options, const StackCost& cost);
-
-// Such pairs of layers with these patterns, within what the model's own mask lets through.
-double stack_pairs(const ModelOptions& options,
-                   const std::vector<AttentionPattern>& patterns,
-                   const Mask& own,
-                   std::int64_t time,
-                   std::int64_t memory,
-                   const Device& device);
 
 }  // namespace longspan

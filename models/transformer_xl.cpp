@@ -70,18 +70,6 @@ class TransformerXl : public Body {
     return names;
   }
 
-  FlopCount flops(std::int64_t streams, std::int64_t time, std::int64_t memory) const override {
-    return stack_flops(
-        options_.common,
-        {.streams = streams,
-         .time = time,
-         .memory = memory,
-         .vocabulary = vocabulary_size_,
-         .pairs = stack_pairs(
-             options_.common, patterns_, rules(options_.memory), time, memory, setting_.device),
-         .relative = true});
-  }
-
  private:
   Initial initial_gain() const {
     return Initial::normal(options_.common.initial_deviation.value_or(0), 1);

@@ -9,4 +9,10 @@ struct UnneededFlops {
   double flops = 0;
 };
 
+// Kept with a dry device too: whether only operations are asked for. Attention then makes no lists
+// of tiles, which of a very long sequence no machine would hold, and takes no scratch.
+struct OnlyFlops {
+  bool wanted = false;
+};
+
 }  // namespace longspan

@@ -23,13 +23,6 @@ struct States {
   Carried carried = {};    // for the next batch
 };
 
-// Floating-point operations of a pass, counted from what the mathematics needs (no recomputation).
-struct FlopCount {
-  double forward = 0;
-  double backward = 0;
-  double total() const { return forward + backward; }
-};
-
 // What stands between the body and its readout, and what the readout is to be made like.
 struct BodyEnd {
   std::int64_t width = 0;                 // of the hidden states
@@ -62,8 +55,6 @@ class Body {
   // without.
   virtual std::int64_t longest_memory() const { return 0; }
   virtual std::vector<std::string> carried_names() const { return {}; }
-  // Of the body and an output layer over its vocabulary, over all tensor ranks.
-  virtual FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const { return {}; }
 };
 
 // What the data of a task have.

@@ -7,7 +7,7 @@
 namespace longspan {
 namespace {
 
-constexpr std::size_t most_known = 256;
+constexpr std::size_t most_known = 512;
 
 Settings keeping_everything(Settings settings) {
   settings.memory = {.keep_streams = true};
@@ -15,79 +15,79 @@ Settings keeping_everything(Settings settings) {
   return settings;
 }
 
-ProcessMesh one_process() { return dry_mesh({}, 0, std::make_shared<Traffic>()); }
+ProcessMesh mesh_of(const MeshShape& shape) {
+  return dry_mesh(shape, 0, std::make_shared<Traffic>());
+}
 
 double needed(const Device& device) {
   DeviceState& state = device.state();
   return state.flops() - state.kept<UnneededFlops>().flops;
 }
 
-Tensor rows_like(const Tensor& tensor, std::int64_t rows, const Device& device) {
-  return Tensor::empty(tensor.shape().with(0, rows), tensor.dtype(), device);
-}
-
 }  // namespace
 
-NeededFlops::NeededFlops(const Settings& settings, std::int64_t vocabulary)
-    : settings_(keeping_everything(settings)), vocabulary_(vocabulary) {}
+NeededFlops::NeededFlops(const Settings& settings, const ModelIds& ids)
+    : settings_(keeping_everything(settings)), ids_(ids) {}
 
+// Made when it is first asked for: a process may lack the addresses.
 const Model& NeededFlops::model() {
-  if (!model_)
-    model_ =
-        settings_.make_model(model_setting(settings_, vocabulary_, one_process(), Device::dry()));
+  if (model_) return *model_;
+  const Device device = Device::dry();
+  device.state().kept<OnlyFlops>().wanted = true;
+  model_ = settings_.make_model(model_setting(settings_, ids_, mesh_of({}), device));
   return *model_;
 }
 
 std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
                                                   std::int64_t ranks,
                                                   std::int64_t remembered) {
-  const std::int64_t rows = fields.begin()->second.shape()[0] * ranks;
-  Shapes shapes = {rows, remembered};
+  std::vector<std::int64_t> shapes = {remembered};
   for (const auto& [name, field] : fields) {
-    const auto inner = field.shape().extents().subspan(1);
-    shapes.insert(shapes.end(), inner.begin(), inner.end());
+    const auto row = field.shape().extents().subspan(1);
+    shapes.insert(shapes.end(), row.begin(), row.end());
   }
-  if (const auto known = known_.find(shapes); known != known_.end()) return known->second;
-  if (known_.size() >= most_known) known_.clear();
-  std::optional<Count>& count = known_[shapes];
-  try {
-    try {
-      count = walk(fields, rows, remembered);
-    } catch (const OutOfAddresses&) {
-      const Count one = walk(fields, 1, remembered), two = walk(fields, 2, remembered);
-      const auto more = static_cast<double>(rows - 1);
-      count = Count{.forward = one.forward + more * (two.forward - one.forward),
-                    .backward = one.backward + more * (two.backward - one.backward)};
-    }
-  } catch (const OutOfAddresses&) {
+  auto known = known_.find(shapes);
+  if (known == known_.end()) {
+    if (known_.size() >= most_known) known_.clear();
+    known = known_.emplace(std::move(shapes), walk_rows(fields, remembered)).first;
   }
-  return count;
+  if (!known->second) return std::nullopt;
+  const auto& [one, two] = *known->second;
+  const auto more = static_cast<double>(fields.begin()->second.shape()[0] * ranks - 1);
+  return Count{.forward = one.forward + more * (two.forward - one.forward),
+               .backward = one.backward + more * (two.backward - one.backward)};
 }
 
-std::optional<NeededFlops::Count> NeededFlops::of_full_step() {
-  const Batch batch = settings_.task_kind().dry_batch(
-      {.data = settings_.data, .mesh = one_process(), .host = Device::dry()});
-  try {
-    return of(batch.fields, 1, model().body().longest_memory());
-  } catch (const OutOfAddresses&) {
-    return std::nullopt;
-  }
+std::optional<NeededFlops::Count> NeededFlops::of_full_step(const MeshShape& mesh) try {
+  const Batch batch = settings_.task_kind().dry_batch({.data = settings_.data,
+                                                       .mesh = mesh_of(mesh),
+                                                       .host = Device::dry(),
+                                                       .parts = settings_.training.accumulation});
+  return of(batch.fields, mesh.data, model().body().longest_memory());
+} catch (const OutOfAddresses&) {
+  return std::nullopt;
+}
+
+std::optional<NeededFlops::ByRows> NeededFlops::walk_rows(const Fields& fields,
+                                                          std::int64_t remembered) try {
+  return ByRows{.one = walk(fields, 1, remembered), .two = walk(fields, 2, remembered)};
+} catch (const OutOfAddresses&) {
+  return std::nullopt;
 }
 
 // What rows carry is of the shapes that a pass leaves, but for its length.
 Reading NeededFlops::reading(const Fields& fields, std::int64_t rows, std::int64_t remembered) {
   const Device& device = model().parameters().device();
   Reading reading = {.longest_memory = model().body().longest_memory()};
-  for (const auto& [name, field] : fields) reading.fields[name] = rows_like(field, rows, device);
+  for (const auto& [name, field] : fields)
+    reading.fields[name] = Tensor::empty(field.shape().with(0, rows), field.dtype(), device);
   if (remembered == 0) return reading;
-  if (carried_.empty()) {
-    const NoGradient unrecorded;
-    carried_ = model().losses(reading, {.training = true}).carried.tensors;
-  }
-  for (const auto& [name, tensor] : carried_)
-    reading.carried.tensors.push_back(
-        {name,
-         Tensor::empty(tensor.shape().with(0, rows).with(1, remembered), tensor.dtype(), device)});
+  const NoGradient unrecorded;
+  reading.carried = model().losses(reading, {.training = true}).carried;
+  for (CarriedTensor& carried : reading.carried.tensors)
+    carried.tensor =
+        Tensor::empty(carried.tensor.shape().with(1, remembered), carried.tensor.dtype(), device);
+  reading.carried.all.reset();
   return reading;
 }
 

@@ -13,39 +13,39 @@ namespace longspan {
 
 // Of a pass over the global batch. It is walked on a dry device by one process that keeps
 // everything, so that nothing counts that a layout or a memory mode makes again; what the walk
-// makes and the mathematics does not need is taken off. On a dry device nobody says how long rows
-// are: padding counts as tokens do.
+// makes and the mathematics does not need is taken off. One and two rows are walked: the work grows
+// evenly with them. On a dry device nobody says how long rows are: padding counts as tokens do.
 class NeededFlops {
  public:
-  // `vocabulary`: of the tokenizer.
-  NeededFlops(const Settings& settings, std::int64_t vocabulary);
+  NeededFlops(const Settings& settings, const ModelIds& ids);
 
   struct Count {
     double forward = 0;
     double backward = 0;
     double total() const { return forward + backward; }
-    friend bool operator==(const Count&, const Count&) = default;
   };
-  // Of rows like these `ranks` times, that look at so many positions of earlier batches; only
-  // shapes are read. Walked when shapes are first asked for. Where a process lacks the addresses to
-  // walk all rows, their number follows from one and two rows; nothing where it lacks those too.
-  // Throws ConfigurationError for what the model cannot have.
+  // Of rows like these `ranks` times, which look at so many positions of earlier batches; of the
+  // fields only shapes are read. Walked when such shapes are first asked for. Nothing where a
+  // process has not the addresses for it. Throws ConfigurationError for what the model cannot have.
   std::optional<Count> of(const Fields& fields, std::int64_t ranks, std::int64_t remembered);
-  // Of a step of the settings with a full memory.
-  std::optional<Count> of_full_step();
+  // Of a step on such a mesh with a full memory, before there are data.
+  std::optional<Count> of_full_step(const MeshShape& mesh);
 
  private:
-  using Shapes = std::vector<std::int64_t>;
-
-  Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered);
-  Reading reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
+  struct ByRows {
+    Count one;
+    Count two;
+  };
   const Model& model();
+  Reading reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
+  Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered);
+  std::optional<ByRows> walk_rows(const Fields& fields, std::int64_t remembered);
 
   Settings settings_;
-  std::int64_t vocabulary_;
+  ModelIds ids_;
   std::unique_ptr<Model> model_;
-  std::vector<CarriedTensor> carried_;  // as long as a pass leaves it
-  std::map<Shapes, std::optional<Count>> known_;
+  // By what is remembered and the shapes of a row.
+  std::map<std::vector<std::int64_t>, std::optional<ByRows>> known_;
 };
 
 }  // namespace longspan

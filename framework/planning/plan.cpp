@@ -153,17 +153,10 @@ StepPlan plan_step(const Settings& settings,
           .compute = settings.precision.compute,
           .memory = memory,
           .parameters = trainer.model().parameters().global_elements(),
-          .tokens = static_cast<double>(settings.data.batch * segment),
+          .tokens = static_cast<double>(batch.count("tokens") * mesh.data),
           .flops = device.state().flops() - flops,
           .touched = 3 * (all_allocated() - allocated),
           .traffic = *traffic};
-}
-
-double model_flops(const Settings& settings, const MeshShape& mesh, const ModelIds& ids) {
-  const ProcessMesh ranks = dry_mesh(mesh, 0, std::make_shared<Traffic>());
-  const auto model = settings.make_model(model_setting(settings, ids, ranks, Device::dry()));
-  const Body& body = model->body();
-  return body.flops(settings.data.batch, settings.data.segment, body.longest_memory()).total();
 }
 
 StepTime step_time(const StepPlan& plan, const Machine& machine) {

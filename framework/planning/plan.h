@@ -46,10 +46,6 @@ StepPlan plan_step(const Settings& settings,
                    const ModelIds& ids,
                    Processor processor);
 
-// Floating-point operations of a step over the global batch as the mathematics needs them, the same
-// on every layout that the model can have and in every memory mode.
-double model_flops(const Settings& settings, const MeshShape& mesh, const ModelIds& ids);
-
 // The layouts of `ranks` ranks that the model can have, with the least ZeRO (from that of the
 // settings) and without sequence parallelism where it fits so in `memory` bytes a rank; 0: any.
 // Those that do not fit follow, the smallest first; the others are sorted by time, or bytes where

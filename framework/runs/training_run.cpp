@@ -10,6 +10,7 @@
 #include "framework/core/stopwatch.h"
 #include "framework/data/batch_loader.h"
 #include "framework/kernels/matmul.h"
+#include "framework/planning/needed_flops.h"
 #include "framework/planning/peak.h"
 #include "framework/runs/checkpoint_saver.h"
 #include "framework/runs/checkpoint_values.h"
@@ -53,6 +54,7 @@ class TrainingRun {
   std::optional<Measurement> validate();
   void report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
+  double flops_of_step(std::int64_t remembered);
   StepTiming timing();
   RunLayout layout() const;
   TrainingState state();
@@ -87,6 +89,7 @@ class TrainingRun {
   SavedLosses losses_;
   double peak_ = 0;  // FLOP/s of all ranks
   std::int64_t first_step_ = 0;
+  NeededFlops needed_flops_;
   StepMeter meter_;
   bool stopping_ = false;
   Batch batch_ = {};                  // of the last step
@@ -118,7 +121,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
                settings.precision),
       progress_(console_, log_, settings.metrics.console),
       saver_(
-          settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_) {
+          settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
+      needed_flops_(settings, settings.task_kind().vocabulary(task_->tokenizer())) {
   if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
     if (!settings.training.start_from.path.empty())
@@ -238,12 +242,7 @@ void TrainingRun::step() {
   mesh_.world.check_ledger();
   const double seconds = stopwatch.seconds();
   stopping_ = result.stop_requested;
-  meter_.add({.seconds = seconds,
-              .tokens = result.tokens,
-              .flops = trainer_.model()
-                           .body()
-                           .flops(settings_.data.batch, settings_.data.segment, remembered)
-                           .total()});
+  meter_.add({.seconds = seconds, .tokens = result.tokens, .flops = flops_of_step(remembered)});
   if (result.skipped)
     log_.warning("step {} skipped: loss {}, gradient norm {}{}; batch {}",
                  trainer_.steps(),
@@ -280,6 +279,13 @@ std::optional<Measurement> TrainingRun::validate() {
   log_.info("step {}: {}", trainer_.steps(), result->text);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
+}
+
+// Only the rank that tells them counts them.
+double TrainingRun::flops_of_step(std::int64_t remembered) {
+  if (!speaks()) return 0;
+  const auto count = needed_flops_.of(batch_.fields, mesh_.data.size(), remembered);
+  return count ? count->total() : 0;
 }
 
 StepTiming TrainingRun::timing() {

@@ -24,6 +24,7 @@
 #include "framework/core/gpu.h"
 #include "framework/data/mapped_file.h"
 #include "framework/model/vocabulary_readout.h"
+#include "framework/planning/needed_flops.h"
 #include "framework/planning/plan.h"
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
@@ -242,6 +243,14 @@ Batch make_batch(const Workload& work,
   return batch;
 }
 
+double needed_flops(const Workload& work) {
+  Settings settings;
+  settings.data.batch = work.batch;
+  settings.data.segment = work.segment;
+  settings.body = work.body;
+  return NeededFlops(settings, work.vocabulary).of_full_step({}).value().total();
+}
+
 Measured run(Session& session, Workload work, const Task& task) {
   const int ranks = session.world().size();
   if (task.each) work.batch *= ranks;
@@ -263,8 +272,7 @@ Measured run(Session& session, Workload work, const Task& task) {
   const double peak =
       session.world().all_reduce(bench::product_peak(device, peak_dtype), Reduction::sum);
   device.allocator().reset_peak();
-  const Body& body = trainer.model().body();
-  const FlopCount flops = body.flops(work.batch, work.segment, body.longest_memory());
+  const double flops = needed_flops(work);
   Measured measured;
   Memory memory;
   std::vector<double> seconds;
@@ -295,8 +303,8 @@ Measured run(Session& session, Workload work, const Task& task) {
       device.on_gpu() ? "mean" : "best",
       measured.seconds,
       static_cast<double>(work.batch * work.segment) / measured.seconds,
-      flops.total() / measured.seconds / 1e9,
-      flops.total() / measured.seconds / peak,
+      flops / measured.seconds / 1e9,
+      flops / measured.seconds / peak,
       name_of(peak_dtype),
       peak / 1e9,
       measured.last_loss,
@@ -306,7 +314,7 @@ Measured run(Session& session, Workload work, const Task& task) {
       device.on_gpu() ? fmt::format(", {:.2f} GB of the GPU used", memory.used / 1e9) : "");
   std::fflush(stdout);
   if (device.on_gpu() && ranks == 1) {
-    bench::figure(task.name + "/of-peak", flops.total() / measured.seconds / peak);
+    bench::figure(task.name + "/of-peak", flops / measured.seconds / peak);
     bench::figure(task.name + "/GB", memory.used / 1e9);
   }
   return measured;

@@ -72,43 +72,6 @@ TEST(AttentionKindsOfADecoder, LearnASegmentByHeart) {
   }
 }
 
-TEST(AttentionKindsOfADecoder, CostWhatTheirPairsCost) {
-  const double dense = decoder_of({"causal"})->body().flops(2, time, 0).forward;
-  const auto saved = [&](const std::vector<std::string>& kinds) {
-    return dense - decoder_of(kinds)->body().flops(2, time, 0).forward;
-  };
-  const double layer = saved({"local"}) / 2;  // of two
-  EXPECT_GT(layer, 0);
-  EXPECT_DOUBLE_EQ(saved({"local", "causal"}), layer);
-  EXPECT_DOUBLE_EQ(saved({"local/causal"}), layer);
-  // 14 queries see 105 keys or, with two before them, 39; each pair of a head costs 2 (3 + 3).
-  const double pairs = 2.0 * 2 * (105 - 39);
-  EXPECT_DOUBLE_EQ(layer, 12 * pairs);
-}
-
-// Attended whole it is causal attention with three projections instead of four.
-TEST(AttentionKindsOfADecoder, ALayerOfLshHasAProjectionLess) {
-  const double dense = decoder_of({"causal"})->body().flops(2, time, 0).forward;
-  const double lsh = decoder_of({"lsh", "causal"})->body().flops(2, time, 0).forward;
-  const ModelOptions options = testing::tiny_options();
-  const auto inner = static_cast<double>(options.heads * options.head_dim());
-  EXPECT_DOUBLE_EQ(dense - lsh, 2.0 * 2 * time * static_cast<double>(options.width) * inner);
-}
-
-TEST(AttentionKindsOfADecoder, ProjectionsOfGlobalPositionsAreCounted) {
-  const auto forward = [](bool projections) {
-    DecoderOptions options;
-    options.common = testing::tiny_options(NormPlacement::pre);
-    options.common.attention = {
-        .kinds = {"global", "causal"}, .window = {2}, .global_projections = projections};
-    return make_decoder(options, testing::tiny_setting(time))->body().flops(2, time, 0).forward;
-  };
-  const ModelOptions options = testing::tiny_options();
-  const auto inner = static_cast<double>(options.heads * options.head_dim());
-  EXPECT_DOUBLE_EQ(forward(true) - forward(false),
-                   3 * 2.0 * 2 * time * static_cast<double>(options.width) * inner);
-}
-
 TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
   DecoderOptions options;
   options.common = testing::tiny_options();

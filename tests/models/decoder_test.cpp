@@ -114,21 +114,5 @@ TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
   EXPECT_EQ(make_decoder(tiny(), tiny_setting())->body().longest_segment(), 0);
 }
 
-TEST(DecoderModel, ItsFloatingPointOperationsCountedByHand) {
-  DecoderOptions options = tiny();
-  options.common.layers = 1;
-  options.common.width = 4;
-  options.common.feed_forward = 10;
-  ModelSetting setting = tiny_setting();
-  setting.vocabulary = 7;
-  const FlopCount count = make_decoder(options, setting)->body().flops(2, 3, 0);
-  const double projections = 4 * 2 * 6 * 4 * 6;  // q, k, v, out: 6 rows, width 4, 2 heads of 3
-  const double feed_forward = 2 * 2 * 6 * 4 * 10;
-  const double scores = 2 * (1 + 2 + 3) * 2 * (6 + 6);  // streams, pairs: q.k and p.v
-  const double logits = 2 * 6 * 4 * 7;
-  EXPECT_EQ(count.forward, projections + feed_forward + scores + logits);
-  EXPECT_EQ(count.backward, 2 * count.forward);
-}
-
 }  // namespace
 }  // namespace longspan

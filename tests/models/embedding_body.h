@@ -20,7 +20,6 @@ class EmbeddingBody : public Body {
   }
   BodyEnd end() const override { return end_; }
   std::int64_t vocabulary() const override { return vocabulary_; }
-  FlopCount flops(std::int64_t, std::int64_t, std::int64_t) const override { return {}; }
 
  private:
   BodyEnd end_;

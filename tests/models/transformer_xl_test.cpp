@@ -361,34 +361,5 @@ TEST(TransformerXl, PositionBiasesDoNotDecayButMatricesDo) {
   EXPECT_TRUE(model->parameters().named("layers/1/attention/position/weight").decays);
 }
 
-TEST(TransformerXl, ItsFloatingPointOperationsCountedByHand) {
-  TransformerXlOptions options = tiny();
-  options.common.layers = 1;
-  options.common.width = 4;
-  options.common.feed_forward = 10;
-  ModelSetting setting = tiny_setting();
-  setting.vocabulary = 7;
-  // 2 streams of 3 tokens after 2 remembered rows; width 4, 2 heads of 3.
-  const double queries_and_out = 2 * 2 * 6 * 4 * 6;
-  const double keys_and_values = 2 * 2 * 10 * 4 * 6;
-  const double distances = 2 * 5 * 4 * 6;
-  const double feed_forward = 2 * 2 * 6 * 4 * 10;
-  const double scores = 2 * (3 + 4 + 5) * 2 * (6 + 6 + 6);  // q.k, q.r and p.v
-  const double logits = 2 * 6 * 4 * 7;
-  FlopCount count = make_transformer_xl(options, setting)->body().flops(2, 3, 2);
-  EXPECT_EQ(count.forward,
-            queries_and_out + keys_and_values + distances + feed_forward + scores + logits);
-  // Of the keys and values all rows give weights their gradient, but only the 6 new rows have one.
-  const double of_new_rows = 2 * 2 * 6 * 4 * 6;
-  EXPECT_EQ(count.backward,
-            2 * (queries_and_out + feed_forward + scores + logits) + keys_and_values + of_new_rows +
-                distances);
-  // Before the projections a norm whose weights want the gradient of the memory rows too.
-  options.common.norm = NormPlacement::pre;
-  count = make_transformer_xl(options, setting)->body().flops(2, 3, 2);
-  EXPECT_EQ(count.backward,
-            2 * (queries_and_out + keys_and_values + feed_forward + scores + logits) + distances);
-}
-
 }  // namespace
 }  // namespace longspan

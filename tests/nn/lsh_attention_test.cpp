@@ -308,16 +308,6 @@ TEST(LshOptions, OddBucketsAreRefusedWhereTheyAreWritten) {
   }
 }
 
-// As other kinds count: what a causal query meets and may not see is no pair.
-TEST(LshOptions, PairsAreThoseLetThroughAndLinearInTheLength) {
-  const LshOptions options = {.chunk = 64, .rounds = 4};
-  EXPECT_EQ(lsh_pairs(options, 4096, false), 4 * 4096.0 * 128);
-  EXPECT_EQ(lsh_pairs(options, 4096, true), 4 * 4096.0 * 129 / 2);
-  EXPECT_EQ(lsh_pairs(options, 8192, true), 2 * lsh_pairs(options, 4096, true));
-  EXPECT_EQ(lsh_pairs(options, 100, false), 100.0 * 100);
-  EXPECT_EQ(lsh_pairs(options, 100, true), 100.0 * 101 / 2);
-}
-
 OptionTable assigned(LshOptions& options, const std::string& key, const std::string& value) {
   OptionTable table;
   declare(table, options);

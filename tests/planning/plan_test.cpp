@@ -32,13 +32,6 @@ TEST(Plan, TheWorkOfContextRanksAddsUp) {
   }
 }
 
-TEST(Plan, TheWorkOfTheModelIsTheSameOnEveryLayout) {
-  const Settings settings = settings_of(4, 256, {.layers = 2, .width = 32, .heads = 4});
-  const double alone = model_flops(settings, {}, vocabulary);
-  EXPECT_GT(alone, 0);
-  EXPECT_EQ(model_flops(settings, {.data = 2, .context = 4, .tensor = 2}, vocabulary), alone);
-}
-
 // Of this process, on one core.
 double seconds_for(const Settings& settings, int ranks, std::size_t& found) {
   const std::clock_t begin = std::clock();

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "framework/core/unneeded_flops.h"
+#include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/attention/tile_plan.h"
 
 namespace longspan {
@@ -139,22 +140,38 @@ void check_terms(const Attention& a) {
 
 }  // namespace
 
+namespace {
+
+PlanShape plan_shape(const Attention& a) {
+  return {.query_begin = a.mask.query_begin,
+          .time = a.query.shape()[1],
+          .key_begin = a.mask.key_begin,
+          .keys = a.key.shape()[1]};
+}
+
+// Of a head that is not the call's first.
+bool same_rules_as_before(const AttentionMask& mask, std::int64_t head) {
+  const std::int64_t of_model = mask.head_begin + head;
+  return mask.rules.one_for_all() || mask.rules.of(of_model) == mask.rules.of(of_model - 1);
+}
+
+}  // namespace
+
 std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a) {
   const AttentionMask& mask = a.mask;
-  const PlanShape shape{.query_begin = mask.query_begin,
-                        .time = a.query.shape()[1],
-                        .key_begin = mask.key_begin,
-                        .keys = a.key.shape()[1]};
+  const PlanShape shape = plan_shape(a);
   std::vector<std::shared_ptr<const TilePlan>> plans;
-  for (std::int64_t h = 0; h < a.query.shape()[2]; ++h) {
-    const bool as_before =
-        h > 0 && (mask.rules.one_for_all() ||
-                  mask.rules.of(mask.head_begin + h) == mask.rules.of(mask.head_begin + h - 1));
+  for (std::int64_t h = 0; h < a.query.shape()[2]; ++h)
     plans.push_back(
-        as_before ? plans.back()
-                  : tile_plan(a.query.device().state(), mask.rules.of(mask.head_begin + h), shape));
-  }
+        h > 0 && same_rules_as_before(mask, h)
+            ? plans.back()
+            : tile_plan(a.query.device().state(), mask.rules.of(mask.head_begin + h), shape));
   return plans;
+}
+
+bool counts_only(const Attention& a) {
+  DeviceState& device = a.query.device().state();
+  return device.dry() && device.kept<OnlyFlops>().wanted;
 }
 
 void check(const Attention& a) {
@@ -286,9 +303,23 @@ std::vector<std::uint64_t> unpadded(const AttentionMask& mask, std::int64_t b, s
   return seen;
 }
 
+// Those of a batch row's heads, without lists.
+double counted_pairs(const Attention& a) {
+  const AttentionMask& mask = a.mask;
+  double pairs = 0, of_head = 0;
+  for (std::int64_t h = 0; h < a.query.shape()[2]; ++h) {
+    if (h == 0 || !same_rules_as_before(mask, h))
+      of_head = static_cast<double>(
+          count_pairs(a.query.device().state(), mask.rules.of(mask.head_begin + h), plan_shape(a)));
+    pairs += of_head;
+  }
+  return pairs;
+}
+
 // The pairs of all batch rows and heads that are seen.
 double pairs_of(const Attention& a) {
   const std::int64_t batch = a.query.shape()[0];
+  if (counts_only(a)) return static_cast<double>(batch) * counted_pairs(a);
   const auto plans = plans_of(a);
   const DeviceState& device = a.query.device().state();
   const bool readable = !device.dry() && !device.on_gpu();

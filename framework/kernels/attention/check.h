@@ -13,10 +13,13 @@ namespace longspan::tile_attention {
 void check(const Attention& a);
 void check(const AttentionGradient& g);
 
+void check(const MergeAttention& m);
+
+// Whether a dry device wants the call's operations and nothing else (OnlyFlops).
+bool counts_only(const Attention& a);
 // What a dry device counts of a backward pass: all that is made, and what of it the forward pass
 // has been counted for already.
 void count_backward(DeviceState& device, const Attention& forward);
-void check(const MergeAttention& m);
 
 // The plan of each head of a call.
 std::vector<std::shared_ptr<const TilePlan>> plans_of(const Attention& a);

@@ -110,14 +110,6 @@ Tensor hash_rotations(const Random& random,
   return queued_to(rotations, device, MemoryTag::activations);
 }
 
-double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal) {
-  const bool whole = attended_whole(options, time);
-  const auto met =
-      static_cast<double>(whole ? time : (1 + look_back + options.look_ahead) * options.chunk);
-  const double rounds = whole ? 1 : static_cast<double>(options.rounds);
-  return rounds * static_cast<double>(time) * (causal ? (met + 1) / 2 : met);
-}
-
 std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh) {
   if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
   return fmt::format(

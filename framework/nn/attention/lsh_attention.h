@@ -42,10 +42,6 @@ Tensor hash_rotations(const Random& random,
                       DType dtype,
                       const Device& device);
 
-// The pairs of a query and a key that one stream of `time` tokens lets through in one head. Which
-// keys a query meets is random: of these half are earlier than it on average, and itself.
-double lsh_pairs(const LshOptions& options, std::int64_t time, bool causal);
-
 // What forbids the attention below, as a sentence; empty where nothing does. Where context ranks
 // share the sequence each attends to all of it with its part of the heads. How low the score of a
 // token with itself may be depends on the dtype of computing.

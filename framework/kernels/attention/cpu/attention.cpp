@@ -285,7 +285,8 @@ void run_forward(const Attention& a) {
 }  // namespace
 }  // namespace tile_attention
 
-void attention(Cpu, const Attention& a) {
+void attention(Cpu cpu, const Attention& a) {
+  if (tile_attention::counts_only(a)) return cpu.state->count_flops(attention_flops(a));
   tile_attention::check(a);
   with_floating_type(a.query.dtype(), [&](auto tag) {
     tile_attention::run_forward<typename decltype(tag)::type>(a);

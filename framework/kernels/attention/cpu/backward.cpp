@@ -301,7 +301,9 @@ void run_backward(const AttentionGradient& g) {
 }  // namespace
 }  // namespace tile_attention
 
-void attention_backward(Cpu, const AttentionGradient& g) {
+void attention_backward(Cpu cpu, const AttentionGradient& g) {
+  if (tile_attention::counts_only(g.forward))
+    return tile_attention::count_backward(*cpu.state, g.forward);
   tile_attention::check(g);
   with_floating_type(g.forward.query.dtype(), [&](auto tag) {
     tile_attention::run_backward<typename decltype(tag)::type>(g);
