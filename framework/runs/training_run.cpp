@@ -122,7 +122,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       progress_(console_, log_, settings.metrics.console),
       saver_(
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
-      needed_flops_(settings, settings.task_kind().vocabulary(task_->tokenizer())) {
+      needed_flops_(settings,
+                    {settings.task_kind().vocabulary(task_->tokenizer()), task_->classes()}) {
   if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
     if (!settings.training.start_from.path.empty())
