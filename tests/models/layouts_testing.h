@@ -33,6 +33,7 @@ struct Case {
   std::int64_t classes = 0;
   // The rows of a step's batch; empty: streams.
   std::function<Batch(int step, const StreamRange& rows)> batch = {};
+  LabelSmoothing smoothing = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
@@ -43,7 +44,8 @@ struct Case {
             .mesh = mesh,
             .random = Random(1).child("weights"),
             .memory = memory,
-            .sharing = {.zero = zero, .bucket_megabytes = 0.001}};  // many buckets
+            .sharing = {.zero = zero, .bucket_megabytes = 0.001},  // many buckets
+            .smoothing = smoothing};
   }
 };
 

@@ -1,0 +1,100 @@
+// An encoder and a decoder train on every layout and in every memory mode as on one process.
+#include "tests/models/encoder_decoder_testing.h"
+#include "tests/models/equality_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::Kind;
+
+// Pairs of unequal lengths: another row in each step has nothing at all, and one no source. Neither
+// side divides by the ranks.
+Batch pairs_of_step(const Case& c, int step, const StreamRange& range) {
+  const std::vector<Lengths> all = {{5, 7}, {2, 3}, {0, 0}, {4, 1}, {0, 5}, {3, 6}};
+  std::vector<Lengths> rows;
+  Batch batch;
+  for (std::int64_t row = range.begin; row < range.end; ++row) {
+    rows.push_back(all[static_cast<std::size_t>(row + 2 * step) % all.size()]);
+    batch.counts["tokens"] += rows.back().target;
+  }
+  batch.fields = testing::pair_fields(
+      rows, {c.segment, c.segment + 2}, static_cast<std::uint64_t>(step), range.begin);
+  batch.first_row = range.begin;
+  batch.fresh = true;
+  batch.place = "in a test";
+  return batch;
+}
+
+Kind kind(const std::string& name,
+          Wiring wiring,
+          const std::function<void(EncoderDecoderOptions&)>& change) {
+  return {name,
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            EncoderDecoderOptions options;
+            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common.residual = residual;
+            options.wiring = wiring;
+            if (change) change(options);
+            return testing::make_encoder_decoder(options, setting);
+          },
+          pairs_of_step};
+}
+
+std::vector<Kind> kinds() {
+  using Options = EncoderDecoderOptions;
+  return {kind("last",
+               Wiring::last,
+               [](Options& options) {
+                 options.encoder_layers = 3;
+                 if (options.common.residual == ResidualKind::plain)
+                   options.common.norm = NormPlacement::post;
+                 else
+                   options.common.reversible_output = StreamJoin::concatenate;
+               }),
+          kind("same",
+               Wiring::same,
+               [](Options& options) { options.embeddings = Options::Embeddings::apart; }),
+          kind("reverse",
+               Wiring::reverse,
+               [](Options& options) {
+                 options.positions = Options::Positions::learned;
+                 options.longest = 7;
+               }),
+          kind("mix",
+               Wiring::mix,
+               [](Options& options) {
+                 options.encoder_layers = 3;
+                 options.common.tied_embeddings = false;
+               }),
+          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 1; })};
+}
+
+TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {
+  testing::expect_equal(kinds(), testing::layouts(), {.steps = 3, .smoothing = {.share = 0.1}});
+}
+
+// Each rank works through its rows in parts, of which one has no target that counts.
+TEST(EncoderDecoderMesh, InParts) {
+  testing::expect_equal({kinds().front(), kinds()[3]},
+                        {{{.data = 2}, {0, 2}}, {{.context = 2, .tensor = 2}}},
+                        {.accumulation = 2, .steps = 3});
+}
+
+// Several tiles of attention, where time or heads are shared.
+TEST(EncoderDecoderMesh, LongPairs) {
+  Kind of_long_pairs = kind("last", Wiring::last, {});
+  of_long_pairs.batch = [](const Case& c, int step, const StreamRange& range) {
+    Batch batch = pairs_of_step(c, step, range);
+    const std::vector<Lengths> rows = {{150, 90}, {70, 152}};
+    batch.fields = testing::pair_fields(rows, {c.segment, c.segment + 2}, 1);
+    batch.counts["tokens"] = 90 + 152;
+    return batch;
+  };
+  testing::expect_equal({of_long_pairs},
+                        {{{.context = 2}}, {{.context = 2, .tensor = 2, .sequence = true}}},
+                        {.segment = 150, .streams = 2, .steps = 2});
+}
+
+}  // namespace
+}  // namespace longspan

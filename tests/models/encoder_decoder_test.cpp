@@ -1,0 +1,245 @@
+// An encoder reads a source, a decoder says a target and looks at it.
+#include "framework/nn/attention/kept_keys.h"
+#include "tests/data/temporary_file.h"
+#include "tests/models/encoder_decoder_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::all_wirings;
+using testing::expect_close;
+using testing::losses_of;
+using testing::make_encoder_decoder;
+using testing::pair_fields;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+using Positions = EncoderDecoderOptions::Positions;
+using Embeddings = EncoderDecoderOptions::Embeddings;
+
+EncoderDecoderOptions tiny(Wiring wiring, NormPlacement norm = NormPlacement::pre) {
+  EncoderDecoderOptions options;
+  options.common = testing::tiny_options(norm);
+  options.common.activation = Activation::gelu_tanh;  // has a gradient everywhere
+  options.wiring = wiring;
+  // Where the two stacks may differ they do.
+  if (wiring != Wiring::same && wiring != Wiring::reverse) options.encoder_layers = 3;
+  return options;
+}
+
+// A full row, a short one, one without a source, and one with nothing at all.
+const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
+constexpr std::int64_t target_columns = 5;
+
+Reading reading(const Lengths& columns = {4, target_columns}) {
+  return {.fields = pair_fields(rows, columns, 1)};
+}
+
+// The loss of a target; `columns`: of the targets.
+double at(const Values& losses,
+          std::size_t row,
+          std::size_t column,
+          std::size_t columns = target_columns) {
+  return losses[row * columns + column];
+}
+
+void change(const Reading& reading, std::string_view field, std::size_t row, std::size_t column) {
+  std::int64_t& id = row_of(field_of(reading.fields, field), row)[column];
+  id = (id + 1) % testing::vocabulary;
+}
+
+Values losses_after(const Model& model, const Reading& reading) {
+  const Tensor losses = losses_of(model, reading).value();
+  EXPECT_EQ(losses.elements(), std::ssize(rows) * reading.time());
+  return values_of(losses);
+}
+
+TEST(EncoderDecoder, StartsWithTheLossOfAGuess) {
+  for (const Wiring wiring : all_wirings) {
+    EncoderDecoderOptions options = tiny(wiring);
+    options.common.initial_deviation = 0.02;
+    const auto model = make_encoder_decoder(options, tiny_setting());
+    const Values losses = losses_after(*model, reading());
+    EXPECT_NEAR(at(losses, 0, 0), std::log(11.0), 0.05);
+    EXPECT_NEAR(at(losses, 2, 3), std::log(11.0), 0.05);
+  }
+}
+
+TEST(EncoderDecoder, GradientOfAllWeights) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const Wiring wiring : all_wirings)
+    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+      SCOPED_TRACE(
+          fmt::format("wiring {}, norm {}", static_cast<int>(wiring), static_cast<int>(norm)));
+      EncoderDecoderOptions options = tiny(wiring, norm);
+      // Each way of the two embeddings and positions with each norm and most wirings.
+      const bool other = (static_cast<int>(wiring) + (norm == NormPlacement::pre ? 1 : 0)) % 2 == 0;
+      options.embeddings = other ? Embeddings::apart : Embeddings::shared;
+      options.positions = other ? Positions::sinusoidal : Positions::learned;
+      options.common.tied_embeddings = wiring != Wiring::mix;
+      if (other) options.common.dropout = options.common.attention_dropout = 0.3;
+      const auto model = make_encoder_decoder(options, tiny_setting());
+      testing::expect_model_gradients(*model, reading(), pass);
+    }
+}
+
+// The mixture begins as zeros: its gradient elsewhere.
+TEST(EncoderDecoder, GradientOfAMixtureThatHasLearnt) {
+  const auto model = make_encoder_decoder(tiny(Wiring::mix), tiny_setting());
+  std::uint64_t mixtures = 0;
+  for (const auto& parameter : model->parameters().all())
+    if (parameter->name.ends_with("mixture"))
+      parameter->master.copy_from(testing::random_tensor(parameter->shape, ++mixtures));
+  EXPECT_EQ(mixtures, 2u);
+  testing::expect_model_gradients(*model, reading(), Pass());
+}
+
+TEST(EncoderDecoder, TablesAreSharedOrApart) {
+  const auto names = [](const EncoderDecoderOptions& options) {
+    std::vector<std::string> tables;
+    const auto model = make_encoder_decoder(options, tiny_setting());
+    for (const auto& parameter : model->parameters().all())
+      if (parameter->global_shape[0] == testing::vocabulary) tables.push_back(parameter->name);
+    std::ranges::sort(tables);
+    return tables;
+  };
+  using Names = std::vector<std::string>;
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  EXPECT_EQ(names(options), (Names{"embedding/weight"}));
+  options.embeddings = Embeddings::apart;
+  EXPECT_EQ(names(options), (Names{"embedding/weight", "source_embedding/weight"}));
+  options.common.tied_embeddings = false;
+  EXPECT_EQ(names(options),
+            (Names{"embedding/weight", "output/weight", "source_embedding/weight"}));
+}
+
+TEST(EncoderDecoder, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
+  for (const Wiring wiring : all_wirings) {
+    SCOPED_TRACE(static_cast<int>(wiring));
+    const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
+    const Values before = losses_after(*model, reading());
+    const Reading later = reading();
+    change(later, "tokens", 0, 3);
+    const Reading earliest = reading();
+    change(earliest, "source", 0, 3);
+    const Values of_later = losses_after(*model, later);
+    const Values of_source = losses_after(*model, earliest);
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      for (std::size_t column = 0; column < target_columns; ++column) {
+        const double value = at(before, row, column);
+        EXPECT_EQ(at(of_later, row, column) == value, row > 0 || column < 3);
+        EXPECT_EQ(at(of_source, row, column) == value, row > 0);
+      }
+  }
+}
+
+TEST(EncoderDecoder, NothingDependsOnPadding) {
+  for (const Wiring wiring : all_wirings) {
+    const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
+    const Values before = losses_after(*model, reading());
+    const Reading changed = reading();
+    for (std::size_t column = 2; column < 4; ++column) change(changed, "source", 1, column);
+    for (std::size_t column = 0; column < 4; ++column) change(changed, "source", 2, column);
+    for (std::size_t column = 3; column < 5; ++column) change(changed, "tokens", 1, column);
+    for (std::size_t column = 0; column < 5; ++column) change(changed, "tokens", 3, column);
+    EXPECT_EQ(losses_after(*model, changed), before);
+    for (std::size_t column = 0; column < target_columns; ++column) {
+      EXPECT_EQ(at(before, 1, column) == 0, column >= 3);
+      EXPECT_EQ(at(before, 2, column) == 0, column >= 4);
+      EXPECT_EQ(at(before, 3, column), 0);
+    }
+  }
+}
+
+// The gradients too: padding must give nothing to what is shared by all rows.
+TEST(EncoderDecoder, TheWidthOfABatchChangesNothing) {
+  const auto gradients = [](Model& model, const Reading& reading) {
+    model.parameters().clear_gradients();
+    backward(sum(losses_of(model, reading)));
+    std::vector<Values> all;
+    for (const auto& parameter : model.parameters().all())
+      all.push_back(values_of(parameter->gradient));
+    return all;
+  };
+  for (const Wiring wiring : all_wirings)
+    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+      const auto model = make_encoder_decoder(tiny(wiring, norm), tiny_setting());
+      const Values narrow = losses_after(*model, reading());
+      const auto expected = gradients(*model, reading());
+      const Reading wider = reading({9, 7});
+      const Values wide = losses_after(*model, wider);
+      for (std::size_t row = 0; row < rows.size(); ++row)
+        for (std::size_t column = 0; column < 7; ++column)
+          EXPECT_NEAR(at(wide, row, column, 7), column < 5 ? at(narrow, row, column) : 0, 1e-13);
+      const auto found = gradients(*model, wider);
+      for (std::size_t i = 0; i < expected.size(); ++i) expect_close(found[i], expected[i], 1e-12);
+    }
+}
+
+TEST(EncoderDecoder, ReadsOnFromKeptKeys) {
+  const NoGradient unrecorded;
+  for (const Wiring wiring : all_wirings)
+    for (const Positions positions : {Positions::sinusoidal, Positions::learned}) {
+      SCOPED_TRACE(static_cast<int>(wiring));
+      EncoderDecoderOptions options = tiny(wiring);
+      options.positions = positions;
+      const auto model = make_encoder_decoder(options, tiny_setting());
+      const Reading all = reading();
+      const Values expected = values_of(model->scores(all, Pass()).scores.value());
+      const auto kept = std::make_shared<KeptKeys>();
+      for (std::int64_t column = 0; column < target_columns; ++column) {
+        Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
+        if (column == 0)
+          for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
+        const Values found =
+            values_of(model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept})
+                          .scores.value());
+        for (std::size_t row = 0; row < rows.size(); ++row)
+          for (std::size_t id = 0; id < testing::vocabulary; ++id) {
+            if (column >= rows[row].target) continue;
+            const std::size_t place = row * target_columns + static_cast<std::size_t>(column);
+            EXPECT_NEAR(found[row * testing::vocabulary + id],
+                        expected[place * testing::vocabulary + id],
+                        1e-12);
+          }
+      }
+    }
+}
+
+TEST(EncoderDecoder, DescendsOnARepeatedBatch) {
+  const auto model = make_encoder_decoder(tiny(Wiring::last), tiny_setting());
+  const auto [first, last] = testing::descend(*model, reading(), 100, 0.5);
+  EXPECT_LT(last, 0.5 * first);
+}
+
+TEST(EncoderDecoder, RefusesWhatIsLongerThanItsTable) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  options.positions = Positions::learned;
+  options.longest = 5;
+  const auto model = make_encoder_decoder(options, tiny_setting());
+  EXPECT_EQ(model->body().longest_segment(), 5);
+  EXPECT_NO_THROW(model->losses(reading({5, 5}), Pass()));
+  for (const Lengths columns : {Lengths{6, 5}, Lengths{5, 6}}) {
+    const std::string said = sentence_of<Failure>([&] { model->losses(reading(columns), Pass()); });
+    EXPECT_NE(said.find("a sequence of 6 tokens is longer than model.longest = 5"),
+              std::string::npos)
+        << said;
+  }
+  EXPECT_EQ(make_encoder_decoder(tiny(Wiring::last), tiny_setting())->body().longest_segment(), 0);
+}
+
+TEST(EncoderDecoder, RefusesStacksThatCannotBeWired) {
+  for (const Wiring wiring : {Wiring::same, Wiring::reverse}) {
+    EncoderDecoderOptions options = tiny(wiring);
+    options.encoder_layers = 3;
+    EXPECT_EQ(
+        sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+        fmt::format("cross-attention {} needs as many layers in the encoder as in the "
+                    "decoder, found 3 and 2",
+                    wiring == Wiring::same ? "same" : "reverse"));
+  }
+}
+
+}  // namespace
+}  // namespace longspan

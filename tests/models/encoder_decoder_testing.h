@@ -1,0 +1,49 @@
+// Pairs of sequences, and the models that read them.
+#pragma once
+
+#include "framework/data/examples.h"
+#include "framework/model/vocabulary_readout.h"
+#include "models/encoder_decoder.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan::testing {
+
+inline constexpr Wiring all_wirings[] = {
+    Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full};
+
+inline std::unique_ptr<Model> make_encoder_decoder(const EncoderDecoderOptions& options,
+                                                   const ModelSetting& setting) {
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), vocabulary_readout());
+}
+
+// Rows of these lengths in so many columns. What a row holds is a function of the seed, its number
+// and the place, whatever the other rows and the padding are.
+inline Fields pair_fields(const std::vector<Lengths>& rows,
+                          const Lengths& columns,
+                          std::uint64_t seed,
+                          std::int64_t first_row = 0) {
+  const std::int64_t count = std::ssize(rows);
+  Fields fields = {{"source", filled({count, columns.source}, 0)},
+                   {"source_length", filled({count}, 0)},
+                   {"tokens", filled({count, columns.target}, 0)},
+                   {"targets", filled({count, columns.target}, ignored_target)},
+                   {"length", filled({count}, 0)}};
+  const auto id = [](const Random& random, std::int64_t place) {
+    return static_cast<std::int64_t>(random.word(static_cast<std::uint64_t>(place)) % vocabulary);
+  };
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    const Random random = Random(seed).child(static_cast<std::uint64_t>(first_row) + row);
+    for (std::int64_t i = 0; i < rows[row].source; ++i)
+      row_of(fields["source"], row)[static_cast<std::size_t>(i)] = id(random.child("source"), i);
+    for (std::int64_t i = 0; i < rows[row].target; ++i) {
+      const auto column = static_cast<std::size_t>(i);
+      row_of(fields["tokens"], row)[column] = id(random.child("target"), i);
+      row_of(fields["targets"], row)[column] = id(random.child("target"), i + 1);
+    }
+    fields["source_length"].span<std::int64_t>()[row] = rows[row].source;
+    fields["length"].span<std::int64_t>()[row] = rows[row].target;
+  }
+  return fields;
+}
+
+}  // namespace longspan::testing

@@ -1,0 +1,115 @@
+// Kinds of models, ways to keep memory and layouts, in which every kind trains as on one process.
+//
+// The usual run takes a cover of the product, in which every kind meets every mode and every
+// layout, and every mode every layout; with LONGSPAN_ALL in the environment it takes all.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "tests/models/layouts_testing.h"
+
+namespace longspan::testing {
+
+// What the rows of a range read in a step.
+using MakeBatch = std::function<Batch(const Case& c, int step, const StreamRange& range)>;
+
+struct Kind {
+  std::string name;
+  std::function<std::unique_ptr<Model>(ResidualKind, const ModelSetting&)> make;
+  MakeBatch batch = {};  // none: segments of a text
+};
+
+struct Mode {
+  std::string name;
+  ResidualKind residual = ResidualKind::plain;
+  MemoryOptions memory = {};
+};
+
+struct Layout {
+  MeshShape mesh;
+  std::vector<int> zeros = {0};
+};
+
+inline std::vector<Mode> modes() {
+  const MemoryOptions chunks = {.feed_forward_chunks = 3, .loss_chunks = 2};
+  return {{"plain"},
+          {"attention again", ResidualKind::plain, {.recompute = "attention"}},
+          {"layers again", ResidualKind::plain, {.recompute = "layer"}},
+          {"two layers again, chunked",
+           ResidualKind::plain,
+           {.recompute = "every 2", .feed_forward_chunks = 3, .loss_chunks = 2}},
+          {"chunked", ResidualKind::plain, chunks},
+          {"reversible", ResidualKind::reversible},
+          {"reversible, chunked", ResidualKind::reversible, chunks}};
+}
+
+inline std::vector<Layout> layouts() {
+  return {{{}},
+          {{.data = 2}, {0, 1, 2}},
+          {{.tensor = 2}},
+          {{.context = 2}},
+          {{.context = 4}},
+          {{.tensor = 2, .sequence = true}},
+          {{.data = 2, .tensor = 2}, {0, 1}},
+          {{.context = 2, .tensor = 2}},
+          {{.context = 2, .tensor = 2, .sequence = true}, {2}}};
+}
+
+inline Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
+  c.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero);
+  c.make = [make = kind.make, residual = mode.residual](const ModelSetting& setting) {
+    return make(residual, setting);
+  };
+  if (kind.batch)
+    c.batch = [make = kind.batch, c](int step, const StreamRange& rows) {
+      return make(c, step, rows);
+    };
+  c.memory = mode.memory;
+  c.zero = zero;
+  return c;
+}
+
+// One process that computes nothing again and rebuilds nothing: a function with one stream, or with
+// two where the mode is reversible.
+struct References {
+  Trained one;
+  Trained two;
+
+  References(const Kind& kind, const Case& common)
+      : one(train(with(kind, {"plain"}, 0, common), ProcessMesh())),
+        two(train(
+            with(
+                kind, {"two streams", ResidualKind::reversible, {.keep_streams = true}}, 0, common),
+            ProcessMesh())) {}
+  const Trained& of(const Mode& mode) const {
+    return mode.residual == ResidualKind::plain ? one : two;
+  }
+};
+
+inline void expect_equal(const std::vector<Kind>& kinds,
+                         const std::vector<Layout>& layouts,
+                         const Case& common) {
+  const bool takes_all = std::getenv("LONGSPAN_ALL") != nullptr;
+  const std::vector<Mode> every = modes();
+  std::vector<References> references;
+  for (const Kind& kind : kinds) references.emplace_back(kind, common);
+  std::size_t places = 0;  // layouts with their ZeROs
+  for (const Layout& layout : layouts) places += layout.zeros.size();
+  const std::size_t cover = takes_all ? 1 : std::min({kinds.size(), every.size(), places});
+  std::size_t place = 0;
+  for (const Layout& layout : layouts)
+    for (const int zero : layout.zeros) {
+      for_each_layout({layout.mesh}, [&](const ProcessMesh& mesh) {
+        for (std::size_t kind = 0; kind < kinds.size(); ++kind)
+          for (std::size_t mode = 0; mode < every.size(); ++mode)
+            if (mode % cover == (kind + place) % cover)
+              expect_same_training(with(kinds[kind], every[mode], zero, common),
+                                   references[kind].of(every[mode]),
+                                   mesh);
+      });
+      ++place;
+    }
+}
+
+}  // namespace longspan::testing
