@@ -12,6 +12,17 @@
 namespace longspan {
 namespace {
 
+// What keeps the encoder from being computed again as the decoder is; empty where nothing does.
+std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
+                                      const MemoryOptions& memory) {
+  if (!options.encoder_layers || memory.recomputation().together <= *options.encoder_layers)
+    return "";
+  return fmt::format(
+      "memory.recompute is {}, but model.encoder_layers is {}; set it to at most that many",
+      memory.recompute,
+      *options.encoder_layers);
+}
+
 class EncoderDecoder : public Body {
  public:
   EncoderDecoder(const Scope& scope,
@@ -24,7 +35,7 @@ class EncoderDecoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        encoder_(scope.child("encoder"), stack(encoder_options()), mechanisms(encoder_options())),
+        encoder_(scope.child("encoder"), encoder_stack(), mechanisms(encoder_options())),
         decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options())) {
     if (options.embeddings == EncoderDecoderOptions::Embeddings::apart)
       source_embedding_.emplace(scope.child("source_embedding"),
@@ -88,6 +99,10 @@ class EncoderDecoder : public Body {
   }
   StackOptions stack(const ModelOptions& options) const {
     return {.common = options, .memory = setting_.memory};
+  }
+  StackOptions encoder_stack() const {
+    refuse(encoder_recompute_problem(options_, setting_.memory));
+    return stack(encoder_options());
   }
   StackOptions decoder_stack() const {
     StackOptions options = stack(decoder_options());
@@ -181,6 +196,8 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.encoder_layers.value_or(options.common.layers),
                           options.common.layers);
   });
+  table.check({"memory.recompute", "model.encoder_layers"},
+              [&options, planned] { return encoder_recompute_problem(options, planned().memory); });
   table.check({"model.attention"}, [&options]() -> std::string {
     if (!has_kind(options.common.attention, "lsh")) return "";
     return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "

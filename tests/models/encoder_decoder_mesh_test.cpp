@@ -47,6 +47,7 @@ std::vector<Kind> kinds() {
                Wiring::last,
                [](Options& options) {
                  options.encoder_layers = 3;
+                 options.common.tied_embeddings = false;
                  if (options.common.residual == ResidualKind::plain)
                    options.common.norm = NormPlacement::post;
                  else
@@ -61,13 +62,8 @@ std::vector<Kind> kinds() {
                  options.positions = Options::Positions::learned;
                  options.longest = 7;
                }),
-          kind("mix",
-               Wiring::mix,
-               [](Options& options) {
-                 options.encoder_layers = 3;
-                 options.common.tied_embeddings = false;
-               }),
-          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 1; })};
+          kind("mix", Wiring::mix, [](Options& options) { options.encoder_layers = 3; }),
+          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; })};
 }
 
 TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {

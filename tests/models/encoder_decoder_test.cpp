@@ -55,7 +55,7 @@ Values losses_after(const Model& model, const Reading& reading) {
   return values_of(losses);
 }
 
-TEST(EncoderDecoder, StartsWithTheLossOfAGuess) {
+TEST(EncoderDecoderModel, StartsWithTheLossOfAGuess) {
   for (const Wiring wiring : all_wirings) {
     EncoderDecoderOptions options = tiny(wiring);
     options.common.initial_deviation = 0.02;
@@ -66,7 +66,7 @@ TEST(EncoderDecoder, StartsWithTheLossOfAGuess) {
   }
 }
 
-TEST(EncoderDecoder, GradientOfAllWeights) {
+TEST(EncoderDecoderModel, GradientOfAllWeights) {
   const Pass pass = {.training = true, .random = Random(3)};
   for (const Wiring wiring : all_wirings)
     for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
@@ -85,7 +85,7 @@ TEST(EncoderDecoder, GradientOfAllWeights) {
 }
 
 // The mixture begins as zeros: its gradient elsewhere.
-TEST(EncoderDecoder, GradientOfAMixtureThatHasLearnt) {
+TEST(EncoderDecoderModel, GradientOfAMixtureThatHasLearnt) {
   const auto model = make_encoder_decoder(tiny(Wiring::mix), tiny_setting());
   std::uint64_t mixtures = 0;
   for (const auto& parameter : model->parameters().all())
@@ -95,7 +95,7 @@ TEST(EncoderDecoder, GradientOfAMixtureThatHasLearnt) {
   testing::expect_model_gradients(*model, reading(), Pass());
 }
 
-TEST(EncoderDecoder, TablesAreSharedOrApart) {
+TEST(EncoderDecoderModel, TablesAreSharedOrApart) {
   const auto names = [](const EncoderDecoderOptions& options) {
     std::vector<std::string> tables;
     const auto model = make_encoder_decoder(options, tiny_setting());
@@ -114,7 +114,7 @@ TEST(EncoderDecoder, TablesAreSharedOrApart) {
             (Names{"embedding/weight", "output/weight", "source_embedding/weight"}));
 }
 
-TEST(EncoderDecoder, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
+TEST(EncoderDecoderModel, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
   for (const Wiring wiring : all_wirings) {
     SCOPED_TRACE(static_cast<int>(wiring));
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
@@ -134,7 +134,7 @@ TEST(EncoderDecoder, ATargetDependsOnWhatIsBeforeItAndOnItsSource) {
   }
 }
 
-TEST(EncoderDecoder, NothingDependsOnPadding) {
+TEST(EncoderDecoderModel, NothingDependsOnPadding) {
   for (const Wiring wiring : all_wirings) {
     const auto model = make_encoder_decoder(tiny(wiring), tiny_setting());
     const Values before = losses_after(*model, reading());
@@ -153,7 +153,7 @@ TEST(EncoderDecoder, NothingDependsOnPadding) {
 }
 
 // The gradients too: padding must give nothing to what is shared by all rows.
-TEST(EncoderDecoder, TheWidthOfABatchChangesNothing) {
+TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
   const auto gradients = [](Model& model, const Reading& reading) {
     model.parameters().clear_gradients();
     backward(sum(losses_of(model, reading)));
@@ -177,7 +177,7 @@ TEST(EncoderDecoder, TheWidthOfABatchChangesNothing) {
     }
 }
 
-TEST(EncoderDecoder, ReadsOnFromKeptKeys) {
+TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
   const NoGradient unrecorded;
   for (const Wiring wiring : all_wirings)
     for (const Positions positions : {Positions::sinusoidal, Positions::learned}) {
@@ -207,13 +207,13 @@ TEST(EncoderDecoder, ReadsOnFromKeptKeys) {
     }
 }
 
-TEST(EncoderDecoder, DescendsOnARepeatedBatch) {
+TEST(EncoderDecoderModel, DescendsOnARepeatedBatch) {
   const auto model = make_encoder_decoder(tiny(Wiring::last), tiny_setting());
   const auto [first, last] = testing::descend(*model, reading(), 100, 0.5);
   EXPECT_LT(last, 0.5 * first);
 }
 
-TEST(EncoderDecoder, RefusesWhatIsLongerThanItsTable) {
+TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
   EncoderDecoderOptions options = tiny(Wiring::last);
   options.positions = Positions::learned;
   options.longest = 5;
@@ -229,7 +229,17 @@ TEST(EncoderDecoder, RefusesWhatIsLongerThanItsTable) {
   EXPECT_EQ(make_encoder_decoder(tiny(Wiring::last), tiny_setting())->body().longest_segment(), 0);
 }
 
-TEST(EncoderDecoder, RefusesStacksThatCannotBeWired) {
+TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  options.encoder_layers = 1;
+  ModelSetting setting = tiny_setting();
+  setting.memory.recompute = "every 2";
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, setting); }),
+            "memory.recompute is every 2, but model.encoder_layers is 1; set it to at most that "
+            "many");
+}
+
+TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {
   for (const Wiring wiring : {Wiring::same, Wiring::reverse}) {
     EncoderDecoderOptions options = tiny(wiring);
     options.encoder_layers = 3;
