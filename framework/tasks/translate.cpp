@@ -98,6 +98,29 @@ std::vector<SourceBatch> batches_of(const Model& model,
   return batches;
 }
 
+SearchVocabulary vocabulary_of(const SentenceIds& special) {
+  return {.end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
+}
+
+BeamOptions beam_of(const TranslateOptions& options, const SentenceIds& special) {
+  return {.vocabulary = vocabulary_of(special),
+          .beam = options.beam,
+          .n_best = options.n_best,
+          .penalty = options.penalty,
+          .alpha = options.alpha};
+}
+
+// A data rank that has no lines must see it too.
+void check(const TranslateOptions& options, const SentenceIds& special) {
+  if (!options.sampling) {
+    refuse(problem_of(beam_of(options, special)));
+    return;
+  }
+  check_sampling(*options.sampling);
+  if (options.n_best < 1)
+    throw ConfigurationError("{} samples are asked for; wanted: at least 1", options.n_best);
+}
+
 std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const SourceBatch& batch,
                                             const SentenceIds& special,
@@ -112,23 +135,15 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                       .longest = std::max<std::int64_t>(most, 1)});
   }
   Reader reader(model, batch);
-  const SearchVocabulary vocabulary = {
-      .end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
   const SearchStep step = [&](auto tokens, auto rows) { return reader(tokens, rows); };
   if (options.sampling)
     return sample(step,
                   inputs,
-                  {.vocabulary = vocabulary,
+                  {.vocabulary = vocabulary_of(special),
                    .samples = options.n_best,
                    .seed = options.seed,
                    .sampling = *options.sampling});
-  return beam_search(step,
-                     inputs,
-                     {.vocabulary = vocabulary,
-                      .beam = options.beam,
-                      .n_best = options.n_best,
-                      .penalty = options.penalty,
-                      .alpha = options.alpha});
+  return beam_search(step, inputs, beam_of(options, special));
 }
 
 // Numbers of both kinds one after another, for other ranks of the same machine kind.
@@ -193,6 +208,7 @@ std::vector<std::vector<Translation>> translate(
     const std::function<void(std::size_t)>& told) {
   const NoGradient unrecorded;
   const SentenceIds special = sentence_ids(tokenizer);
+  check(options, special);
   const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
   const Communicator& data = model.parameters().mesh().data;
   std::vector<std::vector<Translation>> result(lines.size());

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/support/mesh_runner.h"
+#include "tests/tasks/translation_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::for_each_layout;
+using testing::small_encoder_decoder;
+using testing::told;
+using testing::translated;
+
+const std::vector<std::string> lines = {
+    "abc", "", "a longer line", "x", "yet another line of these", "abd", "q"};
+
+TEST(TranslateMesh, EveryLayoutFindsTheSame) {
+  const std::vector<MeshShape> layouts = {{.data = 2},
+                                          {.data = 4},
+                                          {.tensor = 2},
+                                          {.tensor = 2, .sequence = true},
+                                          {.context = 2},
+                                          {.data = 2, .tensor = 2},
+                                          {.context = 2, .tensor = 2}};
+  std::vector<TranslateOptions> all = {{.beam = 3, .n_best = 2},
+                                       {.n_best = 2, .sampling = SamplingOptions()}};
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    for (const Wiring wiring : {Wiring::mix, Wiring::full})
+      for (TranslateOptions options : all)
+        for (const std::int64_t batch_tokens : {1, 40}) {
+          options.longest_beyond = 4;
+          options.batch_tokens = batch_tokens;  // some ranks may have no batch at the end
+          EXPECT_EQ(told(translated(*small_encoder_decoder(wiring, mesh), lines, options)),
+                    told(translated(*small_encoder_decoder(wiring), lines, options)))
+              << testing::to_string(mesh.shape);
+        }
+  });
+}
+
+// One line for two ranks: both must see it.
+TEST(TranslateMesh, BadOptionsAreRefusedOnEveryRank) {
+  for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {
+    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    EXPECT_THROW(translated(*model, {"abc"}, {.beam = 2, .n_best = 3}), ConfigurationError);
+  });
+}
+
+TEST(TranslateMesh, ValidationIsTheSameOnEveryLayout) {
+  const std::vector<MeshShape> layouts = {
+      {.data = 2}, {.data = 4}, {.tensor = 2}, {.context = 2}, {.context = 2, .tensor = 2}};
+  const testing::OpenPairs alone;
+  const auto expected = alone.open({}, 0, 3)->validate(*small_encoder_decoder()).value();
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const auto model = small_encoder_decoder(Wiring::last, mesh);
+    const auto measured = alone.open(mesh, 0, 3)->validate(*model).value();
+    ASSERT_EQ(measured.figures.size(), expected.figures.size());
+    for (std::size_t i = 0; i < expected.figures.size(); ++i) {
+      const double wanted = expected.figures[i].value;
+      EXPECT_NEAR(measured.figures[i].value, wanted, 1e-9 * std::abs(wanted))
+          << testing::to_string(mesh.shape) << ", " << expected.figures[i].name;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace longspan

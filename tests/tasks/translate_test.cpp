@@ -1,0 +1,267 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/data/sentence_ids.h"
+#include "tests/tasks/translate_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::small_encoder_decoder;
+using testing::told;
+using testing::translated;
+
+constexpr std::int64_t ids = testing::ids_of_bytes;
+
+const std::vector<std::string> lines = {
+    "abc", "", "a longer line", "x", "yet another line of these", "abd", "q", ""};
+constexpr std::int64_t beyond = 4;
+
+// Reads all of a line and of what each hypothesis has said again for each token, one at a time and
+// without padding.
+class WholeReader {
+ public:
+  WholeReader(const Model& model, const std::string& line)
+      : model_(model), source_(Tokenizer().encode(line, "line")) {}
+
+  Tensor operator()(std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
+    std::vector<std::vector<std::int64_t>> next;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      next.push_back(read_.empty() ? std::vector<std::int64_t>()
+                                   : read_[static_cast<std::size_t>(rows[i])]);
+      next.back().push_back(tokens[i]);
+    }
+    read_ = std::move(next);
+    const Tensor all = Tensor::empty({std::ssize(read_), ids}, DType::f64, Device::cpu());
+    for (std::int64_t i = 0; i < std::ssize(read_); ++i)
+      std::ranges::copy(after(read_[static_cast<std::size_t>(i)]),
+                        all.slice(i, i + 1).span<double>().begin());
+    return all;
+  }
+
+ private:
+  std::vector<double> after(std::span<const std::int64_t> said) const {
+    const Device host = Device::cpu();
+    const std::int64_t length[] = {std::ssize(source_)}, time[] = {std::ssize(said)};
+    const Tensor scores =
+        model_
+            .scores(
+                {.fields = {{"source", Tensor::from<std::int64_t>(source_, {1, length[0]}, host)},
+                            {"source_length", Tensor::from<std::int64_t>(length, {1}, host)},
+                            {"tokens", Tensor::from(said, {1, time[0]}, host)},
+                            {"length", Tensor::from<std::int64_t>(time, {1}, host)}}},
+                Pass{})
+            .scores.value();
+    const auto last = scores.span<double>().last(static_cast<std::size_t>(ids));
+    return {last.begin(), last.end()};
+  }
+
+  const Model& model_;
+  std::vector<std::int64_t> source_;
+  std::vector<std::vector<std::int64_t>> read_;
+};
+
+std::vector<Translation> expected_of(const Model& model,
+                                     const std::string& line,
+                                     const TranslateOptions& options) {
+  if (line.empty()) return {{}};
+  const NoGradient unrecorded;
+  const SentenceIds special = sentence_ids({});
+  WholeReader reader(model, line);
+  const std::vector<SearchInput> input = {
+      {.index = 0, .first = special.begin, .longest = std::ssize(line) + options.longest_beyond}};
+  const auto found = beam_search(
+      [&](auto tokens, auto rows) { return reader(tokens, rows); },
+      input,
+      {.vocabulary = {.end = special.end, .size = special.vocabulary, .forbidden = {special.begin}},
+       .beam = options.beam,
+       .n_best = options.n_best,
+       .penalty = options.penalty,
+       .alpha = options.alpha});
+  std::vector<Translation> result;
+  for (const Hypothesis& one : found.front())
+    result.push_back({decode_sentence({}, one.tokens), one.score, one.log_probability});
+  return result;
+}
+
+void expect_as_read_anew(const Model& model, const TranslateOptions& options) {
+  const std::vector<std::string> some = {"abc", "", "longer", "x"};
+  const auto found = translated(model, some, options);
+  ASSERT_EQ(found.size(), some.size());
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    const auto expected = expected_of(model, some[i], options);
+    ASSERT_EQ(found[i].size(), expected.size()) << some[i];
+    for (std::size_t j = 0; j < expected.size(); ++j) {
+      EXPECT_EQ(found[i][j].text, expected[j].text) << some[i];
+      EXPECT_NEAR(found[i][j].score, expected[j].score, 1e-12);
+      EXPECT_NEAR(found[i][j].log_probability, expected[j].log_probability, 1e-12);
+    }
+  }
+}
+
+// The likeliest token each time, told without any search.
+TEST(Translate, GreedyIsTheLikeliestOfReadingAllAgain) {
+  const NoGradient unrecorded;
+  const auto model = small_encoder_decoder();
+  const auto found = translated(*model, lines, {.beam = 1, .longest_beyond = beyond});
+  const SentenceIds special = sentence_ids({});
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].empty()) continue;
+    WholeReader reader(*model, lines[i]);
+    std::vector<std::int64_t> said;
+    for (std::int64_t next = special.begin; std::ssize(said) < std::ssize(lines[i]) + beyond;) {
+      const std::int64_t row = 0;
+      const Tensor logits = reader({&next, 1}, {&row, 1});
+      logits.span<double>()[static_cast<std::size_t>(special.begin)] =
+          -std::numeric_limits<double>::infinity();
+      next = std::ranges::max_element(logits.span<double>()) - logits.span<double>().begin();
+      if (next == special.end) break;
+      said.push_back(next);
+    }
+    EXPECT_EQ(found[i].front().text, decode_sentence({}, said)) << lines[i];
+  }
+}
+
+TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
+  for (const Wiring wiring :
+       {Wiring::last, Wiring::same, Wiring::reverse, Wiring::mix, Wiring::full}) {
+    SCOPED_TRACE(static_cast<int>(wiring));
+    const auto model = small_encoder_decoder(wiring);
+    expect_as_read_anew(*model, {.beam = 1, .longest_beyond = beyond});
+    expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .longest_beyond = beyond});
+  }
+}
+
+TEST(Translate, LearnedPositionsToo) {
+  EncoderDecoderOptions options;
+  options.positions = EncoderDecoderOptions::Positions::learned;
+  options.longest = 40;
+  options.embeddings = EncoderDecoderOptions::Embeddings::apart;
+  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
+}
+
+TEST(Translate, ALineDoesNotKnowOfTheOthers) {
+  const auto model = small_encoder_decoder();
+  for (TranslateOptions options : {TranslateOptions{.beam = 3, .n_best = 3},
+                                   TranslateOptions{.n_best = 2, .sampling = SamplingOptions()}}) {
+    options.longest_beyond = beyond;
+    const auto found = translated(*model, lines, options);
+    for (const std::int64_t batch_tokens : {1, 30, 60}) {
+      options.batch_tokens = batch_tokens;
+      EXPECT_EQ(told(translated(*model, lines, options)), told(found)) << batch_tokens;
+    }
+    if (options.sampling) continue;  // whose numbers go by the line's
+    std::vector<std::string> reversed(lines.rbegin(), lines.rend());
+    auto others = translated(*model, reversed, options);
+    std::ranges::reverse(others);
+    EXPECT_EQ(told(others), told(found));
+  }
+}
+
+TEST(Translate, AnEmptyLineHasOneEmptyResult) {
+  const auto model = small_encoder_decoder();
+  const auto found = translated(*model, {"", "ab", ""}, {.beam = 2, .n_best = 2});
+  for (const std::size_t i : {0, 2}) {
+    ASSERT_EQ(found[i].size(), 1u);
+    EXPECT_EQ(found[i].front().text, "");
+    EXPECT_EQ(found[i].front().score, 0);
+  }
+  EXPECT_EQ(translated(*model, {"", ""}, {}).size(), 2u);
+  EXPECT_TRUE(translated(*model, {}, {}).empty());
+}
+
+TEST(Translate, TheBestAreInOrderAndDiffer) {
+  const auto model = small_encoder_decoder();
+  for (const auto& of_line :
+       translated(*model, {"abc", "x"}, {.beam = 4, .n_best = 4, .longest_beyond = beyond})) {
+    ASSERT_EQ(of_line.size(), 4u);
+    for (std::size_t i = 1; i < of_line.size(); ++i) {
+      EXPECT_GE(of_line[i - 1].score, of_line[i].score);
+      EXPECT_NE(of_line[i - 1].log_probability, of_line[i].log_probability);
+    }
+  }
+}
+
+TEST(Translate, SamplesGoByTheSeed) {
+  const auto model = small_encoder_decoder();
+  TranslateOptions options = {
+      .n_best = 3, .sampling = SamplingOptions{.top_k = 50}, .seed = 5, .longest_beyond = beyond};
+  const auto found = translated(*model, lines, options);
+  EXPECT_EQ(told(translated(*model, lines, options)), told(found));
+  EXPECT_NE(found[2][0].text, found[2][1].text);
+  options.n_best = 1;
+  EXPECT_EQ(translated(*model, lines, options)[4][0].text, found[4][0].text);
+  options.seed = 6;
+  EXPECT_NE(translated(*model, lines, options)[4][0].text, found[4][0].text);
+  // Without a temperature there is nothing to draw.
+  options.sampling->temperature = 0;
+  const auto greedy = translated(*model, lines, {.beam = 1, .longest_beyond = beyond});
+  const auto cold = translated(*model, lines, options);
+  for (std::size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(cold[i][0].text, greedy[i][0].text);
+}
+
+TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
+  EncoderDecoderOptions options;
+  options.positions = EncoderDecoderOptions::Positions::learned;
+  options.longest = 6;
+  const auto model = small_encoder_decoder(options);
+  EXPECT_EQ(sentence_of<DataError>([&] {
+              translated(*model, {"ab", "abcdefg"}, {});
+            }),
+            "lines:2: the line has 7 tokens, the model reads at most 6");
+  // What is as long as the table, to a result that may be so too.
+  const auto found = translated(*model, {"abcdef"}, {.beam = 1});
+  EXPECT_LE(found.front().front().text.size(), 3u * 5u);  // a wrong byte is shown in three
+}
+
+// A line whose own embedding is not a number, among others that are well.
+TEST(Translate, NotANumberNamesTheLine) {
+  EncoderDecoderOptions options;
+  options.embeddings = EncoderDecoderOptions::Embeddings::apart;
+  const auto model = small_encoder_decoder(options);
+  for (const auto& parameter : model->parameters().all())
+    if (parameter->name == "source_embedding/weight")
+      std::ranges::fill(parameter->master.slice('z', 'z' + 1).span<double>(),
+                        std::numeric_limits<double>::quiet_NaN());
+  model->parameters().refresh_compute();
+  for (const TranslateOptions& decoding : {TranslateOptions{.beam = 1},
+                                           TranslateOptions{.beam = 3},
+                                           TranslateOptions{.sampling = SamplingOptions()}}) {
+    const std::string said = sentence_of<Failure>([&] {
+      translated(*model, {"some longer line", "", "abzc", "abc"}, decoding);
+    });
+    EXPECT_EQ(said, "input 2: the logit of token 0 is not a number");
+  }
+}
+
+TEST(Translate, RefusesBadOptionsAlsoWithoutLines) {
+  const auto model = small_encoder_decoder();
+  const auto sentence = [&](const TranslateOptions& options) {
+    return sentence_of<ConfigurationError>([&] { translated(*model, {""}, options); });
+  };
+  EXPECT_EQ(sentence({.beam = 2, .n_best = 3}),
+            "3 best hypotheses are asked of a beam of 2; wanted: 1 to 2");
+  EXPECT_EQ(sentence({.beam = 0}), "a beam of 0; wanted: at least 1");
+  EXPECT_EQ(sentence({.sampling = SamplingOptions{.top_p = 2}}),
+            "top-p is 2; wanted: more than 0, at most 1");
+  EXPECT_EQ(sentence({.n_best = 0, .sampling = SamplingOptions()}),
+            "0 samples are asked for; wanted: at least 1");
+}
+
+TEST(Translate, TellsHowManyLinesAreDone) {
+  const auto model = small_encoder_decoder();
+  std::vector<std::size_t> done;
+  translate(
+      *model,
+      Tokenizer(),
+      std::vector<std::string>{"ab", "", "cd", "efg"},
+      {.beam = 1, .longest_beyond = 1, .batch_tokens = 4},
+      [](std::size_t) { return "here"; },
+      [&](std::size_t count) { done.push_back(count); });
+  EXPECT_EQ(done, (std::vector<std::size_t>{1, 3}));
+}
+
+}  // namespace
+}  // namespace longspan

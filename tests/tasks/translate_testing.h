@@ -1,0 +1,49 @@
+// Small models that make lines of lines, in bytes.
+#pragma once
+
+#include "framework/model/vocabulary_readout.h"
+#include "framework/tasks/translate.h"
+#include "models/encoder_decoder.h"
+#include "tests/support/small_models.h"
+
+namespace longspan::testing {
+
+inline constexpr std::int64_t ids_of_bytes = 258;  // with those around a sentence
+
+inline std::unique_ptr<Model> small_encoder_decoder(EncoderDecoderOptions options,
+                                                    const ProcessMesh& mesh = {}) {
+  options.common = small_options(2);
+  options.common.norm = NormPlacement::pre;
+  ModelSetting setting = small_setting(mesh);
+  setting.vocabulary = ids_of_bytes;
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), vocabulary_readout());
+}
+
+inline std::unique_ptr<Model> small_encoder_decoder(Wiring wiring = Wiring::last,
+                                                    const ProcessMesh& mesh = {}) {
+  EncoderDecoderOptions options;
+  options.wiring = wiring;
+  return small_encoder_decoder(options, mesh);
+}
+
+inline std::vector<std::vector<Translation>> translated(const Model& model,
+                                                        const std::vector<std::string>& lines,
+                                                        const TranslateOptions& options) {
+  return translate(model, Tokenizer(), lines, options, [](std::size_t i) {
+    return fmt::format("lines:{}", i + 1);
+  });
+}
+
+// The results as one text, their scores to 9 places: what must be equal where sums may be rounded
+// otherwise.
+inline std::string told(const std::vector<std::vector<Translation>>& found) {
+  std::string text;
+  for (const auto& of_line : found) {
+    for (const Translation& one : of_line)
+      text += fmt::format("{:?} {:.9f} {:.9f}; ", one.text, one.score, one.log_probability);
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace longspan::testing

@@ -1,0 +1,189 @@
+// Translation as a task: what is read, how it is measured, what is written.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+#include <sstream>
+
+#include "framework/data/sentence_ids.h"
+#include "tests/tasks/translation_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::OpenPairs;
+using testing::PairFiles;
+using testing::small_encoder_decoder;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// The loss of one pair, without padding.
+double naive_nats(const Model& model, const std::string& source, const std::string& target) {
+  const NoGradient unrecorded;
+  const Device host = Device::cpu();
+  const SentenceIds special = sentence_ids({});
+  const auto of = [&](const std::vector<std::int64_t>& values) {
+    return Tensor::from<std::int64_t>(values, {1, std::ssize(values)}, host);
+  };
+  const auto length = [&](const std::vector<std::int64_t>& values) {
+    const std::int64_t count[] = {std::ssize(values)};
+    return Tensor::from<std::int64_t>(count, {1}, host);
+  };
+  const auto ids = Tokenizer().encode(source, "source");
+  auto targets = Tokenizer().encode(target, "target");
+  auto tokens = targets;
+  tokens.insert(tokens.begin(), special.begin);
+  targets.push_back(special.end);
+  const Losses losses = model.losses({.fields = {{"source", of(ids)},
+                                                 {"source_length", length(ids)},
+                                                 {"tokens", of(tokens)},
+                                                 {"targets", of(targets)},
+                                                 {"length", length(targets)}}},
+                                     Pass{});
+  double nats = 0;
+  for (const double loss : losses.terms.front().values.value().span<double>()) nats += loss;
+  return nats;
+}
+
+std::vector<std::string> names_of(const Measurement& measured) {
+  std::vector<std::string> names;
+  for (const Figure& figure : measured.figures) names.push_back(figure.name);
+  return names;
+}
+using Names = std::vector<std::string>;
+
+TEST(Translation, ValidationIsTheLossOfSinglePairs) {
+  const PairFiles text;
+  const OpenPairs files(text);
+  const auto model = small_encoder_decoder(Wiring::mix);
+  const auto sources = lines_of(text.valid_source), targets = lines_of(text.valid_target);
+  double nats = 0, bytes = 0;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    nats += naive_nats(*model, sources[i], targets[i]);
+    bytes += static_cast<double>(targets[i].size() + 1);
+  }
+  const Measurement measured = files.open()->validate(*model).value();
+  EXPECT_EQ(names_of(measured), (Names{"loss", "perplexity", "bits_per_byte"}));
+  const double loss = nats / bytes;  // a token each, with the end of the line
+  EXPECT_NEAR(measured.find("loss").value(), loss, 1e-12 * loss);
+  EXPECT_NEAR(measured.find("perplexity").value(), std::exp(loss), 1e-11 * std::exp(loss));
+  EXPECT_NEAR(measured.find("bits_per_byte").value(), loss / std::numbers::ln2, 1e-12 * loss);
+  EXPECT_TRUE(measured.text.starts_with(fmt::format("validation loss {:.4f}, perplexity", loss)))
+      << measured.text;
+}
+
+TEST(Translation, ALimitedValidationReadsTheLongestFirst) {
+  OpenPairs files;
+  files.data.buckets.batch_tokens = 40;  // one pair a batch
+  const auto model = small_encoder_decoder();
+  const double nats = naive_nats(*model, "b", "eine andere zeile");
+  EXPECT_NEAR(files.open({}, 1)->validate(*model)->figures.front().value, nats / 18, 1e-11);
+}
+
+TEST(Translation, DecodingAddsFigures) {
+  const OpenPairs files;
+  const auto model = small_encoder_decoder();
+  const Measurement measured = files.open({}, 0, 2)->validate(*model).value();
+  EXPECT_EQ(names_of(measured),
+            (Names{"loss",
+                   "perplexity",
+                   "bits_per_byte",
+                   "bleu",
+                   "bleu_brevity_penalty",
+                   "chrf",
+                   "word_error_rate",
+                   "word_substitutions",
+                   "word_deletions",
+                   "word_insertions",
+                   "sequence_error_rate",
+                   "exact_match"}));
+  EXPECT_NE(measured.text.find(", BLEU 0.00, chrF "), std::string::npos) << measured.text;
+}
+
+TEST(Translation, WithoutValidationThereIsNone) {
+  OpenPairs files;
+  files.data.validation = files.data.validation_target = NamedPath();
+  EXPECT_FALSE(files.open()->validate(*small_encoder_decoder()).has_value());
+}
+
+TEST(Translation, TheIdentityIsThatOfBothSides) {
+  const auto of = [](const PairFiles& text) {
+    const TextIdentity found = OpenPairs(text).open()->identity();
+    return std::pair(found.sample, found.hash);
+  };
+  const auto before = of({});
+  EXPECT_EQ(of({}), before);
+  PairFiles target;
+  target.target[0] = 'E';
+  EXPECT_NE(of(target).first, before.first);
+  EXPECT_NE(of(target).second, before.second);
+  PairFiles source;
+  source.source[0] = 'A';
+  EXPECT_NE(of(source), before);
+  const PairFiles swapped = {.source = PairFiles().target, .target = PairFiles().source};
+  EXPECT_NE(of(swapped), before);
+}
+
+TEST(Translation, IntroducesItself) {
+  const OpenPairs files;
+  const auto task = files.open();
+  EXPECT_EQ(task->introduction(), files.train.path() + ": 4 pairs, 2 steps in the first epoch");
+  EXPECT_EQ(task->tokenizer().vocabulary(), 256);
+}
+
+TEST(Translation, EvaluateEqualsValidation) {
+  const OpenPairs files;
+  const auto model = small_encoder_decoder();
+  const Measurement validation = files.open({}, 0, 3)->validate(*model).value();
+  const Tokenizer bytes;
+  const Measurement measured = task_kind("translation")
+                                   .evaluate({.model = *model,
+                                              .tokenizer = bytes,
+                                              .data = files.data,
+                                              .file = files.data.validation,
+                                              .target = files.data.validation_target,
+                                              .decoding = {.beam = 1}});
+  for (const Figure& figure : validation.figures)
+    EXPECT_EQ(measured.find(figure.name), figure.value) << figure.name;
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] {
+              task_kind("translation")
+                  .evaluate({.model = *model,
+                             .tokenizer = bytes,
+                             .data = files.data,
+                             .file = files.data.validation,
+                             .target = NamedPath()});
+            }),
+            files.validation.path() +
+                ": its targets are not named; --data-target names them beside --data");
+}
+
+TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
+  const auto model = small_encoder_decoder();
+  const Tokenizer bytes;
+  const std::vector<std::string> lines = {"ab", "", "c"};
+  const auto written = [&](const TranslateOptions& decoding) {
+    return task_kind("translation")
+        .write({.model = *model,
+                .tokenizer = bytes,
+                .lines = lines,
+                .decoding = decoding,
+                .place = [](std::size_t) { return "here"; }});
+  };
+  const auto found =
+      testing::translated(*model, lines, {.beam = 2, .n_best = 2, .longest_beyond = 4});
+  EXPECT_EQ(written({.beam = 2, .longest_beyond = 4}),
+            (Names{found[0][0].text, "", found[2][0].text}));
+  const auto several = written({.beam = 2, .n_best = 2, .longest_beyond = 4});
+  ASSERT_EQ(several.size(), 5u);
+  EXPECT_EQ(several[1], fmt::format("1\t{:.6f}\t{}", found[0][1].score, found[0][1].text));
+  EXPECT_EQ(several[2], "2\t0.000000\t");
+  EXPECT_EQ(several[3], fmt::format("3\t{:.6f}\t{}", found[2][0].score, found[2][0].text));
+}
+
+}  // namespace
+}  // namespace longspan
