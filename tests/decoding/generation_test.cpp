@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "framework/nn/attention/kept_keys.h"
 #include "tests/support/small_models.h"
 
 namespace longspan {
@@ -163,6 +164,52 @@ TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
   const auto model = make_decoder(learned, small_setting());
   EXPECT_EQ(generate(*model, prompt, greedy(12)).front(),
             greedy_in_whole_passes(*model, prompt, 9, 12));
+}
+
+// The keys of what was read are kept until the window moves.
+TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
+  for (const auto positions :
+       {DecoderOptions::Positions::sinusoidal, DecoderOptions::Positions::learned}) {
+    DecoderOptions options = small_decoder(2);
+    options.positions = positions;
+    options.longest = 16;
+    const auto model = make_decoder(options, small_setting());
+    GenerationOptions asked = greedy(14);  // after a prompt of 11
+    asked.samples = 2;
+    for (const std::int64_t window : {11, 13, 16, 40}) {
+      asked.segment = window;
+      const bool is_learned = positions == DecoderOptions::Positions::learned;
+      const Tokens expected = greedy_in_whole_passes(
+          *model, prompt, is_learned ? 16 : static_cast<std::size_t>(window), 14);
+      for (const Tokens& found : generate(*model, prompt, asked))
+        EXPECT_EQ(found, expected) << "a window of " << window;
+    }
+  }
+}
+
+TEST(Generation, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+  const NoGradient unrecorded;
+  for (const char* kind : {"causal", "local", "strided"}) {
+    DecoderOptions options = small_decoder(2);
+    options.common.attention.kinds = {kind};
+    options.common.attention.window = {3};
+    options.common.attention.stride = 4;
+    const auto model = make_decoder(options, small_setting());
+    const auto kept = std::make_shared<KeptKeys>();
+    const std::span<const std::int64_t> all(prompt);
+    for (const std::size_t begin : {0, 5, 6, 7, 8}) {
+      const std::size_t end = begin == 0 ? 5 : begin == 8 ? 11 : begin + 1;
+      const Tensor piece = Tensor::from(all.subspan(begin, end - begin),
+                                        {1, static_cast<std::int64_t>(end - begin)},
+                                        model->parameters().device());
+      const Tensor found =
+          model->scores({.fields = {{"tokens", piece}}, .only_last = true}, Pass{.kept = kept})
+              .scores.value();
+      const auto expected = logits_after(*model, {prompt.begin(), prompt.begin() + end});
+      for (std::size_t id = 0; id < expected.size(); ++id)
+        EXPECT_NEAR(found.span<double>()[id], expected[id], 1e-12) << kind << ", " << end;
+    }
+  }
 }
 
 TEST(Generation, DependsOnTheSeedAndOnNothingElse) {

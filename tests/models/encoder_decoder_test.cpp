@@ -184,6 +184,7 @@ TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
       SCOPED_TRACE(static_cast<int>(wiring));
       EncoderDecoderOptions options = tiny(wiring);
       options.positions = positions;
+      if (positions == Positions::learned) options.common.residual = ResidualKind::reversible;
       const auto model = make_encoder_decoder(options, tiny_setting());
       const Reading all = reading();
       const Values expected = values_of(model->scores(all, Pass()).scores.value());
