@@ -196,8 +196,10 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.encoder_layers.value_or(options.common.layers),
                           options.common.layers);
   });
-  table.check({"memory.recompute", "model.encoder_layers"},
-              [&options, planned] { return encoder_recompute_problem(options, planned().memory); });
+  if (planned)
+    table.check({"memory.recompute", "model.encoder_layers"}, [&options, planned] {
+      return encoder_recompute_problem(options, planned().memory);
+    });
   table.check({"model.attention"}, [&options]() -> std::string {
     if (!has_kind(options.common.attention, "lsh")) return "";
     return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "

@@ -1,0 +1,111 @@
+// What of a configuration does not fit to a task or its family.
+#include <gtest/gtest.h>
+
+#include "launch/configuration.h"
+#include "launch/generate_lines.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* good =
+    "run: {directory: r, task: translation}\n"
+    "model: {family: encoder_decoder}\n"
+    "data: {train: a, train_target: b}\n";
+
+std::string refusal(const std::vector<std::string>& settings, const std::string& text = good) {
+  try {
+    configure({.file = "c.yaml", .text = text, .settings = settings});
+  } catch (const ConfigurationError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TranslationConfiguration, AGoodOneIsTaken) {
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({"data.validation=c", "data.validation_target=d"}), "");
+  EXPECT_EQ(refusal({"data.tokenizer=sentencepiece", "data.tokenizer_kind=char"}), "");
+}
+
+TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
+  EXPECT_EQ(refusal({"model.family=decoder"}),
+            "--set: model.family: decoder learns run.task: language_model, found translation");
+  EXPECT_EQ(refusal({"run.task=language_model"}),
+            "c.yaml:2:9: model.family: encoder_decoder learns run.task: translation, found "
+            "language_model\nc.yaml:3:18: data.train_target is for run.task: translation, and "
+            "run.task is language_model; set one of them");
+  EXPECT_EQ(refusal({"run.task=translate"}),
+            "--set: run.task: found \"translate\"; allowed: language_model or translation");
+}
+
+TEST(TranslationConfiguration, BothSidesAreNamed) {
+  const char* without =
+      "run: {directory: r, task: translation}\n"
+      "model: {family: encoder_decoder}\n"
+      "data: {train: a}\n";
+  EXPECT_EQ(
+      refusal({}, without),
+      "c.yaml:3:8: data.train is set without data.train_target; run.task: translation reads both");
+  EXPECT_EQ(refusal({"data.validation=c"}),
+            "--set: data.validation is set without data.validation_target; run.task: translation "
+            "reads both");
+  EXPECT_EQ(refusal({"data.test_target=c"}),
+            "--set: data.test_target is set without data.test; run.task: translation reads both");
+}
+
+TEST(TranslationConfiguration, CharactersAreOfOneSide) {
+  EXPECT_EQ(refusal({"data.tokenizer=characters"}),
+            "--set: data.tokenizer is characters, which are those of data.train alone; with "
+            "run.task: translation set it to sentencepiece (data.tokenizer_kind: char) or bytes");
+}
+
+TEST(TranslationConfiguration, StacksThatDoNotFit) {
+  EXPECT_EQ(refusal({"model.cross_attention=same", "model.encoder_layers=3"}),
+            "--set: cross-attention same needs as many layers in the encoder as in the decoder, "
+            "found 3 and 6");
+  EXPECT_EQ(refusal({"memory.recompute=every 2", "model.encoder_layers=1"}),
+            "--set: memory.recompute is every 2, but model.encoder_layers is 1; set it to at most "
+            "that many");
+  EXPECT_EQ(refusal({"model.attention=lsh"}),
+            "--set: model.attention: found lsh, whose hashes know no padding; an encoder_decoder "
+            "reads padded batches");
+}
+
+TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
+  const auto said = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
+    Settings settings;
+    settings.task = task;
+    LineArguments arguments;
+    arguments.input = "lines.txt";
+    change(arguments);
+    try {
+      check_lines(arguments, settings);
+    } catch (const ConfigurationError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(said("translation", [](LineArguments&) {}), "");
+  EXPECT_EQ(said("translation",
+                 [](LineArguments& arguments) {
+                   arguments.decoding.options.beam = 2;
+                   arguments.decoding.options.n_best = 3;
+                 }),
+            "longspan generate: --n-best is 3, but --beam 2 finds at most as many results");
+  EXPECT_EQ(said("translation",
+                 [](LineArguments& arguments) {
+                   arguments.decoding.sample = true;
+                   arguments.decoding.options.beam = 2;
+                   arguments.decoding.options.n_best = 3;
+                 }),
+            "");
+  EXPECT_EQ(said("translation", [](LineArguments& arguments) { arguments.input = ""; }),
+            "longspan generate: a model of run.task: translation makes something of lines; give "
+            "them by --input FILE, or by --input - from standard input");
+  EXPECT_EQ(said("language_model", [](LineArguments&) {}),
+            "longspan generate: --input is for models of run.task: translation; this one is of "
+            "language_model, which goes on with --prompt or --prompt-file");
+}
+
+}  // namespace
+}  // namespace longspan
