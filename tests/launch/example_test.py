@@ -34,6 +34,16 @@ Y la tierra.
 $$$Genesis 1:3
 Sola aquí.
 """
+DICTIONARY = """MNCL
+("aardvark" nil (((aa r d) 1) ((v aa r k) 1)))
+("hello" nil (((hh ax) 0) ((l ow) 1)))
+("read" v (((r iy d) 1)))
+("read" vd (((r eh d) 1)))
+("read" n (((r iy d) 1)))
+("it's" nil (((ih t s) 1)))
+("a.d." nil (((ey) 1) ((d iy) 1)))
+("odd" nil (nothing))
+"""
 
 
 class Example(jobs.TestCase):
@@ -66,6 +76,50 @@ class Example(jobs.TestCase):
         self.assertEqual(lines, {"en": ["And it was void.", "In the beginning God made & saw."],
                                  "es": ["EN el principio crió Dios.", "Y la tierra."]})
         self.assertIn("no verse in common", self.verses("$$$Ruth 1:1\nx\n", SPANISH).stderr)
+
+    def pronunciations(self, dictionary):
+        (self.directory / "dictionary.out").write_text(dictionary)
+        return subprocess.run([jobs.SOURCE / "launch" / "pronunciations", "dictionary.out", "made"], cwd=self.directory,
+                              capture_output=True, text=True, check=False)
+
+    def pairs(self, part):
+        sides = [(self.directory / "made" / f"{part}.{side}").read_text().splitlines() for side in ("letters", "sounds")]
+        return list(zip(*sides, strict=True))
+
+    def test_pronunciations_have_the_stress_at_their_vowels(self):
+        self.assertEqual(self.pronunciations(DICTIONARY).stdout, "4 words\n")
+        made = {pair for part in ("train", "validation", "test") for pair in self.pairs(part)}
+        self.assertLessEqual({("a a r d v a r k", "AA1 R D V AA1 R K"), ("h e l l o", "HH AH0 L OW1"), ("i t ' s", "IH1 T S"),
+                              ("r e a d", "R IY1 D")}, made)
+        self.assertEqual({letters for letters, _ in made}, {"a a r d v a r k", "h e l l o", "r e a d", "i t ' s"})
+        self.assertIn("has no line like", self.pronunciations("MNCL\n").stderr)
+
+    def many_words(self):
+        return "".join(f'("{a}{b}{c}" nil ((({a} aa) 1) (({b} eh) 0)))\n("{a}{b}{c}" n ((({a} iy) 1) (({b} eh) 0)))\n'
+                       for a in "bdfgk" for b in "lmnpr" for c in "stvzbdf")
+
+    def test_a_word_is_in_one_part_only(self):
+        self.pronunciations(self.many_words())
+        words = {part: [letters for letters, _ in self.pairs(part)] for part in ("train", "validation", "test")}
+        self.assertEqual(sum(len(set(of)) for of in words.values()), 175)
+        self.assertEqual(len(set().union(*words.values())), 175)
+        self.assertEqual(len(words["train"]), 2 * len(set(words["train"])))
+        for part in "validation", "test":  # the first pronunciation, so that there is one reference
+            self.assertGreater(len(words[part]), 0)
+            self.assertEqual(len(words[part]), len(set(words[part])))
+
+    def test_pronunciation_from_data_to_figures(self):
+        folder = self.tree / "runs" / "pronunciation"
+        self.pronunciations(self.many_words())
+        shutil.copytree(self.directory / "made", folder)
+        (folder / "made").touch()
+        small = ("--set training.steps=4 --set training.warmup=2 --set model.width=16 --set model.layers=1 --set data.vocabulary=275 "
+                 "--set data.batch_tokens=400 --set training.validation_every=4 --set training.validation_decoded=2 "
+                 "--set metrics.every=1 --set run.threads=1")
+        output = self.example("pronunciation", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/pronunciation/test\.letters: loss .* word error rate [\d.]+%")
+        first = self.pairs("test")[0]
+        self.assertRegex(output, rf"(?m)^{first[0].replace(' ', '')}\|.*\|{first[1]}$")
 
     def test_says_which_examples_there_are(self):
         self.assertIn("translation", self.example().stdout)
