@@ -22,6 +22,10 @@ SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_wid
          "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
          "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
+# Besides, what a configuration of pairs has.
+SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
+               "data.longest": 64, "data.too_long": "cut", "data.batch_tokens": 1024, "training.validation_every": 3,
+               "training.validation_decoded": 1}
 
 
 class Configs(jobs.TestCase):
@@ -43,7 +47,10 @@ class Configs(jobs.TestCase):
 
     def train_small(self, file, layout, directory, other=None):
         keys = self.resolved(file)
-        settings = {**SMALL, "run.directory": directory, **(other or {})}
+        pairs = dict(SMALL_PAIRS) if "\n  task: translation\n" in Path(file).read_text() else {}
+        if "tokenizer_kind: word" in Path(file).read_text():
+            pairs["data.vocabulary"] = 275  # the text has few words
+        settings = {**SMALL, **pairs, "run.directory": directory, **(other or {})}
         settings = {key: value for key, value in settings.items() if key in keys}
         if "run.task" in keys and "task: translation" in file.read_text():
             settings |= {f"data.{part}_target": "text.txt" for part in ("train", "validation", "test")}
