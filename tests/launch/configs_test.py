@@ -22,10 +22,10 @@ SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_wid
          "training.steps": 3, "training.warmup": 1, "training.schedule_steps": "none", "training.validation_batches": 1,
          "checkpoint.every": 2, "metrics.every": 1, "run.threads": 1,
          "data.train": "text.txt", "data.validation": "text.txt", "data.test": "text.txt", "run.directory": "run"}
-# Besides, what a configuration of pairs has.
+# Besides, what a configuration of pairs has. The text is one line, which is cut in training and not where it is decoded.
 SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
                "data.longest": 64, "data.too_long": "cut", "data.batch_tokens": 1024, "training.validation_every": 3,
-               "training.validation_decoded": 1}
+               "training.validation_decoded": 0}
 
 
 class Configs(jobs.TestCase):
