@@ -242,7 +242,15 @@ std::string OptionTable::suggestion(std::string_view key) const {
       neighbours.push_back(std::string_view(candidate).substr(section.size() + 1));
     }
   }
-  return fmt::format("; the keys of {} are {}", section, fmt::join(neighbours, ", "));
+  constexpr std::size_t most = 24;  // a sentence that one reads
+  std::string rest;
+  if (neighbours.size() > most) {
+    rest = fmt::format(" and {} more, which longspan config --reference {} lists",
+                       neighbours.size() - most,
+                       section);
+    neighbours.resize(most);
+  }
+  return fmt::format("; the keys of {} are {}{}", section, fmt::join(neighbours, ", "), rest);
 }
 
 void OptionTable::complain(Complaint complaint) { complaints_.push_back(std::move(complaint)); }

@@ -75,6 +75,8 @@ std::vector<SourceBatch> batches_of(const Model& model,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
+    if (options.longest_source > 0 && std::ssize(ids[i]) > options.longest_source)
+      ids[i].resize(static_cast<std::size_t>(options.longest_source));
     if (longest > 0 && std::ssize(ids[i]) > longest)
       throw DataError("{}: the line has {} tokens, the model reads at most {}",
                       place(i),

@@ -22,6 +22,7 @@ struct TranslateOptions {
   std::optional<SamplingOptions> sampling = {};  // instead of a beam: `n_best` samples
   std::uint64_t seed = 1;                        // of the samples
   std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
+  std::int64_t longest_source = 0;   // a line is cut after so many tokens; 0: it is read whole
   std::int64_t batch_tokens = 4096;  // of the sources read at once, padding included
 };
 

@@ -161,7 +161,14 @@ class TranslationTask : public Task {
         std::min(sources.size(), static_cast<std::size_t>(validation_decoded_));
     sources.resize(count);
     targets.resize(count);
-    add_decoded(measured, model, tokenizer_, sources, targets, {.beam = 1}, data_.validation, {});
+    add_decoded(measured,
+                model,
+                tokenizer_,
+                sources,
+                targets,
+                {.beam = 1, .longest_source = data_.buckets.longest},
+                data_.validation,
+                {});
     return measured;
   }
 
@@ -251,6 +258,8 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
       request.file, request.target, request.tokenizer, request.tokenizer, world, request.listener);
   Measurement measured =
       measured_loss(likelihood_of(request.model, examples, request.data.buckets, 1, 0));
+  TranslateOptions decoding = request.decoding;
+  decoding.longest_source = request.data.buckets.longest;  // as the loss is
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
   add_decoded(measured,
@@ -258,7 +267,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
               request.tokenizer,
               sources,
               targets,
-              request.decoding,
+              decoding,
               request.file,
               progress(request.say, sources.size()));
   return measured;

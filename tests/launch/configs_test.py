@@ -52,10 +52,6 @@ class Configs(jobs.TestCase):
             pairs["data.vocabulary"] = 275  # the text has few words
         settings = {**SMALL, **pairs, "run.directory": directory, **(other or {})}
         settings = {key: value for key, value in settings.items() if key in keys}
-        if "run.task" in keys and "task: translation" in file.read_text():
-            settings |= {f"data.{part}_target": "text.txt" for part in ("train", "validation", "test")}
-            settings |= {"data.train": "text.txt", "data.longest": 16, "data.batch_tokens": 400, "model.longest": "none"}
-            (self.directory / "text.txt").write_text("".join(f"{i} the lord said\n" for i in range(300)))
         self.assertIn("training.steps", settings)
         self.assertIn("data.train", settings)
         result = self.longspan("train", file, *jobs.flat({**settings, **layout.settings()}), ranks=layout.ranks)
