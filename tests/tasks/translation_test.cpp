@@ -144,6 +144,7 @@ TEST(Translation, EvaluateEqualsValidation) {
   const Measurement measured = task_kind("translation")
                                    .evaluate({.model = *model,
                                               .tokenizer = bytes,
+                                              .labels = {},
                                               .data = files.data,
                                               .file = files.data.validation,
                                               .target = files.data.validation_target,
@@ -154,6 +155,7 @@ TEST(Translation, EvaluateEqualsValidation) {
               task_kind("translation")
                   .evaluate({.model = *model,
                              .tokenizer = bytes,
+                             .labels = {},
                              .data = files.data,
                              .file = files.data.validation,
                              .target = NamedPath()});
@@ -170,6 +172,7 @@ TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
     return task_kind("translation")
         .write({.model = *model,
                 .tokenizer = bytes,
+                .labels = {},
                 .lines = lines,
                 .decoding = decoding,
                 .place = [](std::size_t) { return "here"; }});
