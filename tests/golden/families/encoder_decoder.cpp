@@ -89,7 +89,9 @@ void check_decoder_layer(const GoldenFile& file) {
   expect_extent(file, "src_len", memory.shape()[1]);
   Side side = {.rows = memory};
   if (file.flag("padding")) side.length = lengths_of(file, "inputs/memory_padding_mask");
-  const Variable y = make_residual(options)->run(layers, x, {.sides = {side}}, Pass());
+  StackReads reads;
+  reads.sides = {side};
+  const Variable y = make_residual(options)->run(layers, x, reads, Pass());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "tgt", gradient_of(x));
@@ -132,8 +134,9 @@ void check_encoder_decoder(const GoldenFile& file) {
   Side side;
   if (file.flag("padding")) side.length = lengths_of(file, "inputs/src_padding_mask");
   const Pass pass;
-  const Variable y =
-      decoder(target, {.sides = encoder.encode(source, side, Wiring::last, pass)}, pass);
+  StackReads reads;
+  reads.sides = encoder.encode(source, side, Wiring::last, pass);
+  const Variable y = decoder(target, reads, pass);
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});
   expect_gradient(file, "src", gradient_of(source));
