@@ -170,7 +170,7 @@ Workload workload(const std::string& name,
 }
 
 // What is done with a workload.
-struct Task {
+struct Comparison {
   std::string name;  // of the workload, among the words
   Device device = Device::cpu();
   DType compute = DType::f32;
@@ -251,7 +251,7 @@ double needed_flops(const Workload& work) {
   return NeededFlops(settings, work.vocabulary).of_full_step({}).value().total();
 }
 
-Measured run(Session& session, Workload work, const Task& task) {
+Measured run(Session& session, Workload work, const Comparison& task) {
   const int ranks = session.world().size();
   if (task.each) work.batch *= ranks;
   const ProcessMesh mesh(session.world(),
@@ -320,7 +320,7 @@ Measured run(Session& session, Workload work, const Task& task) {
   return measured;
 }
 
-void compare(Session& session, const Workload& work, Task task) {
+void compare(Session& session, const Workload& work, Comparison task) {
   task.compute = DType::f32;
   const Measured wide = run(session, work, task);
   task.compute = DType::bf16;
@@ -346,13 +346,13 @@ int main(int count, char** words) {
   const std::string compute = word(2, "float32"), ranks = word(4, "data");
   const DType dtype = compute == "bf16" ? DType::bf16 : DType::f32;
   const Workload work = workload(word(1, "xl"), session, device, dtype);
-  const Task task = {.name = word(1, "xl"),
-                     .device = device,
-                     .compute = dtype,
-                     .steps = std::stoi(word(3, "8")),
-                     .tensor = ranks == "tensor",
-                     .each = ranks == "each",
-                     .text = text ? &*text : nullptr};
+  const Comparison task = {.name = word(1, "xl"),
+                           .device = device,
+                           .compute = dtype,
+                           .steps = std::stoi(word(3, "8")),
+                           .tensor = ranks == "tensor",
+                           .each = ranks == "each",
+                           .text = text ? &*text : nullptr};
   if (compute == "both")
     compare(session, work, task);
   else
