@@ -239,6 +239,33 @@ std::vector<Complaint> mistakes_without_family(const ConfigurationText& source,
   return mistakes;
 }
 
+// Keys that the task does not read.
+void warn_of_other_tasks(OptionTable& table, const Configuration& configuration) {
+  const auto unless = [&](const std::vector<std::string>& keys, const auto& reads) {
+    for (const std::string& key : keys)
+      table.warn(key, [&configuration, reads]() -> std::string {
+        return reads(configuration) ? "" : "run.task is " + configuration.task;
+      });
+  };
+  const auto streams = [](const Configuration& of) { return of.task_kind().reads_streams; };
+  const auto buckets = [](const Configuration& of) { return !of.task_kind().reads_streams; };
+  const auto pairs = [](const Configuration& of) { return of.task == "translation"; };
+  unless({"data.batch", "data.segment"}, streams);
+  unless({"data.batch_tokens",
+          "data.longest",
+          "data.too_long",
+          "data.length_multiple",
+          "data.subword_sampling"},
+         buckets);
+  unless({"data.validation_target", "data.test_target", "training.validation_decoded"}, pairs);
+  table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
+    const TaskKind& task = configuration.task_kind();
+    if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";
+    return fmt::format("training.label_smoothing is for targets of a vocabulary; run.task is {}",
+                       configuration.task);
+  });
+}
+
 }  // namespace
 
 void declare_all(Configuration& configuration, const Family* family) {
@@ -264,6 +291,7 @@ void declare_all(Configuration& configuration, const Family* family) {
     return configuration.task == "tagging" ? "" : "run.task is " + configuration.task;
   });
   declare(table, configuration.training);
+  warn_of_other_tasks(table, configuration);
   declare(table, configuration.parallel);
   declare(table, configuration.memory);
   declare(table, configuration.precision);

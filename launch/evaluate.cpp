@@ -211,13 +211,14 @@ void bind(CLI::App& app, Arguments& arguments) {
   auto* split = app.add_option("--split", arguments.split, "the text of the configuration to use")
                     ->check(CLI::IsMember({"validation", "test", "train"}))
                     ->capture_default_str();
-  app.add_option("--data", arguments.data, "another text file")
-      ->check(not_empty_text())
-      ->excludes(split);
+  auto* data = app.add_option("--data", arguments.data, "another text file")
+                   ->check(not_empty_text())
+                   ->excludes(split);
   app.add_option("--data-target",
                  arguments.data_target,
                  "with --data and run.task: translation, the file of the targets")
-      ->check(not_empty_text());
+      ->check(not_empty_text())
+      ->needs(data);
   add_decoding(app, arguments.decoding);
   auto* memory =
       app.add_option("--memory",

@@ -136,6 +136,19 @@ void bind(CLI::App& app, Arguments& arguments) {
                  "tokens of the prompt read in one pass, and the window of a model without memory; "
                  "without it data.segment")
       ->transform(whole_number<std::int64_t>(1));
+  // What would have no effect.
+  CLI::Option* input = app.get_option("--input");
+  for (const char* name : {"--output",
+                           "--beam",
+                           "--n-best",
+                           "--sample",
+                           "--length-penalty",
+                           "--length-penalty-kind",
+                           "--longest-beyond"})
+    app.get_option(name)->needs(input);
+  for (const char* name :
+       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment"})
+    app.get_option(name)->excludes(input);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
+#include <optional>
 
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
@@ -63,6 +64,9 @@ ExitCode generate_lines(const LineArguments& arguments,
                         const OpenedRun& run,
                         Session& session) {
   const std::vector<std::string> lines = read_lines(NamedPath(arguments.input), session.world());
+  // Opened before: a folder that is not there is not to be found after hours.
+  std::optional<NewFile> file;
+  if (arguments.output != "-" && session.world().rank() == 0) file.emplace(arguments.output);
   const std::string name = arguments.input == "-" ? "standard input" : arguments.input;
   const std::vector<std::string> results = run.configuration->task_kind().write(
       {.model = *run.model,
@@ -79,10 +83,9 @@ ExitCode generate_lines(const LineArguments& arguments,
   }
   if (arguments.output == "-") {
     print(session, text);
-  } else if (session.world().rank() == 0) {
-    NewFile file(arguments.output);
-    file.write(text);
-    file.finish();
+  } else if (file) {
+    file->write(text);
+    file->finish();
   }
   return ExitCode::ok;
 }

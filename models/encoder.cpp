@@ -50,8 +50,8 @@ class Encoder : public Body {
 
   MechanismFactory mechanisms() const {
     const ModelOptions& common = options_.common;
-    const auto patterns =
-        attention_patterns(common.attention, common.attention_setting(false, setting_.segment));
+    const auto patterns = attention_patterns(
+        common.attention, common.attention_setting(false, setting_.segment, false));
     return [patterns, dropout = common.attention_dropout](
                const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
       return std::make_unique<SoftmaxAttention>(dropout, patterns[static_cast<std::size_t>(layer)]);
@@ -85,6 +85,11 @@ class Encoder : public Body {
   Weight positions_;
   Stack stack_;
 };
+
+std::string learned_problem(const EncoderOptions& options, std::int64_t segment) {
+  const bool is_learned = options.positions == EncoderOptions::Positions::learned;
+  return is_learned ? positions_problem(options.longest, segment) : "";
+}
 
 }  // namespace
 
@@ -121,10 +126,14 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
     return "model.attention: found lsh, whose hashes know no padding; an encoder reads padded "
            "batches";
   });
+  if (!planned) return;
+  table.check({"model.longest", "model.positions", "data.longest", "data.length_multiple"},
+              [&options, planned] { return learned_problem(options, planned().segment); });
 }
 
 BodyFactory encoder_body(const EncoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(learned_problem(options, setting.segment));
     return std::make_unique<Encoder>(scope, options, setting);
   };
 }

@@ -35,8 +35,8 @@ class EncoderDecoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        encoder_(scope.child("encoder"), encoder_stack(), mechanisms(encoder_options())),
-        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options())) {
+        encoder_(scope.child("encoder"), encoder_stack(), mechanisms(encoder_options(), false)),
+        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options(), true)) {
     if (options.embeddings == EncoderDecoderOptions::Embeddings::apart)
       source_embedding_.emplace(scope.child("source_embedding"),
                                 vocabulary_size_,
@@ -111,9 +111,9 @@ class EncoderDecoder : public Body {
                                  .encoder_width = options_.common.output_width()};
     return options;
   }
-  MechanismFactory mechanisms(const ModelOptions& options) const {
-    const auto patterns =
-        attention_patterns(options.attention, options.attention_setting(false, setting_.segment));
+  MechanismFactory mechanisms(const ModelOptions& options, bool causal) const {
+    const auto patterns = attention_patterns(
+        options.attention, options.attention_setting(false, setting_.segment, causal));
     return [options, patterns](const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
       return std::make_unique<SoftmaxAttention>(options.attention_dropout,
                                                 patterns[static_cast<std::size_t>(layer)]);
@@ -152,6 +152,11 @@ class EncoderDecoder : public Body {
   Stack encoder_;
   Stack decoder_;
 };
+
+std::string learned_problem(const EncoderDecoderOptions& options, std::int64_t segment) {
+  const bool is_learned = options.positions == EncoderDecoderOptions::Positions::learned;
+  return is_learned ? positions_problem(options.longest, segment) : "";
+}
 
 }  // namespace
 
@@ -205,10 +210,14 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
     return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "
            "padded batches";
   });
+  if (!planned) return;
+  table.check({"model.longest", "model.positions", "data.longest", "data.length_multiple"},
+              [&options, planned] { return learned_problem(options, planned().segment); });
 }
 
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(learned_problem(options, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
   };
 }

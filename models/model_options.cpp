@@ -193,6 +193,20 @@ std::string reconstruction_problem(const ModelOptions& options, const MemoryOpti
       memory.reconstruction_check_every);
 }
 
+std::string positions_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
+  if (segment == 0 && !longest)
+    return "model.positions: learned needs model.longest, as data.longest is 0 and the sequences "
+           "may "
+           "be of any length";
+  if (!longest || *longest >= segment) return "";
+  return fmt::format(
+      "model.longest is {}, but sequences of data.longest tokens have up to {} positions, their "
+      "ends "
+      "and padding included; set it to at least that",
+      *longest,
+      segment);
+}
+
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {
   if (options.vocabulary && *options.vocabulary < tokenizer_ids)
     throw ConfigurationError(

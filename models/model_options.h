@@ -46,8 +46,9 @@ struct ModelOptions {
     return both ? 2 * width : width;
   }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
-  AttentionSetting attention_setting(bool memory, std::int64_t segment) const {
-    return {.layers = layers, .heads = heads, .memory = memory, .segment = segment};
+  AttentionSetting attention_setting(bool memory, std::int64_t segment, bool causal = true) const {
+    return {
+        .layers = layers, .heads = heads, .memory = memory, .segment = segment, .causal = causal};
   }
   // Of matrices; none: Xavier.
   std::optional<Initial> initial() const {
@@ -72,6 +73,10 @@ void declare(OptionTable& table,
 // What keeps the two from going together, as a sentence; empty where nothing does.
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
 std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
+
+// What keeps a table of `longest` learned positions, which the data's sequences of `segment`
+// positions say where it is none, from such sequences; empty where nothing does.
+std::string positions_problem(std::optional<std::int64_t> longest, std::int64_t segment);
 
 // The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
 // when model.vocabulary says fewer.

@@ -1,5 +1,6 @@
 #include "framework/data/line_file.h"
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <sstream>

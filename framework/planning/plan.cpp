@@ -176,7 +176,7 @@ LayoutPlans plan_layouts(const Settings& settings,
   // Pieces smaller than a tile are not worth having: they are tried only where there is nothing
   // else.
   for (const bool small_pieces : {false, true}) {
-    const std::vector<MeshShape> shapes = shapes_of(ranks, settings.data.segment, small_pieces);
+    const std::vector<MeshShape> shapes = shapes_of(ranks, settings.longest(), small_pieces);
     std::vector<std::optional<StepPlan>> plans(shapes.size());
     std::vector<std::string> refused(shapes.size());
     on_all_cores(shapes.size(), [&](std::size_t i) {
@@ -208,7 +208,10 @@ std::vector<Saving> plan_savings(const Reconfigure& reconfigure,
   const std::string feed_forward = "memory.feed_forward_chunks=16";
   const std::string loss = "memory.loss_chunks=16";
   // Every part of a planned step is walked through.
-  const std::int64_t streams = reconfigure({})->data.batch / std::max(mesh.data, 1);
+  const std::shared_ptr<const Settings> settings = reconfigure({});
+  const bool reads_streams = settings->task_kind().reads_streams;
+  const std::int64_t streams =
+      reads_streams ? std::max<std::int64_t>(settings->data.batch / std::max(mesh.data, 1), 1) : 8;
   std::int64_t parts = std::min<std::int64_t>(streams, 64);
   while (streams % parts != 0) --parts;
   const std::string accumulation = fmt::format("training.accumulation={}", parts);

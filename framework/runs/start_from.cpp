@@ -95,12 +95,13 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
   for (const auto& parameter : model.parameters().all()) {
     const std::string& name = parameter->name;
     const Shape& shape = parameter->global_shape;
-    const bool is_table = begins_with(name, "embedding") || begins_with(name, "output");
+    const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
+                          begins_with(name, "output");
     if (is_anew(name))
       anew_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
-    else if (is_table && shape[0] == model.readout().part().total)
+    else if (is_table && shape[0] == model.body().vocabulary())
       by_row_.emplace(name, shape);
     else
       whole_.emplace(name, shape);
@@ -162,7 +163,7 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
                     by_row_.begin()->first,
                     saved_rows_,
                     saved.vocabulary());
-  const std::int64_t rows = model_.readout().part().total;
+  const std::int64_t rows = model_.body().vocabulary();
   if (saved == run_.tokenizer && saved_rows_ == rows) return;
   constexpr const char* otherwise =
       "begin the embedding and the output anew (training.start_from_anew)";

@@ -71,7 +71,10 @@ class LabelledTask : public Task {
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
         examples_(open(setting.data.train, setting.listener)),
         identity_(identify_text(Corpus(setting.data.train, Tokenizer()), setting.mesh.world)) {
-    if (!data_.validation.empty()) validation_ = open(data_.validation, setting.listener);
+    if (data_.validation.empty()) return;
+    validation_ = open(data_.validation, setting.listener);
+    // What does not fit is not to be found after hours of training.
+    const OrderedReader fits(validation_, data_.buckets, division_);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -230,6 +233,7 @@ TaskKind labelled_task(const LabelledKind& kind) {
   return {
       .name = kind.task,
       .documentation = kind.documentation,
+      .has_labels = true,
       .problem = [kind](const DataOptions& data) { return problem_of(kind, data); },
       .readout = kind.readout,
       .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },

@@ -102,6 +102,7 @@ struct WriteRequest {
 struct TaskKind {
   std::string name;            // run.task
   std::string documentation;   // one line
+  bool has_labels = false;     // its readout has labels, and no vocabulary
   bool reads_streams = false;  // data.batch streams in steps of data.segment
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;

@@ -5,6 +5,7 @@
 
 #include "framework/core/byte_text.h"
 #include "framework/data/sentence_ids.h"
+#include "framework/data/subword_model.h"
 #include "framework/decoding/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
 
@@ -75,6 +76,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
+    if (ids[i].empty()) continue;
     if (options.longest_source > 0 && std::ssize(ids[i]) > options.longest_source)
       ids[i].resize(static_cast<std::size_t>(options.longest_source));
     if (longest > 0 && std::ssize(ids[i]) > longest)
@@ -85,11 +87,15 @@ std::vector<SourceBatch> batches_of(const Model& model,
     order.push_back(i);
   }
   std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return ids[i].size(); });
+  // Each keeps keys of some dozens of positions at least.
+  constexpr std::int64_t most_hypotheses = 1024;
+  const std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
   std::vector<SourceBatch> batches;
   std::int64_t columns = 0;
   for (const std::size_t i : order) {
-    const bool is_full =
-        batches.empty() || (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens;
+    const bool is_full = batches.empty() ||
+                         (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens ||
+                         (std::ssize(batches.back().lines) + 1) * hypotheses > most_hypotheses;
     if (is_full) {
       batches.emplace_back();
       columns = std::ssize(ids[i]);
@@ -100,12 +106,20 @@ std::vector<SourceBatch> batches_of(const Model& model,
   return batches;
 }
 
-SearchVocabulary vocabulary_of(const SentenceIds& special) {
-  return {.end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
+SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& special) {
+  SearchVocabulary vocabulary = {
+      .end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
+  // A result is one line.
+  const SubwordModel* subwords = tokenizer.subword_model();
+  const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
+  if (line_end != special.end) vocabulary.forbidden.push_back(line_end);
+  return vocabulary;
 }
 
-BeamOptions beam_of(const TranslateOptions& options, const SentenceIds& special) {
-  return {.vocabulary = vocabulary_of(special),
+BeamOptions beam_of(const Tokenizer& tokenizer,
+                    const TranslateOptions& options,
+                    const SentenceIds& special) {
+  return {.vocabulary = vocabulary_of(tokenizer, special),
           .beam = options.beam,
           .n_best = options.n_best,
           .penalty = options.penalty,
@@ -113,9 +127,11 @@ BeamOptions beam_of(const TranslateOptions& options, const SentenceIds& special)
 }
 
 // A data rank that has no lines must see it too.
-void check(const TranslateOptions& options, const SentenceIds& special) {
+void check(const Tokenizer& tokenizer,
+           const TranslateOptions& options,
+           const SentenceIds& special) {
   if (!options.sampling) {
-    refuse(problem_of(beam_of(options, special)));
+    refuse(problem_of(beam_of(tokenizer, options, special)));
     return;
   }
   check_sampling(*options.sampling);
@@ -124,6 +140,7 @@ void check(const TranslateOptions& options, const SentenceIds& special) {
 }
 
 std::vector<std::vector<Hypothesis>> search(const Model& model,
+                                            const Tokenizer& tokenizer,
                                             const SourceBatch& batch,
                                             const SentenceIds& special,
                                             const TranslateOptions& options) {
@@ -141,11 +158,11 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   if (options.sampling)
     return sample(step,
                   inputs,
-                  {.vocabulary = vocabulary_of(special),
+                  {.vocabulary = vocabulary_of(tokenizer, special),
                    .samples = options.n_best,
                    .seed = options.seed,
                    .sampling = *options.sampling});
-  return beam_search(step, inputs, beam_of(options, special));
+  return beam_search(step, inputs, beam_of(tokenizer, options, special));
 }
 
 // Numbers of both kinds one after another, for other ranks of the same machine kind.
@@ -210,18 +227,17 @@ std::vector<std::vector<Translation>> translate(
     const std::function<void(std::size_t)>& told) {
   const NoGradient unrecorded;
   const SentenceIds special = sentence_ids(tokenizer);
-  check(options, special);
+  check(tokenizer, options, special);
   const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
   const Communicator& data = model.parameters().mesh().data;
   std::vector<std::vector<Translation>> result(lines.size());
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (lines[i].empty()) result[i].emplace_back();
   std::size_t done = 0;
   const auto ranks = static_cast<std::size_t>(data.size());
   for (std::size_t first = 0; first < batches.size(); first += ranks) {
     const std::size_t mine = first + static_cast<std::size_t>(data.rank());
     std::string bytes;
-    if (mine < batches.size()) bytes = packed(search(model, batches[mine], special, options));
+    if (mine < batches.size())
+      bytes = packed(search(model, tokenizer, batches[mine], special, options));
     for (std::size_t i = first; i < std::min(first + ranks, batches.size()); ++i) {
       const SourceBatch& batch = batches[i];
       const auto found =
@@ -234,6 +250,9 @@ std::vector<std::vector<Translation>> translate(
     }
     if (told) told(done);
   }
+  // Of what has nothing to read there is nothing to say.
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (result[i].empty()) result[i].emplace_back();
   return result;
 }
 

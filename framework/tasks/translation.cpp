@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/bucketed_source.h"
@@ -130,8 +132,10 @@ class TranslationTask : public Task {
         identity_(
             identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
     validation_decoded_ = setting.validation_decoded;
-    if (!data_.validation.empty())
-      validation_ = open(data_.validation, data_.validation_target, setting.listener);
+    if (data_.validation.empty()) return;
+    validation_ = open(data_.validation, data_.validation_target, setting.listener);
+    // What does not fit is not to be found after hours of training.
+    const OrderedReader fits(validation_, data_.buckets, division_);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -154,7 +158,8 @@ class TranslationTask : public Task {
     Measurement measured = measured_loss(likelihood_of(
         model, validation_, data_.buckets, division_.accumulation, validation_batches_));
     measured.text = "validation " + measured.text;
-    if (validation_decoded_ == 0) return measured;
+    const bool is_sound = std::isfinite(measured.figures.front().value);
+    if (validation_decoded_ == 0 || !is_sound) return measured;
     std::vector<std::string> sources = read_lines(data_.validation, mesh_.world);
     std::vector<std::string> targets = read_lines(data_.validation_target, mesh_.world);
     const std::size_t count =
@@ -224,12 +229,13 @@ std::string pairs_problem(const DataOptions& data) {
   return "";
 }
 
-// The batch of a budget that takes most: sequences of the longest length.
+// A full batch of sequences of the longest length, half of it targets. One of short sources and
+// long targets takes more.
 Batch dry_batch(const DryBatch& wanted) {
   const BucketOptions& buckets = wanted.data.buckets;
   const std::int64_t multiple = buckets.length_multiple;
   const std::int64_t most = buckets.batch_tokens / 2 / multiple * multiple;
-  const std::int64_t longest = (buckets.longest + multiple) / multiple * multiple;
+  const std::int64_t longest = buckets.longest == 0 ? most : buckets.longest_columns();
   const std::int64_t time = std::max(multiple, std::min(longest, most));
   const std::int64_t ranks = wanted.mesh.data.size();
   const std::int64_t each = ranks * wanted.parts;
@@ -258,6 +264,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
       request.file, request.target, request.tokenizer, request.tokenizer, world, request.listener);
   Measurement measured =
       measured_loss(likelihood_of(request.model, examples, request.data.buckets, 1, 0));
+  if (!std::isfinite(measured.figures.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is
   const std::vector<std::string> sources = read_lines(request.file, world);

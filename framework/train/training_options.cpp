@@ -147,7 +147,9 @@ void declare(OptionTable& table, TrainingOptions& options) {
       {{"all_classes", Smoothing::all_classes}, {"wrong_classes", Smoothing::wrong_classes}});
   table.add("training.validation_batches",
             options.validation_batches,
-            "batches of a validation; 0: the whole file",
+            "batches of a validation, of other data than streams those of the longest examples; 0: "
+            "the whole "
+            "file",
             between(0, 1 << 26));
   declare_start(table, options.start_from);
   declare_schedule(table, options);

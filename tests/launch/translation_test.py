@@ -153,12 +153,18 @@ class Translation(jobs.TestCase):
         self.assert_one_sentence(self.train("run", settings={"data.batch_tokens": 8}, code=3), "data.batch_tokens")
         self.assert_one_sentence(self.train("run", settings={"data.tokenizer": "sentencepiece", "data.vocabulary": 5000}, code=3),
                                  "vocabulary")
+        # At the start, and not after hours.
+        self.write("long", ["abcdefabcdefabcdef"])
+        self.assert_one_sentence(self.train("run", settings={"data.validation": "long", "data.validation_target": "long"}, code=3),
+                                 "long:1", "data.longest")
         self.assertFalse((self.directory / "run" / "checkpoints").exists() and self.run_at().steps())
 
     def test_bad_options_have_their_sentence(self):
         for settings, part in (({"run.task": "language_model"}, "model.family"), ({"data.train_target": ""}, "data.train_target"),
                                ({"model.cross_attention": "same", "model.encoder_layers": 3}, "same"),
                                ({"data.tokenizer": "characters"}, "data.tokenizer"),
+                               ({"model.positions": "learned", "model.longest": 12}, "model.longest is 12"),
+                               ({"model.positions": "learned", "data.longest": 0}, "model.longest"),
                                ({"parallel.context": 8}, "data.length_multiple")):
             with self.subTest(str(settings)):
                 self.assertIn(part, self.train("run", settings=settings, code=2).errors)
@@ -166,6 +172,9 @@ class Translation(jobs.TestCase):
         for arguments, part in (([], "--input"), (["--input", "validation.source", "--n-best", 5], "--n-best")):
             self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=2), part)
         self.assert_one_sentence(self.longspan("generate", "run", "--input", "nothing", code=3), "nothing")
+        for command, option in ("generate", "--output"), ("generate", "--beam"), ("evaluate", "--data-target"):
+            self.assertIn(option, self.longspan(command, "run", option, 3, code=2).errors)
+        self.assertIn("--tokens", self.longspan("generate", "run", "--input", "train.source", "--tokens", 3, code=2).errors)
         self.assert_one_sentence(self.longspan("evaluate", "run", "--memory", 4, code=2), "--memory")
 
 

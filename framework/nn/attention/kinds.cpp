@@ -18,7 +18,9 @@ struct Place {
   std::int64_t head;   // of the model
   std::int64_t index;  // among the heads of the layer that have the kind
   std::int64_t positions;
+  bool causal;
 
+  std::int64_t behind() const { return causal ? 0 : window(); }
   std::int64_t window() const {
     const auto& all = options.window;
     return all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)];
@@ -32,8 +34,10 @@ struct Place {
   GlobalAttention global() const {
     return {.positions = options.global,
             .left = window(),
+            .right = behind(),
             .random_blocks = options.random,
             .block = options.block,
+            .causal = causal,
             .random = Random(static_cast<std::uint64_t>(options.seed))
                           .child("random_blocks")
                           .child(static_cast<std::uint64_t>(layer))
@@ -65,13 +69,14 @@ const std::vector<Kind>& kinds() {
        "a window",
        true,
        Folded::window,
-       [](const Place& at) { return local_keys({.left = at.window()}); }},
+       [](const Place& at) { return local_keys({.left = at.window(), .right = at.behind()}); }},
       {"dilated",
        "a window with gaps",
        true,
        Folded::never,
        [](const Place& at) {
-         return local_keys({.left = at.window(), .dilation = at.options.dilation});
+         return local_keys(
+             {.left = at.window(), .right = at.behind(), .dilation = at.options.dilation});
        }},
       {"strided",
        "every stride-th key back",
@@ -190,8 +195,12 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
 bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
     if (!has_kind(element_of(options, layer), "global")) continue;
-    const Place first = {
-        .options = options, .layer = layer, .head = 0, .index = 0, .positions = setting.segment};
+    const Place first = {.options = options,
+                         .layer = layer,
+                         .head = 0,
+                         .index = 0,
+                         .positions = setting.segment,
+                         .causal = setting.causal};
     if (has_random_blocks(first.global(), setting.segment)) return true;
   }
   return false;
@@ -263,7 +272,8 @@ HeadKeys head_keys(const std::string& part, const Place& place) {
 AttentionPattern pattern_of(const std::string& element,
                             const AttentionOptions& options,
                             std::int64_t layer,
-                            std::int64_t heads) {
+                            std::int64_t heads,
+                            bool causal) {
   if (element == "causal" || element == "lsh") return {};
   const std::vector<std::string> parts = split(element, '/');
   const auto table = [=](std::int64_t positions) {
@@ -274,7 +284,8 @@ AttentionPattern pattern_of(const std::string& element,
                                   .layer = layer,
                                   .head = head,
                                   .index = head / std::ssize(parts),
-                                  .positions = positions}));
+                                  .positions = positions,
+                                  .causal = causal}));
     return result;
   };
   return AttentionPattern(table, options.stride, projects_global(options, layer));
@@ -346,7 +357,8 @@ std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options
   refuse(problem_of(options, setting));
   std::vector<AttentionPattern> patterns;
   for (std::int64_t layer = 0; layer < setting.layers; ++layer)
-    patterns.push_back(pattern_of(element_of(options, layer), options, layer, setting.heads));
+    patterns.push_back(
+        pattern_of(element_of(options, layer), options, layer, setting.heads, setting.causal));
   return patterns;
 }
 

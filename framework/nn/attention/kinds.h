@@ -58,6 +58,7 @@ struct AttentionSetting {
   std::int64_t heads = 1;
   bool memory = false;       // the model remembers earlier segments: positions are not absolute
   std::int64_t segment = 0;  // of the training data; 0: not known
+  bool causal = true;        // otherwise windows reach as far behind a query as before it
 };
 
 // What is wrong with the options, as one sentence; nothing where they can be.
