@@ -242,7 +242,7 @@ std::string OptionTable::suggestion(std::string_view key) const {
       neighbours.push_back(std::string_view(candidate).substr(section.size() + 1));
     }
   }
-  constexpr std::size_t most = 24;  // a sentence that one reads
+  constexpr std::size_t most = 20;  // a sentence that one reads
   std::string rest;
   if (neighbours.size() > most) {
     rest = fmt::format(" and {} more, which longspan config --reference {} lists",

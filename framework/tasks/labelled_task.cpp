@@ -71,10 +71,7 @@ class LabelledTask : public Task {
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
         examples_(open(setting.data.train, setting.listener)),
         identity_(identify_text(Corpus(setting.data.train, Tokenizer()), setting.mesh.world)) {
-    if (data_.validation.empty()) return;
-    validation_ = open(data_.validation, setting.listener);
-    // What does not fit is not to be found after hours of training.
-    const OrderedReader fits(validation_, data_.buckets, division_);
+    if (!data_.validation.empty()) open_validation(setting);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -127,6 +124,11 @@ class LabelledTask : public Task {
   }
 
  private:
+  void open_validation(const TaskSetting& setting) {
+    validation_ = open(data_.validation, setting.listener);
+    // What does not fit is not to be found after hours of training.
+    const OrderedReader fits(validation_, data_.buckets, division_);
+  }
   std::shared_ptr<const Examples> open(const NamedPath& path, const ScanListener& listener) const {
     return kind_.open(path, data_, labels_, tokenizer_, mesh_.world, listener);
   }

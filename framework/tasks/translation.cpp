@@ -132,10 +132,7 @@ class TranslationTask : public Task {
         identity_(
             identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
     validation_decoded_ = setting.validation_decoded;
-    if (data_.validation.empty()) return;
-    validation_ = open(data_.validation, data_.validation_target, setting.listener);
-    // What does not fit is not to be found after hours of training.
-    const OrderedReader fits(validation_, data_.buckets, division_);
+    if (!data_.validation.empty()) open_validation(setting);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -178,6 +175,11 @@ class TranslationTask : public Task {
   }
 
  private:
+  void open_validation(const TaskSetting& setting) {
+    validation_ = open(data_.validation, data_.validation_target, setting.listener);
+    // What does not fit is not to be found after hours of training.
+    const OrderedReader fits(validation_, data_.buckets, division_);
+  }
   std::shared_ptr<const Examples> open(const NamedPath& source,
                                        const NamedPath& target,
                                        const ScanListener& listener) const {

@@ -35,7 +35,8 @@ TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
             "language_model\nc.yaml:3:18: data.train_target is for run.task: translation, and "
             "run.task is language_model; set one of them");
   EXPECT_EQ(refusal({"run.task=translate"}),
-            "--set: run.task: found \"translate\"; allowed: language_model or translation");
+            "--set: run.task: found \"translate\"; allowed: language_model, translation, "
+            "tagging or classification");
 }
 
 TEST(TranslationConfiguration, BothSidesAreNamed) {
@@ -103,7 +104,7 @@ TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
             "longspan generate: a model of run.task: translation makes something of lines; give "
             "them by --input FILE, or by --input - from standard input");
   EXPECT_EQ(said("language_model", [](LineArguments&) {}),
-            "longspan generate: --input is for models of run.task: translation; this one is of "
+            "longspan generate: --input is for models of other tasks; this one is of "
             "language_model, which goes on with --prompt or --prompt-file");
 }
 
