@@ -8,11 +8,12 @@
 namespace longspan {
 namespace {
 
-Manifest manifest_of_reports(const CheckpointInfo& info, const std::vector<RankReport>& reports) {
+Manifest manifest_of_reports(const CheckpointInfo& info,
+                             const std::vector<RankFileReport>& reports) {
   Manifest manifest;
   manifest.info = info;
   manifest.scalars = reports.front().scalars;
-  for (const RankReport& report : reports) {
+  for (const RankFileReport& report : reports) {
     manifest.files.push_back(report.file);
     for (const auto& [name, part] : report.tensors) {
       const auto [entry, added] = manifest.tensors.try_emplace(name, part);
@@ -38,10 +39,10 @@ Manifest manifest_of_reports(const CheckpointInfo& info, const std::vector<RankR
 }  // namespace
 
 void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
-                           const std::vector<RankReport>& reports) {
+                           const std::vector<RankFileReport>& reports) {
   for (const DeclaredTensor& tensor : declared) {
     const ManifestTensor* found = nullptr;
-    for (const RankReport& report : reports)
+    for (const RankFileReport& report : reports)
       if (const auto entry = report.tensors.find(tensor.name); entry != report.tensors.end())
         found = &entry->second;
     require(found != nullptr, "tensor \"{}\": no rank owns any of it", tensor.name);
@@ -71,7 +72,7 @@ void check_same_scalars(const Scalars& mine, const Scalars& first) {
 
 void write_manifest(const std::filesystem::path& directory,
                     const CheckpointInfo& info,
-                    const std::vector<RankReport>& reports) {
+                    const std::vector<RankFileReport>& reports) {
   Manifest manifest = manifest_of_reports(info, reports);
   for (const ManifestFile& file : manifest.files) {
     try {

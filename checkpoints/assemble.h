@@ -18,7 +18,7 @@ struct DeclaredTensor {
 // Throws Failure when no rank owns any of a tensor that this rank declares, or when its dtype or
 // global shape differ: it would be missing, and nobody would know until it is needed.
 void check_owned_somewhere(const std::vector<DeclaredTensor>& declared,
-                           const std::vector<RankReport>& reports);
+                           const std::vector<RankFileReport>& reports);
 
 // Throws Failure that names the scalar in which this rank differs from rank 0.
 void check_same_scalars(const Scalars& mine, const Scalars& first);
@@ -28,6 +28,6 @@ void check_same_scalars(const Scalars& mine, const Scalars& first);
 // returns. Throws Failure, DataError when the manifest does not read back.
 void write_manifest(const std::filesystem::path& directory,
                     const CheckpointInfo& info,
-                    const std::vector<RankReport>& reports);
+                    const std::vector<RankFileReport>& reports);
 
 }  // namespace longspan

@@ -46,7 +46,7 @@ void check_state(const TrainingState& state) {
   }
 }
 
-void verify_written(const std::filesystem::path& directory, const RankReport& report) {
+void verify_written(const std::filesystem::path& directory, const RankFileReport& report) {
   const Descriptor descriptor = open_rank_file(directory, report.file);
   const hdf5::Reader file(directory / report.file.name, descriptor.get());
   for (const auto& [name, tensor] : report.tensors)
@@ -56,7 +56,7 @@ void verify_written(const std::filesystem::path& directory, const RankReport& re
 
 }  // namespace
 
-std::string RankReport::to_text() const {
+std::string RankFileReport::to_text() const {
   Json pieces = Json::object();
   for (const auto& [name, tensor] : tensors) pieces[name] = json_of(tensor);
   // A message of the system may hold any bytes; everything else has been checked.
@@ -67,10 +67,10 @@ std::string RankReport::to_text() const {
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RankReport RankReport::from_text(const std::string& text, int rank) {
+RankFileReport RankFileReport::from_text(const std::string& text, int rank) {
   const std::string place = fmt::format("the report of rank {}", rank);
   const Json json = parse_json(text, place);
-  RankReport report;
+  RankFileReport report;
   report.error = text_of(member(json, "error", place), place);
   report.file = file_of_json(member(json, "file", place), place);
   report.scalars = scalars_of_json(member(json, "scalars", place), place);
@@ -100,12 +100,12 @@ void check_piece(const StateTensor& piece) {
           piece.global_shape.to_string());
 }
 
-RankReport write_rank_file(const std::filesystem::path& directory,
-                           int rank,
-                           const TrainingState& state,
-                           const std::stop_token& stop) {
+RankFileReport write_rank_file(const std::filesystem::path& directory,
+                               int rank,
+                               const TrainingState& state,
+                               const std::stop_token& stop) {
   check_state(state);
-  RankReport report;
+  RankFileReport report;
   report.file.name = rank_file_name(rank);
   report.scalars = state.scalars;
   const auto path = directory / report.file.name;

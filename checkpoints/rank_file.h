@@ -20,23 +20,23 @@
 namespace longspan {
 
 // What one rank tells the others about its part of a save.
-struct RankReport {
+struct RankFileReport {
   std::string error;  // empty when all went well
   ManifestFile file;
   std::map<std::string, ManifestTensor> tensors;  // owned
   Scalars scalars;
 
   std::string to_text() const;
-  static RankReport from_text(const std::string& text, int rank);
+  static RankFileReport from_text(const std::string& text, int rank);
 };
 
 // Writes the owned pieces into a new file in the directory, makes it durable, opens it again and
 // compares what is there with the tensors' hashes. Throws Failure; an error while reading back is
 // one of writing here, and so is that it was asked to stop meanwhile.
-RankReport write_rank_file(const std::filesystem::path& directory,
-                           int rank,
-                           const TrainingState& state,
-                           const std::stop_token& stop = {});
+RankFileReport write_rank_file(const std::filesystem::path& directory,
+                               int rank,
+                               const TrainingState& state,
+                               const std::stop_token& stop = {});
 
 // Opens a file of a checkpoint, of the size that the manifest says. Throws DataError.
 Descriptor open_rank_file(const std::filesystem::path& directory, const ManifestFile& file);

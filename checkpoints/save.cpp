@@ -46,7 +46,7 @@ struct CheckpointSave::State {
   std::string id;
   LockFile lock;  // rank 0's
   std::string error = "nothing was written";
-  RankReport report;
+  RankFileReport report;
   std::vector<DeclaredTensor> declared;
 
   std::filesystem::path path(StepUse use) const {
@@ -120,9 +120,9 @@ void CheckpointSave::State::commit() {
   agree(error, step, world);
   const auto texts = world.all_gather(report.to_text());
   std::string problem = error_of([&] {
-    std::vector<RankReport> reports;
+    std::vector<RankFileReport> reports;
     for (int rank = 0; rank < world.size(); ++rank)
-      reports.push_back(RankReport::from_text(texts[static_cast<std::size_t>(rank)], rank));
+      reports.push_back(RankFileReport::from_text(texts[static_cast<std::size_t>(rank)], rank));
     check_owned_somewhere(declared, reports);
     check_same_scalars(report.scalars, reports.front().scalars);
     if (info.saved_at == 0)

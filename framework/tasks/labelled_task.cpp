@@ -71,7 +71,7 @@ class LabelledTask : public Task {
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
         examples_(open(setting.data.train, setting.listener)),
         identity_(identify_text(Corpus(setting.data.train, Tokenizer()), setting.mesh.world)) {
-    if (!data_.validation.empty()) open_validation(setting);
+    check_lengths(setting);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -124,10 +124,12 @@ class LabelledTask : public Task {
   }
 
  private:
-  void open_validation(const TaskSetting& setting) {
+  // What does not fit is not to be found after hours of training.
+  void check_lengths(const TaskSetting& setting) {
+    const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
+    if (data_.validation.empty()) return;
     validation_ = open(data_.validation, setting.listener);
-    // What does not fit is not to be found after hours of training.
-    const OrderedReader fits(validation_, data_.buckets, division_);
+    const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
   }
   std::shared_ptr<const Examples> open(const NamedPath& path, const ScanListener& listener) const {
     return kind_.open(path, data_, labels_, tokenizer_, mesh_.world, listener);

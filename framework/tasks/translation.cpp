@@ -132,7 +132,7 @@ class TranslationTask : public Task {
         identity_(
             identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
     validation_decoded_ = setting.validation_decoded;
-    if (!data_.validation.empty()) open_validation(setting);
+    check_lengths(setting);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -175,10 +175,12 @@ class TranslationTask : public Task {
   }
 
  private:
-  void open_validation(const TaskSetting& setting) {
+  // What does not fit is not to be found after hours of training.
+  void check_lengths(const TaskSetting& setting) {
+    const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
+    if (data_.validation.empty()) return;
     validation_ = open(data_.validation, data_.validation_target, setting.listener);
-    // What does not fit is not to be found after hours of training.
-    const OrderedReader fits(validation_, data_.buckets, division_);
+    const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
   }
   std::shared_ptr<const Examples> open(const NamedPath& source,
                                        const NamedPath& target,

@@ -139,7 +139,7 @@ inline std::filesystem::path save_as_ranks(const std::filesystem::path& director
                                            const std::vector<TrainingState>& ranks) {
   const auto path = directory / step_name(step);
   std::filesystem::create_directories(path);
-  std::vector<RankReport> reports;
+  std::vector<RankFileReport> reports;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank)
     reports.push_back(write_rank_file(path, static_cast<int>(rank), ranks[rank]));
   write_manifest(path, info_of(step, static_cast<int>(ranks.size())), reports);

@@ -205,15 +205,15 @@ TEST(Translate, SamplesGoByTheSeed) {
 TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
   EncoderDecoderOptions options;
   options.positions = EncoderDecoderOptions::Positions::learned;
-  options.longest = 6;
+  options.longest = 8;
   const auto model = small_encoder_decoder(options);
   EXPECT_EQ(sentence_of<DataError>([&] {
-              translated(*model, {"ab", "abcdefg"}, {});
+              translated(*model, {"ab", "abcdefghi"}, {});
             }),
-            "lines:2: the line has 7 tokens, the model reads at most 6");
+            "lines:2: the line has 9 tokens, the model reads at most 8");
   // What is as long as the table, to a result that may be so too.
-  const auto found = translated(*model, {"abcdef"}, {.beam = 1});
-  EXPECT_LE(found.front().front().text.size(), 3u * 5u);  // a wrong byte is shown in three
+  const auto found = translated(*model, {"abcdefgh"}, {.beam = 1});
+  EXPECT_LE(found.front().front().text.size(), 3u * 7u);  // a wrong byte is shown in three
 }
 
 // A line whose own embedding is not a number, among others that are well.
