@@ -1,9 +1,7 @@
 #include "framework/tasks/translate.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "framework/core/byte_text.h"
 #include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
 #include "framework/decoding/whole_logits.h"

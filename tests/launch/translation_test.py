@@ -136,7 +136,7 @@ class Translation(jobs.TestCase):
         small = jobs.flat({"training.steps": 2, "model.width": 32, "data.vocabulary": 300, "training.validation_decoded": 3,
                            "run.threads": 1})
         self.assertEqual([command[:2] for command in commands],
-                         [["longspan", "run"], ["longspan", "evaluate"], ["longspan", "generate"]])
+                         [["build/launch/longspan", word] for word in ("run", "evaluate", "generate")])
         self.longspan(*commands[0][1:], *small)
         self.assertIn("BLEU", self.longspan(*commands[1][1:]).output)
         self.longspan(*commands[2][1:])
