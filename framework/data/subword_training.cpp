@@ -95,24 +95,24 @@ std::int64_t number_after(std::string_view sentence, std::string_view words) {
   return number;
 }
 
-[[noreturn]] void refuse(const MappedFile& text,
+[[noreturn]] void refuse(const std::string& texts,
                          SubwordKind kind,
                          std::int64_t vocabulary,
                          const std::string& sentence) {
   if (const std::int64_t most = number_after(sentence, "value <= "); most >= 0)
     throw DataError("{}: a vocabulary of {} is too large for it; as {} it has {} pieces",
-                    text.path(),
+                    texts,
                     vocabulary,
                     name_of(kind),
                     most);
   if (const std::int64_t least = number_after(sentence, " vs "); least >= 0)
     throw DataError(
         "{}: a vocabulary of {} is too small for it; its characters and the 256 bytes need {}",
-        text.path(),
+        texts,
         vocabulary,
         least);
   throw DataError("{}: no vocabulary of {} can be made of it as {} (SentencePiece: {})",
-                  text.path(),
+                  texts,
                   vocabulary,
                   name_of(kind),
                   sentence);
@@ -128,9 +128,10 @@ SubwordModel train_subwords(std::span<const MappedFile* const> texts,
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
           "a vocabulary of {} subwords",
           vocabulary);
-  const MappedFile& text = *texts.front();
+  std::string places;
+  for (const MappedFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);
-  if (sentences.done()) throw DataError("{}: has nothing but empty lines", text.path());
+  if (sentences.done()) throw DataError("{}: has nothing but empty lines", places);
   std::string bytes;
   const auto status = sentencepiece::SentencePieceTrainer::Train(
       {{"model_type", std::string(name_of(kind))},
@@ -146,8 +147,8 @@ SubwordModel train_subwords(std::span<const MappedFile* const> texts,
        {"minloglevel", "2"}},
       &sentences,
       &bytes);
-  if (!status.ok()) refuse(text, kind, vocabulary, status.ToString());
-  return SubwordModel(std::move(bytes), text.path());
+  if (!status.ok()) refuse(places, kind, vocabulary, status.ToString());
+  return SubwordModel(std::move(bytes), places);
 }
 
 }  // namespace longspan

@@ -152,7 +152,7 @@ class Translation(jobs.TestCase):
         self.assert_one_sentence(self.train("run", settings={"data.longest": 5}, code=3), "train.target:3:", "data.longest")
         self.assert_one_sentence(self.train("run", settings={"data.batch_tokens": 8}, code=3), "data.batch_tokens")
         self.assert_one_sentence(self.train("run", settings={"data.tokenizer": "sentencepiece", "data.vocabulary": 5000}, code=3),
-                                 "vocabulary")
+                                 "train.source and train.target: a vocabulary of 5000 is too large")
         # At the start, and not after hours.
         self.write("long", ["abcdefabcdefabcdef"])
         self.assert_one_sentence(self.train("run", settings={"data.validation": "long", "data.validation_target": "long"}, code=3),
