@@ -69,11 +69,12 @@ std::string step_name(std::int64_t step);
 std::vector<std::int64_t> steps_in(const std::filesystem::path& directory);
 
 // Removes the oldest steps before `last_good` so that at most `keep` (at least 1) remain up to and
-// with it. `last_good` itself and the steps after it are never touched. Call it on one rank, after
-// a save. Steps that cannot be removed are left.
+// with it, beside `best` where there is one. `last_good` itself and the steps after it are never
+// touched. Call it on one rank, after a save. Steps that cannot be removed are left.
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
-                            int keep);
+                            int keep,
+                            std::optional<std::int64_t> best = {});
 
 // A tensor of a checkpoint, as a whole.
 struct CheckpointTensor {

@@ -99,10 +99,11 @@ void remove_leftovers(const std::filesystem::path& directory) noexcept try {
 
 void remove_old_checkpoints(const std::filesystem::path& directory,
                             std::int64_t last_good,
-                            int keep) {
+                            int keep,
+                            std::optional<std::int64_t> best) {
   require(keep >= 1, "at least one checkpoint is kept, found {}", keep);
   std::vector<std::int64_t> steps = steps_in(directory);
-  std::erase_if(steps, [&](std::int64_t step) { return step >= last_good; });
+  std::erase_if(steps, [&](std::int64_t step) { return step >= last_good || step == best; });
   const auto most = static_cast<std::size_t>(keep - 1);
   if (steps.size() <= most) return;
   steps.resize(steps.size() - most);

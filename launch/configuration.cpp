@@ -297,6 +297,9 @@ void declare_all(Configuration& configuration, const Family* family) {
   declare(table, configuration.precision);
   declare(table, configuration.checkpoint);
   declare(table, configuration.metrics);
+  table.check(
+      {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
+      [&configuration] { return keep_best_problem(configuration); });
   table.check({"run.task",
                "data.tokenizer",
                "data.train",

@@ -10,6 +10,7 @@
 #include "checkpoints/checkpoint.h"
 #include "framework/core/byte_text.h"
 #include "framework/core/option_text.h"
+#include "framework/runs/best_step.h"
 #include "framework/runs/saved_losses.h"
 #include "launch/checkpoint_path.h"
 #include "launch/command.h"
@@ -51,6 +52,11 @@ std::string losses_text(const Checkpoint& checkpoint) {
                         validation->step == checkpoint.info().step
                             ? ""
                             : fmt::format(", at step {}", validation->step));
+  if (const auto best = best_step(checkpoint.scalars()))
+    text += fmt::format("  best {} {:.4f}, at step {}\n",
+                        best_figure(checkpoint.scalars()),
+                        best->value,
+                        best->step);
   return text;
 }
 

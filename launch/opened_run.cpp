@@ -54,8 +54,8 @@ void add_run(CLI::App& app, RunArguments& arguments) {
   app.add_option(
          "--checkpoint",
          arguments.checkpoint,
-         "the checkpoint to use: its directory, or the name or number of a step of the run; "
-         "without it the newest of the run that verifies")
+         "the checkpoint to use: its directory, the name or number of a step of the run, or best "
+         "(checkpoint.keep_best); without it the newest of the run that verifies")
       ->check(not_empty_text());
   app.add_option("--set",
                  arguments.settings,

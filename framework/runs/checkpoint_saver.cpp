@@ -39,6 +39,7 @@ bool CheckpointSaver::save(const CheckpointInfo& info,
   }
   const std::filesystem::path path = save_checkpoint(directory_, info, state, world_);
   step_ = info.step;
+  best_ = best_of(state);
   tell(path, since_begin_.seconds());
   return true;
 }
@@ -51,6 +52,7 @@ bool CheckpointSaver::save_beside(const CheckpointInfo& info,
   const bool is_first = step_ < 0;
   if (!options_.background || is_first || !copy_fits(state)) return save(info, state, loss);
   begin();
+  best_ = best_of(state);
   beside_.emplace(directory_, info, std::move(state), world_);
   judged_ = false;
   step_before_ = std::exchange(step_, info.step);
@@ -115,6 +117,12 @@ void CheckpointSaver::tell(const std::filesystem::path& path, double waited) {
             waited);
   has_older_ = true;
   whole_step_ = step_;
+  whole_best_ = best_;
+}
+
+std::optional<std::int64_t> CheckpointSaver::best_of(const TrainingState& state) const {
+  const auto best = best_step(state.scalars);
+  return best ? std::optional(best->step) : std::nullopt;
 }
 
 void CheckpointSaver::remove_older() {
@@ -124,10 +132,11 @@ void CheckpointSaver::remove_older() {
   removal_ = std::async(std::launch::async,
                         [directory = directory_,
                          step = whole_step_,
+                         best = whole_best_,
                          keep = static_cast<int>(options_.keep),
                          log = log_] {
                           try {
-                            remove_old_checkpoints(directory, step, keep);
+                            remove_old_checkpoints(directory, step, keep, best);
                           } catch (const std::exception& error) {
                             log.warning("older checkpoints were not removed: {}", error.what());
                           }

@@ -7,6 +7,7 @@
 
 #include "checkpoints/background_save.h"
 #include "framework/core/stopwatch.h"
+#include "framework/runs/best_step.h"
 #include "framework/runs/log.h"
 #include "framework/settings/run_options.h"
 
@@ -33,7 +34,8 @@ class CheckpointSaver {
   bool save(const CheckpointInfo& info, const TrainingState& state, const Loss& loss);
   // Whether `remove_older` has anything to do.
   bool has_older() const { return has_older_; }
-  // Removes all but the newest checkpoints, once what was saved last has shown to be good for them.
+  // Removes all but the newest checkpoints and the one that the last one knows as the best, once
+  // what was saved last has shown to be good for them.
   void remove_older();
   // Starts a save. The same as `save` without checkpoint.background, for the first one of a
   // directory, and where a machine has no memory for a copy. The state's elements must not change
@@ -59,6 +61,7 @@ class CheckpointSaver {
   void refuse(std::int64_t step, double loss) const;
   bool copy_fits(const TrainingState& state);
   void tell(const std::filesystem::path& path, double waited);
+  std::optional<std::int64_t> best_of(const TrainingState& state) const;
 
   CheckpointOptions options_;
   std::filesystem::path directory_;
@@ -75,6 +78,8 @@ class CheckpointSaver {
   double waited_ = 0;          // seconds, by the training, for what is under way
   std::int64_t step_ = -1;
   std::int64_t whole_step_ = -1;  // of the last save that is on the disk: what is under way is not
+  std::optional<std::int64_t> best_;        // that the last save knows of, be it under way
+  std::optional<std::int64_t> whole_best_;  // that the last one on the disk does
 };
 
 }  // namespace longspan

@@ -182,6 +182,13 @@ void judge_losses(Judgement& judgement) {
   judgement.number("metrics/validation_bits_per_byte", "a number", Need::optional, any);
 }
 
+void judge_best(Judgement& judgement) {
+  if (!judgement.has("metrics/best_step")) return;
+  judgement.text("metrics/best_figure");
+  judgement.integer("metrics/best_step", 0, judgement.checkpoint().info().step);
+  judgement.number("metrics/best_value", "a number", Need::required, [](double) { return true; });
+}
+
 bool is_of_a_run(const Checkpoint& checkpoint) {
   for (const auto& [name, value] : checkpoint.scalars().values())
     for (const std::string_view prefix : prefixes)
@@ -199,6 +206,7 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judge_counters(judgement);
   judge_loss_scale(judgement);
   judge_losses(judgement);
+  judge_best(judgement);
   judge_streams(judgement);
   // What the text is told by: any bits, and not all of it in older ones.
   for (const char* name : {corpus_scalar, text_time_scalar, text_hash_scalar})

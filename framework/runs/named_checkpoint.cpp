@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "checkpoints/step_directory.h"
+#include "framework/runs/best_step.h"
+#include "framework/runs/checkpoint_values.h"
 
 namespace longspan {
 namespace {
@@ -63,8 +65,10 @@ fs::path step_of_run(const NamedPath& name, std::int64_t step, const fs::path& r
                                     step_name(steps.back())));
 }
 
+constexpr const char* best_name = "best";
+
 // What the name stands for, after a letter: 's' a step, 'f' a folder of which the newest step is
-// meant, 'e' an error.
+// meant, 'b' one of which the best step is, 'e' an error.
 std::string meaning_of(const NamedPath& name, const fs::path& run) {
   const std::string& text = name.text();
   try {
@@ -72,6 +76,8 @@ std::string meaning_of(const NamedPath& name, const fs::path& run) {
       if (const auto folder = folder_of_steps(text)) return 'f' + folder->string();
     } else if (const auto step = step_of(text)) {
       return 's' + step_of_run(name, *step, run).string();
+    } else if (text == best_name) {
+      return 'b' + (run / checkpoints_name).string();
     } else if (!is_there(text)) {
       throw DataError("{}: there is no such checkpoint{}", name.told(), name.help_to_find());
     }
@@ -79,6 +85,17 @@ std::string meaning_of(const NamedPath& name, const fs::path& run) {
   } catch (const std::exception& error) {
     return std::string("e") + error.what();
   }
+}
+
+// The step that the newest one knows as the best. Collective.
+fs::path best_of_newest(const NamedPath& name, const Checkpoint& newest, const fs::path& run) {
+  const auto best = best_step(newest.scalars());
+  if (!best)
+    throw DataError(
+        "{}{}: knows no best step; checkpoint.keep_best names the figure by which a run keeps one",
+        name.before(),
+        newest.path().string());
+  return step_of_run(name, best->step, run);
 }
 
 }  // namespace
@@ -95,6 +112,8 @@ NamedCheckpoint find_checkpoint(const NamedPath& name,
   if (meaning[0] == 'e') throw DataError("{}", text);
   if (meaning[0] == 's') return {text, {}};
   CheckpointSearch search = latest_good_checkpoint(text, world, judge, watch);
+  if (search.found && meaning[0] == 'b')
+    return {best_of_newest(name, open_run_checkpoint(search.found->path, watch), run), {}};
   if (search.found) return {search.found->path, std::move(search.skipped)};
   if (search.skipped.empty()) throw DataError("{}{}: has no checkpoint yet", name.before(), text);
   throw DataError("{}{}: no checkpoint can be read; the newest: {}",

@@ -12,6 +12,7 @@
 #include "framework/kernels/matmul.h"
 #include "framework/planning/needed_flops.h"
 #include "framework/planning/peak.h"
+#include "framework/runs/best_step.h"
 #include "framework/runs/checkpoint_saver.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/introduction.h"
@@ -48,11 +49,12 @@ class TrainingRun {
     return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
   }
   void resume(const std::filesystem::path& path);
+  void resume_best(const Scalars& scalars);
   void step();
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
-  void report(const StepResult& result);
+  bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
   double flops_of_step(std::int64_t remembered);
   StepTiming timing();
@@ -87,6 +89,7 @@ class TrainingRun {
   std::optional<MetricsFile> metrics_;
   std::string run_id_;
   SavedLosses losses_;
+  std::optional<BestSoFar> best_;
   double peak_ = 0;  // FLOP/s of all ranks
   std::int64_t first_step_ = 0;
   NeededFlops needed_flops_;
@@ -122,6 +125,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       progress_(console_, log_, settings.metrics.console),
       saver_(
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
+      best_(best_so_far(settings)),
       needed_flops_(settings,
                     {settings.task_kind().vocabulary(task_->tokenizer()), task_->classes()}) {
   if (const auto found = checkpoint_to_resume(resuming())) {
@@ -168,7 +172,22 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
+  if (best_) resume_best(checkpoint.scalars());
   judge_layout(log_, checkpoint, layout());
+}
+
+// A best step that this directory does not hold, as of another run, is none that could be kept.
+void TrainingRun::resume_best(const Scalars& scalars) {
+  best_->restore(scalars);
+  if (!best_->best()) return;
+  const std::filesystem::path path = directory_.checkpoints() / step_name(best_->best()->step);
+  std::error_code unused;
+  const std::int64_t is_there = speaks() && std::filesystem::is_directory(path, unused) ? 1 : 0;
+  if (mesh_.world.all_reduce(is_there, Reduction::maximum) == 1) return;
+  log_.info("the best step by {} is not in {}: the next validation is taken for the best",
+            best_->goal().figure,
+            directory_.checkpoints().string());
+  best_->forget();
 }
 
 ExitCode TrainingRun::run() {
@@ -237,7 +256,10 @@ void TrainingRun::step() {
                                            .writing = saver_.writing(),
                                            .after_loss =
                                                [this](double loss) {
-                                                 if (!saver_.judge(loss)) save_is_due_ = true;
+                                                 const std::int64_t step = saver_.step();
+                                                 if (saver_.judge(loss)) return;
+                                                 save_is_due_ = true;
+                                                 if (best_) best_->withdraw(step);
                                                },
                                            .before_update = [this] { saver_.wait_for_copy(); }});
   mesh_.world.check_ledger();
@@ -253,13 +275,15 @@ void TrainingRun::step() {
                  batch_.place);
   if (trainer_.steps() == first_step_ + memory_settles_after)
     log_memory(log_, {device_.allocator().report(), program_bytes_});
-  report(result);
+  const bool is_best = report(result);
   if (result.reconstruction_error) judge_reconstruction(result);
   if (!result.writing) finish_save();
   const bool is_sound = std::isfinite(result.loss);
   if (is_sound) remove_older();
-  save_is_due_ = save_is_due_ || due(settings_.checkpoint.every);
+  save_is_due_ = save_is_due_ || is_best || due(settings_.checkpoint.every);
   if (save_is_due_ && is_sound && !last_step() && !stopping_) save_is_due_ = !save(true);
+  const bool ends = last_step() || stopping_;  // then it is saved
+  if (is_best && !ends && saver_.step() != trainer_.steps()) best_->withdraw(trainer_.steps());
 }
 
 // Of a step that was skipped for the same reason it says nothing.
@@ -310,7 +334,8 @@ void TrainingRun::show(const StepResult& result, bool is_logged) {
                    is_logged);
 }
 
-void TrainingRun::report(const StepResult& result) {
+// Whether the validation after this step was the best so far.
+bool TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
   if (is_logged) keep_directory();
   show(result, is_logged);
@@ -319,7 +344,8 @@ void TrainingRun::report(const StepResult& result) {
   if (validation)
     losses_.validation = {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
-  if (!is_logged && !validation && !result.reconstruction_error) return;
+  const bool is_best = best_ && validation && best_->add(trainer_.steps(), *validation);
+  if (!is_logged && !validation && !result.reconstruction_error) return is_best;
   StepMetrics metrics = {.step = trainer_.steps(),
                          .tokens = trainer_.tokens(),
                          .loss = result.loss,
@@ -332,6 +358,7 @@ void TrainingRun::report(const StepResult& result) {
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);
   if (metrics_) metrics_->write(metrics);
+  return is_best;
 }
 
 RunLayout TrainingRun::layout() const {
@@ -359,6 +386,7 @@ TrainingState TrainingRun::state() {
   task_->save(state.scalars);
   save_layout(state.scalars, layout());
   losses_.save(state.scalars);
+  if (best_) best_->save(state.scalars);
   return state;
 }
 

@@ -95,6 +95,11 @@ void declare(OptionTable& table, CheckpointOptions& options) {
             at_least(0));
   table.add(
       "checkpoint.keep", options.keep, "newest checkpoints that are kept", between(1, 1000000));
+  table.add("checkpoint.keep_best",
+            options.keep_best,
+            "a figure of validation, such as loss, bleu or accuracy: the step whose validation is "
+            "the best by it is saved and kept beside the newest ones, and evaluate and generate "
+            "take it with --checkpoint best; empty: none");
   table.add("checkpoint.background",
             options.background,
             "copy the state and write the copy while training goes on, which takes as much memory "

@@ -35,10 +35,11 @@ struct ParallelOptions {
 };
 
 struct CheckpointOptions {
-  std::int64_t every = 500;   // checkpoint.every: steps; 0: only when the run ends
-  std::int64_t keep = 3;      // checkpoint.keep
-  bool background = true;     // checkpoint.background: written while training goes on
-  NamedPath resume = "auto";  // checkpoint.resume: auto, never, or a checkpoint
+  std::int64_t every = 500;    // checkpoint.every: steps; 0: only when the run ends
+  std::int64_t keep = 3;       // checkpoint.keep
+  std::string keep_best = {};  // checkpoint.keep_best: a figure of validation; empty: none
+  bool background = true;      // checkpoint.background: written while training goes on
+  NamedPath resume = "auto";   // checkpoint.resume: auto, never, or a checkpoint
 };
 
 enum class ConsoleKind : std::uint8_t { automatic, plain, bar };

@@ -1,5 +1,7 @@
 #include "framework/settings/settings.h"
 
+#include <algorithm>
+
 namespace longspan {
 
 std::unique_ptr<Model> Settings::make_model(const ModelSetting& setting) const {
@@ -25,6 +27,38 @@ ModelSetting model_setting(const Settings& settings,
 
 std::int64_t Settings::longest() const {
   return task_kind().reads_streams ? data.segment : data.buckets.longest_columns();
+}
+
+std::vector<Goal> goals_of(const Settings& settings) {
+  const TaskKind& task = settings.task_kind();
+  std::vector<Goal> goals = task.goals;
+  if (settings.training.validation_decoded > 0)
+    goals.insert(goals.end(), task.decoded_goals.begin(), task.decoded_goals.end());
+  return goals;
+}
+
+std::string keep_best_problem(const Settings& settings) {
+  const std::string& wanted = settings.checkpoint.keep_best;
+  if (wanted.empty()) return "";
+  if (settings.data.validation.empty())
+    return fmt::format(
+        "checkpoint.keep_best: found {} without data.validation, on which it is measured", wanted);
+  const auto has = [&](const std::vector<Goal>& goals) {
+    return std::ranges::any_of(goals, [&](const Goal& goal) { return goal.figure == wanted; });
+  };
+  const std::vector<Goal> goals = goals_of(settings);
+  if (has(goals)) return "";
+  if (has(settings.task_kind().decoded_goals))
+    return fmt::format(
+        "checkpoint.keep_best: found {}, which is measured on what is decoded: set "
+        "training.validation_decoded to the number of examples",
+        wanted);
+  std::vector<std::string> names;
+  for (const Goal& goal : goals) names.push_back(goal.figure);
+  return fmt::format("checkpoint.keep_best: found {}, a validation of run.task: {} gives {}",
+                     wanted,
+                     settings.task,
+                     fmt::join(names, ", "));
 }
 
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/data/data_options.h"
 #include "framework/model/model.h"
@@ -38,6 +39,11 @@ ModelSetting model_setting(const Settings& settings,
                            const ModelIds& ids,
                            const ProcessMesh& mesh,
                            const Device& device);
+
+// The figures of the run's validations that say how good a model is.
+std::vector<Goal> goals_of(const Settings& settings);
+// What is wrong with checkpoint.keep_best, as a sentence; empty where nothing is.
+std::string keep_best_problem(const Settings& settings);
 
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks);

@@ -11,7 +11,7 @@ namespace {
 
 class ClassScores : public LabelScores {
  public:
-  explicit ClassScores(const LabelSet& labels) : found_(labels.size()) {}
+  explicit ClassScores(const LabelSet& labels) : names_(labels.names()), found_(labels.size()) {}
 
   void add(const Batch& batch, const Tensor& choices) override {
     found_.add(choices.span<std::int64_t>(), batch.field("label").span<std::int64_t>());
@@ -23,10 +23,11 @@ class ClassScores : public LabelScores {
   }
   std::vector<Figure> figures(std::span<const double> sums) override {
     take_sums(found_, sums);
-    return {{"accuracy", found_.accuracy(), "percent"}, {"macro_f1", found_.macro_f1(), "percent"}};
+    return longspan::figures(found_, names_);
   }
 
  private:
+  std::vector<std::string> names_;
   Classification found_;
 };
 
@@ -41,6 +42,7 @@ TaskKind classification_task() {
        .example = "text",
        .count = "rows",
        .target = "label",
+       .goals = {{"accuracy"}, {"macro_f1"}},
        .readout = class_readout(),
        .learn =
            [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {

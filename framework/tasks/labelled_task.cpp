@@ -21,7 +21,8 @@ Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figur
   for (Figure& figure : figures) {
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
-    measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
+    const bool is_of_all = name.find('/') == std::string::npos;  // not "f1/noun", of which many are
+    if (is_of_all) measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
     measured.figures.push_back(std::move(figure));
   }
   return measured;
@@ -234,6 +235,8 @@ LabelSet labels_of(const Scalars& scalars, const std::string& place) {
 }
 
 TaskKind labelled_task(const LabelledKind& kind) {
+  std::vector<Goal> goals = {{"loss", false}};
+  goals.insert(goals.end(), kind.goals.begin(), kind.goals.end());
   return {
       .name = kind.task,
       .documentation = kind.documentation,
@@ -249,6 +252,7 @@ TaskKind labelled_task(const LabelledKind& kind) {
         return std::make_unique<LabelledTask>(kind, setting);
       },
       .dry_batch = [kind](const DryBatch& wanted) { return dry_batch(kind, wanted); },
+      .goals = std::move(goals),
       .evaluate = [kind](const EvaluateRequest& request) { return evaluate_file(kind, request); },
       .write = [kind](const WriteRequest& request) { return write_labels(kind, request); }};
 }

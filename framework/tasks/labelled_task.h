@@ -39,6 +39,7 @@ struct LabelledKind {
   std::string count;          // what the loss is divided by: a count of a batch
   std::string target;         // the field with what is wanted
   bool each_token = false;    // it has one for each token
+  std::vector<Goal> goals;    // beside the loss
   ReadoutFactory readout;
   std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
   std::function<std::shared_ptr<const Examples>(const NamedPath& path,

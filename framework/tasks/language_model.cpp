@@ -105,7 +105,8 @@ TaskKind language_model_task() {
           .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
             return std::make_unique<LanguageModel>(setting);
           },
-          .dry_batch = dry_batch};
+          .dry_batch = dry_batch,
+          .goals = {{"loss", false}, {"bits_per_byte", false}}};
 }
 
 }  // namespace longspan

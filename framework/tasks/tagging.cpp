@@ -27,7 +27,7 @@ bool mark_spans(const std::vector<std::string>& tags) {
 
 class TagScores : public LabelScores {
  public:
-  explicit TagScores(const LabelSet& tags) : found_(tags.size()) {
+  explicit TagScores(const LabelSet& tags) : names_(tags.names()), found_(tags.size()) {
     if (!mark_spans(tags.names())) return;
     tags_.emplace(tags.names());
     spans_.emplace(tags_->types().size());
@@ -50,17 +50,17 @@ class TagScores : public LabelScores {
   }
   std::vector<Figure> figures(std::span<const double> sums) override {
     sums = take_sums(found_, sums);
-    std::vector<Figure> result = {{"accuracy", found_.accuracy(), "percent"}};
-    if (!spans_) return result;
+    if (!spans_) return longspan::figures(found_, names_);
     take_sums(*spans_, sums);
-    const RetrievalCounts total = spans_->total();
-    result.push_back({"span_precision", total.precision(), "percent"});
-    result.push_back({"span_recall", total.recall(), "percent"});
-    result.push_back({"span_f1", total.f1(), "percent"});
+    std::vector<Figure> result = longspan::figures(*spans_, tags_->types());
+    result.insert(
+        result.begin(),
+        {{"accuracy", found_.accuracy(), "percent"}, {"macro_f1", found_.macro_f1(), "percent"}});
     return result;
   }
 
  private:
+  std::vector<std::string> names_;
   Classification found_;
   std::optional<SpanTags> tags_;  // where they mark spans
   std::optional<SpanScores> spans_;
@@ -90,6 +90,7 @@ TaskKind tagging_task() {
        .count = "tokens",
        .target = "targets",
        .each_token = true,
+       .goals = {{"accuracy"}, {"macro_f1"}, {"span_f1"}},
        .readout = tag_readout(),
        .learn =
            [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {

@@ -99,6 +99,12 @@ struct WriteRequest {
   std::function<void(const std::string&)> say = {};  // hears how far it is
 };
 
+// A figure of a validation that says how good the model is.
+struct Goal {
+  std::string figure;
+  bool more_is_better = true;
+};
+
 struct TaskKind {
   std::string name;            // run.task
   std::string documentation;   // one line
@@ -116,6 +122,10 @@ struct TaskKind {
   // Throws DataError, and what the listener throws.
   std::function<std::unique_ptr<Task>(const TaskSetting&)> open;
   std::function<Batch(const DryBatch&)> dry_batch;
+  // Those that a validation may have; `decoded_goals` only where training.validation_decoded is not
+  // 0.
+  std::vector<Goal> goals = {};
+  std::vector<Goal> decoded_goals = {};
   // Of tasks that are no streams.
   std::function<Measurement(const EvaluateRequest&)> evaluate = {};
   // The lines that come of lines.

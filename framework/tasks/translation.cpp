@@ -314,6 +314,12 @@ TaskKind translation_task() {
         return std::make_unique<TranslationTask>(setting);
       },
       .dry_batch = dry_batch,
+      .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
+      .decoded_goals = {{"bleu"},
+                        {"chrf"},
+                        {"word_error_rate", false},
+                        {"sequence_error_rate", false},
+                        {"exact_match"}},
       .evaluate = evaluate_pairs,
       .write = write_targets};
 }

@@ -76,6 +76,10 @@ TEST(StepDirectory, TheOldestStepsAreRemovedAndTheLastGoodOneNever) {
   EXPECT_EQ(names_in(directory.path()),
             (std::set<std::string>{"step-000000035", "step-000000040", "step-000000050"}));
   EXPECT_THROW(remove_old_checkpoints(directory.path(), 35, 0), Failure);
+  // The best one is not counted, however old.
+  for (const std::int64_t step : {10, 20}) make(step);
+  remove_old_checkpoints(directory.path(), 50, 2, 10);
+  EXPECT_EQ(steps_in(directory.path()), (std::vector<std::int64_t>{10, 40, 50}));
 }
 
 TEST(StepDirectory, ASaveRemovesWhatKilledRunsLeft) {

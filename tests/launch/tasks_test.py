@@ -139,7 +139,7 @@ class Classification(TestCase):
         self.task = {"run.task": "classification", "model.pooling": "attention"}
 
     def test_goes_on_on_any_layout(self):
-        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
+        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1", "precision/good", "recall/good", "f1/good"])
 
     def test_bad_files(self):
         self.write("validation.txt", "good\tfine\ngood fine\n")

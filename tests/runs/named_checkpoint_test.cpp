@@ -6,6 +6,7 @@
 
 #include <fstream>
 
+#include "framework/runs/best_step.h"
 #include "framework/runs/run_state.h"
 #include "tests/support/temporary_directory.h"
 
@@ -107,6 +108,23 @@ TEST_F(Named, ARunThatTrainsHoldsItsLock) {
   EXPECT_EQ(last_logged_step(run), 3);
   std::ofstream(run / "metrics.jsonl") << "something else\n";
   EXPECT_EQ(last_logged_step(run), 0);
+}
+
+TEST_F(Named, TheBestIsTheOneThatTheNewestKnows) {
+  EXPECT_NE(refusal("best").find("step-000000080: knows no best step"), std::string::npos)
+      << refusal("best");
+  TrainingState state;
+  state.add("weight", Tensor::zeros({3}, DType::f32, Device::cpu()), true);
+  BestSoFar best({"loss", false});
+  best.add(5, {.figures = {{"loss", 2, ""}}});
+  best.save(state.scalars);
+  save_checkpoint(directory_ / "run" / "checkpoints",
+                  {.run_id = "run", .step = 90, .layout = {}, .configuration = ""},
+                  state,
+                  {});
+  EXPECT_EQ(found("best"), step("run", 5));
+  fs::remove_all(step("run", 5));
+  EXPECT_NE(refusal("best").find("there is no step-000000005"), std::string::npos);
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+#include "framework/runs/best_step.h"
+
+#include <cmath>
+#include <vector>
+
+namespace longspan {
+namespace {
+
+constexpr const char* figure_scalar = "metrics/best_figure";
+constexpr const char* step_scalar = "metrics/best_step";
+constexpr const char* value_scalar = "metrics/best_value";
+
+}  // namespace
+
+std::optional<BestStep> best_step(const Scalars& scalars) {
+  if (!scalars.has(step_scalar)) return std::nullopt;
+  return BestStep{scalars.get<std::int64_t>(step_scalar), scalars.get<double>(value_scalar)};
+}
+
+std::string best_figure(const Scalars& scalars) {
+  return scalars.has(figure_scalar) ? scalars.get<std::string>(figure_scalar) : std::string();
+}
+
+bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
+  const std::optional<double> value = validation.find(goal_.figure);
+  if (!value && std::isfinite(validation.figures.front().value)) {
+    std::vector<std::string> names;
+    for (const Figure& figure : validation.figures)
+      if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
+    throw ConfigurationError(
+        "checkpoint.keep_best: found {}, which the validation of these data has not; it has {}",
+        goal_.figure,
+        fmt::join(names, ", "));
+  }
+  if (!value || !std::isfinite(*value)) return false;
+  if (best_ && !(goal_.more_is_better ? *value > best_->value : *value < best_->value))
+    return false;
+  before_ = best_;
+  best_ = BestStep{step, *value};
+  return true;
+}
+
+void BestSoFar::withdraw(std::int64_t step) {
+  if (best_ && best_->step == step) best_ = before_;
+}
+
+void BestSoFar::restore(const Scalars& scalars) {
+  if (best_figure(scalars) == goal_.figure) best_ = best_step(scalars);
+}
+
+std::optional<BestSoFar> best_so_far(const Settings& settings) {
+  for (const Goal& goal : goals_of(settings))
+    if (goal.figure == settings.checkpoint.keep_best) return BestSoFar(goal);
+  return std::nullopt;
+}
+
+void BestSoFar::save(Scalars& scalars) const {
+  if (!best_) return;
+  scalars.set(figure_scalar, goal_.figure);
+  scalars.set(step_scalar, best_->step);
+  scalars.set(value_scalar, best_->value);
+}
+
+}  // namespace longspan

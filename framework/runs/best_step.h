@@ -1,0 +1,53 @@
+// checkpoint.keep_best: the step whose validation was the best so far.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "checkpoints/training_state.h"
+#include "framework/settings/settings.h"
+
+namespace longspan {
+
+struct BestStep {
+  std::int64_t step = 0;
+  double value = 0;  // of the figure at that step
+
+  friend bool operator==(const BestStep&, const BestStep&) = default;
+};
+
+// The best step that a checkpoint tells of; nothing where it tells of none.
+std::optional<BestStep> best_step(const Scalars& scalars);
+// The figure that it is the best by; empty where it tells of none.
+std::string best_figure(const Scalars& scalars);
+
+// A value: what a run knows of its validations.
+class BestSoFar {
+ public:
+  explicit BestSoFar(Goal goal) : goal_(std::move(goal)) {}
+
+  // Whether this one is better than all before it. A figure that is no number never is, and of
+  // equal ones the first stays. Throws ConfigurationError where the validation, whose loss is
+  // finite, has no such figure: some there are only for some data.
+  bool add(std::int64_t step, const Measurement& validation);
+  // The state after that step is not saved: the best is the one before it again.
+  void withdraw(std::int64_t step);
+
+  const Goal& goal() const { return goal_; }
+  const std::optional<BestStep>& best() const { return best_; }
+  // What a checkpoint knew; its best by another figure says nothing.
+  void restore(const Scalars& scalars);
+  void forget() { best_.reset(); }
+  void save(Scalars& scalars) const;
+
+ private:
+  Goal goal_;
+  std::optional<BestStep> best_;
+  std::optional<BestStep> before_;  // that one was
+};
+
+// By checkpoint.keep_best; nothing where that is empty.
+std::optional<BestSoFar> best_so_far(const Settings& settings);
+
+}  // namespace longspan

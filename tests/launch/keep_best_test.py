@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""checkpoint.keep_best: the step whose validation was the best stays, and can be named.
+
+    tests/launch/keep_best_test.py build/launch/longspan
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+GOOD = {"data.validation": "text.txt", "training.validation_every": 2, "training.validation_batches": 2, "training.steps": 6,
+        "training.schedule": "constant", "training.warmup": 0, "checkpoint.every": 5, "checkpoint.keep": 1,
+        "checkpoint.keep_best": "loss"}
+# What follows is worse than all before it.
+WORSE = {**GOOD, "training.learning_rate": 3, "training.clip_norm": 0, "training.steps": 13}
+
+
+class KeepBest(jobs.TestCase):
+    def best_of_metrics(self):
+        measured = [line for line in self.run_at().metrics() if "validation_loss" in line]
+        return min(measured, key=lambda line: line["validation_loss"])
+
+    def test_stays_beside_the_newest_over_a_resume_on_another_layout(self):
+        self.train(settings=GOOD, layout=Layout(2, 1))
+        best = self.best_of_metrics()
+        self.assertEqual(best["step"], 6)
+        self.assertEqual(self.run_at().steps(), [6])
+        for background in True, False:
+            with self.subTest(background=background):
+                self.train(settings={**WORSE, "checkpoint.background": background,
+                                     "training.steps": 13 if background else 17}, layout=Layout(1, 2))
+                self.assertEqual(self.best_of_metrics(), best)
+                self.assertEqual(self.run_at().steps(), [6, 13 if background else 17])
+        told = self.longspan("inspect", "run").output
+        self.assertIn(f"best loss {best['validation_loss']:.4f}, at step 6", told)
+        found = [json.loads(self.longspan("evaluate", "run", "--split", "validation", "--json", *more).output)["loss"]
+                 for more in ([], ["--checkpoint", "best"], ["--checkpoint", 6])]
+        self.assertLess(found[1], found[0])
+        self.assertEqual(found[1], found[2])
+
+    def test_saves_a_step_that_no_interval_asks_for_and_lets_the_best_before_it_go(self):
+        self.train(settings={**GOOD, "checkpoint.every": 0, "training.steps": 5, "training.learning_rate": 0.001})
+        measured = [line["validation_loss"] for line in self.run_at().metrics() if "validation_loss" in line]
+        self.assertEqual(measured, sorted(measured, reverse=True))  # each the best so far
+        self.assertEqual(self.run_at().steps(), [5])
+        self.assertIn("step-000000002", self.run_at().log())
+
+    def test_what_cannot_be(self):
+        for settings, *parts in (
+                ({"checkpoint.keep_best": "blue"}, "--set: checkpoint.keep_best: found blue,"
+                 " a validation of run.task: language_model gives loss, bits_per_byte"),
+                ({"data.validation": None}, "checkpoint.keep_best: found loss without data.validation")):
+            with self.subTest(parts=parts):
+                result = self.train(settings={key: value for key, value in {**GOOD, **settings}.items() if value}, code=2)
+                self.assert_one_sentence(result, *parts)
+        self.train(settings={**GOOD, "checkpoint.keep_best": ""})
+        result = self.longspan("evaluate", "run", "--split", "validation", "--checkpoint", "best", code=3)
+        self.assert_one_sentence(result, "step-000000006: knows no best step; checkpoint.keep_best names the figure")
+
+
+if __name__ == "__main__":
+    jobs.main()

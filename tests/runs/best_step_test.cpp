@@ -1,0 +1,73 @@
+#include "framework/runs/best_step.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace longspan {
+namespace {
+
+Measurement measured(double loss, double bleu) {
+  return {.figures = {{"loss", loss, ""}, {"bleu", bleu, ""}, {"f1/noun", 3, ""}}};
+}
+
+TEST(BestStep, IsTheLeastLossOrTheMostOfWhatIsGood) {
+  BestSoFar least({"loss", false}), most({"bleu"});
+  EXPECT_TRUE(least.add(1, measured(3, 10)));
+  EXPECT_TRUE(most.add(1, measured(3, 10)));
+  EXPECT_TRUE(least.add(2, measured(2, 10)));
+  EXPECT_FALSE(most.add(2, measured(2, 10)));  // no better than the first
+  EXPECT_FALSE(least.add(3, measured(2.5, 11)));
+  EXPECT_TRUE(most.add(3, measured(2.5, 11)));
+  EXPECT_EQ(least.best(), (BestStep{2, 2}));
+  EXPECT_EQ(most.best(), (BestStep{3, 11}));
+}
+
+TEST(BestStep, IsNeverOneWithoutANumber) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  BestSoFar best({"loss", false});
+  EXPECT_FALSE(best.add(1, measured(std::numeric_limits<double>::quiet_NaN(), 1)));
+  EXPECT_FALSE(best.add(2, measured(-infinity, 1)));
+  EXPECT_FALSE(best.best());
+  BestSoFar decoded({"bleu"});  // of weights without a loss nothing is decoded
+  EXPECT_FALSE(decoded.add(1, {.figures = {{"loss", infinity, ""}}}));
+}
+
+TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
+  BestSoFar best({"loss", false});
+  best.add(1, measured(3, 1));
+  best.add(5, measured(2, 1));
+  best.withdraw(4);
+  EXPECT_EQ(best.best(), (BestStep{5, 2}));
+  best.withdraw(5);
+  EXPECT_EQ(best.best(), (BestStep{1, 3}));
+}
+
+TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
+  BestSoFar best({"loss", false});
+  best.add(5, measured(2.25, 1));
+  Scalars scalars;
+  best.save(scalars);
+  BestSoFar again({"loss", false}), other({"bleu"});
+  again.restore(scalars);
+  other.restore(scalars);
+  EXPECT_EQ(again.best(), (BestStep{5, 2.25}));
+  EXPECT_FALSE(other.best());
+  EXPECT_EQ(best_step(scalars), again.best());
+  EXPECT_FALSE(best_step(Scalars()));
+}
+
+TEST(BestStep, SaysWhichFiguresThereAreWhereItsOwnIsMissing) {
+  BestSoFar best({"span_f1"});
+  try {
+    best.add(1, measured(1, 1));
+    FAIL() << "no error";
+  } catch (const ConfigurationError& error) {
+    EXPECT_STREQ(error.what(),
+                 "checkpoint.keep_best: found span_f1, which the validation of these data has not; "
+                 "it has loss, bleu");
+  }
+}
+
+}  // namespace
+}  // namespace longspan
