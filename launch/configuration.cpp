@@ -258,6 +258,15 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
           "data.subword_sampling"},
          buckets);
   unless({"data.validation_target", "data.test_target", "training.validation_decoded"}, pairs);
+  table.warn("data.subword_sampling", [&configuration]() -> std::string {
+    const DataOptions& data = configuration.data;
+    if (data.tokenizer != TokenizerKind::sentencepiece)
+      return "data.tokenizer is not sentencepiece";
+    const bool is_trained = data.tokenizer_model.empty();
+    return is_trained && data.tokenizer_kind != SubwordKind::unigram
+               ? "data.tokenizer_kind is not unigram"
+               : "";
+  });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
     const TaskKind& task = configuration.task_kind();
     if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";

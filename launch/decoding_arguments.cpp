@@ -36,4 +36,21 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
       ->capture_default_str();
 }
 
+void refuse_unused(const DecodingArguments& arguments,
+                   const Settings& settings,
+                   std::string_view command) {
+  const bool searches = !settings.task_kind().decoded_goals.empty();
+  const TranslateOptions& given = arguments.options;
+  const TranslateOptions usual;
+  const bool is_usual = given.beam == usual.beam && given.n_best == usual.n_best &&
+                        given.alpha == usual.alpha && given.penalty == usual.penalty &&
+                        given.longest_beyond == usual.longest_beyond;
+  if (searches || is_usual) return;
+  throw ConfigurationError(
+      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-kind and --longest-beyond "
+      "are for run.task: translation; this model is of {}",
+      command,
+      settings.task);
+}
+
 }  // namespace longspan

@@ -1,8 +1,9 @@
 // How results are searched for, alike for every subcommand that makes them.
 #pragma once
 
-#include <optional>
+#include <string_view>
 
+#include "framework/settings/settings.h"
 #include "framework/tasks/translate.h"
 
 namespace CLI {
@@ -17,5 +18,10 @@ struct DecodingArguments {
 };
 // --beam, --n-best, --length-penalty and what belongs to them. Keep it alive with the action.
 void add_decoding(CLI::App& app, DecodingArguments& arguments);
+// Throws ConfigurationError where they say how to search and the run's task searches for nothing.
+// `command`: "evaluate".
+void refuse_unused(const DecodingArguments& arguments,
+                   const Settings& settings,
+                   std::string_view command);
 
 }  // namespace longspan

@@ -174,6 +174,7 @@ ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session
 
 ExitCode run(const Arguments& arguments, Session& session) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
+  refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
   if (opened.configuration->task_kind().evaluate) return evaluate_task(arguments, opened, session);
   const DataOptions& data = opened.configuration->data;
   const NamedPath file = text_file(arguments, data);

@@ -51,6 +51,7 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
         "longspan generate: a model of run.task: {} makes something of lines; give them by --input "
         "FILE, or by --input - from standard input",
         settings.task);
+  refuse_unused(arguments.decoding, settings, "generate");
   const TranslateOptions& decoding = arguments.decoding.options;
   if (!arguments.decoding.sample && decoding.n_best > decoding.beam)
     throw ConfigurationError(

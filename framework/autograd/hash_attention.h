@@ -32,7 +32,7 @@ struct HashAttention {
 
 // shared: [batch, time, heads, dim], the queries; divided by their length they are the keys. value:
 // [batch, time, heads, value_dim]. buckets: [batch, heads, rounds, time] i32, a decision of the
-// caller's (kernels/hash_buckets.h): nothing flows back into it. Result: [batch, time, heads,
+// caller's (attention/hash_buckets.h): nothing flows back into it. Result: [batch, time, heads,
 // value_dim]; zeros, and no gradient, at padding. A sequence of one chunk is attended whole. The
 // dropout's elements are slots, a stream of numbers a round. Throws Failure when there are more
 // than one and fewer than 1 + look_back + look_ahead chunks: a query would see a key twice.

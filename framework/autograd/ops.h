@@ -96,7 +96,7 @@ Variable scale_and_add_positions(const Variable& x, double factor, const Variabl
 // who read the result; where nobody wants it, a dry device counts them as not needed.
 Variable concat_time(const Variable& before, const Variable& x, double before_products = 0);
 
-// As kernels/attention.h; heads are the local ones. Biases, Shaw's tables (either may be undefined)
+// As attention/attention.h; heads are the local ones. Biases, Shaw's tables (each may be undefined)
 // and spans are parameters, or of an accumulator dtype.
 struct RelativeVariables {
   Variable position_key;

@@ -161,6 +161,9 @@ class Classification(TestCase):
         self.write("lines.txt", "fine\n" + "fine " * 99 + "\n")
         result = self.longspan("generate", "run", "--input", "lines.txt", code=3)
         self.assert_one_sentence(result, "lines.txt:2: the line has 495 tokens, the model reads at most")
+        for command in ["evaluate", "run"], ["generate", "run", "--input", "lines.txt"]:
+            result = self.longspan(*command, "--beam", 2, code=2)
+            self.assert_one_sentence(result, f"longspan {command[0]}: --beam", "are for run.task: translation; this model is of classification")
 
     def test_a_budget_below_the_longest_line(self):
         self.refused({"data.batch_tokens": 8}, "data.batch_tokens")

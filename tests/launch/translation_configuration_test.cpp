@@ -60,6 +60,26 @@ TEST(TranslationConfiguration, CharactersAreOfOneSide) {
             "run.task: translation set it to sentencepiece (data.tokenizer_kind: char) or bytes");
 }
 
+TEST(TranslationConfiguration, SamplingSubwordsNeedsAUnigramModel) {
+  const auto warned = [](std::vector<std::string> settings) {
+    settings.push_back("data.subword_sampling=0.1");
+    return configure({.file = "c.yaml", .text = good, .settings = settings})->table.warnings();
+  };
+  EXPECT_EQ(warned({"data.tokenizer=sentencepiece"}).size(), 0u);
+  EXPECT_EQ(warned({"data.tokenizer=sentencepiece",
+                    "data.tokenizer_kind=bpe",
+                    "data.tokenizer_model=m.model"})
+                .size(),
+            1u);  // of data.tokenizer_kind, which the model says
+  for (const auto& [setting, reason] :
+       {std::pair("data.tokenizer=bytes", "data.tokenizer is not sentencepiece"),
+        std::pair("data.tokenizer_kind=bpe", "data.tokenizer_kind is not unigram")}) {
+    const auto found = warned({"data.tokenizer=sentencepiece", setting});
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_NE(found[0].find(reason), std::string::npos) << found[0];
+  }
+}
+
 TEST(TranslationConfiguration, StacksThatDoNotFit) {
   EXPECT_EQ(refusal({"model.cross_attention=same", "model.encoder_layers=3"}),
             "--set: cross-attention same needs as many layers in the encoder as in the decoder, "

@@ -14,7 +14,7 @@ namespace longspan {
 // slots with look_back chunks before and look_ahead after, going round: beyond the ends come the
 // chunks of the other end of the same round, or, with `wrap_rounds`, of the neighbouring round,
 // where the last round is the first's neighbour. order: [heads, rounds, time] i32, as
-// kernels/hash_buckets.h makes it. query_position: [heads, count] and key_position: [heads, count +
+// hash_buckets.h makes it. query_position: [heads, count] and key_position: [heads, count +
 // (look_back + look_ahead) chunk] i32, written; -1 in an empty slot. With bucket [heads, rounds,
 // time] i32 the buckets of these are written too, -1 for empty slots and slots of other rounds:
 // those are in no bucket of this round. What is hidden [time] (u8, 1) leaves its slots empty.

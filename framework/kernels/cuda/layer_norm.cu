@@ -115,43 +115,54 @@ struct DropToo {
   }
 };
 
+template <typename T, typename Y, typename P, typename A>
+struct BackwardRows {
+  std::int64_t rows;
+  std::int64_t width;
+  std::int64_t in_block;  // rows of a block
+  const T* x;
+  const P* weight;
+  const A* means;
+  const A* inverses;
+  const Y* dy;
+  T* dx;
+  bool add;    // to dx
+  bool holds;  // shared memory has place for the sums of a block
+  A* partial;  // [blocks, 2 width]
+};
+
 // Some rows a block. With g = weight dy and h = (x - mean) / deviation:
 //   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that,
 // and partial[block] = [the sums of dy h; those of dy], each a row. They grow in shared memory
 // where that is large enough.
 template <typename T, typename Y, typename P, typename A, typename More>
-__global__ void normalise_rows_backward(std::int64_t rows,
-                                        std::int64_t width,
-                                        std::int64_t rows_in_block,
-                                        const T* x,
-                                        const P* weight,
-                                        const A* means,
-                                        const A* inverses,
-                                        const Y* dy,
-                                        bool add,
-                                        T* dx,
-                                        More more,
-                                        bool holds,
-                                        A* partial) {
+__global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More more) {
+  const std::int64_t width = given.width;
+  const P* const weight = given.weight;
   A* const scratch = shared_memory<A>();
-  A* const own = partial + blockIdx.x * 2 * width;
+  A* const own = given.partial + blockIdx.x * 2 * width;
   A* const dweight =
-      holds ? reinterpret_cast<A*>(shared_memory<unsigned char>() + row_scratch_bytes<A>) : own;
+      given.holds ? reinterpret_cast<A*>(shared_memory<unsigned char>() + row_scratch_bytes<A>)
+                  : own;
   A* const dbias = dweight + width;
   const A count = static_cast<A>(width);
   each_four(width, [&](std::int64_t first) {
     write_four(dweight, first, width, Four<A>{});
     write_four(dbias, first, width, Four<A>{});
   });
-  const std::int64_t begin = blockIdx.x * rows_in_block;
-  const std::int64_t end = begin + rows_in_block < rows ? begin + rows_in_block : rows;
+  const std::int64_t begin = blockIdx.x * given.in_block;
+  const std::int64_t end =
+      begin + given.in_block < given.rows ? begin + given.in_block : given.rows;
   for (std::int64_t row = begin; row < end; ++row) {
     const std::int64_t at = row * width;
-    const A mean = means[row], inverse = inverses[row];
+    const A mean = given.means[row], inverse = given.inverses[row];
+    const T* const x = given.x + at;
+    const Y* const dy = given.dy + at;
+    T* const dx = given.dx + at;
     A sum = 0, product = 0;
     each_four(width, [&](std::int64_t first) {
-      const Four<T> value = read_four(x + at, first, width);
-      const Four<Y> above = read_four(dy + at, first, width);
+      const Four<T> value = read_four(x, first, width);
+      const Four<Y> above = read_four(dy, first, width);
       const Four<P> gain = read_four(weight, first, width);
       Four<A> normal_sums = read_four(dweight, first, width);
       Four<A> sums = read_four(dbias, first, width);
@@ -171,22 +182,22 @@ __global__ void normalise_rows_backward(std::int64_t rows,
     sum /= count;
     product /= count;
     each_four(width, [&](std::int64_t first) {
-      const Four<T> value = read_four(x + at, first, width);
-      const Four<Y> above = read_four(dy + at, first, width);
+      const Four<T> value = read_four(x, first, width);
+      const Four<Y> above = read_four(dy, first, width);
       const Four<P> gain = read_four(weight, first, width);
       Four<T> gradient = {};
-      if (add) gradient = read_four(dx + at, first, width);
+      if (given.add) gradient = read_four(dx, first, width);
       for (int k = 0; k < 4; ++k) {
         const A weighted = static_cast<A>(wide(above.at[k])) * static_cast<A>(wide(gain.at[k]));
         const A normal = (wide(value.at[k]) - mean) * inverse;
         const A here = (weighted - sum - normal * product) * inverse;
-        put(gradient.at[k], add ? wide(gradient.at[k]) + here : here);
+        put(gradient.at[k], given.add ? wide(gradient.at[k]) + here : here);
       }
-      write_four(dx + at, first, width, gradient);
+      write_four(dx, first, width, gradient);
       more(row, first, width, gradient);
     });
   }
-  if (!holds) return;
+  if (!given.holds) return;
   each_four(width, [&](std::int64_t first) {
     write_four(own, first, width, read_four(dweight, first, width));
     write_four(own + width, first, width, read_four(dbias, first, width));
@@ -273,19 +284,19 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
         launch(cuda,
                grid,
                normalise_rows_backward<T, Y, P, A, std::remove_const_t<decltype(more)>>,
-               rows,
-               width,
-               in_block,
-               norm.x.data<T>(),
-               norm.weight.data<P>(),
-               norm.mean.data<A>(),
-               norm.inverse_deviation.data<A>(),
-               norm.dy.data<Y>(),
-               norm.add,
-               norm.dx.data<T>(),
-               more,
-               holds,
-               partial.data<A>());
+               BackwardRows<T, Y, P, A>{.rows = rows,
+                                        .width = width,
+                                        .in_block = in_block,
+                                        .x = norm.x.data<T>(),
+                                        .weight = norm.weight.data<P>(),
+                                        .means = norm.mean.data<A>(),
+                                        .inverses = norm.inverse_deviation.data<A>(),
+                                        .dy = norm.dy.data<Y>(),
+                                        .dx = norm.dx.data<T>(),
+                                        .add = norm.add,
+                                        .holds = holds,
+                                        .partial = partial.data<A>()},
+               more);
         add_partials(cuda,
                      blocks,
                      2 * width,

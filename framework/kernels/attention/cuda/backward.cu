@@ -1,4 +1,4 @@
-// The backward pass for any dtype and width (attention_matrix_backward.cu has that of matrix
+// The backward pass for any dtype and width (matrix_backward.cu has that of matrix
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
 #include "framework/kernels/attention/check.h"

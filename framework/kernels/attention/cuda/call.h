@@ -228,7 +228,7 @@ struct AttentionCall {
   __device__ T span_of(std::int64_t b, std::int64_t h, std::int64_t i) const {
     return span.z[span.by_token ? (b * time + i) * heads + h : h];
   }
-  // Halves of the bands of its tiles (attention_band.h), from the first, which only a tile of
+  // Halves of the bands of its tiles (band.h), from the first, which only a tile of
   // queries beyond the last has: the distance of the first row of number m, and where its 64
   // numbers are among those of all.
   LONGSPAN_HOST_DEVICE std::int64_t first_half() const { return -query_tiles(); }

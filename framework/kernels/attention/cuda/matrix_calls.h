@@ -109,7 +109,7 @@ void attend_with_warp_groups(Cuda cuda, const GroupCall<In>& group);
 template <typename In>
 void differentiate_with_warp_groups(Cuda cuda, const GradientCall<In>& g, const Gradients<In>& to);
 
-// Bands as in attention_tables.cu, and for each [heads of the group, diagonals, dim] of what the
+// Bands as in tables.cu, and for each [heads of the group, diagonals, dim] of what the
 // position bias gets, or null.
 template <typename In>
 void sum_diagonals(Cuda cuda,
