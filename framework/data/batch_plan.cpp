@@ -15,6 +15,7 @@ namespace {
 // A bucket is sorted by the other side's length once it holds so many batches: few enough to be
 // filled often, enough for little padding.
 constexpr std::int64_t batches_of_bucket = 4;
+constexpr std::int64_t any_rows = std::numeric_limits<std::int64_t>::max();
 
 // A number in 0 .. bound - 1 for each place in a shuffle.
 class Draws {
@@ -43,6 +44,7 @@ void shuffle(std::vector<T>& values, const Random& place) {
 std::size_t cut(std::span<const std::uint32_t> examples,
                 const ColumnsOf& columns_of,
                 std::int64_t budget,
+                std::int64_t most_rows,
                 bool keep_last,
                 BatchPlan& plan) {
   std::size_t begin = 0;
@@ -60,7 +62,7 @@ std::size_t cut(std::span<const std::uint32_t> examples,
     const Lengths with = {std::max(widest.source, columns.source),
                           std::max(widest.target, columns.target)};
     const auto rows = static_cast<std::int64_t>(i - begin) + 1;
-    if (rows > 1 && rows * with.total() > budget) {
+    if (rows > 1 && (rows > most_rows || rows * with.total() > budget)) {
       emit(i);
       widest = columns;
     } else {
@@ -106,7 +108,7 @@ BatchPlan shuffled_batches(std::int64_t count,
     bucket.elements += columns.total();
     if (bucket.elements < batches_of_bucket * budget) continue;
     std::ranges::stable_sort(bucket.examples, by_source);
-    const auto taken = cut(bucket.examples, columns_of, budget, true, plan);
+    const auto taken = cut(bucket.examples, columns_of, budget, any_rows, true, plan);
     bucket.examples.erase(bucket.examples.begin(),
                           bucket.examples.begin() + static_cast<std::ptrdiff_t>(taken));
     bucket.elements = 0;
@@ -117,12 +119,15 @@ BatchPlan shuffled_batches(std::int64_t count,
     std::ranges::stable_sort(bucket.examples, by_source);
     left.insert(left.end(), bucket.examples.begin(), bucket.examples.end());
   }
-  cut(left, columns_of, budget, false, plan);
+  cut(left, columns_of, budget, any_rows, false, plan);
   shuffle(plan.batches, place.child("batches"));
   return plan;
 }
 
-BatchPlan sorted_batches(std::int64_t count, const ColumnsOf& columns_of, std::int64_t budget) {
+BatchPlan sorted_batches(std::int64_t count,
+                         const ColumnsOf& columns_of,
+                         std::int64_t budget,
+                         std::int64_t most_rows) {
   require_countable(count);
   std::vector<std::uint32_t> examples;
   for (std::int64_t i = 0; i < count; ++i)
@@ -133,8 +138,15 @@ BatchPlan sorted_batches(std::int64_t count, const ColumnsOf& columns_of, std::i
     return x.target != y.target ? x.target > y.target : x.source > y.source;
   });
   BatchPlan plan;
-  cut(examples, columns_of, budget, false, plan);
+  cut(examples, columns_of, budget, most_rows, false, plan);
   return plan;
+}
+
+std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan) {
+  std::vector<std::vector<std::size_t>> batches;
+  for (const Range& range : plan.batches)
+    batches.emplace_back(plan.order.begin() + range.begin, plan.order.begin() + range.end);
+  return batches;
 }
 
 }  // namespace longspan

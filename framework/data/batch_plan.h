@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <vector>
 
 #include "framework/core/random.h"
@@ -31,6 +32,13 @@ BatchPlan shuffled_batches(std::int64_t count,
                            const Random& place);
 
 // The same without shuffling: the longest examples first, those of equal columns in their order.
-BatchPlan sorted_batches(std::int64_t count, const ColumnsOf& columns_of, std::int64_t budget);
+// No batch has more than `most_rows` rows.
+BatchPlan sorted_batches(std::int64_t count,
+                         const ColumnsOf& columns_of,
+                         std::int64_t budget,
+                         std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
+
+// The examples of each batch.
+std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan);
 
 }  // namespace longspan

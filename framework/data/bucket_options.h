@@ -18,9 +18,11 @@ struct BucketOptions {
   std::int64_t length_multiple = 8;    // data.length_multiple
   double subword_sampling = 0;         // data.subword_sampling: 0: none
 
-  // Columns of a side with one token more, its padding included; 0: any number.
-  std::int64_t longest_columns() const {
-    return longest == 0 ? 0 : (longest + length_multiple) / length_multiple * length_multiple;
+  // Columns of a side with so many tokens more, its padding included; 0: any number.
+  std::int64_t longest_columns(std::int64_t more = 1) const {
+    return longest == 0
+               ? 0
+               : (longest + more + length_multiple - 1) / length_multiple * length_multiple;
   }
 };
 

@@ -2,30 +2,10 @@
 
 #include <algorithm>
 
-#include "framework/data/examples.h"
+#include "framework/data/batch_plan.h"
 
 namespace longspan {
 namespace {
-
-// The lines of each batch, the longest first.
-std::vector<std::vector<std::size_t>> batches_of(std::span<const LabelledLine> lines,
-                                                 std::int64_t batch_tokens) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (!lines[i].tokens.empty()) order.push_back(i);
-  std::ranges::stable_sort(
-      order, std::greater<>(), [&](std::size_t i) { return lines[i].tokens.size(); });
-  std::vector<std::vector<std::size_t>> batches;
-  std::int64_t columns = 0;
-  for (const std::size_t i : order) {
-    if (batches.empty() || (std::ssize(batches.back()) + 1) * columns > batch_tokens) {
-      batches.emplace_back();
-      columns = std::ssize(lines[i].tokens);
-    }
-    batches.back().push_back(i);
-  }
-  return batches;
-}
 
 // Targets are 0 where a label is wanted.
 Fields fields_of(std::span<const LabelledLine> lines,
@@ -66,7 +46,10 @@ std::vector<std::vector<std::int64_t>> label_lines(
     wanted += std::ssize(found[i]);
   }
   const ProcessMesh& mesh = model.parameters().mesh();
-  const auto batches = batches_of(lines, batch_tokens);
+  const auto tokens_of = [&](std::int64_t line) -> Lengths {
+    return {0, std::ssize(lines[static_cast<std::size_t>(line)].tokens)};
+  };
+  const auto batches = examples_of(sorted_batches(std::ssize(lines), tokens_of, batch_tokens));
   for (std::size_t b = static_cast<std::size_t>(mesh.data.rank()); b < batches.size();
        b += static_cast<std::size_t>(mesh.data.size())) {
     const Answers answers =

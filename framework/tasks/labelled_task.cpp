@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "framework/core/unsigned_nan.h"
-#include "framework/data/bucketed_source.h"
 #include "framework/data/ordered_reader.h"
 #include "framework/data/text_files.h"
+#include "framework/tasks/example_data.h"
 
 namespace longspan {
 namespace {
@@ -62,36 +62,23 @@ class LabelledTask : public Task {
  public:
   LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
       : kind_(kind),
-        data_(setting.data),
-        mesh_(setting.mesh),
-        seed_(setting.seed),
+        train_(setting.data.train),
         validation_batches_(setting.validation_batches),
-        division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
-        examples_(open(setting.data.train, setting.listener)),
-        identity_(identify_text(Corpus(setting.data.train, Tokenizer()), setting.mesh.world)) {
-    check_lengths(setting);
-  }
+        data_(setting, [&](const NamedPath& file, const NamedPath&) {
+          return kind.open(
+              file, setting.data, labels_, tokenizer_, setting.mesh.world, setting.listener);
+        }) {}
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const TextIdentity& identity() const override { return identity_; }
+  const TextIdentity& identity() const override { return data_.identity(); }
   std::int64_t classes() const override { return labels_.size(); }
-  std::unique_ptr<Source> source() const override {
-    return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
-  }
+  std::unique_ptr<Source> source() const override { return data_.source(); }
   std::string introduction() const override {
-    const BucketedSource source(examples_, data_.buckets, seed_, division_);
-    const std::string too_long = source.lengths().told();
-    return fmt::format("{}: {} {}s with {} {}, {} steps in the first epoch{}",
-                       data_.train,
-                       examples_->size(),
-                       kind_.example,
-                       labels_.size(),
-                       kind_.labels,
-                       source.batches_of_epoch(),
-                       too_long.empty() ? "" : "; " + too_long);
+    return data_.introduction(fmt::format(
+        "{} {}s with {} {}", data_.examples().size(), kind_.example, labels_.size(), kind_.labels));
   }
 
   void save(Scalars& scalars) const override { scalars.set(labels_scalar, labels_.to_json()); }
@@ -110,43 +97,32 @@ class LabelledTask : public Task {
         place,
         before.size(),
         kind_.labels,
-        data_.train,
+        train_,
         labels_.size(),
         added.empty() ? "it lacks" : "one that is new is",
         added.empty() ? only_in(before, labels_) : added);
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
-    if (!validation_) return std::nullopt;
-    Measurement measured =
-        measure(kind_, labels_, model, validation_, data_.buckets, division_, validation_batches_);
+    if (!data_.validation()) return std::nullopt;
+    Measurement measured = measure(kind_,
+                                   labels_,
+                                   model,
+                                   data_.validation(),
+                                   data_.buckets(),
+                                   data_.division(),
+                                   validation_batches_);
     measured.text = "validation " + measured.text;
     return measured;
   }
 
  private:
-  // What does not fit is not to be found after hours of training.
-  void check_lengths(const TaskSetting& setting) {
-    const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
-    if (data_.validation.empty()) return;
-    validation_ = open(data_.validation, setting.listener);
-    const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
-  }
-  std::shared_ptr<const Examples> open(const NamedPath& path, const ScanListener& listener) const {
-    return kind_.open(path, data_, labels_, tokenizer_, mesh_.world, listener);
-  }
-
   LabelledKind kind_;
-  DataOptions data_;
-  ProcessMesh mesh_;
-  std::uint64_t seed_;
+  NamedPath train_;
   std::int64_t validation_batches_;
-  BatchDivision division_;
   Tokenizer tokenizer_;
   LabelSet labels_;
-  std::shared_ptr<const Examples> examples_;
-  TextIdentity identity_;
-  std::shared_ptr<const Examples> validation_;
+  ExampleData data_;
 };
 
 std::string problem_of(const LabelledKind& kind, const DataOptions& data) {
@@ -176,28 +152,12 @@ std::string problem_of(const LabelledKind& kind, const DataOptions& data) {
   return "";
 }
 
-// The batch of a budget that takes most: examples of the longest length.
-Batch dry_batch(const LabelledKind& kind, const DryBatch& wanted) {
-  const BucketOptions& buckets = wanted.data.buckets;
-  const std::int64_t multiple = buckets.length_multiple;
-  const std::int64_t most = buckets.batch_tokens / multiple * multiple;
-  const std::int64_t longest = (buckets.longest + multiple - 1) / multiple * multiple;
-  const std::int64_t time =
-      std::max(multiple, buckets.longest == 0 ? most : std::min(longest, most));
-  const std::int64_t each = wanted.mesh.data.size() * wanted.parts;
-  const std::int64_t rows =
-      (std::max<std::int64_t>(buckets.batch_tokens / time, 1) + each - 1) / each * wanted.parts;
-  const auto field = [&](const Shape& shape) {
-    return Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
+FieldShapes fields_of(const LabelledKind& kind) {
+  return [kind](std::int64_t rows, const Lengths& columns) -> std::map<std::string, Shape> {
+    const Shape each = {rows, columns.target};
+    const Shape one = {rows};
+    return {{"tokens", each}, {"length", one}, {kind.target, kind.each_token ? each : one}};
   };
-  Batch batch;
-  batch.fields = {{"tokens", field({rows, time})},
-                  {"length", field({rows})},
-                  {kind.target, field(kind.each_token ? Shape{rows, time} : Shape{rows})}};
-  batch.first_row = rows * wanted.mesh.data_coordinate();
-  batch.fresh = true;
-  batch.counts = {{"tokens", rows * time}, {"bytes", rows * time}, {"rows", rows}};
-  return batch;
 }
 
 Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
@@ -251,7 +211,8 @@ TaskKind labelled_task(const LabelledKind& kind) {
       .open = [kind](const TaskSetting& setting) -> std::unique_ptr<Task> {
         return std::make_unique<LabelledTask>(kind, setting);
       },
-      .dry_batch = [kind](const DryBatch& wanted) { return dry_batch(kind, wanted); },
+      .dry_batch =
+          [kind](const DryBatch& wanted) { return dry_examples(wanted, false, fields_of(kind)); },
       .goals = std::move(goals),
       .evaluate = [kind](const EvaluateRequest& request) { return evaluate_file(kind, request); },
       .write = [kind](const WriteRequest& request) { return write_labels(kind, request); }};

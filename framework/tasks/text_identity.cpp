@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
@@ -53,6 +54,25 @@ TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
       static_cast<std::int64_t>(of_first(static_cast<std::uint64_t>(mine.modified)))};
   if (has_hash) found.hash = hash;
   return found;
+}
+
+TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world) {
+  std::optional<TextIdentity> all;
+  for (const NamedPath& file : files) {
+    if (file.empty()) continue;
+    const TextIdentity one = identify_text(Corpus(file, Tokenizer()), world);
+    if (!all) {
+      all = one;
+      continue;
+    }
+    all->sample = all->sample * 31 + one.sample;
+    all->modified = std::max(all->modified, one.modified);
+    if (all->hash && one.hash)
+      all->hash = *all->hash * 31 + *one.hash;
+    else
+      all->hash.reset();
+  }
+  return all.value_or(TextIdentity());
 }
 
 std::string change_of_text(const Scalars& saved,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,9 @@ struct TextIdentity {
 
 // Collective: the same on every rank. Reads a text of bytes of at most a gibibyte.
 TextIdentity identify_text(const Corpus& corpus, const Communicator& world);
+
+// Of files that belong together, in this order; empty paths name none. Collective.
+TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world);
 
 // What has changed since a checkpoint was trained on it, as a sentence about `path`; empty where
 // nothing has. A file that was only touched is the same where every byte was compared. Throws

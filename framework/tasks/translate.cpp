@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "framework/data/batch_plan.h"
 #include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
 #include "framework/decoding/whole_logits.h"
@@ -70,7 +71,6 @@ std::vector<SourceBatch> batches_of(const Model& model,
                                     const std::function<std::string(std::size_t)>& place) {
   std::vector<std::vector<std::int64_t>> ids(lines.size());
   const std::int64_t longest = model.body().longest_segment();
-  std::vector<std::size_t> order;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
@@ -82,24 +82,22 @@ std::vector<SourceBatch> batches_of(const Model& model,
                       place(i),
                       ids[i].size(),
                       longest);
-    order.push_back(i);
   }
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t i) { return ids[i].size(); });
   // Each keeps keys of some dozens of positions at least.
   constexpr std::int64_t most_hypotheses = 1024;
   const std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
+  const auto tokens_of = [&](std::int64_t line) -> Lengths {
+    return {0, std::ssize(ids[static_cast<std::size_t>(line)])};
+  };
+  const BatchPlan plan = sorted_batches(std::ssize(lines),
+                                        tokens_of,
+                                        options.batch_tokens,
+                                        std::max<std::int64_t>(most_hypotheses / hypotheses, 1));
   std::vector<SourceBatch> batches;
-  std::int64_t columns = 0;
-  for (const std::size_t i : order) {
-    const bool is_full = batches.empty() ||
-                         (std::ssize(batches.back().lines) + 1) * columns > options.batch_tokens ||
-                         (std::ssize(batches.back().lines) + 1) * hypotheses > most_hypotheses;
-    if (is_full) {
-      batches.emplace_back();
-      columns = std::ssize(ids[i]);
-    }
-    batches.back().lines.push_back(i);
-    batches.back().ids.push_back(std::move(ids[i]));
+  for (std::vector<std::size_t>& examples : examples_of(plan)) {
+    SourceBatch& batch = batches.emplace_back();
+    for (const std::size_t i : examples) batch.ids.push_back(std::move(ids[i]));
+    batch.lines = std::move(examples);
   }
   return batches;
 }

@@ -6,7 +6,6 @@
 
 #include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
-#include "framework/data/bucketed_source.h"
 #include "framework/data/line_file.h"
 #include "framework/data/lines.h"
 #include "framework/data/ordered_reader.h"
@@ -20,24 +19,10 @@
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
 #include "framework/model/vocabulary_readout.h"
+#include "framework/tasks/example_data.h"
 
 namespace longspan {
 namespace {
-
-// Of both sides.
-TextIdentity identify_pairs(const NamedPath& source,
-                            const NamedPath& target,
-                            const Communicator& world) {
-  TextIdentity one = identify_text(Corpus(source, Tokenizer()), world);
-  const TextIdentity other = identify_text(Corpus(target, Tokenizer()), world);
-  one.sample = one.sample * 31 + other.sample;
-  one.modified = std::max(one.modified, other.modified);
-  if (one.hash && other.hash)
-    one.hash = *one.hash * 31 + *other.hash;
-  else
-    one.hash.reset();
-  return one;
-}
 
 // Over all examples, or the first batches of the longest ones. Collective; the same on every rank.
 Likelihood likelihood_of(const Model& model,
@@ -121,44 +106,37 @@ void add_decoded(Measurement& measured,
 class TranslationTask : public Task {
  public:
   explicit TranslationTask(const TaskSetting& setting)
-      : data_(setting.data),
-        mesh_(setting.mesh),
-        seed_(setting.seed),
+      : world_(setting.mesh.world),
         validation_batches_(setting.validation_batches),
-        division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
+        validation_decoded_(setting.validation_decoded),
+        validation_sides_(setting.data.validation, setting.data.validation_target),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
-        examples_(open(setting.data.train, setting.data.train_target, setting.listener)),
-        identity_(
-            identify_pairs(setting.data.train, setting.data.train_target, setting.mesh.world)) {
-    validation_decoded_ = setting.validation_decoded;
-    check_lengths(setting);
-  }
+        data_(setting, [&](const NamedPath& source, const NamedPath& target) {
+          return open_pairs(
+              source, target, tokenizer_, tokenizer_, setting.mesh.world, setting.listener);
+        }) {}
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
-  const TextIdentity& identity() const override { return identity_; }
-  std::unique_ptr<Source> source() const override {
-    return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
-  }
+  const TextIdentity& identity() const override { return data_.identity(); }
+  std::unique_ptr<Source> source() const override { return data_.source(); }
   std::string introduction() const override {
-    const BucketedSource source(examples_, data_.buckets, seed_, division_);
-    const std::string too_long = source.lengths().told();
-    return fmt::format("{}: {} pairs, {} steps in the first epoch{}",
-                       data_.train,
-                       examples_->size(),
-                       source.batches_of_epoch(),
-                       too_long.empty() ? "" : "; " + too_long);
+    return data_.introduction(fmt::format("{} pairs", data_.examples().size()));
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
-    if (!validation_) return std::nullopt;
-    Measurement measured = measured_loss(likelihood_of(
-        model, validation_, data_.buckets, division_.accumulation, validation_batches_));
+    if (!data_.validation()) return std::nullopt;
+    Measurement measured = measured_loss(likelihood_of(model,
+                                                       data_.validation(),
+                                                       data_.buckets(),
+                                                       data_.division().accumulation,
+                                                       validation_batches_));
     measured.text = "validation " + measured.text;
     const bool is_sound = std::isfinite(measured.figures.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
-    std::vector<std::string> sources = read_lines(data_.validation, mesh_.world);
-    std::vector<std::string> targets = read_lines(data_.validation_target, mesh_.world);
+    const auto& [source, target] = validation_sides_;
+    std::vector<std::string> sources = read_lines(source, world_);
+    std::vector<std::string> targets = read_lines(target, world_);
     const std::size_t count =
         std::min(sources.size(), static_cast<std::size_t>(validation_decoded_));
     sources.resize(count);
@@ -168,36 +146,19 @@ class TranslationTask : public Task {
                 tokenizer_,
                 sources,
                 targets,
-                {.beam = 1, .longest_source = data_.buckets.longest},
-                data_.validation,
+                {.beam = 1, .longest_source = data_.buckets().longest},
+                source,
                 {});
     return measured;
   }
 
  private:
-  // What does not fit is not to be found after hours of training.
-  void check_lengths(const TaskSetting& setting) {
-    const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
-    if (data_.validation.empty()) return;
-    validation_ = open(data_.validation, data_.validation_target, setting.listener);
-    const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
-  }
-  std::shared_ptr<const Examples> open(const NamedPath& source,
-                                       const NamedPath& target,
-                                       const ScanListener& listener) const {
-    return open_pairs(source, target, tokenizer_, tokenizer_, mesh_.world, listener);
-  }
-
-  DataOptions data_;
-  ProcessMesh mesh_;
-  std::uint64_t seed_;
+  Communicator world_;
   std::int64_t validation_batches_;
-  BatchDivision division_;
-  Tokenizer tokenizer_;
-  std::shared_ptr<const Examples> examples_;
-  TextIdentity identity_;
-  std::shared_ptr<const Examples> validation_;
   std::int64_t validation_decoded_;
+  std::pair<NamedPath, NamedPath> validation_sides_;
+  Tokenizer tokenizer_;
+  ExampleData data_;
 };
 
 // Says how many of the lines are done, now and then.
@@ -233,30 +194,12 @@ std::string pairs_problem(const DataOptions& data) {
   return "";
 }
 
-// A full batch of sequences of the longest length, half of it targets. One of short sources and
-// long targets takes more.
-Batch dry_batch(const DryBatch& wanted) {
-  const BucketOptions& buckets = wanted.data.buckets;
-  const std::int64_t multiple = buckets.length_multiple;
-  const std::int64_t most = buckets.batch_tokens / 2 / multiple * multiple;
-  const std::int64_t longest = buckets.longest == 0 ? most : buckets.longest_columns();
-  const std::int64_t time = std::max(multiple, std::min(longest, most));
-  const std::int64_t ranks = wanted.mesh.data.size();
-  const std::int64_t each = ranks * wanted.parts;
-  const std::int64_t rows =
-      (std::max<std::int64_t>(buckets.batch_tokens / (2 * time), 1) + each - 1) / each *
-      wanted.parts;
-  Batch batch;
-  for (const char* name : {"source", "tokens", "targets"})
-    batch.fields[name] = Tensor::empty({rows, time}, DType::i64, wanted.host, MemoryTag::workspace);
-  for (const char* name : {"source_length", "length"}) {
-    const Tensor lengths = Tensor::empty({rows}, DType::i64, wanted.host, MemoryTag::workspace);
-    batch.fields[name] = lengths;
-  }
-  batch.first_row = rows * wanted.mesh.data_coordinate();
-  batch.fresh = true;
-  batch.counts = {{"tokens", rows * time}, {"rows", rows}};
-  return batch;
+std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& columns) {
+  return {{"source", {rows, columns.source}},
+          {"source_length", {rows}},
+          {"tokens", {rows, columns.target}},
+          {"targets", {rows, columns.target}},
+          {"length", {rows}}};
 }
 
 Measurement evaluate_pairs(const EvaluateRequest& request) {
@@ -313,7 +256,8 @@ TaskKind translation_task() {
       .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
         return std::make_unique<TranslationTask>(setting);
       },
-      .dry_batch = dry_batch,
+      .dry_batch =
+          [](const DryBatch& wanted) { return dry_examples(wanted, true, fields_of_pairs); },
       .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
       .decoded_goals = {{"bleu"},
                         {"chrf"},

@@ -158,6 +158,23 @@ TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
   }
 }
 
+TEST(SortedBatches, HaveAtMostSoManyTokensAndRows) {
+  const std::vector<std::int64_t> tokens = {3, 8, 0, 8, 1, 2};
+  const auto batches = [&](std::int64_t budget, std::int64_t most_rows) {
+    return examples_of(sorted_batches(
+        std::ssize(tokens),
+        [&](std::int64_t i) -> Lengths {
+          return {0, tokens[static_cast<std::size_t>(i)]};
+        },
+        budget,
+        most_rows));
+  };
+  using Batches = std::vector<std::vector<std::size_t>>;
+  EXPECT_EQ(batches(16, 9), (Batches{{1, 3}, {0, 5, 4}}));
+  EXPECT_EQ(batches(16, 2), (Batches{{1, 3}, {0, 5}, {4}}));
+  EXPECT_EQ(batches(4, 9), (Batches{{1}, {3}, {0}, {5, 4}}));
+}
+
 TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
   BucketedSource source(pairs_of(100), small, 5, {});
   const auto at_cursor = [&](std::vector<std::int64_t> values) {

@@ -1,0 +1,58 @@
+#include "framework/tasks/example_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/data/bucketed_source.h"
+
+namespace longspan {
+
+ExampleData::ExampleData(const TaskSetting& setting, const Open& open)
+    : data_(setting.data),
+      seed_(setting.seed),
+      division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
+      examples_(open(setting.data.train, setting.data.train_target)),
+      identity_(
+          identify_files({setting.data.train, setting.data.train_target}, setting.mesh.world)) {
+  const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
+  if (data_.validation.empty()) return;
+  validation_ = open(data_.validation, data_.validation_target);
+  const BatchLengths measured(validation_, data_.buckets, EachCounts::yes);
+}
+
+std::unique_ptr<Source> ExampleData::source() const {
+  return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
+}
+
+std::string ExampleData::introduction(const std::string& what) const {
+  const BucketedSource source(examples_, data_.buckets, seed_, division_);
+  const std::string too_long = source.lengths().told();
+  return fmt::format("{}: {}, {} steps in the first epoch{}",
+                     data_.train,
+                     what,
+                     source.batches_of_epoch(),
+                     too_long.empty() ? "" : "; " + too_long);
+}
+
+Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields) {
+  const BucketOptions& buckets = wanted.data.buckets;
+  const std::int64_t sides = pairs ? 2 : 1;
+  const std::int64_t multiple = buckets.length_multiple;
+  const std::int64_t most = buckets.batch_tokens / sides / multiple * multiple;
+  const std::int64_t longest = buckets.longest_columns(pairs ? 1 : 0);
+  const std::int64_t time = std::max(multiple, longest == 0 ? most : std::min(longest, most));
+  const std::int64_t each = wanted.mesh.data.size() * wanted.parts;
+  const std::int64_t rows =
+      (std::max<std::int64_t>(buckets.batch_tokens / (sides * time), 1) + each - 1) / each *
+      wanted.parts;
+  Batch batch;
+  for (const auto& [name, shape] : fields(rows, {pairs ? time : 0, time}))
+    batch.fields[name] = Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
+  batch.first_row = rows * wanted.mesh.data_coordinate();
+  batch.fresh = true;
+  batch.counts = {{"tokens", rows * time}, {"bytes", rows * time}, {"rows", rows}};
+  return batch;
+}
+
+}  // namespace longspan

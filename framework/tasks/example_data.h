@@ -1,0 +1,54 @@
+// What tasks on separate examples share: their data in batches of like length.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "framework/data/batch_rows.h"
+#include "framework/data/examples.h"
+#include "framework/tasks/task.h"
+
+namespace longspan {
+
+// The training and validation examples of a run.
+class ExampleData {
+ public:
+  // Of data.train or data.validation and what belongs to it (data.*_target; empty where there is
+  // none). Collective.
+  using Open = std::function<std::shared_ptr<const Examples>(const NamedPath& file,
+                                                             const NamedPath& target)>;
+
+  // Collective. What does not fit the keys of batches is found here, not after hours of training:
+  // throws as BatchLengths does, and what `open` throws.
+  ExampleData(const TaskSetting& setting, const Open& open);
+
+  const Examples& examples() const { return *examples_; }
+  // Null without data.validation.
+  const std::shared_ptr<const Examples>& validation() const { return validation_; }
+  const BucketOptions& buckets() const { return data_.buckets; }
+  const BatchDivision& division() const { return division_; }
+
+  const TextIdentity& identity() const { return identity_; }
+  std::unique_ptr<Source> source() const;
+  // "FILE: WHAT, 12 steps in the first epoch; ..."
+  std::string introduction(const std::string& what) const;
+
+ private:
+  DataOptions data_;
+  std::uint64_t seed_;
+  BatchDivision division_;
+  std::shared_ptr<const Examples> examples_;
+  TextIdentity identity_;
+  std::shared_ptr<const Examples> validation_;
+};
+
+// The fields of so many rows with such columns, by name: their shapes.
+using FieldShapes =
+    std::function<std::map<std::string, Shape>(std::int64_t rows, const Lengths& columns)>;
+
+// A full batch of examples of the longest length, those of pairs with as many columns on each side.
+Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields);
+
+}  // namespace longspan
