@@ -89,6 +89,7 @@ void BatchLoader::restore(const Tensor& cursors) {
   stop();
   error_ = nullptr;
   source_->restore(cursors);
+  restored_ = source_->restored();
   taken_ = source_->cursors();
   start();
 }

@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "framework/data/source.h"
@@ -31,6 +32,7 @@ class BatchLoader {
   Tensor cursors() const;
   CursorRows cursor_rows() const { return source_->cursor_rows(); }
   void restore(const Tensor& cursors);
+  const std::string& restored() const { return restored_; }
 
  private:
   struct Ready {
@@ -45,6 +47,7 @@ class BatchLoader {
 
   std::unique_ptr<Source> source_;  // belongs to the thread while it runs
   std::size_t ahead_;
+  std::string restored_;
   Tensor taken_;  // cursors after the last batch taken
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,6 +1,9 @@
 #include "framework/data/batch_plan.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -140,6 +143,13 @@ BatchPlan sorted_batches(std::int64_t count,
   BatchPlan plan;
   cut(examples, columns_of, budget, most_rows, false, plan);
   return plan;
+}
+
+std::uint64_t fingerprint(const BatchPlan& plan) {
+  const std::array<std::uint64_t, 2> hashes = {
+      XXH3_64bits(plan.order.data(), plan.order.size() * sizeof plan.order.front()),
+      XXH3_64bits(plan.batches.data(), plan.batches.size() * sizeof plan.batches.front())};
+  return XXH3_64bits(hashes.data(), sizeof hashes);
 }
 
 std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan) {

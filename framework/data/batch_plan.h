@@ -38,6 +38,9 @@ BatchPlan sorted_batches(std::int64_t count,
                          std::int64_t budget,
                          std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
+// Tells one plan from another: of the examples of each batch and their order.
+std::uint64_t fingerprint(const BatchPlan& plan);
+
 // The examples of each batch.
 std::vector<std::vector<std::size_t>> examples_of(const BatchPlan& plan);
 

@@ -25,6 +25,7 @@ void BucketedSource::begin(std::int64_t epoch) {
       [this](std::int64_t example) { return lengths_.columns(example); },
       lengths_.options().batch_tokens,
       place_of(epoch));
+  fingerprint_ = fingerprint(plan_);
   epoch_ = epoch;
   next_ = 0;
 }
@@ -46,27 +47,46 @@ Batch BucketedSource::next() {
 }
 
 Tensor BucketedSource::cursors() const {
-  const std::array<std::int64_t, 2> state = {epoch_, next_};
-  return Tensor::from<std::int64_t>(state, {1, 2}, Device::cpu(), MemoryTag::workspace);
+  const std::array<std::int64_t, 4> state = {
+      epoch_, next_, batches_of_epoch(), static_cast<std::int64_t>(fingerprint_)};
+  return Tensor::from<std::int64_t>(state, {1, 4}, Device::cpu(), MemoryTag::workspace);
 }
 
 void BucketedSource::restore(const Tensor& cursors) {
-  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{1, 2})
-    throw DataError("cursors of shape {} do not fit examples in batches; [1, 2] i64 is needed",
+  const bool is_old = cursors.shape() == Shape{1, 2};
+  if (cursors.dtype() != DType::i64 || (!is_old && cursors.shape() != Shape{1, 4}))
+    throw DataError("cursors of shape {} do not fit examples in batches; [1, 4] i64 is needed",
                     cursors.shape().to_string());
   const auto values = cursors.span<std::int64_t>();
   const std::int64_t epoch = values[0];
   const std::int64_t batches = values[1];
+  restored_.clear();
   if (epoch >= 0 && epoch != epoch_) begin(epoch);
-  if (epoch < 0 || batches < 0 || batches > batches_of_epoch())
+  const std::int64_t had = is_old ? batches_of_epoch() : values[2];
+  if (epoch < 0 || batches < 0 || batches > had)
     throw DataError(
         "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
         "checkpoint made with other data, or another data.batch_tokens or run.seed?",
         lengths_.examples().path(),
         batches,
         epoch,
-        batches_of_epoch());
+        had);
   next_ = batches;
+  if (is_old || static_cast<std::uint64_t>(values[3]) == fingerprint_) return;
+  next_ = 0;
+  if (batches == 0) return;
+  begin(epoch + 1);
+  if (batches == had) return;
+  restored_ = fmt::format(
+      "{}: its batches are not those that the checkpoint was reading, as the data, run.seed, "
+      "data.batch_tokens, data.longest, data.too_long, data.length_multiple or "
+      "data.subword_sampling have changed: the run goes on at the beginning of epoch {}, and the "
+      "last {} of {} batches of epoch {} are left out; set them as they were to read these too",
+      lengths_.examples().path(),
+      epoch + 1,
+      had - batches,
+      had,
+      epoch);
 }
 
 }  // namespace longspan

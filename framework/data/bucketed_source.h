@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "framework/data/batch_plan.h"
 #include "framework/data/batch_rows.h"
@@ -24,10 +25,15 @@ class BucketedSource final : public Source {
 
   Batch next() override;
 
-  // One row for all ranks: (epoch, batches of it that were read).
+  // One row for all ranks: (epoch, batches of it that were read, batches that it has, fingerprint
+  // of its plan).
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {.begin = 0, .total = 1, .shared = true}; }
+  // Where the epoch has other batches by now, as with another seed or data.batch_tokens, it goes on
+  // at the beginning of the next one: what is left of this one cannot be told from what was read.
+  // Cursors of an older version are (epoch, batches of it that were read), and believed.
   void restore(const Tensor& cursors) override;
+  std::string restored() const override { return restored_; }
 
   const BatchLengths& lengths() const { return lengths_; }
   // Of the epoch that the next batch is of, or where that begins one, of the one before.
@@ -42,8 +48,10 @@ class BucketedSource final : public Source {
   std::uint64_t seed_;
   BatchDivision division_;
   BatchPlan plan_;  // of epoch_
+  std::uint64_t fingerprint_ = 0;
   std::int64_t epoch_ = 0;
   std::int64_t next_ = 0;
+  std::string restored_;
 };
 
 }  // namespace longspan

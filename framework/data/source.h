@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "framework/data/batch.h"
 
@@ -29,6 +30,8 @@ class Source {
   virtual CursorRows cursor_rows() const = 0;
   // Goes on from there, exactly. Throws DataError for what is no place in the data.
   virtual void restore(const Tensor& cursors) = 0;
+  // What is not as it was before the last `restore`, as a sentence; empty where nothing is.
+  virtual std::string restored() const { return ""; }
 };
 
 }  // namespace longspan

@@ -160,7 +160,12 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   run_id_ = checkpoint.info().run_id;
   losses_ = SavedLosses::of(checkpoint.scalars());
   const CursorRows rows = loader_.cursor_rows();
-  const Tensor cursors = loader_.cursors();
+  // An older version may have kept less of it.
+  const Tensor now = loader_.cursors();
+  const Tensor cursors = Tensor::empty(now.shape().with(1, checkpoint.shape_of(cursor_name)[1]),
+                                       DType::i64,
+                                       now.device(),
+                                       MemoryTag::workspace);
   trainer_.restore(checkpoint, rows, cursors.shape()[0]);
   StateTensor piece;
   piece.name = cursor_name;
@@ -169,10 +174,12 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   piece.offset = {rows.begin, 0};
   checkpoint.read(piece);
   loader_.restore(cursors);
+  const std::string restored = loader_.restored();
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
   if (best_) resume_best(checkpoint.scalars());
+  if (!restored.empty()) log_.warning("{}", restored);
   judge_layout(log_, checkpoint, layout());
 }
 

@@ -158,6 +158,49 @@ TEST(BucketedSource, GoesOnInTheMiddleOfAnEpochOnAnyLayout) {
   }
 }
 
+TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
+  const auto cursors_after = [](int batches) {
+    BucketedSource source(pairs_of(100), small, 5, {});
+    for (int i = 0; i < batches; ++i) source.next();
+    return source.cursors();
+  };
+  const auto all = static_cast<int>(cursors_after(0).span<std::int64_t>()[2]);
+  ASSERT_GT(all, 3);
+  BucketOptions fewer = small;
+  fewer.batch_tokens = 500;
+  BucketOptions wider = small;
+  wider.length_multiple = 16;
+  const auto goes_on = [](const BucketOptions& options,
+                          std::uint64_t seed,
+                          const Tensor& cursors,
+                          std::string& told) {
+    BucketedSource source(pairs_of(100), options, seed, {1, 2, 1});
+    source.restore(cursors);
+    told = source.restored();
+    const auto now = source.cursors();
+    return std::pair(now.span<std::int64_t>()[0], now.span<std::int64_t>()[1]);
+  };
+  std::string told;
+  using Place = std::pair<std::int64_t, std::int64_t>;
+  EXPECT_EQ(goes_on(small, 5, cursors_after(3), told), (Place{0, 3}));
+  EXPECT_EQ(told, "");
+  for (const auto& [options, seed] :
+       {std::pair(fewer, 5), std::pair(wider, 5), std::pair(small, 6)}) {
+    const auto number = static_cast<std::uint64_t>(seed);
+    EXPECT_EQ(goes_on(options, number, cursors_after(3), told), (Place{1, 0}));
+    EXPECT_THAT(told,
+                HasSubstr(fmt::format("the run goes on at the beginning of epoch 1, and the last "
+                                      "{} of {} batches of epoch 0 are left out",
+                                      all - 3,
+                                      all)));
+    // Nothing of an epoch was read, or all of it.
+    EXPECT_EQ(goes_on(options, number, cursors_after(0), told), (Place{0, 0}));
+    EXPECT_EQ(told, "");
+    EXPECT_EQ(goes_on(options, number, cursors_after(all), told), (Place{1, 0}));
+    EXPECT_EQ(told, "");
+  }
+}
+
 TEST(SortedBatches, HaveAtMostSoManyTokensAndRows) {
   const std::vector<std::int64_t> tokens = {3, 8, 0, 8, 1, 2};
   const auto batches = [&](std::int64_t budget, std::int64_t most_rows) {
@@ -185,7 +228,7 @@ TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
   };
   EXPECT_THAT(at_cursor({0, 1000}), HasSubstr("batch 1000 of epoch 0 is to be read next"));
   EXPECT_THAT(at_cursor({-1, 0}), HasSubstr("was the checkpoint made with other data"));
-  EXPECT_THAT(at_cursor({0, 1, 2}), HasSubstr("[1, 2] i64 is needed"));
+  EXPECT_THAT(at_cursor({0, 1, 2}), HasSubstr("[1, 4] i64 is needed"));
   EXPECT_EQ(at_cursor({4, 2}), "");
 }
 

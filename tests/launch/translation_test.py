@@ -65,7 +65,7 @@ class Translation(jobs.TestCase):
     def test_goes_on_in_the_middle_of_an_epoch(self):
         self.train("whole", Layout(2, 1))
         place = self.run_at("whole").state(5)["tensors"]["data/cursor"]
-        self.assertEqual(place["shape"], [1, 2])
+        self.assertEqual(place["shape"], [1, 4])
         # As a killed run would: step 5 is the last one that is there.
         self.train("broken", Layout(2, 1), {"training.steps": 12, "checkpoint.every": 5})
         for layout, exact in (Layout(2, 1), True), (Layout(1, 2), False), (Layout(1, 1, context=2), False), (Layout(4, 1), False):
@@ -79,6 +79,16 @@ class Translation(jobs.TestCase):
                 self.assert_near(self.losses("again"), self.losses("whole")[5:])
                 for path in sorted(again.path.rglob("*"), reverse=True):
                     path.rmdir() if path.is_dir() else path.unlink()
+
+    def test_goes_on_at_the_next_epoch_where_batches_are_others(self):
+        self.train(settings={"training.steps": 5})
+        for layout in Layout(1, 1), Layout(2, 1):  # what was saved under the changed keys goes on as usual
+            self.train("run", layout, {"data.batch_tokens": 400, "training.steps": 5 + 2 * layout.ranks})
+        log = self.run_at().log()
+        self.assertEqual(log.count("its batches are not those that the checkpoint was reading"), 1)
+        self.assertRegex(log, r"its batches .* data\.batch_tokens, .* have changed: the run goes on at the beginning of "
+                              r"epoch 1, and the last \d+ of \d+ batches of epoch 0 are left out; set them as they were to read these too")
+        self.assertEqual(self.run_at().steps(), [5, 7, 9])
 
     def test_a_stopped_run_goes_on(self):
         self.train("whole", settings={"training.steps": 60})
