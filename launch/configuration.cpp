@@ -250,6 +250,9 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
   const auto streams = [](const Configuration& of) { return of.task_kind().reads_streams; };
   const auto buckets = [](const Configuration& of) { return !of.task_kind().reads_streams; };
   const auto pairs = [](const Configuration& of) { return of.task == "translation"; };
+  const auto targets = [pairs](const Configuration& of) {
+    return pairs(of) || of.data.format == DataFormat::images;
+  };
   unless({"data.batch", "data.segment"}, streams);
   unless({"data.batch_tokens",
           "data.longest",
@@ -257,7 +260,12 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
           "data.length_multiple",
           "data.subword_sampling"},
          buckets);
-  unless({"data.validation_target", "data.test_target", "training.validation_decoded"}, pairs);
+  unless({"data.validation_target", "data.test_target"}, targets);
+  unless({"training.validation_decoded"}, pairs);
+  table.warn("data.too_long", [&configuration]() -> std::string {
+    const bool reads_images = configuration.data.format == DataFormat::images;
+    return reads_images ? "data.format is images, which are not cut" : "";
+  });
   table.warn("data.subword_sampling", [&configuration]() -> std::string {
     const DataOptions& data = configuration.data;
     if (data.tokenizer != TokenizerKind::sentencepiece)
@@ -266,6 +274,11 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
     return is_trained && data.tokenizer_kind != SubwordKind::unigram
                ? "data.tokenizer_kind is not unigram"
                : "";
+  });
+  table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
+    const bool reads_images = configuration.data.format == DataFormat::images;
+    if (!reads_images || configuration.task == "classification") return "";
+    return "data.format: images is for run.task: classification; run.task is " + configuration.task;
   });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
     const TaskKind& task = configuration.task_kind();
@@ -310,6 +323,7 @@ void declare_all(Configuration& configuration, const Family* family) {
       {"checkpoint.keep_best", "run.task", "data.validation", "training.validation_decoded"},
       [&configuration] { return keep_best_problem(configuration); });
   table.check({"run.task",
+               "data.format",
                "data.tokenizer",
                "data.train",
                "data.train_target",

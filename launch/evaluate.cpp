@@ -154,6 +154,7 @@ ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session
       configuration.task_kind().evaluate({.model = *run.model,
                                           .tokenizer = run.tokenizer,
                                           .labels = run.labels,
+                                          .image = run.image,
                                           .data = configuration.data,
                                           .file = file,
                                           .target = target_file(arguments, configuration.data),
@@ -215,9 +216,11 @@ void bind(CLI::App& app, Arguments& arguments) {
   auto* data = app.add_option("--data", arguments.data, "another text file")
                    ->check(not_empty_text())
                    ->excludes(split);
-  app.add_option("--data-target",
-                 arguments.data_target,
-                 "with --data and run.task: translation, the file of the targets")
+  app.add_option(
+         "--data-target",
+         arguments.data_target,
+         "with --data and run.task: translation, the file of the targets; with data.format: "
+         "images, of the labels of an IDX file")
       ->check(not_empty_text())
       ->needs(data);
   add_decoding(app, arguments.decoding);

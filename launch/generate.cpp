@@ -155,7 +155,7 @@ void bind(CLI::App& app, Arguments& arguments) {
 
 Command generate_command() {
   return {"generate",
-          "Let a trained model go on with a text, or translate, classify or tag lines",
+          "Let a trained model go on with a text, or translate, classify or tag lines or images",
           "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
           "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
           "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"

@@ -18,8 +18,9 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
   app.add_option(
          "--input",
          arguments.input,
-         "a file whose lines are to be translated, classified or tagged, as run.task says; -: "
-         "standard input")
+         "a file whose lines are to be translated, classified or tagged, as run.task says; with "
+         "data.format: images each line names a PNG file, or an IDX file whose images get a line "
+         "each; -: standard input")
       ->check(not_empty_text());
   app.add_option("--output", arguments.output, "a file for the results; -: standard output")
       ->check(not_empty_text())
@@ -73,6 +74,8 @@ ExitCode generate_lines(const LineArguments& arguments,
       {.model = *run.model,
        .tokenizer = run.tokenizer,
        .labels = run.labels,
+       .image = run.image,
+       .data = run.configuration->data,
        .lines = lines,
        .decoding = decoding,
        .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },

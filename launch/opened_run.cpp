@@ -113,11 +113,13 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                  .mesh = mesh,
                                  .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
+  const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   return {std::move(configuration),
           run,
           std::move(opened.checkpoint),
           std::move(tokenizer),
           labels,
+          image,
           std::move(collectives),
           std::move(model)};
 }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,8 @@ struct OpenedRun {
   std::filesystem::path directory;  // the run's
   Checkpoint checkpoint;
   Tokenizer tokenizer;
-  LabelSet labels;  // of classes or tags, where it was trained on any
+  LabelSet labels;                  // of classes or tags, where it was trained on any
+  std::optional<ImageShape> image;  // of the images that it was trained on
   std::unique_ptr<GpuCollectives> collectives;
   std::unique_ptr<Model> model;
 };

@@ -72,7 +72,7 @@ class Encoder : public Body {
       positions = Variable(sinusoids(
           SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
     }
-    const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
+    const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
     const Variable x = scale_and_add_positions(
         embedding_(tokens, 1, pass.time), std::sqrt(static_cast<double>(width)), positions);
     return drop(x, options_.common.dropout, pass.child("embedding"));

@@ -44,6 +44,14 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
+  table.add("data.format",
+            options.format,
+            "with run.task: classification, what data.train, data.validation and data.test are: "
+            "text, or images, whose pixels (0 to 255) are the tokens: each an IDX file, as MNIST "
+            "has them, with that of its labels in data.train_target and so on, or a folder that "
+            "has a folder of PNG files for each class",
+            {{"text", DataFormat::text}, {"images", DataFormat::images}},
+            fixes_weights());
   table.add("data.train", options.train, "text file to learn from", required(), not_empty());
   table.add("data.validation",
             options.validation,
@@ -53,7 +61,7 @@ void declare(OptionTable& table, DataOptions& options) {
       "data.train_target",
       options.train_target,
       "with run.task: translation, what is to be made of each line of data.train: a file of as "
-      "many lines");
+      "many lines; with data.format: images, the labels of an IDX file");
   table.add("data.validation_target", options.validation_target, "likewise of data.validation");
   table.add("data.test_target", options.test_target, "likewise of data.test");
   table.add("data.tag_columns",

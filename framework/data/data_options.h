@@ -15,11 +15,15 @@ namespace longspan {
 
 class OptionTable;
 
+// What the files of data.train, data.validation and data.test hold.
+enum class DataFormat : std::uint8_t { text, images };
+
 struct DataOptions {
-  NamedPath train;       // data.train: the text to learn
+  DataFormat format = DataFormat::text;  // data.format
+  NamedPath train;                       // data.train: the text to learn
   NamedPath validation;  // data.validation: the text that `train` measures itself on
   NamedPath test;        // data.test: the text for the last measurement
-  // Of pairs the other sides, line by line.
+  // Of pairs the other sides, line by line; of images in IDX the files of their labels.
   NamedPath train_target;                          // data.train_target
   NamedPath validation_target;                     // data.validation_target
   NamedPath test_target;                           // data.test_target

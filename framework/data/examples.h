@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "framework/core/device.h"
 #include "framework/core/random.h"
 #include "framework/data/batch.h"
+#include "framework/data/image_shape.h"
 
 namespace longspan {
 
@@ -45,6 +47,8 @@ class Examples {
   virtual Lengths lengths(std::int64_t example) const = 0;
   // Columns of the target beside those of its tokens.
   virtual std::int64_t extra_columns() const { return 0; }
+  // Of images the shape, which all have.
+  virtual std::optional<ImageShape> image() const { return std::nullopt; }
   // Whether a part of an example is an example.
   virtual bool can_be_cut() const { return true; }
   // Fields and counts of these rows; ids of padding are 0, its targets ignored_target. Throws

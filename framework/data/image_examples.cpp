@@ -1,6 +1,7 @@
 #include "framework/data/image_examples.h"
 
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <vector>
 
@@ -16,7 +17,10 @@ namespace {
 
 class ImageExamples : public Examples {
  public:
-  explicit ImageExamples(LabelSet labels) : labels_(std::move(labels)) {}
+  ImageExamples(const ImageShape& shape, LabelSet labels)
+      : shape_(shape), labels_(std::move(labels)) {}
+
+  std::optional<ImageShape> image() const override { return shape_; }
 
   bool can_be_cut() const override { return false; }
   Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
@@ -45,13 +49,14 @@ class ImageExamples : public Examples {
   }
 
  protected:
-  virtual std::int64_t values() const = 0;
+  std::int64_t values() const { return shape_.values(); }
   // The memory in which files were read.
   virtual void release() const {}
   virtual std::string label(std::int64_t example) const = 0;
   virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
 
  private:
+  ImageShape shape_;
   LabelSet labels_;
 };
 
@@ -65,10 +70,30 @@ IdxFile open_idx_labels(const NamedPath& path, const Communicator& all) {
   return IdxFile(path, 1, "labels", all);
 }
 
+ImageShape image_shape(const IdxFile& images) { return {images.axes()[1], images.axes()[2], 1}; }
+
+std::vector<std::int64_t> read_image(const IdxFile& images, std::int64_t image) {
+  std::vector<char> bytes(static_cast<std::size_t>(images.elements()));
+  images.read(image, bytes);
+  std::vector<std::int64_t> pixels(bytes.size());
+  std::ranges::transform(
+      bytes, pixels.begin(), [](char byte) { return static_cast<unsigned char>(byte); });
+  return pixels;
+}
+
+bool is_idx(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char first[2] = {1, 1};
+  file.read(first, sizeof first);
+  return first[0] == 0 && first[1] == 0;
+}
+
 class IdxImages final : public ImageExamples {
  public:
   IdxImages(IdxFile images, IdxFile numbers, const LabelSet& labels)
-      : ImageExamples(labels), images_(std::move(images)), numbers_(std::move(numbers)) {
+      : ImageExamples(image_shape(images), labels),
+        images_(std::move(images)),
+        numbers_(std::move(numbers)) {
     if (images_.size() != numbers_.size())
       throw DataError("{}: has {} images, and {} has {} labels",
                       path(),
@@ -86,7 +111,6 @@ class IdxImages final : public ImageExamples {
   }
 
  protected:
-  std::int64_t values() const override { return images_.elements(); }
   void release() const override { images_.file().release(0, images_.file().size()); }
   std::string label(std::int64_t example) const override {
     char value = 0;
@@ -94,10 +118,7 @@ class IdxImages final : public ImageExamples {
     return std::to_string(static_cast<unsigned char>(value));
   }
   void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
-    std::vector<char> bytes(pixels.size());
-    images_.read(example, bytes);
-    std::ranges::transform(
-        bytes, pixels.begin(), [](char byte) { return static_cast<unsigned char>(byte); });
+    std::ranges::copy(read_image(images_, example), pixels.begin());
   }
 
  private:
@@ -108,7 +129,7 @@ class IdxImages final : public ImageExamples {
 class PngImages final : public ImageExamples {
  public:
   PngImages(ImageFolder folder, const LabelSet& labels)
-      : ImageExamples(labels), folder_(std::move(folder)) {
+      : ImageExamples(folder.shape, labels), folder_(std::move(folder)) {
     for (const std::string& name : folder_.labels()) labels.id_at(name, "label", folder_.path);
   }
 
@@ -119,7 +140,6 @@ class PngImages final : public ImageExamples {
   }
 
  protected:
-  std::int64_t values() const override { return folder_.shape.values(); }
   std::string label(std::int64_t example) const override {
     return label_of(folder_.files[static_cast<std::size_t>(example)]);
   }
@@ -142,6 +162,18 @@ LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all) {
   for (const unsigned char value : values_of(open_idx_labels(files.labels, all)))
     names.push_back(std::to_string(value));
   return LabelSet(std::move(names));
+}
+
+std::vector<Pixels> read_images(const std::string& path, const Communicator& all) {
+  if (!is_idx(path)) {
+    const PngImage image = read_png(path);
+    return {{image.shape, {image.values.begin(), image.values.end()}}};
+  }
+  const IdxFile images(path, 3, "images", all);
+  std::vector<Pixels> result;
+  for (std::int64_t i = 0; i < images.size(); ++i)
+    result.push_back({image_shape(images), read_image(images, i)});
+  return result;
 }
 
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,

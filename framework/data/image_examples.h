@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "framework/data/examples.h"
 #include "framework/data/label_set.h"
@@ -28,5 +30,14 @@ LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all);
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all);
+
+// The values of one image, as `pixels` has them.
+struct Pixels {
+  ImageShape shape;
+  std::vector<std::int64_t> values;
+};
+
+// Of a PNG file its image, of a file of IDX all of its images. A collective. Throws DataError.
+std::vector<Pixels> read_images(const std::string& path, const Communicator& all);
 
 }  // namespace longspan

@@ -1,5 +1,8 @@
 #include "framework/data/image_folder.h"
 
+#include <fmt/ranges.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -65,6 +68,22 @@ std::vector<std::string> ImageFolder::labels() const {
   std::set<std::string> names;
   for (const std::string& file : files) names.insert(label_of(file));
   return {names.begin(), names.end()};
+}
+
+std::uint64_t fingerprint_of_folder(const NamedPath& path) {
+  std::vector<std::string> files;
+  for (const auto& entry : entries_of(path, path.told())) {
+    if (!entry.is_directory()) continue;
+    for (const auto& file : entries_of(entry.path(), entry.path().string()))
+      if (std::error_code unused; file.is_regular_file(unused))
+        files.push_back(fmt::format("{}/{} {}",
+                                    entry.path().filename().string(),
+                                    file.path().filename().string(),
+                                    file.file_size(unused)));
+  }
+  std::ranges::sort(files);
+  const std::string all = fmt::format("{}", fmt::join(files, "\n"));
+  return XXH3_64bits(all.data(), all.size());
 }
 
 ImageFolder open_image_folder(const NamedPath& path, const Communicator& all) {

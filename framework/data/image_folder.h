@@ -1,6 +1,7 @@
 // A folder with one folder of PNG files for each label.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct ImageFolder {
 
 // "LABEL" of "LABEL/NAME.png".
 std::string label_of(const std::string& file);
+
+// Of the names and sizes of all files in a folder and its folders. Throws DataError.
+std::uint64_t fingerprint_of_folder(const NamedPath& path);
 
 // Rank 0 looks at each file, and the others get its list. A collective. Throws DataError for a
 // folder without such files, for a file that is no PNG or is cut off, and for images of different

@@ -15,7 +15,9 @@ struct Reading {
   bool only_last = false;  // of the scores: those of the last position, without gradient
 
   std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
-  std::int64_t time() const { return field_of(fields, "tokens").shape()[1]; }
+  // The field whose ids stand at the positions that are read.
+  std::string_view ids() const { return fields.contains("pixels") ? "pixels" : "tokens"; }
+  std::int64_t time() const { return field_of(fields, ids()).shape()[1]; }
 };
 
 // The columns of a field [rows, time] that this rank has inside split regions, on the device.

@@ -1,4 +1,4 @@
-// A class for each text.
+// A class for each text or image.
 #pragma once
 
 #include "framework/tasks/task.h"

@@ -10,16 +10,17 @@ namespace {
 // Targets are 0 where a label is wanted.
 Fields fields_of(std::span<const LabelledLine> lines,
                  const std::vector<std::size_t>& batch,
+                 const std::string& field,
                  bool each_token) {
   const auto rows = std::ssize(batch);
   const std::int64_t time = std::ssize(lines[batch.front()].tokens);
-  Fields fields = {{"tokens", filled({rows, time}, 0)},
+  Fields fields = {{field, filled({rows, time}, 0)},
                    {"length", filled({rows}, 0)},
                    {each_token ? "targets" : "label",
                     filled(each_token ? Shape{rows, time} : Shape{rows}, ignored_target)}};
   for (std::size_t row = 0; row < batch.size(); ++row) {
     const LabelledLine& line = lines[batch[row]];
-    std::ranges::copy(line.tokens, row_of(fields["tokens"], row).begin());
+    std::ranges::copy(line.tokens, row_of(fields[field], row).begin());
     fields["length"].span<std::int64_t>()[row] = std::ssize(line.tokens);
     for (const std::size_t at : line.places) row_of(fields["targets"], row)[at] = 0;
   }
@@ -31,6 +32,7 @@ Fields fields_of(std::span<const LabelledLine> lines,
 std::vector<std::vector<std::int64_t>> label_lines(
     const Model& model,
     std::span<const LabelledLine> lines,
+    const std::string& field,
     bool each_token,
     std::int64_t batch_tokens,
     const std::function<std::string(std::size_t)>& place) {
@@ -53,7 +55,7 @@ std::vector<std::vector<std::int64_t>> label_lines(
   for (std::size_t b = static_cast<std::size_t>(mesh.data.rank()); b < batches.size();
        b += static_cast<std::size_t>(mesh.data.size())) {
     const Answers answers =
-        model.answers({.fields = fields_of(lines, batches[b], each_token)}, Pass{});
+        model.answers({.fields = fields_of(lines, batches[b], field, each_token)}, Pass{});
     for (std::size_t row = 0; row < batches[b].size(); ++row) {
       const std::size_t i = batches[b][row];
       if (!each_token) {

@@ -14,9 +14,7 @@ namespace {
 
 Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figure> figures) {
   Measurement measured;
-  measured.figures = {{"loss",
-                       unsigned_nan(loss),
-                       fmt::format("nats a {}", kind.each_token ? kind.label : kind.example)}};
+  measured.figures = {{"loss", unsigned_nan(loss), kind.unit}};
   measured.text = fmt::format("loss {:.4f}", measured.figures.front().value);
   for (Figure& figure : figures) {
     std::string name = figure.name;
@@ -58,6 +56,15 @@ Measurement measure(const LabelledKind& kind,
   return measurement(kind, values[values.size() - 2] / values.back(), scores->figures(values));
 }
 
+void require_image(const std::optional<ImageShape>& learnt, const Examples& found) {
+  const std::optional<ImageShape> image = found.image();
+  if (learnt && image && *learnt != *image)
+    throw DataError("{}: has images of {}, and the model learns images of {}",
+                    found.path(),
+                    to_string(*image),
+                    to_string(*learnt));
+}
+
 class LabelledTask : public Task {
  public:
   LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
@@ -67,22 +74,42 @@ class LabelledTask : public Task {
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         labels_(kind.learn(setting.data, setting.mesh.world, setting.listener)),
-        data_(setting, [&](const NamedPath& file, const NamedPath&) {
-          return kind.open(
-              file, setting.data, labels_, tokenizer_, setting.mesh.world, setting.listener);
-        }) {}
+        data_(setting, [&](const NamedPath& file, const NamedPath& target) {
+          return kind.open({file,
+                            target,
+                            setting.data,
+                            labels_,
+                            tokenizer_,
+                            setting.mesh.world,
+                            setting.listener});
+        }) {
+    if (data_.validation()) require_image(data_.examples().image(), *data_.validation());
+  }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const TextIdentity& identity() const override { return data_.identity(); }
   std::int64_t classes() const override { return labels_.size(); }
   std::unique_ptr<Source> source() const override { return data_.source(); }
   std::string introduction() const override {
-    return data_.introduction(fmt::format(
-        "{} {}s with {} {}", data_.examples().size(), kind_.example, labels_.size(), kind_.labels));
+    const std::optional<ImageShape> image = data_.examples().image();
+    return data_.introduction(fmt::format("{} {}s{} with {} {}",
+                                          data_.examples().size(),
+                                          kind_.example,
+                                          image ? " of " + to_string(*image) : "",
+                                          labels_.size(),
+                                          kind_.labels));
   }
 
-  void save(Scalars& scalars) const override { scalars.set(labels_scalar, labels_.to_json()); }
+  void save(Scalars& scalars) const override {
+    scalars.set(labels_scalar, labels_.to_json());
+    if (const std::optional<ImageShape> image = data_.examples().image())
+      for (const auto& [name, count] : {std::pair(image_scalars[0], image->height),
+                                        std::pair(image_scalars[1], image->width),
+                                        std::pair(image_scalars[2], image->channels)})
+        scalars.set(name, count);
+  }
   void judge(const Scalars& saved, const std::string& place) const override {
+    require_image(image_of(saved), data_.examples());
     const LabelSet before = labels_of(saved, place);
     if (before == labels_) return;
     const auto only_in = [](const LabelSet& these, const LabelSet& those) {
@@ -125,45 +152,24 @@ class LabelledTask : public Task {
   ExampleData data_;
 };
 
-std::string problem_of(const LabelledKind& kind, const DataOptions& data) {
-  for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
-                                   std::pair(&data.validation_target, "validation"),
-                                   std::pair(&data.test_target, "test")})
-    if (!path->empty())
-      return fmt::format(
-          "data.{}_target is for run.task: translation, and run.task is {}, which "
-          "reads one file; set one of them",
-          name,
-          kind.task);
-  if (data.tokenizer == TokenizerKind::characters)
-    return fmt::format(
-        "data.tokenizer is characters, which are those of data.train with its {0}; "
-        "with run.task: {1} set it to bytes, or to sentencepiece with "
-        "data.tokenizer_model",
-        kind.labels,
-        kind.task);
-  if (data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty())
-    return fmt::format(
-        "data.tokenizer is sentencepiece without data.tokenizer_model, and data.train "
-        "has {} beside its text; train a model on the text alone by longspan "
-        "tokenizer train TEXT --output FILE.model, and name it, or set "
-        "data.tokenizer to bytes",
-        kind.labels);
-  return "";
-}
-
 FieldShapes fields_of(const LabelledKind& kind) {
   return [kind](std::int64_t rows, const Lengths& columns) -> std::map<std::string, Shape> {
     const Shape each = {rows, columns.target};
     const Shape one = {rows};
-    return {{"tokens", each}, {"length", one}, {kind.target, kind.each_token ? each : one}};
+    return {{kind.field, each}, {"length", one}, {kind.target, kind.each_token ? each : one}};
   };
 }
 
 Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
   const ProcessMesh& mesh = request.model.parameters().mesh();
-  const auto examples = kind.open(
-      request.file, request.data, request.labels, request.tokenizer, mesh.world, request.listener);
+  const auto examples = kind.open({request.file,
+                                   request.target,
+                                   request.data,
+                                   request.labels,
+                                   request.tokenizer,
+                                   mesh.world,
+                                   request.listener});
+  require_image(request.image, *examples);
   return measure(kind,
                  request.labels,
                  request.model,
@@ -173,14 +179,24 @@ Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& reque
                  0);
 }
 
-// Of each line its labels, with a space between them.
+// Of each line its labels, with a space between them; of one that names several examples a line
+// each.
 std::vector<std::string> write_labels(const LabelledKind& kind, const WriteRequest& request) {
   std::vector<LabelledLine> lines;
+  std::vector<std::size_t> numbers;  // of the lines that they are of
   for (std::size_t i = 0; i < request.lines.size(); ++i)
-    lines.push_back(kind.read(request.tokenizer, request.lines[i], request.place(i)));
+    for (LabelledLine& line : kind.read(request, i)) {
+      lines.push_back(std::move(line));
+      numbers.push_back(i);
+    }
+  const auto place = [&](std::size_t i) { return request.place(numbers[i]); };
   std::vector<std::string> result;
-  for (const auto& ids : label_lines(
-           request.model, lines, kind.each_token, request.decoding.batch_tokens, request.place)) {
+  for (const auto& ids : label_lines(request.model,
+                                     lines,
+                                     kind.field,
+                                     kind.each_token,
+                                     request.decoding.batch_tokens,
+                                     place)) {
     std::string& line = result.emplace_back();
     for (const std::int64_t id : ids) line += (line.empty() ? "" : " ") + request.labels.name(id);
   }
@@ -194,28 +210,43 @@ LabelSet labels_of(const Scalars& scalars, const std::string& place) {
   return json.empty() ? LabelSet() : LabelSet::from_json(json, place);
 }
 
-TaskKind labelled_task(const LabelledKind& kind) {
+std::optional<ImageShape> image_of(const Scalars& scalars) {
+  if (!scalars.has(image_scalars[0])) return std::nullopt;
+  return ImageShape{scalars.get<std::int64_t>(image_scalars[0]),
+                    scalars.get<std::int64_t>(image_scalars[1]),
+                    scalars.get<std::int64_t>(image_scalars[2])};
+}
+
+TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& kind_of) {
+  const LabelledKind usual = kind_of({});
   std::vector<Goal> goals = {{"loss", false}};
-  goals.insert(goals.end(), kind.goals.begin(), kind.goals.end());
-  return {
-      .name = kind.task,
-      .documentation = kind.documentation,
-      .has_labels = true,
-      .problem = [kind](const DataOptions& data) { return problem_of(kind, data); },
-      .readout = kind.readout,
-      .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
-      .planned_classes =
-          [kind](const DataOptions& data, const ScanListener& listener) {
-            return kind.learn(data, Communicator(), listener).size();
+  goals.insert(goals.end(), usual.goals.begin(), usual.goals.end());
+  return {.name = usual.task,
+          .documentation = usual.documentation,
+          .has_labels = true,
+          .problem = [kind_of](const DataOptions& data) { return kind_of(data).problem(data); },
+          .readout = usual.readout,
+          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+          .planned_classes =
+              [kind_of](const DataOptions& data, const ScanListener& listener) {
+                return kind_of(data).learn(data, Communicator(), listener).size();
+              },
+          .open = [kind_of](const TaskSetting& setting) -> std::unique_ptr<Task> {
+            return std::make_unique<LabelledTask>(kind_of(setting.data), setting);
           },
-      .open = [kind](const TaskSetting& setting) -> std::unique_ptr<Task> {
-        return std::make_unique<LabelledTask>(kind, setting);
-      },
-      .dry_batch =
-          [kind](const DryBatch& wanted) { return dry_examples(wanted, false, fields_of(kind)); },
-      .goals = std::move(goals),
-      .evaluate = [kind](const EvaluateRequest& request) { return evaluate_file(kind, request); },
-      .write = [kind](const WriteRequest& request) { return write_labels(kind, request); }};
+          .dry_batch =
+              [kind_of](const DryBatch& wanted) {
+                return dry_examples(wanted, false, fields_of(kind_of(wanted.data)));
+              },
+          .goals = std::move(goals),
+          .evaluate =
+              [kind_of](const EvaluateRequest& request) {
+                return evaluate_file(kind_of(request.data), request);
+              },
+          .write =
+              [kind_of](const WriteRequest& request) {
+                return write_labels(kind_of(request.data), request);
+              }};
 }
 
 }  // namespace longspan

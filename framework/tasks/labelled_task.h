@@ -1,9 +1,10 @@
-// What tagging and classification share: files whose labels are learnt from the training text, read
+// What tagging and classification share: files whose labels are learnt from the training data, read
 // in batches of like length.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,13 @@ inline constexpr const char* labels_scalar = "data/labels";
 // Those of a checkpoint; none where it has none. Throws DataError; `place` begins the message.
 LabelSet labels_of(const Scalars& scalars, const std::string& place);
 
+// The scalars of a checkpoint that was trained on images.
+inline constexpr const char* image_scalars[] = {
+    "data/image_height", "data/image_width", "data/image_channels"};
+
+// Nothing of a checkpoint that was not.
+std::optional<ImageShape> image_of(const Scalars& scalars);
+
 // How good choices are, as sums that add over ranks.
 class LabelScores {
  public:
@@ -30,31 +38,42 @@ class LabelScores {
   virtual std::vector<Figure> figures(std::span<const double> sums) = 0;
 };
 
-struct LabelledKind {
-  std::string task;           // run.task
-  std::string documentation;  // of the task
-  std::string label;          // "tag"
-  std::string labels;         // "tags"
-  std::string example;        // "sentence"
-  std::string count;          // what the loss is divided by: a count of a batch
-  std::string target;         // the field with what is wanted
-  bool each_token = false;    // it has one for each token
-  std::vector<Goal> goals;    // beside the loss
-  ReadoutFactory readout;
-  std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
-  std::function<std::shared_ptr<const Examples>(const NamedPath& path,
-                                                const DataOptions&,
-                                                const LabelSet&,
-                                                const Tokenizer&,
-                                                const Communicator&,
-                                                const ScanListener&)>
-      open;
-  std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores;
-  // A line that is to be labelled; `place` begins the message of what it throws, DataError.
-  std::function<LabelledLine(const Tokenizer&, const std::string& line, const std::string& place)>
-      read;
+// A file whose labels are to be among those that are known.
+struct LabelledFile {
+  const NamedPath& path;
+  const NamedPath& target;  // as data.train_target
+  const DataOptions& data;
+  const LabelSet& labels;
+  const Tokenizer& tokenizer;
+  const Communicator& all;
+  const ScanListener& listener;
 };
 
-TaskKind labelled_task(const LabelledKind& kind);
+struct LabelledKind {
+  std::string task;              // run.task
+  std::string documentation;     // of the task
+  std::string label;             // "tag"
+  std::string labels;            // "tags"
+  std::string example;           // "sentence"
+  std::string unit;              // of the loss: "nats a tag"
+  std::string count;             // what the loss is divided by: a count of a batch
+  std::string field = "tokens";  // the field that the model reads
+  std::string target;            // the field with what is wanted
+  bool each_token = false;       // it has one for each token
+  std::vector<Goal> goals;       // beside the loss
+  ReadoutFactory readout;
+  // What keeps it from such data beside what keeps all from them; "" where nothing does.
+  std::function<std::string(const DataOptions&)> problem = {};
+  std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
+  std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
+  std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores;
+  // What the line of that number names, to be labelled: one, or of a file that holds several each.
+  // Throws DataError. Collective.
+  std::function<std::vector<LabelledLine>(const WriteRequest&, std::size_t line)> read;
+};
+
+// The same task may read data of several formats, each by a kind of its own; documentation and
+// readout are those of the usual data.
+TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& kind_of);
 
 }  // namespace longspan

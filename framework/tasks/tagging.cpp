@@ -10,7 +10,7 @@
 #include "framework/metrics/sums.h"
 #include "framework/metrics/text.h"
 #include "framework/model/tag_readout.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/labelled_text.h"
 
 namespace longspan {
 namespace {
@@ -67,48 +67,48 @@ class TagScores : public LabelScores {
 };
 
 // White space stands between the words.
-LabelledLine words_of_line(const Tokenizer& tokenizer,
-                           const std::string& line,
-                           const std::string& place) {
-  const WordTokens words(tokenizer);
+std::vector<LabelledLine> words_of_line(const WriteRequest& request, std::size_t line) {
+  const WordTokens words(request.tokenizer);
   LabelledLine result;
-  for (const std::string_view word : words_of(line))
-    result.places.push_back(words.add(word, place, result.tokens));
-  return result;
+  for (const std::string_view word : words_of(request.lines[line]))
+    result.places.push_back(words.add(word, request.place(line), result.tokens));
+  return {result};
+}
+
+LabelledKind tagged_words() {
+  LabelledKind kind;
+  kind.task = "tagging";
+  kind.documentation =
+      "a tag for each word of a sentence; a word and its tag on every line, an empty line after a "
+      "sentence, as data.tag_columns says";
+  kind.label = "tag";
+  kind.labels = "tags";
+  kind.example = "sentence";
+  kind.unit = "nats a tag";
+  kind.count = "tokens";
+  kind.target = "targets";
+  kind.each_token = true;
+  kind.goals = {{"accuracy"}, {"macro_f1"}, {"span_f1"}};
+  kind.readout = tag_readout();
+  kind.problem = [words = kind](const DataOptions& data) {
+    return labelled_text_problem(words, data);
+  };
+  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
+    return learn_tags(data.train, data.tag_columns, all, listener);
+  };
+  kind.open = [](const LabelledFile& file) {
+    return open_tags(
+        file.path, file.data.tag_columns, file.labels, file.tokenizer, file.all, file.listener);
+  };
+  kind.scores = [](const LabelSet& tags) { return std::make_unique<TagScores>(tags); };
+  kind.read = words_of_line;
+  return kind;
 }
 
 }  // namespace
 
 TaskKind tagging_task() {
-  return labelled_task(
-      {.task = "tagging",
-       .documentation = "a tag for each word of a sentence; a word and its tag on every line, an "
-                        "empty line after a sentence, as data.tag_columns says",
-       .label = "tag",
-       .labels = "tags",
-       .example = "sentence",
-       .count = "tokens",
-       .target = "targets",
-       .each_token = true,
-       .goals = {{"accuracy"}, {"macro_f1"}, {"span_f1"}},
-       .readout = tag_readout(),
-       .learn =
-           [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
-             return learn_tags(data.train, data.tag_columns, all, listener);
-           },
-       .open =
-           [](const NamedPath& path,
-              const DataOptions& data,
-              const LabelSet& tags,
-              const Tokenizer& tokenizer,
-              const Communicator& all,
-              const ScanListener& listener) {
-             return open_tags(path, data.tag_columns, tags, tokenizer, all, listener);
-           },
-       .scores = [](const LabelSet& tags) -> std::unique_ptr<LabelScores> {
-         return std::make_unique<TagScores>(tags);
-       },
-       .read = words_of_line});
+  return labelled_task([](const DataOptions&) { return tagged_words(); });
 }
 
 }  // namespace longspan

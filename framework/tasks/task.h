@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/data/data_options.h"
+#include "framework/data/image_shape.h"
 #include "framework/data/label_set.h"
 #include "framework/data/source.h"
 #include "framework/metrics/figure.h"
@@ -79,10 +80,11 @@ struct DryBatch {
 struct EvaluateRequest {
   const Model& model;
   const Tokenizer& tokenizer;
-  const LabelSet& labels;  // of classes or tags
+  const LabelSet& labels;                // of classes or tags
+  std::optional<ImageShape> image = {};  // of the images that it learnt
   const DataOptions& data;
   NamedPath file;
-  NamedPath target;  // of pairs the other side
+  NamedPath target;  // as data.train_target
   TranslateOptions decoding = {};
   ScanListener listener = {};                        // hears of files that are read
   std::function<void(const std::string&)> say = {};  // hears how far it is
@@ -92,7 +94,9 @@ struct EvaluateRequest {
 struct WriteRequest {
   const Model& model;
   const Tokenizer& tokenizer;
-  const LabelSet& labels;  // of classes or tags
+  const LabelSet& labels;                // of classes or tags
+  std::optional<ImageShape> image = {};  // of the images that it learnt
+  const DataOptions& data;
   std::span<const std::string> lines;
   TranslateOptions decoding = {};
   std::function<std::string(std::size_t)> place;     // of a line, for messages

@@ -7,8 +7,10 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/data/image_folder.h"
 
 namespace longspan {
 namespace {
@@ -30,18 +32,26 @@ std::string time_text(std::int64_t nanoseconds) {
   return fmt::format("{:%Y-%m-%d %H:%M:%S}", local);
 }
 
-}  // namespace
-
-void TextIdentity::save(Scalars& scalars) const {
-  scalars.set(corpus_scalar, sample);
-  scalars.set(text_time_scalar, modified);
-  if (hash) scalars.set(text_hash_scalar, *hash);
+// The last of the changes of a folder and of what is in it.
+std::int64_t time_of_folder(const std::string& path) {
+  std::int64_t last = time_of_change(path);
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator at(path, error), end; !error && at != end;
+       at.increment(error))
+    last = std::max(last, time_of_change(at->path().string()));
+  if (error) throw DataError("{}: cannot be examined: {}", path, error.message());
+  return last;
 }
 
-TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
+TextIdentity identity_of(const Corpus& corpus) {
+  return {corpus.fingerprint(), time_of_change(corpus.path()), corpus.whole_hash(most_bytes)};
+}
+
+// What rank 0 finds, on every rank.
+template <typename Find>
+TextIdentity agreed(const Communicator& world, const Find& find) {
   TextIdentity mine;
-  if (world.rank() == 0)
-    mine = {corpus.fingerprint(), time_of_change(corpus.path()), corpus.whole_hash(most_bytes)};
+  if (world.rank() == 0) mine = find();
   // The others add nothing.
   const auto of_first = [&](std::uint64_t value) {
     return static_cast<std::uint64_t>(
@@ -56,11 +66,28 @@ TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
   return found;
 }
 
+}  // namespace
+
+void TextIdentity::save(Scalars& scalars) const {
+  scalars.set(corpus_scalar, sample);
+  scalars.set(text_time_scalar, modified);
+  if (hash) scalars.set(text_hash_scalar, *hash);
+}
+
+TextIdentity identify_text(const Corpus& corpus, const Communicator& world) {
+  return agreed(world, [&] { return identity_of(corpus); });
+}
+
 TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world) {
   std::optional<TextIdentity> all;
   for (const NamedPath& file : files) {
     if (file.empty()) continue;
-    const TextIdentity one = identify_text(Corpus(file, Tokenizer()), world);
+    const TextIdentity one = agreed(world, [&]() -> TextIdentity {
+      std::error_code unused;
+      if (!std::filesystem::is_directory(file, unused))
+        return identity_of(Corpus(file, Tokenizer()));
+      return {fingerprint_of_folder(file), time_of_folder(file)};
+    });
     if (!all) {
       all = one;
       continue;

@@ -29,7 +29,8 @@ struct TextIdentity {
 // Collective: the same on every rank. Reads a text of bytes of at most a gibibyte.
 TextIdentity identify_text(const Corpus& corpus, const Communicator& world);
 
-// Of files that belong together, in this order; empty paths name none. Collective.
+// Of files that belong together, or folders of images, in this order; empty paths name none.
+// Collective.
 TextIdentity identify_files(std::initializer_list<NamedPath> files, const Communicator& world);
 
 // What has changed since a checkpoint was trained on it, as a sentence about `path`; empty where

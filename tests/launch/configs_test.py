@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import images_test
 import jobs
 from jobs import SOURCE, Layout
 
@@ -26,6 +27,12 @@ SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_wid
 SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
                "data.longest": 64, "data.too_long": "cut", "data.batch_tokens": 1024, "training.validation_every": 3,
                "training.validation_decoded": 0}
+
+
+# Images are not cut.
+SMALL_IMAGES = {"data.train": "images", "data.train_target": "labels", "data.validation": "images", "data.validation_target": "labels",
+                "data.test": "images", "data.test_target": "labels", "data.longest": 1024, "data.batch_tokens": 256,
+                "training.validation_every": 3}
 
 
 class Configs(jobs.TestCase):
@@ -48,6 +55,10 @@ class Configs(jobs.TestCase):
     def train_small(self, file, layout, directory, other=None):
         keys = self.resolved(file)
         pairs = dict(SMALL_PAIRS) if "\n  task: translation\n" in Path(file).read_text() else {}
+        if "\n  format: images\n" in Path(file).read_text():
+            (self.directory / "images").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
+            (self.directory / "labels").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
+            pairs = SMALL_IMAGES
         if "tokenizer_kind: word" in Path(file).read_text():
             pairs["data.vocabulary"] = 275  # the text has few words
         settings = {**SMALL, **pairs, "run.directory": directory, **(other or {})}

@@ -12,6 +12,7 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import images_test
 import jobs
 
 KJV = """$$$[ Module Heading ]
@@ -120,6 +121,20 @@ class Example(jobs.TestCase):
         self.assertRegex(output, r"runs/pronunciation/test\.letters: loss .* word error rate [\d.]+%")
         first = self.pairs("test")[0]
         self.assertRegex(output, rf"(?m)^{first[0].replace(' ', '')}\|.*\|{first[1]}$")
+
+    def test_images_from_data_to_figures(self):
+        folder = self.tree / "runs" / "images"
+        folder.mkdir(parents=True)
+        for part, count in ("train", 12), ("validation", 4), ("test", 12):
+            labels = [number % 10 for number in range(count)]
+            (folder / f"{part}-images").write_bytes(images_test.idx([[[20 * label] * 28] * 28 for label in labels]))
+            (folder / f"{part}-labels").write_bytes(images_test.idx_labels(labels))
+        (folder / "made").touch()
+        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set model.attention=local "
+                 "--set model.attention_window=4 --set data.batch_tokens=3136 --set training.validation_every=2 --set run.threads=1")
+        output = self.example("images", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/images/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
+        self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
 
     def test_says_which_examples_there_are(self):
         self.assertIn("translation", self.example().stdout)

@@ -198,7 +198,5 @@ class Classification(TestCase):
             self.assertIn("layouts of 4 ranks", result.output)
 
 
-del TestCase  # it has no tests of its own
-
 if __name__ == "__main__":
     jobs.main()

@@ -167,12 +167,14 @@ TEST(Translation, EvaluateEqualsValidation) {
 TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
   const auto model = small_encoder_decoder();
   const Tokenizer bytes;
+  const DataOptions data;
   const std::vector<std::string> lines = {"ab", "", "c"};
   const auto written = [&](const TranslateOptions& decoding) {
     return task_kind("translation")
         .write({.model = *model,
                 .tokenizer = bytes,
                 .labels = {},
+                .data = data,
                 .lines = lines,
                 .decoding = decoding,
                 .place = [](std::size_t) { return "here"; }});

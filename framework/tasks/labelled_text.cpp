@@ -1,0 +1,34 @@
+#include "framework/tasks/labelled_text.h"
+
+#include <fmt/format.h>
+
+namespace longspan {
+
+std::string labelled_text_problem(const LabelledKind& kind, const DataOptions& data) {
+  for (const auto& [path, name] : {std::pair(&data.train_target, "train"),
+                                   std::pair(&data.validation_target, "validation"),
+                                   std::pair(&data.test_target, "test")})
+    if (!path->empty())
+      return fmt::format(
+          "data.{}_target is for run.task: translation, and run.task is {}, which "
+          "reads one file; set one of them",
+          name,
+          kind.task);
+  if (data.tokenizer == TokenizerKind::characters)
+    return fmt::format(
+        "data.tokenizer is characters, which are those of data.train with its {0}; "
+        "with run.task: {1} set it to bytes, or to sentencepiece with "
+        "data.tokenizer_model",
+        kind.labels,
+        kind.task);
+  if (data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty())
+    return fmt::format(
+        "data.tokenizer is sentencepiece without data.tokenizer_model, and data.train "
+        "has {} beside its text; train a model on the text alone by longspan "
+        "tokenizer train TEXT --output FILE.model, and name it, or set "
+        "data.tokenizer to bytes",
+        kind.labels);
+  return "";
+}
+
+}  // namespace longspan

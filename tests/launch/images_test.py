@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Classes of images: files of IDX and folders of PNG, trained, resumed, measured, put to work, and fed with what is wrong.
+
+    tests/launch/images_test.py build/launch/longspan
+"""
+
+import json
+import random
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+import tasks_test
+
+SIDE = 6
+
+
+def png(rows):
+    """A grey image."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 0, 0, 0, 0)
+    lines = b"".join(b"\0" + bytes(row) for row in rows)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+def idx(images):
+    return struct.pack(">4B3I", 0, 0, 8, 3, len(images), len(images[0]), len(images[0][0])) + bytes(
+        value for image in images for row in image for value in row)
+
+
+def idx_labels(labels):
+    return struct.pack(">4BI", 0, 0, 8, 1, len(labels)) + bytes(labels)
+
+
+def drawn(count, seed):
+    """Images that are bright at the top (0), at the left (1) or nowhere (2), sorted by their class."""
+    source = random.Random(seed)
+    labels = sorted(source.randrange(3) for _ in range(count))
+    def value(label, y, x):
+        is_bright = (label == 0 and y < SIDE // 2) or (label == 1 and x < SIDE // 2)
+        return (200 if is_bright else 20) + source.randrange(8)
+    return [[[value(label, y, x) for x in range(SIDE)] for y in range(SIDE)] for label in labels], labels
+
+
+class Images(tasks_test.TestCase):
+    task = {"run.task": "classification", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
+            "data.validation": "validation.images", "data.validation_target": "validation.labels", "model.pooling": "mean",
+            "model.positions": "learned", "data.batch_tokens": 400}
+    learning = {**task, "training.steps": 200, "checkpoint.every": 0, "model.dropout": 0,
+                "training.validation_every": 0}
+
+    def setUp(self):
+        super().setUp()
+        self.parts = {"train": drawn(60, 1), "validation": drawn(13, 2)}
+        for part, (images, labels) in self.parts.items():
+            self.bytes(f"{part}.images", idx(images))
+            self.bytes(f"{part}.labels", idx_labels(labels))
+
+    def bytes(self, name, content):
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def folders(self):
+        for part, (images, labels) in self.parts.items():
+            for number, (image, label) in enumerate(zip(images, labels)):
+                self.bytes(f"{part}/{label}/{number:03}.png", png(image))
+        return {"data.train": "train", "data.validation": "validation", "data.train_target": "", "data.validation_target": ""}
+
+    def test_goes_on_on_any_layout(self):
+        self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
+
+    def test_a_folder_of_png_is_as_good_as_files_of_idx(self):
+        folders = self.folders()
+        self.train("idx", settings=self.task)
+        self.train("png", settings={**self.task, **folders})
+        self.assertEqual(self.run_at("png").metrics_bytes(), self.run_at("idx").metrics_bytes())
+        self.assertIn("60 images of 6 x 6 x 1 with 3 classes", self.run_at("png").log())
+        self.train("png", settings={**self.task, **folders, "training.steps": 12})
+        self.assertNotIn("another text", self.run_at("png").log())
+
+    def test_measures_and_writes_classes(self):
+        self.train(settings=self.learning)
+        images, labels = drawn(9, 3)
+        self.bytes("test.images", idx(images))
+        self.bytes("test.labels", idx_labels(labels))
+        for ranks in 1, 2:
+            found = json.loads(self.longspan("evaluate", "run", "--data", "test.images", "--data-target", "test.labels", "--json",
+                                             ranks=ranks).output)
+            self.assertEqual(found["accuracy"], 100)
+        self.bytes("one.png", png(images[-1]))
+        self.write("paths.txt", "one.png\n\ntest.images\n")
+        for ranks in 1, 2:
+            output = self.longspan("generate", "run", "--input", "paths.txt", ranks=ranks).output
+            self.assertEqual(output.splitlines(), ["2", ""] + [str(label) for label in labels])
+        self.bytes("wide.png", png([row + [0] for row in images[0]]))
+        self.write("paths.txt", "one.png\nwide.png\n")
+        self.assert_one_sentence(self.longspan("generate", "run", "--input", "paths.txt", code=3),
+                                 "paths.txt:2: wide.png: is an image of 6 x 7 x 1, and the model learnt images of 6 x 6 x 1")
+        self.write("paths.txt", "none.png\n")
+        self.assert_one_sentence(self.longspan("generate", "run", "--input", "paths.txt", code=3), "paths.txt:1: none.png: ")
+        self.bytes("test.images", idx([[row + [0] for row in image] for image in images]))
+        self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", "--data-target", "test.labels", code=3),
+                                 "test.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1")
+        self.assert_one_sentence(self.longspan("evaluate", "run", "--data", "test.images", code=3), "none with its labels is named")
+
+    def test_bad_files_of_idx(self):
+        images, labels = self.parts["train"]
+        self.bytes("train.images", idx(images)[:-1])
+        self.refused({}, "train.images: is cut off: its header says 2160 bytes of images, and there are 2159")
+        self.bytes("train.images", idx(images[:-1]))
+        self.refused({}, "train.images: has 59 images, and train.labels has 60 labels")
+        self.bytes("train.images", idx(images))
+        self.bytes("validation.labels", idx_labels([3] * 13))
+        self.refused({}, 'validation.labels: label "3" is none of the 3 that training had')
+        self.bytes("validation.labels", idx_labels(self.parts["validation"][1]))
+        self.bytes("validation.images", idx([[row + [0] for row in image] for image in self.parts["validation"][0]]))
+        self.refused({}, "validation.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1")
+        self.refused({"data.train_target": ""}, "train.images: is a file, and none with its labels is named")
+        self.refused({"data.longest": 35}, "images of 6 x 6 x 1 have 36 tokens each, which are not cut; data.longest is 35: set it to 36")
+        self.refused({"data.batch_tokens": 36}, "train.images: image 0: takes 40 tokens of a batch, padding included; data.batch_tokens")
+
+    def test_bad_folders_of_png(self):
+        folders = self.folders()
+        image, label = self.parts["train"][0][7], self.parts["train"][1][7]
+        name = f"train/{label}/007.png"
+        self.bytes(name, png(image)[:-20])
+        self.refused(folders, f"{name}: is cut off")
+        self.bytes(name, png(image[:-1]))
+        self.refused(folders, f"{name}: is an image of 5 x 6 x 1, and 0/000.png is one of 6 x 6 x 1; all are to be of one shape")
+
+    def test_goes_on_with_the_same_kind_of_images_only(self):
+        self.train(settings={**self.task, "training.steps": 4})
+        for part, (images, _) in self.parts.items():
+            self.bytes(f"{part}.images", idx([[row + [0] for row in image] for image in images]))
+        self.assertIn("train.images: has images of 6 x 7 x 1, and the model learns images of 6 x 6 x 1",
+                      self.train(settings=self.task, code=3).errors)
+        text = {**self.task, "data.format": "text", "data.train": "classes.txt"}
+        text.update({f"data.{key}": "" for key in ("train_target", "validation", "validation_target")})
+        tasks_test.write_classes(self.directory / "classes.txt", 9, 1)
+        self.assertIn("data.format: the checkpoint has images, the configuration text", self.train(settings=text, code=2).errors)
+
+    def test_what_is_not_for_images(self):
+        for settings, part in (({"data.tokenizer": "characters"}, "data.tokenizer is for text, and data.format is images"),
+                               ({"data.validation": ""}, "data.validation_target is set without data.validation"),
+                               ({"run.task": "tagging"}, "data.format: images is for run.task: classification; run.task is tagging")):
+            with self.subTest(part):
+                self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
+
+
+if __name__ == "__main__":
+    jobs.main()
