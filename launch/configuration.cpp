@@ -56,15 +56,18 @@ void declare_checks(Configuration& configuration) {
   // The gradient of a logit is at most the scale over the tokens of a step.
   configuration.table.check({"precision.loss_scale"}, [&configuration]() -> std::string {
     constexpr double smallest_normal = 0x1p-14;
-    const auto tokens = static_cast<double>(configuration.data.batch * configuration.data.segment);
+    const BatchWords words = configuration.task_kind().words(configuration.data);
+    const auto tokens = static_cast<double>(words.counted);
     const double scale = configuration.precision.loss_scale.initial;
-    if (configuration.precision.compute != DType::f16 || scale / tokens >= smallest_normal)
+    if (configuration.precision.compute != DType::f16 || words.counted == 0 ||
+        scale / tokens >= smallest_normal)
       return "";
     return fmt::format(
-        "precision.loss_scale: found {}; with {} tokens a step (data.batch x data.segment) all "
-        "gradients underflow f16; wanted at least {}",
+        "precision.loss_scale: found {}; with {} tokens a step ({}) all gradients underflow f16; "
+        "wanted at least {}",
         scale,
         tokens,
+        words.counted_keys,
         std::exp2(std::ceil(std::log2(tokens * smallest_normal))));
   });
 }

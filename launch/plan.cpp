@@ -217,14 +217,16 @@ std::string plan(const Arguments& arguments,
   std::string speeds;
   const Machine machine = machine_of(arguments, settings.precision, here, local_ranks, speeds);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const ModelIds ids = planned_ids(settings.task_kind(), settings.data, say_reading(say));
+  const ModelIds ids = planned_ids(settings.task_kind(),
+                                   settings.data,
+                                   static_cast<std::uint64_t>(settings.run.seed),
+                                   say_reading(say));
   std::string text = fmt::format(
-      "{}: {} {} of {} streams of {} tokens on {}, {}{}\n",
+      "{}: {} {} of {} on {}, {}{}\n",
       source.file,
       settings.family,
       name_of(settings.precision.compute),
-      settings.data.batch,
-      settings.data.segment,
+      settings.task_kind().words(settings.data).text,
       count_of(ranks, "rank"),
       machine.name,
       machine.memory > 0 ? fmt::format(" with {} for each", byte_text(machine.memory)) : "");

@@ -46,6 +46,10 @@ Batch BucketedSource::next() {
   return batch;
 }
 
+std::vector<BatchShape> BucketedSource::shapes() const {
+  return shapes_of(plan_, [this](std::int64_t example) { return lengths_.columns(example); });
+}
+
 Tensor BucketedSource::cursors() const {
   const std::array<std::int64_t, 4> state = {
       epoch_, next_, batches_of_epoch(), static_cast<std::int64_t>(fingerprint_)};

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/data/batch_plan.h"
 #include "framework/data/batch_rows.h"
+#include "framework/data/batch_shape.h"
 #include "framework/data/source.h"
 
 namespace longspan {
@@ -39,6 +41,8 @@ class BucketedSource final : public Source {
   // Of the epoch that the next batch is of, or where that begins one, of the one before.
   std::int64_t batches_of_epoch() const { return std::ssize(plan_.batches); }
   std::int64_t epoch() const { return epoch_; }
+  // Of the batches of that epoch.
+  std::vector<BatchShape> shapes() const;
 
  private:
   Random place_of(std::int64_t epoch) const;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
 #include "framework/model/reading.h"
 #include "framework/nn/embedding.h"
@@ -64,6 +65,8 @@ struct ModelIds {
 
   std::int64_t vocabulary = 0;  // ids that the model has for what the tokenizer makes
   std::int64_t classes = 0;     // or tags
+  // Of the batches of an epoch, where the data are separate examples and known: for plans.
+  std::vector<BatchShape> batches = {};
 };
 
 // What a model is built for.

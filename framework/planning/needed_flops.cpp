@@ -3,6 +3,7 @@
 #include "framework/comm/dry.h"
 #include "framework/core/out_of_memory.h"
 #include "framework/core/unneeded_flops.h"
+#include "framework/planning/plan.h"
 
 namespace longspan {
 namespace {
@@ -59,10 +60,8 @@ std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
 }
 
 std::optional<NeededFlops::Count> NeededFlops::of_full_step(const MeshShape& mesh) try {
-  const Batch batch = settings_.task_kind().dry_batch({.data = settings_.data,
-                                                       .mesh = mesh_of(mesh),
-                                                       .host = Device::dry(),
-                                                       .parts = settings_.training.accumulation});
+  const Batch batch =
+      settings_.task_kind().dry_batch(usual_batch(settings_, mesh_of(mesh), Device::dry(), ids_));
   return of(batch.fields, mesh.data, model().body().longest_memory());
 } catch (const OutOfAddresses&) {
   return std::nullopt;

@@ -105,6 +105,26 @@ void fill_memory(Trainer& trainer, std::int64_t segments, const MakeBatch& make_
 
 }  // namespace
 
+std::vector<BatchShape> largest_batches(const Settings& settings,
+                                        const ProcessMesh& mesh,
+                                        const ModelIds& ids) {
+  const TaskKind& kind = settings.task_kind();
+  if (kind.reads_streams) return {};
+  const std::int64_t each = mesh.data.size() * settings.training.accumulation;
+  if (!ids.batches.empty()) return largest_of(ids.batches, each);
+  return largest_of(shapes_of_budget(settings.data.buckets, kind.has_pairs, each), each);
+}
+
+DryBatch usual_batch(const Settings& settings,
+                     const ProcessMesh& mesh,
+                     const Device& host,
+                     const ModelIds& ids) {
+  DryBatch wanted = {
+      .data = settings.data, .mesh = mesh, .host = host, .parts = settings.training.accumulation};
+  if (!ids.batches.empty()) wanted.shape = largest_batches(settings, mesh, ids).front();
+  return wanted;
+}
+
 StepPlan plan_step(const Settings& settings,
                    const MeshShape& mesh,
                    const ModelIds& ids,
@@ -117,13 +137,11 @@ StepPlan plan_step(const Settings& settings,
   const ProcessMesh ranks = dry_mesh(mesh, rank, traffic);
   const Device device = Device::dry(processor), host = device.host();
   const std::int64_t segment = settings.data.segment;
+  DryBatch usual = usual_batch(settings, ranks, host, ids);
   const auto dry_batch = [&](std::int64_t segments, bool fresh) {
-    return settings.task_kind().dry_batch({.data = settings.data,
-                                           .mesh = ranks,
-                                           .host = host,
-                                           .parts = settings.training.accumulation,
-                                           .segments = segments,
-                                           .fresh = fresh});
+    usual.segments = segments;
+    usual.fresh = fresh;
+    return settings.task_kind().dry_batch(usual);
   };
   Trainer trainer(settings.make_model(model_setting(settings, ids, ranks, device)),
                   settings.training,
@@ -135,6 +153,15 @@ StepPlan plan_step(const Settings& settings,
     read_ahead.push_back(dry_batch(1, false));
   const std::int64_t longest = trainer.model().body().longest_memory();
   fill_memory(trainer, (longest + segment - 1) / segment, dry_batch);
+  // What one of them leaves for reuse goes back where another needs the room.
+  std::int64_t reserved = 0;
+  for (const BatchShape& shape : largest_batches(settings, ranks, ids)) {
+    DryBatch large = usual;
+    large.shape = shape;
+    trainer.step(settings.task_kind().dry_batch(large));
+    reserved = std::max(reserved, device.allocator().report().reserved);
+    device.allocator().trim();
+  }
   const Batch batch = dry_batch(1, longest == 0);
   const bool measures = settings.memory.reconstruction_check_every > 0;
   // What is kept for reuse grows until every buffer has been used.
@@ -146,7 +173,8 @@ StepPlan plan_step(const Settings& settings,
   };
   const double allocated = all_allocated();
   trainer.step(batch, {.measure = measures});
-  const MemoryReport memory = device.allocator().report();
+  MemoryReport memory = device.allocator().report();
+  memory.reserved = std::max(memory.reserved, reserved);
   return {.mesh = mesh,
           .processor = processor,
           .zero = static_cast<int>(settings.parallel.zero),

@@ -29,6 +29,17 @@ struct StepPlan {
   double bytes() const { return static_cast<double>(memory.reserved); }
 };
 
+// Of separate examples the shapes of those batches, known or allowed by the keys, of which one
+// takes most; nothing of streams.
+std::vector<BatchShape> largest_batches(const Settings& settings,
+                                        const ProcessMesh& mesh,
+                                        const ModelIds& ids);
+// What a plan's time and FLOPs are of: of known batches that with most tokens.
+DryBatch usual_batch(const Settings& settings,
+                     const ProcessMesh& mesh,
+                     const Device& host,
+                     const ModelIds& ids);
+
 // Seconds of a step; nothing overlaps, so it is at most this where the machine's numbers hold. The
 // parts are 0 where the machine's number is not known.
 struct StepTime {
@@ -39,8 +50,9 @@ struct StepTime {
 };
 StepTime step_time(const StepPlan& plan, const Machine& machine);
 
-// Throws ConfigurationError for what the model, the data or the mesh cannot have. `ids`: of
-// the tokenizer.
+// With examples of different lengths the memory is that of all of the largest batches, one after
+// another, and the rest of the one with most tokens. Throws ConfigurationError for what the model,
+// the data or the mesh cannot have. `ids`: of the data.
 StepPlan plan_step(const Settings& settings,
                    const MeshShape& mesh,
                    const ModelIds& ids,

@@ -48,7 +48,9 @@ std::string memory_advice(const StepPlan& plan,
       savings, [&](double needed) { return needed <= there; }, bytes);
   const bool fits = chosen != savings.end();
   if (!fits) chosen = std::ranges::min_element(savings, std::less<>(), bytes);
-  std::string help = "use more machines, or a smaller data.segment, data.batch or model.width";
+  const std::shared_ptr<const Settings> settings = reconfigure({});
+  std::string help = fmt::format("use more machines, or a smaller {} or model.width",
+                                 settings->task_kind().words(settings->data).keys);
   // What the plan that could not be made to its end has is a part only.
   if (chosen != savings.end() && (fits || chosen->plan.bytes() < plan.bytes())) {
     const std::string saving = fmt::format(
@@ -89,7 +91,10 @@ std::string advice_after(const OutOfMemory& error,
                          const Reconfigure& reconfigure) try {
   if (error.backing() == Backing::pinned) return "";  // no key of a step is about it
   constexpr double most_seconds = 10;                 // signals are not heard any more
-  const ModelIds ids = planned_ids(settings.task_kind(), settings.data, reading_for(most_seconds));
+  const ModelIds ids = planned_ids(settings.task_kind(),
+                                   settings.data,
+                                   static_cast<std::uint64_t>(settings.run.seed),
+                                   reading_for(most_seconds));
   const StepPlan plan =
       plan_step(settings,
                 mesh_shape(settings.parallel, ranks),

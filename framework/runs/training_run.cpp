@@ -48,6 +48,7 @@ class TrainingRun {
   ResumingRun resuming() const {
     return {settings_, text_, directory_, mesh_.world, log_, stop_request_};
   }
+  ModelIds ids() const;
   void resume(const std::filesystem::path& path);
   void resume_best(const Scalars& scalars);
   void step();
@@ -113,12 +114,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
       loader_(task_->source(), static_cast<std::size_t>(settings.data.read_ahead)),
-      trainer_(make_model(session,
-                          settings,
-                          text.reconfigure,
-                          {settings.task_kind().vocabulary(task_->tokenizer()), task_->classes()},
-                          mesh_,
-                          device_),
+      trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
@@ -126,8 +122,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       saver_(
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
       best_(best_so_far(settings)),
-      needed_flops_(settings,
-                    {settings.task_kind().vocabulary(task_->tokenizer()), task_->classes()}) {
+      needed_flops_(settings, ids()) {
   if (const auto found = checkpoint_to_resume(resuming())) {
     resume(*found);
     if (!settings.training.start_from.path.empty())
@@ -152,6 +147,12 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
              *task_,
              threads_,
              peak_});
+}
+
+ModelIds TrainingRun::ids() const {
+  ModelIds ids(settings_.task_kind().vocabulary(task_->tokenizer()), task_->classes());
+  ids.batches = task_->batches();
+  return ids;
 }
 
 void TrainingRun::resume(const std::filesystem::path& path) {

@@ -7,6 +7,19 @@
 #include "framework/data/bucketed_source.h"
 
 namespace longspan {
+namespace {
+
+BatchShape full_batch(const BucketOptions& buckets, bool pairs) {
+  const std::int64_t sides = pairs ? 2 : 1;
+  const std::int64_t multiple = buckets.length_multiple;
+  const std::int64_t most = buckets.batch_tokens / sides / multiple * multiple;
+  const std::int64_t longest = buckets.longest_columns(pairs ? 1 : 0);
+  const std::int64_t time = std::max(multiple, longest == 0 ? most : std::min(longest, most));
+  return {std::max<std::int64_t>(buckets.batch_tokens / (sides * time), 1),
+          {pairs ? time : 0, time}};
+}
+
+}  // namespace
 
 ExampleData::ExampleData(const TaskSetting& setting, const Open& open)
     : data_(setting.data),
@@ -25,6 +38,8 @@ std::unique_ptr<Source> ExampleData::source() const {
   return std::make_unique<BucketedSource>(examples_, data_.buckets, seed_, division_);
 }
 
+std::vector<BatchShape> ExampleData::batches() const { return batches_of(examples_, data_, seed_); }
+
 std::string ExampleData::introduction(const std::string& what) const {
   const BucketedSource source(examples_, data_.buckets, seed_, division_);
   const std::string too_long = source.lengths().told();
@@ -36,23 +51,23 @@ std::string ExampleData::introduction(const std::string& what) const {
 }
 
 Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields) {
-  const BucketOptions& buckets = wanted.data.buckets;
-  const std::int64_t sides = pairs ? 2 : 1;
-  const std::int64_t multiple = buckets.length_multiple;
-  const std::int64_t most = buckets.batch_tokens / sides / multiple * multiple;
-  const std::int64_t longest = buckets.longest_columns(pairs ? 1 : 0);
-  const std::int64_t time = std::max(multiple, longest == 0 ? most : std::min(longest, most));
+  const BatchShape shape = wanted.shape.value_or(full_batch(wanted.data.buckets, pairs));
   const std::int64_t each = wanted.mesh.data.size() * wanted.parts;
-  const std::int64_t rows =
-      (std::max<std::int64_t>(buckets.batch_tokens / (sides * time), 1) + each - 1) / each *
-      wanted.parts;
+  const std::int64_t rows = (shape.rows + each - 1) / each * wanted.parts;
   Batch batch;
-  for (const auto& [name, shape] : fields(rows, {pairs ? time : 0, time}))
-    batch.fields[name] = Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
+  for (const auto& [name, of_field] : fields(rows, shape.columns))
+    batch.fields[name] = Tensor::empty(of_field, DType::i64, wanted.host, MemoryTag::workspace);
   batch.first_row = rows * wanted.mesh.data_coordinate();
   batch.fresh = true;
-  batch.counts = {{"tokens", rows * time}, {"bytes", rows * time}, {"rows", rows}};
+  const std::int64_t tokens = rows * shape.columns.target;
+  batch.counts = {{"tokens", tokens}, {"bytes", tokens}, {"rows", rows}};
   return batch;
+}
+
+std::vector<BatchShape> batches_of(std::shared_ptr<const Examples> examples,
+                                   const DataOptions& data,
+                                   std::uint64_t seed) {
+  return BucketedSource(std::move(examples), data.buckets, seed, {}).shapes();
 }
 
 }  // namespace longspan

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "framework/data/batch_rows.h"
 #include "framework/data/examples.h"
@@ -32,6 +33,8 @@ class ExampleData {
 
   const TextIdentity& identity() const { return identity_; }
   std::unique_ptr<Source> source() const;
+  // Of an epoch's batches.
+  std::vector<BatchShape> batches() const;
   // "FILE: WHAT, 12 steps in the first epoch; ..."
   std::string introduction(const std::string& what) const;
 
@@ -48,7 +51,13 @@ class ExampleData {
 using FieldShapes =
     std::function<std::map<std::string, Shape>(std::int64_t rows, const Lengths& columns)>;
 
-// A full batch of examples of the longest length, those of pairs with as many columns on each side.
+// Of the wanted shape, or a full batch of examples of the longest length, those of pairs with as
+// many columns on each side.
 Batch dry_examples(const DryBatch& wanted, bool pairs, const FieldShapes& fields);
+
+// Of the batches of a run's first epoch, for TaskKind::planned_batches.
+std::vector<BatchShape> batches_of(std::shared_ptr<const Examples> examples,
+                                   const DataOptions& data,
+                                   std::uint64_t seed);
 
 }  // namespace longspan

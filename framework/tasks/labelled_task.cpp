@@ -90,6 +90,7 @@ class LabelledTask : public Task {
   const TextIdentity& identity() const override { return data_.identity(); }
   std::int64_t classes() const override { return labels_.size(); }
   std::unique_ptr<Source> source() const override { return data_.source(); }
+  std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string introduction() const override {
     const std::optional<ImageShape> image = data_.examples().image();
     return data_.introduction(fmt::format("{} {}s{} with {} {}",
@@ -158,6 +159,31 @@ FieldShapes fields_of(const LabelledKind& kind) {
     const Shape one = {rows};
     return {{kind.field, each}, {"length", one}, {kind.target, kind.each_token ? each : one}};
   };
+}
+
+BatchWords words_of(const LabelledKind& kind, const DataOptions& data) {
+  BatchWords words;
+  const std::int64_t tokens = data.buckets.batch_tokens;
+  words.text = fmt::format("{}s in batches of {} tokens", kind.example, tokens);
+  words.keys = kind.example == "image" ? "data.batch_tokens" : "data.batch_tokens, data.longest";
+  // How many examples a batch has is their length's matter.
+  if (!kind.each_token) return words;
+  words.counted = tokens;
+  words.counted_keys = "data.batch_tokens";
+  return words;
+}
+
+std::vector<BatchShape> planned_batches(const LabelledKind& kind,
+                                        const DataOptions& data,
+                                        std::uint64_t seed,
+                                        const ScanListener& listener) {
+  const Communicator alone;
+  const LabelSet labels = kind.learn(data, alone, listener);
+  const Tokenizer tokenizer = make_tokenizer(data, listener);
+  return batches_of(
+      kind.open({data.train, data.train_target, data, labels, tokenizer, alone, listener}),
+      data,
+      seed);
 }
 
 Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
@@ -239,6 +265,11 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
                 return dry_examples(wanted, false, fields_of(kind_of(wanted.data)));
               },
           .goals = std::move(goals),
+          .words = [kind_of](const DataOptions& data) { return words_of(kind_of(data), data); },
+          .planned_batches =
+              [kind_of](const DataOptions& data, std::uint64_t seed, const ScanListener& listener) {
+                return planned_batches(kind_of(data), data, seed, listener);
+              },
           .evaluate =
               [kind_of](const EvaluateRequest& request) {
                 return evaluate_file(kind_of(request.data), request);

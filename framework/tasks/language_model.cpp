@@ -106,7 +106,13 @@ TaskKind language_model_task() {
             return std::make_unique<LanguageModel>(setting);
           },
           .dry_batch = dry_batch,
-          .goals = {{"loss", false}, {"bits_per_byte", false}}};
+          .goals = {{"loss", false}, {"bits_per_byte", false}},
+          .words = [](const DataOptions& data) -> BatchWords {
+            return {fmt::format("{} streams of {} tokens", data.batch, data.segment),
+                    "data.segment, data.batch",
+                    data.batch * data.segment,
+                    "data.batch x data.segment"};
+          }};
 }
 
 }  // namespace longspan

@@ -21,9 +21,14 @@ const TaskKind& task_kind(std::string_view name) {
   return *found;
 }
 
-ModelIds planned_ids(const TaskKind& kind, const DataOptions& data, const ScanListener& listener) {
-  return {planned_vocabulary(data, listener) + kind.ids_beside,
-          kind.planned_classes ? kind.planned_classes(data, listener) : 0};
+ModelIds planned_ids(const TaskKind& kind,
+                     const DataOptions& data,
+                     std::uint64_t seed,
+                     const ScanListener& listener) {
+  ModelIds ids(planned_vocabulary(data, listener) + kind.ids_beside,
+               kind.planned_classes ? kind.planned_classes(data, listener) : 0);
+  if (kind.planned_batches) ids.batches = kind.planned_batches(data, seed, listener);
+  return ids;
 }
 
 std::optional<double> Measurement::find(std::string_view name) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/data/batch_shape.h"
 #include "framework/data/data_options.h"
 #include "framework/data/image_shape.h"
 #include "framework/data/label_set.h"
@@ -56,6 +57,8 @@ class Task {
   virtual const TextIdentity& identity() const = 0;
   // The batches of training, from the beginning.
   virtual std::unique_ptr<Source> source() const = 0;
+  // Of the batches of an epoch, where they are not all of one shape.
+  virtual std::vector<BatchShape> batches() const { return {}; }
   // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
   virtual std::string introduction() const = 0;
   // What else a checkpoint is to keep of the data, and whether these are of the same kind: throws
@@ -74,6 +77,15 @@ struct DryBatch {
   std::int64_t parts = 1;
   std::int64_t segments = 1;  // of a stream, one after another
   bool fresh = false;
+  std::optional<BatchShape> shape = {};  // of examples; none: a full batch of the longest
+};
+
+// What the keys say of a task's batches.
+struct BatchWords {
+  std::string text;               // "8 streams of 256 tokens"
+  std::string keys;               // that make them smaller: "data.segment, data.batch"
+  std::int64_t counted = 0;       // about what the loss of one is divided by; 0: not known
+  std::string counted_keys = {};  // that say so: "data.batch x data.segment"
 };
 
 // A trained model on data that it did not learn.
@@ -130,6 +142,14 @@ struct TaskKind {
   // 0.
   std::vector<Goal> goals = {};
   std::vector<Goal> decoded_goals = {};
+  std::function<BatchWords(const DataOptions&)> words;
+  // Of examples: whether they are pairs.
+  bool has_pairs = false;
+  // As Task::batches of a run of that seed, read by this rank alone; none where the data are not
+  // there, or cannot be read before the run has made something of them. Throws DataError.
+  std::function<std::vector<BatchShape>(
+      const DataOptions&, std::uint64_t seed, const ScanListener&)>
+      planned_batches = {};
   // Of tasks that are no streams.
   std::function<Measurement(const EvaluateRequest&)> evaluate = {};
   // The lines that come of lines.
@@ -140,7 +160,10 @@ struct TaskKind {
 std::span<const TaskKind> task_kinds();
 // What a model of the task is to be planned for, before a run has opened the data. Throws
 // DataError.
-ModelIds planned_ids(const TaskKind& kind, const DataOptions& data, const ScanListener& listener);
+ModelIds planned_ids(const TaskKind& kind,
+                     const DataOptions& data,
+                     std::uint64_t seed,
+                     const ScanListener& listener);
 // Throws Failure where there is none.
 const TaskKind& task_kind(std::string_view name);
 

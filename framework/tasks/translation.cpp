@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 
 #include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
@@ -120,6 +121,7 @@ class TranslationTask : public Task {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const TextIdentity& identity() const override { return data_.identity(); }
   std::unique_ptr<Source> source() const override { return data_.source(); }
+  std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string introduction() const override {
     return data_.introduction(fmt::format("{} pairs", data_.examples().size()));
   }
@@ -202,6 +204,23 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
           {"length", {rows}}};
 }
 
+std::vector<BatchShape> planned_batches(const DataOptions& data,
+                                        std::uint64_t seed,
+                                        const ScanListener& listener) {
+  const bool trains =
+      data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty();
+  const auto is_there = [](const NamedPath& path) {
+    std::error_code unused;
+    return std::filesystem::exists(path, unused);
+  };
+  if (trains || !is_there(data.train) || !is_there(data.train_target)) return {};
+  const Tokenizer tokenizer = make_tokenizer(data, listener);
+  return batches_of(
+      open_pairs(data.train, data.train_target, tokenizer, tokenizer, Communicator(), listener),
+      data,
+      seed);
+}
+
 Measurement evaluate_pairs(const EvaluateRequest& request) {
   const Communicator& world = request.model.parameters().mesh().world;
   if (request.target.empty())
@@ -264,6 +283,15 @@ TaskKind translation_task() {
                         {"word_error_rate", false},
                         {"sequence_error_rate", false},
                         {"exact_match"}},
+      .words = [](const DataOptions& data) -> BatchWords {
+        return {
+            fmt::format("pairs in batches of {} tokens of both sides", data.buckets.batch_tokens),
+            "data.batch_tokens, data.longest",
+            data.buckets.batch_tokens,
+            "data.batch_tokens"};
+      },
+      .has_pairs = true,
+      .planned_batches = planned_batches,
       .evaluate = evaluate_pairs,
       .write = write_targets};
 }

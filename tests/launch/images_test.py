@@ -151,6 +151,16 @@ class Images(tasks_test.TestCase):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 
+    def test_plan_knows_their_size(self):
+        settings = {**self.task, "data.batch_tokens": 2000, "metrics.timing": True, "data.validation": "", "data.validation_target": "",
+                    "parallel.data": 1}
+        output = self.longspan("plan", "tiny.yaml", *jobs.flat(settings)).output
+        self.assertIn("encoder f64 of images in batches of 2000 tokens on 1 rank", output)
+        self.train(settings=settings)
+        held = self.run_at().metrics()[-1]["peak_memory_bytes"]
+        planned = jobs.bytes_of(output, "at once")
+        self.assertAlmostEqual(planned, held, delta=0.1 * held)
+
 
 if __name__ == "__main__":
     jobs.main()

@@ -6,6 +6,7 @@
 
 import json
 import os
+import random
 import sys
 from pathlib import Path
 
@@ -53,6 +54,39 @@ class Planning(jobs.TestCase):
         cores = len(os.sched_getaffinity(0))
         found = f"that was with 1 of {cores} cores: longspan plan --calibrate measures all at once" in output
         self.assertEqual(found, cores > 1)
+
+    def test_pairs_with_sides_of_unlike_lengths(self):
+        """Short sources and long targets take most of what a batch may be."""
+        source = random.Random(1)
+        for side, longest in ("source", 6), ("target", 60):
+            lines = ("x" * source.randint(longest // 2, longest) for _ in range(400))
+            (self.directory / side).write_text("".join(line + "\n" for line in lines))
+        settings = {"run.task": "translation", "model.family": "encoder_decoder", "model.width": 64, "model.heads": 4,
+                    "data.train": "source", "data.train_target": "target", "data.batch_tokens": 2000, "data.longest": 64,
+                    "training.steps": 20, "metrics.timing": True, "checkpoint.every": 0}
+        sections = {name: dict(keys) for name, keys in self.sections.items()}
+        del sections["model"]["memory"]
+        (self.directory / "tiny.yaml").write_text(json.dumps(sections))
+        for ranks in 1, 2:
+            with self.subTest(ranks=ranks):
+                layout = {**settings, "parallel.data": ranks}
+                plan = self.longspan("plan", "tiny.yaml", *jobs.flat(layout), ranks=ranks).output
+                self.assertIn(f"encoder_decoder f32 of pairs in batches of 2000 tokens of both sides on {ranks} rank", plan)
+                self.train(f"run{ranks}", jobs.Layout(ranks, 1), settings)
+                held = max(line["peak_memory_bytes"] for line in self.run_at(f"run{ranks}").metrics())
+                self.assertAlmostEqual(jobs.bytes_of(plan, "at once"), held, delta=0.1 * held)
+                # Before there are data, as much as the keys allow, which these nearly take.
+                absent = self.longspan("plan", "tiny.yaml", *jobs.flat({**layout, "data.train": "not-there"}), ranks=ranks).output
+                self.assertGreater(jobs.bytes_of(absent, "at once"), 0.99 * held)
+
+    def test_advice_speaks_of_the_task_s_own_batches(self):
+        (self.directory / "classes").write_text("a\tone\nb\ttwo\n")
+        (self.directory / "tiny.yaml").write_text(json.dumps({
+            "run": {"directory": "run"}, "model": {"family": "encoder", "layers": 1, "width": 8, "heads": 2}, "data": {"train": "classes"}}))
+        output = self.plan("--set", "run.task=classification")
+        self.assertIn("encoder f32 of texts in batches of 8192 tokens on 1 rank", output)
+        refused = self.longspan("plan", "tiny.yaml", "--set", "run.task=language_model", code=2).errors
+        self.assertIn("encoder learns", refused)
 
 
 if __name__ == "__main__":

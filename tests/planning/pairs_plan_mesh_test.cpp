@@ -1,5 +1,4 @@
-// What a plan says a rank will hold of pairs, against a run of the largest batch that they can
-// have.
+// What a plan says a rank will hold of pairs, against a run of batches that they can have.
 #include "framework/planning/plan.h"
 #include "framework/train/trainer.h"
 #include "models/encoder_decoder.h"
@@ -10,14 +9,14 @@ namespace longspan {
 namespace {
 
 constexpr std::int64_t tokens_of_batch = 1024;
-constexpr std::int64_t columns = 128;  // of a side: 127 tokens and one around a sentence
+constexpr std::int64_t longest_columns = 128;  // of a side: 127 tokens and one around a sentence
 
 Settings settings_of(const EncoderDecoderOptions& options) {
   Settings settings;
   settings.task = "translation";
   settings.family = "encoder_decoder";
   settings.data.buckets = {
-      .batch_tokens = tokens_of_batch, .longest = columns - 1, .length_multiple = 8};
+      .batch_tokens = tokens_of_batch, .longest = longest_columns - 1, .length_multiple = 8};
   settings.precision.compute = DType::f32;
   settings.body = encoder_decoder_body(options);
   return settings;
@@ -35,36 +34,55 @@ EncoderDecoderOptions options_of(Wiring wiring) {
   return options;
 }
 
-// Every row as long as can be.
-Batch full_batch(int step, const ProcessMesh& mesh, const Device& device) {
-  const std::int64_t rows = tokens_of_batch / (2 * columns);
-  const StreamRange range = streams_of_rank(rows, mesh.data.rank(), mesh.data.size(), "rows");
-  const std::vector<Lengths> lengths(static_cast<std::size_t>(range.count()),
-                                     Lengths{columns - 1, columns});
+// Every row as long as can be, and as many rows as a rank may have.
+Batch full_batch(int step, const BatchShape& shape, const ProcessMesh& mesh, const Device& device) {
+  const std::int64_t ranks = mesh.data.size();
+  const std::int64_t rows = (shape.rows + ranks - 1) / ranks;
+  const Lengths& columns = shape.columns;
+  const std::vector<Lengths> lengths(static_cast<std::size_t>(rows), columns);
   Batch batch;
-  batch.fields = testing::pair_fields(
-      lengths, {columns, columns}, static_cast<std::uint64_t>(step), range.begin);
+  batch.first_row = rows * mesh.data_coordinate();
+  batch.fields =
+      testing::pair_fields(lengths, columns, static_cast<std::uint64_t>(step), batch.first_row);
   // Counted with what the run holds.
   for (auto& [name, field] : batch.fields)
     field = Tensor::from<std::int64_t>(
         field.span<std::int64_t>(), field.shape(), device, MemoryTag::workspace);
-  batch.first_row = range.begin;
   batch.fresh = true;
-  batch.counts = {{"tokens", range.count() * columns}};
+  batch.counts = {{"tokens", rows * columns.target}};
   batch.place = "in a test";
   return batch;
 }
 
-MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
+// Short and long sides, as many rows of them as the budget has room for; among them 5 and 9, of
+// which one of two ranks has more than half.
+std::vector<BatchShape> allowed_shapes() {
+  std::vector<BatchShape> shapes;
+  for (const Lengths& sides :
+       {Lengths{8, 128}, {8, 120}, {8, 104}, {128, 128}, {96, 96}, {104, 8}, {120, 8}, {128, 8}})
+    shapes.push_back({tokens_of_batch / sides.total(), sides});
+  return shapes;
+}
+
+MemoryReport measured(const Settings& settings,
+                      const std::vector<BatchShape>& shapes,
+                      const ProcessMesh& mesh) {
   const Device device = Device::cpu();
   Trainer trainer(settings.make_model(model_setting(settings, testing::vocabulary, mesh, device)),
                   settings.training,
                   Random(1),
                   settings.precision);
-  std::vector<Batch> batches;
-  for (int step = 0; step < 4; ++step) batches.push_back(full_batch(step, mesh, device));
-  for (const Batch& batch : batches) trainer.step(batch);
+  // What the loader holds beside the batch in use.
+  std::vector<Batch> ahead;
+  for (int i = 0; i < 3; ++i) ahead.push_back(full_batch(i, shapes.back(), mesh, device));
+  std::int64_t reserved = 0;
+  for (const BatchShape& shape : shapes) {
+    for (int step = 0; step < 2; ++step) trainer.step(full_batch(step, shape, mesh, device));
+    reserved = std::max(reserved, device.allocator().report().reserved);
+    device.allocator().trim();
+  }
   MemoryReport report = device.allocator().report();
+  report.reserved = reserved;
   // A plan is about the rank that holds most.
   for (MemoryCount& tag : report.by_tag)
     tag.peak = mesh.world.all_reduce(tag.peak, Reduction::maximum);
@@ -73,10 +91,14 @@ MemoryReport measured(const Settings& settings, const ProcessMesh& mesh) {
   return report;
 }
 
-void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
-  const MemoryReport plan =
-      plan_step(settings, mesh.shape, testing::vocabulary, Processor::cpu).memory;
-  const MemoryReport truth = measured(settings, mesh);
+// The plan knows of the shapes, or only what the keys allow.
+void expect_predicted(const Settings& settings,
+                      const std::vector<BatchShape>& known,
+                      const ProcessMesh& mesh) {
+  ModelIds ids(testing::vocabulary);
+  ids.batches = known;
+  const MemoryReport plan = plan_step(settings, mesh.shape, ids, Processor::cpu).memory;
+  const MemoryReport truth = measured(settings, known.empty() ? allowed_shapes() : known, mesh);
   const auto near =
       [](std::int64_t found, std::int64_t wanted, double share, std::string_view what) {
         EXPECT_NEAR(static_cast<double>(found),
@@ -93,7 +115,8 @@ void expect_predicted(const Settings& settings, const ProcessMesh& mesh) {
   near(plan.reserved, truth.reserved, 0.1, "reserved");
 }
 
-void expect_all_predicted(const std::vector<MeshShape>& layouts) {
+void expect_all_predicted(const std::vector<BatchShape>& known,
+                          const std::vector<MeshShape>& layouts) {
   struct Case {
     std::string name;
     Settings settings;
@@ -109,14 +132,21 @@ void expect_all_predicted(const std::vector<MeshShape>& layouts) {
   testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     for (const Case& each : cases) {
       SCOPED_TRACE(each.name);
-      expect_predicted(each.settings, mesh);
+      expect_predicted(each.settings, known, mesh);
     }
   });
 }
 
 TEST(PairsPlan, PredictsTheMemoryOfTheLargestBatch) {
   expect_all_predicted(
+      {},
       {{}, {.data = 2}, {.data = 2, .tensor = 2}, {.context = 2}, {.tensor = 2, .sequence = true}});
+}
+
+TEST(PairsPlan, PredictsTheMemoryOfBatchesThatAreKnown) {
+  // Long sources and short targets, and the other way round.
+  expect_all_predicted({{9, {96, 8}}, {5, {64, 16}}, {7, {32, 24}}}, {{}, {.data = 2}});
+  expect_all_predicted({{9, {8, 96}}, {8, {16, 104}}}, {{}, {.data = 2}});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -164,6 +165,12 @@ def flat(settings):
     def value(found):
         return str(found).lower() if isinstance(found, bool) else str(found)
     return [word for key, found in settings.items() for word in ("--set", f"{key}={value(found)}")]
+
+
+def bytes_of(plan, line):
+    """What a line of `longspan plan` says: "at once", "weights", ..."""
+    number, unit = re.search(rf"(?m)^  {line} +([\d.]+) (\w+)", plan).groups()
+    return float(number) * {"bytes": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
 
 
 class Run:
