@@ -27,6 +27,9 @@ SMALL = {"model.layers": 2, "model.width": 16, "model.heads": 4, "model.head_wid
 SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.txt", "data.test_target": "text.txt",
                "data.longest": 64, "data.too_long": "cut", "data.batch_tokens": 1024, "training.validation_every": 3,
                "training.validation_decoded": 0}
+# What examples with labels are read from, by their task.
+LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
+            "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60))}
 
 
 # Images are not cut.
@@ -52,14 +55,24 @@ class Configs(jobs.TestCase):
                 keys.add(".".join(section))
         return keys
 
+    def labelled(self, task):
+        """Settings that read examples of the task."""
+        if task not in LABELLED:
+            return {}
+        (self.directory / f"{task}.txt").write_text(LABELLED[task])
+        return {**{f"data.{part}": f"{task}.txt" for part in ("train", "validation", "test")}, "data.tokenizer": "bytes",
+                "data.longest": 56, "data.batch_tokens": 1024, "training.validation_every": 3}
+
     def train_small(self, file, layout, directory, other=None):
         keys = self.resolved(file)
-        pairs = dict(SMALL_PAIRS) if "\n  task: translation\n" in Path(file).read_text() else {}
-        if "\n  format: images\n" in Path(file).read_text():
+        text = Path(file).read_text()
+        task = re.search(r"\n  task: (\w+)\n", text)
+        pairs = dict(SMALL_PAIRS) if task and task[1] == "translation" else self.labelled(task and task[1])
+        if "\n  format: images\n" in text:
             (self.directory / "images").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
             (self.directory / "labels").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
-            pairs = SMALL_IMAGES
-        if "tokenizer_kind: word" in Path(file).read_text():
+            pairs = dict(SMALL_IMAGES)
+        if "tokenizer_kind: word" in text:
             pairs["data.vocabulary"] = 275  # the text has few words
         settings = {**SMALL, **pairs, "run.directory": directory, **(other or {})}
         settings = {key: value for key, value in settings.items() if key in keys}

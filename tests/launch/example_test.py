@@ -4,6 +4,9 @@
     tests/launch/example_test.py build/launch/longspan
 """
 
+import collections
+import importlib.machinery
+import importlib.util
 import json
 import os
 import re
@@ -48,9 +51,30 @@ DICTIONARY = """MNCL
 ("odd" nil (nothing))
 """
 
+LICENCE = "  1 This software and database is being provided to you  \n"
+NOUNS = LICENCE + """\
+00001740 03 n 01 entity 0 003 ~ 00001930 n 0000 ~ 00002137 n 0000 ~ 04424418 n 0000 | that which is perceived  or known; "it | is"
+02084071 05 n 01 dog 0 001 @ 02083346 n 0000 | a member of the genus "Canis"; barks: "a dog"; "it barked"
+"""
+VERBS = LICENCE + """\
+00001740 29 v 01 breathe 0 000 02 + 02 00 + 08 00 | draw air into, and expel out of, the lungs; "I can breathe better"
+"""
+ADJECTIVES = LICENCE + '00001740 44 a 01 able 0 000 | "quoted throughout"\n'
+ADVERBS = LICENCE + "00001740 02 r 02 a_cappella 0 b 1 000 | without musical accompaniment\n"
+
+
 def words_of(count, first=0):
     """Different words of three letters."""
     return [f"{a}{b}{c}" for a in "bdfgk" for b in "lmnpr" for c in "stvzbdf"][first:first + count]
+
+
+def module_of(name):
+    """What launch/NAME, which does not end in .py, defines."""
+    loader = importlib.machinery.SourceFileLoader(name, str(jobs.SOURCE / "launch" / name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    sys.dont_write_bytecode = True
+    loader.exec_module(module)
+    return module
 
 
 class Example(jobs.TestCase):
@@ -97,6 +121,12 @@ class Example(jobs.TestCase):
         self.assertEqual(lines, {"en": ["And it was void.", "In the beginning God made & saw."],
                                  "es": ["EN el principio crió Dios.", "Y la tierra."]})
         self.assertIn("no verse in common", self.verses("$$$Ruth 1:1\nx\n", SPANISH).stderr)
+
+    def test_verses_of_one_bible(self):
+        (self.directory / "a.imp").write_text(KJV)
+        self.assertEqual(self.launch("verses", "a.imp", "made", "text").stdout, "3 verses\n")
+        self.assertEqual(sorted(sum(self.made("text").values(), [])),
+                         ["And it was void.", "In the beginning God made & saw.", "Only here."])
 
     def pronunciations(self, dictionary, *options):
         (self.directory / "dictionary.out").write_text(dictionary)
@@ -158,11 +188,169 @@ class Example(jobs.TestCase):
 
     def test_says_which_examples_there_are(self):
         names = sorted(file.name for file in (jobs.SOURCE / "launch" / "examples").iterdir())
-        self.assertLessEqual({"pronunciation", "translation"}, set(names))
+        self.assertLessEqual({"glosses", "listops", "pronunciation", "tags", "translation"}, set(names))
         self.assertEqual(re.findall(r"(?m)^  (\w+)  +\S", self.example("--help").stdout), names)
         wrong = self.example("translations", code=2)
         self.assertIn('there is no example "translations"', wrong.stderr)
         self.assertIn("translation ", wrong.stderr)
+
+    def glosses(self, nouns):
+        folder = self.directory / "wordnet"
+        folder.mkdir(exist_ok=True)
+        for name, text in ("noun", nouns), ("verb", VERBS), ("adj", ADJECTIVES), ("adv", ADVERBS):
+            (folder / f"data.{name}").write_text(text)
+        return self.launch("glosses", "wordnet", "made")
+
+    def test_glosses_are_definitions_with_their_class(self):
+        self.assertEqual(self.glosses(NOUNS).stdout, "5 definitions\n")
+        self.assertEqual(sorted(sum(self.made("tsv").values(), [])),
+                         ['adj.ppl\t"quoted throughout"', "adv.all\twithout musical accompaniment",
+                          "noun.Tops\tthat which is perceived or known", 'noun.animal\ta member of the genus "Canis"; barks',
+                          "verb.body\tdraw air into, and expel out of, the lungs"])
+        self.assertIn("wordnet/data.noun:2: found no synonyms", self.glosses(NOUNS.replace("00001740 03", "00001740 45")).stderr)
+
+    def vocabulary(self, folder):
+        """Of the file `text` of a run's folder, which is then made."""
+        subprocess.run([self.program, "tokenizer", "train", folder / "text", "--vocabulary", "300", "--output", folder / "vocabulary.model"],
+                       check=True, capture_output=True)
+        (folder / "made").touch()
+
+    def many_glosses(self):
+        """100 definitions, each of an animal and of a plant, and a run's folder with its vocabulary."""
+        self.glosses("".join(f"00001740 {kind} n 01 x 0 000 | the {kind} of {word}, {word[::-1]}\n" * 2
+                             for word in words_of(100) for kind in ("05", "20")))
+        folder = self.tree / "runs" / "glosses"
+        shutil.copytree(self.directory / "made", folder)
+        (folder / "text").write_text("".join(line.partition("\t")[2] + "\n" for line in self.made("tsv")["train"]))
+        self.vocabulary(folder)
+        return folder
+
+    def test_glosses_from_data_to_figures(self):
+        folder = self.many_glosses()
+        parts = {part: set(lines) for part, lines in self.made("tsv").items()}
+        self.assertEqual(sum(map(len, parts.values())), len(set().union(*parts.values())))  # those that are there twice too
+        self.assertTrue(all(parts.values()), parts)
+        output = self.example("glosses", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        self.assertRegex(output, r"runs/glosses/test\.tsv: loss .*accuracy [\d.]+%, macro f1 [\d.]+%")
+        shown = output[output.index("five of them"):].splitlines()[1:]
+        self.assertEqual(len(shown), min(5, len((folder / "test.tsv").read_text().splitlines())))
+        for line in shown:
+            self.assertIn(line.partition("\t")[2], parts["test"])
+
+    def test_listops_has_the_values_that_are_known(self):
+        value = module_of("listops").value
+        for text, wanted in (("[MAX 2 9 [MIN 4 7 ] 0 ]", 9), ("[SM 5 6 7 ]", 8), ("[MED 1 2 ]", 1), ("[MED 3 8 9 ]", 8),
+                             ("[MED 2 5 ]", 3), ("[MED 9 [SM 9 9 ] 0 ]", 8), ("7", 7)):
+            self.assertEqual(value(text.split()), wanted, text)
+        self.assertEqual(len("[MAX 2 9 [MIN 4 7 ] 0 ]".split()), 9)  # the length that the bounds are for
+
+    def test_listops_draws_as_often_as_it_says(self):
+        listops = module_of("listops")
+        source = listops.random.Random(3)
+        drawn = [listops.sample(source, 2, 4) for _ in range(20000)]
+        lists = [tokens for tokens in drawn if len(tokens) > 1]
+        self.assertAlmostEqual(len(lists) / len(drawn), 0.25, delta=0.01)
+        for found, wanted in (collections.Counter(tokens[0] for tokens in lists), {"[MIN", "[MAX", "[MED", "[SM"}), \
+                (collections.Counter(len(tokens) - 2 for tokens in lists), {2, 3, 4}):
+            self.assertEqual(set(found), wanted)
+            for count in found.values():
+                self.assertAlmostEqual(count / len(lists), 1 / len(wanted), delta=0.03)
+        digits = collections.Counter(tokens[0] for tokens in drawn if len(tokens) == 1)
+        self.assertEqual(set(digits), set("0123456789"))
+        for count in digits.values():
+            self.assertAlmostEqual(count / digits.total(), 0.1, delta=0.01)
+
+    def listops(self, *options):
+        result = self.launch("listops", "made", "--train", "300", "--validation", "20", "--test", "30", *options)
+        self.assertEqual((result.returncode, result.stdout), (0, "350 expressions\n"), result.stderr)
+        return self.made("tsv")
+
+    def test_listops_is_a_function_of_its_seed_without_repetition(self):
+        made = self.listops()
+        self.assertEqual([len(lines) for lines in made.values()], [300, 20, 30])
+        texts = [line.partition("\t")[2] for line in sum(made.values(), [])]
+        self.assertEqual(len(set(texts)), 350)
+        lengths = [len(text.split()) for text in texts]
+        self.assertTrue(all(8 < length < 64 for length in lengths))
+        self.assertGreater(max(lengths), 40)
+        self.assertEqual(self.listops(), made)
+        self.assertNotEqual(self.listops("--seed", "2"), made)
+        # The parts are of one order: what is no longer for training is for validation.
+        self.assertEqual(self.listops("--train", "280", "--test", "50")["validation"], made["train"][280:])
+
+    def test_listops_from_nothing_to_figures(self):
+        output = self.example("listops", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set data.batch_tokens=6000").stdout
+        self.assertIn("103000 expressions are in runs/listops", output)
+        self.assertIn("vocabulary.model: 278 pieces of kind word", self.last_errors)
+        self.assertRegex(output, r"runs/listops/test\.tsv: loss .*accuracy [\d.]+%")
+        shown = [line.split("\t") for line in output[output.index("five of them"):].splitlines()[1:]]
+        self.assertEqual(len(shown), 5)
+        for _, true, text in shown:
+            self.assertEqual(int(true), module_of("listops").value(text.split()))
+
+    def punctuation(self, **texts):
+        folder = self.directory / "made"
+        folder.mkdir(exist_ok=True)
+        for part in "train", "validation", "test":
+            (folder / f"{part}.text").write_text(texts.get(part, "") + "\n", encoding="utf-8")
+        return self.launch("punctuation", "take", "made")
+
+    def test_punctuation_is_taken_and_given_back(self):
+        text = "And the LORD God said, Who? I am: it\N{RIGHT SINGLE QUOTATION MARK}s well-known!"
+        self.assertEqual(self.punctuation(train="And (yea) he spake;", validation=text, test="Yea, he;").stdout, "3 sentences\n")
+        made = self.made("tags")
+        self.assertEqual(made["train"][:5], ["and\tUpper", "yea\tlower", "he\tlower", "spake\tlower;", ""])
+        # The validation has tags that are not for training: it goes there. So does "Yea,".
+        self.assertEqual((made["validation"], made["test"]), ([], []))
+        for word, tag in ("lord\tALL", "said\tlower,"), ("who\tUpper?", "i\tUpper"), ("am\tlower:", "well-known\tlower!"):
+            self.assertIn(word, made["train"])
+            self.assertIn(tag, made["train"])
+        second = made["train"].index("")
+        words, tags = zip(*(line.split("\t") for line in made["train"][second + 1:made["train"].index("", second + 1)]))
+        for name, of in ("words", words), ("given", tags):
+            (self.directory / name).write_text(" ".join(of) + "\n", encoding="utf-8")
+        self.assertEqual(self.launch("punctuation", "give", "words", "given").stdout, text + "\n")
+
+    def tags_folder(self):
+        """The data of tags, of a text in which the fourth word of seven begins a sentence."""
+        text = "".join(f"{a.capitalize()} {b} {c}. {a.capitalize()} {b}, {c}\n"
+                       for a, b, c in zip(words_of(60), words_of(60, 30), words_of(60, 60)))
+        self.punctuation(train=text, validation=text[:100].rpartition("\n")[0], test=text[-199:].partition("\n")[2].strip())
+        folder = self.tree / "runs" / "tags"
+        shutil.copytree(self.directory / "made", folder)
+        (folder / "text").write_text(text.lower())
+        self.vocabulary(folder)
+        return text.splitlines()
+
+    def test_tags_from_data_to_figures(self):
+        text = self.tags_folder()
+        output = self.example("tags", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        self.assertRegex(output, r"runs/tags/test\.tags: loss .*accuracy [\d.]+%")
+        shown = output[output.index("five of them"):].splitlines()[1:]
+        self.assertEqual(shown[3::4], [""] * 5)
+        for words, found, true in zip(shown[0::4], shown[1::4], shown[2::4], strict=True):
+            self.assertIn(true, text)
+            self.assertEqual(words, true.lower().replace(".", "").replace(",", ""))
+            self.assertEqual(found.lower().translate({ord(sign): None for sign in ".,;:?!"}), words)
+
+    def treebank(self, name, words):
+        sentence = lambda a, b: (f"# text = {a} {b}\n1-2\t{a}{b}" + "\t_" * 8 + f"\n1\t{a}\t_\tNOUN" + "\t_" * 6 +
+                                 f"\n2\t{b}\t_\tVERB" + "\t_" * 6 + "\n2.1\tnone" + "\t_" * 8 + "\n\n")
+        (self.directory / name).write_text("".join(sentence(a, b) for a, b in zip(words, words[::-1])))
+
+    def test_tags_of_given_files(self):
+        for name, words in ("x.conllu", words_of(100)), ("y.conllu", words_of(10, 100)), ("z.conllu", words_of(6, 100)):
+            self.treebank(name, words)
+        output = self.example("tags", "x.conllu", "y.conllu", "z.conllu", LONGSPAN_EXAMPLE_SETTINGS=self.small).stdout
+        self.assertRegex(output, r"z\.conllu: loss .*accuracy [\d.]+%")
+        shown = output[output.index("five of them"):].splitlines()[1:]
+        words = words_of(6, 100)
+        self.assertEqual(shown[0::4], [f"{a} {b}" for a, b in list(zip(words, words[::-1]))[:5]])
+        self.assertEqual(shown[2::4], ["NOUN VERB"] * 5)
+        self.assertTrue(set(" ".join(shown[1::4]).split()) <= {"NOUN", "VERB"}, shown)
+        self.assertTrue((self.tree / "runs" / "tags-x" / "run" / "checkpoints").is_dir())
+        self.assertIn("is no file", self.example("tags", "x.conllu", "y.conllu", "none.conllu", code=1).stderr)
+        self.assertIn("tags TRAIN VALIDATION TEST", self.example("tags", "x.conllu", code=2).stderr)
 
     def test_translation_from_data_to_figures(self):
         folder = self.tree / "runs" / "translation"
