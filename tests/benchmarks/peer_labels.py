@@ -2,7 +2,7 @@
 """An encoder with a readout of classes in PyTorch, as configs/glosses.yaml and configs/listops.yaml have it.
 
     python3 tests/benchmarks/peer_labels.py glosses
-    python3 tests/benchmarks/peer_labels.py listops --steps 4000 --seed 2
+    python3 tests/benchmarks/peer_labels.py listops --seed 2
 
 trains it on runs/NAME/train.tsv, which launch/example NAME makes with the vocabulary runs/NAME/vocabulary.model, with
 longspan's batches, schedule, start and optimizer, and prints the accuracy on runs/NAME/test.tsv (needs sentencepiece).
