@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "framework/autograd/attention_terms.h"
 #include "framework/autograd/sequence_pieces.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
@@ -75,12 +76,12 @@ class Ring {
     Tensor query;
     Tensor key;
     Tensor value;
-    Tensor position_key;
   };
-  // The gradients of the biases are added to.
-  Result backward(const Tensor& dout, const Tensor& dcontent_bias, const Tensor& dposition_bias);
+  // `terms`: what the gradients of the terms are added to.
+  Result backward(const Tensor& dout, const AttentionGradient& terms);
 
-  const std::optional<RelativeTerm>& relative() const { return call_.relative; }
+  // Without query, key, value and results.
+  const Attention& call() const { return call_; }
 
  private:
   const Ranges& own_queries() const { return shares_.queries[shares_.own()]; }
@@ -108,7 +109,7 @@ class Ring {
   template <typename Work>
   void go_round(const Work& work) const;
 
-  Attention call_;  // without query, key, value and results
+  Attention call_;
   SequenceShares shares_;
   Block::Form form_;
   Block own_;
@@ -222,18 +223,13 @@ Tensor Ring::forward() {
   return out_;
 }
 
-Ring::Result Ring::backward(const Tensor& dout,
-                            const Tensor& dcontent_bias,
-                            const Tensor& dposition_bias) {
+Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) {
   const DType sums = accumulator_of(dtype());
   const std::vector<Tensor> douts = pieces_of(dout, own_queries());
   const std::vector<Tensor> outs = pieces_of(out_, own_queries());
   std::vector<Tensor> dqueries;
   for (const Tensor& query : queries_)
     dqueries.push_back(Tensor::zeros(query.shape(), sums, device()));
-  Tensor dposition_key;
-  if (call_.relative)
-    dposition_key = Tensor::zeros(call_.relative->position_key.shape(), sums, device());
 
   // The gradients follow their keys and values one step behind: what the ranks before this one
   // found arrives while this rank computes its own share.
@@ -249,18 +245,14 @@ Ring::Result Ring::backward(const Tensor& dout,
         block, rank, under_way, dry, [&](std::size_t i, std::size_t j, Attention call) {
           call.out = outs[i];
           call.log_sum_exp = log_sum_exps_[i];
-          on_or_dry(device(), [&](auto backend) {
-            attention_backward(backend,
-                               {.forward = call,
-                                .dout = douts[i],
-                                .dquery = dqueries[i],
-                                .dkey = share.key(keys, j),
-                                .dvalue = share.value(keys, j),
-                                .add = true,
-                                .dposition_key = dposition_key,
-                                .dcontent_bias = dcontent_bias,
-                                .dposition_bias = dposition_bias});
-          });
+          AttentionGradient gradient = terms;
+          gradient.forward = std::move(call);
+          gradient.dout = douts[i];
+          gradient.dquery = dqueries[i];
+          gradient.dkey = share.key(keys, j);
+          gradient.dvalue = share.value(keys, j);
+          gradient.add = true;
+          on_or_dry(device(), [&](auto backend) { attention_backward(backend, gradient); });
           gradients_under_way.test();
         });
     gradients_under_way.wait();
@@ -282,15 +274,14 @@ Ring::Result Ring::backward(const Tensor& dout,
   }
   return {.query = in_dtype(joined(dqueries), dtype()),
           .key = in_dtype(joined(dkeys), dtype()),
-          .value = in_dtype(joined(dvalues), dtype()),
-          .position_key = dposition_key};
+          .value = in_dtype(joined(dvalues), dtype())};
 }
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
   require(!mask.sorted,
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
-  require(!terms.shaw && !terms.span && !terms.hash,
+  require(!terms.span && !terms.hash,
           "attention over {} context ranks has relative positions or slopes, no other term",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
@@ -308,25 +299,13 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.keys_total);
 }
 
-void give_gradients(Gradients& gradients, Ring& ring) {
-  Tensor dcontent_bias;
-  Tensor dposition_bias;
-  const auto sums = [&](std::size_t input, const Tensor& value) {
-    return gradients.wanted(input)
-               ? gradients.target_to_add(input)
-               : Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
-  };
-  if (ring.relative()) {
-    dcontent_bias = sums(4, ring.relative()->content_bias);
-    dposition_bias = sums(5, ring.relative()->position_bias);
-  }
-  const Ring::Result result = ring.backward(gradients.output(), dcontent_bias, dposition_bias);
+void give_gradients(Gradients& gradients, Ring& ring, const TermPlaces& places) {
+  const AttentionGradient terms = term_gradients(gradients, ring.call(), places);
+  const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, *first[input]);
-  // An activation: its gradient arrives in the accumulator dtype and is rounded once.
-  if (ring.relative() && gradients.wanted(3))
-    gradients.give(3, in_dtype(result.position_key, ring.relative()->position_key.dtype()));
+  give_term_gradients(gradients, terms, ring.call(), places);
 }
 
 }  // namespace
@@ -344,22 +323,14 @@ Variable ring_attention(const Variable& query,
   call.key = key.value();
   call.value = value.value();
   call.mask = mask;
-  call.slopes = terms.slopes;
-  call.scale = terms.scale;
   if (dropout && dropout->rate > 0) call.dropout = dropout;
   std::vector<Variable> inputs = {query, key, value};
-  if (terms.relative) {
-    const RelativeVariables& relative = *terms.relative;
-    call.relative = RelativeTerm{.position_key = relative.position_key.value(),
-                                 .content_bias = relative.content_bias.value(),
-                                 .position_bias = relative.position_bias.value()};
-    inputs.insert(inputs.end(),
-                  {relative.position_key, relative.content_bias, relative.position_bias});
-  }
+  const TermPlaces places = add_terms(terms, call, inputs);
   const auto ring = std::make_shared<Ring>(std::move(call), shares);
   Tensor out = ring->forward();
-  return record(
-      std::move(out), inputs, [ring](Gradients& gradients) { give_gradients(gradients, *ring); });
+  return record(std::move(out), inputs, [ring, places](Gradients& gradients) {
+    give_gradients(gradients, *ring, places);
+  });
 }
 
 }  // namespace longspan

@@ -46,7 +46,7 @@ struct SequenceShares {
 // are computed with; parts are merged by log-sum-exp, and what the rules let no query of a rank see
 // is not computed there. In the backward pass they go round again with their gradients, summed in
 // the accumulator dtype. Rows without an allowed key are 0. Throws Failure for sorted sequences,
-// for terms but the relative one and slopes, and for shares that do not hold each position once.
+// for spans and hashes, and for shares that do not hold each position once.
 Variable ring_attention(const Variable& query,
                         const Variable& key,
                         const Variable& value,

@@ -15,6 +15,7 @@ constexpr std::int64_t batch = 2;
 constexpr std::int64_t heads = 2;
 constexpr std::int64_t dim = 3;
 constexpr std::int64_t value_dim = 5;
+constexpr std::int64_t reach = 3;
 
 struct Case {
   std::string name = {};
@@ -28,6 +29,7 @@ struct Case {
   std::vector<std::int64_t> lengths = {};  // of the batch rows
   bool padding = false;                    // here and there
   bool again = false;                      // computed again in the backward pass
+  bool tables = false;                     // by distance (Shaw)
 
   std::int64_t all_keys() const { return keys > 0 ? keys : memory + time; }
 };
@@ -51,6 +53,38 @@ std::vector<Case> cases() {
       {"slopes", 0, 24, causal, false, 0, true},
       {"fewer positions than chunks", 1, 1, causal, true, 0.3},
       {"uneven chunks", 3, 13, causal, true, 0.3},
+  };
+}
+
+// Tables whose last rows stand for what is farther, on this rank and on others.
+std::vector<Case> cases_with_tables() {
+  const Mask causal = masks::causal();
+  const Mask all = masks::everything();
+  return {
+      {.name = "both sides", .time = 24, .rules = all, .tables = true},
+      {.name = "causal, longer than tiles, dropout",
+       .time = 150,
+       .rules = causal,
+       .dropout = 0.3,
+       .again = true,
+       .tables = true},
+      {.name = "uneven chunks, lengths, dropout",
+       .time = 13,
+       .rules = all,
+       .dropout = 0.3,
+       .lengths = {13, 4},
+       .tables = true},
+      {.name = "after a memory, slopes",
+       .memory = 5,
+       .time = 8,
+       .rules = causal,
+       .slopes = true,
+       .tables = true},
+      {.name = "a mask a head",
+       .time = 90,
+       .rules = HeadMasks({masks::window(3, 70), masks::stride(4)}),
+       .lengths = {0, 77},
+       .tables = true},
   };
 }
 
@@ -160,9 +194,14 @@ SequenceShares shares_of(const Communicator& ranks, const Case& c) {
 struct Inputs {
   Variable query = {}, key = {}, value = {};
   Variable position_key = {}, content_bias = {}, position_bias = {};
+  Variable key_table = {}, value_table = {};
 
-  std::vector<Variable> all() const {
-    return {query, key, value, position_key, content_bias, position_bias};
+  // What every rank reads whole.
+  std::vector<Variable> whole(const Case& c) const {
+    std::vector<Variable> result;
+    if (c.relative) result = {position_key, content_bias, position_bias};
+    if (c.tables) result = {key_table, value_table};
+    return result;
   }
 };
 
@@ -174,12 +213,15 @@ Inputs inputs_of(const Case& c, const Ranges& queries, const Ranges& keys) {
           .value = leaf(rows_at(random_tensor({batch, all, heads, value_dim}, 3), keys, 0)),
           .position_key = leaf(random_tensor({all, heads, dim}, 4)),
           .content_bias = leaf(random_tensor({heads, dim}, 5)),
-          .position_bias = leaf(random_tensor({heads, dim}, 6))};
+          .position_bias = leaf(random_tensor({heads, dim}, 6)),
+          .key_table = leaf(random_tensor({2 * reach + 1, dim}, 10)),
+          .value_table = leaf(random_tensor({2 * reach + 1, value_dim}, 11))};
 }
 
 AttentionTerms terms_of(const Case& c, const Inputs& inputs) {
   AttentionTerms terms;
   if (c.relative) terms.relative = {inputs.position_key, inputs.content_bias, inputs.position_bias};
+  if (c.tables) terms.shaw = {inputs.key_table, inputs.value_table};
   if (c.slopes) terms.slopes = random_tensor({heads}, 7);
   return terms;
 }
@@ -234,12 +276,12 @@ void expect_ring_equals_whole(const Case& c, const Communicator& ranks) {
   expect_same(mine.query.gradient(), rows_at(whole.query.gradient(), queries, c.memory), "query");
   expect_same(mine.key.gradient(), rows_at(whole.key.gradient(), keys, 0), "key");
   expect_same(mine.value.gradient(), rows_at(whole.value.gradient(), keys, 0), "value");
-  if (!c.relative) return;
-  // What every rank reads: each has its queries' share of the gradient.
-  for (const std::size_t i : {3u, 4u, 5u}) {
-    const Tensor sum = mine.all()[i].gradient().clone();
+  // Each rank has its queries' share of the gradient.
+  const std::vector<Variable> terms = whole.whole(c);
+  for (std::size_t i = 0; i < terms.size(); ++i) {
+    const Tensor sum = mine.whole(c)[i].gradient().clone();
     ranks.all_reduce(sum, Reduction::sum);
-    expect_same(sum, whole.all()[i].gradient(), "relative");
+    expect_same(sum, terms[i].gradient(), "a term");
   }
 }
 
@@ -254,6 +296,10 @@ TEST(RingAttention, IsTheAttentionOfTheWholeSequence) { expect_all_equal_whole(c
 
 TEST(RingAttention, IsTheAttentionToAnotherSequenceOfAnotherLength) {
   expect_all_equal_whole(cases_of_two_lengths());
+}
+
+TEST(RingAttention, TablesByDistanceAreReadAcrossRanks) {
+  expect_all_equal_whole(cases_with_tables());
 }
 
 TEST(RingAttention, PaddingIsSeenByNobody) { expect_all_equal_whole(cases_with_padding()); }

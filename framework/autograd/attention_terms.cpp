@@ -1,0 +1,85 @@
+#include "framework/autograd/attention_terms.h"
+
+#include "framework/autograd/sequence_pieces.h"
+
+namespace longspan {
+namespace {
+
+Tensor zeros_of_sums(const Tensor& value) {
+  return Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
+}
+
+// Biases, tables and spans are parameters, whose gradients are collected as sums.
+Tensor gradient_or_scratch(Gradients& gradients, std::size_t input, const Tensor& value) {
+  return gradients.wanted(input) ? gradients.target_to_add(input) : zeros_of_sums(value);
+}
+
+}  // namespace
+
+TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<Variable>& inputs) {
+  TermPlaces places;
+  const auto input = [&](const Variable& variable) {
+    inputs.push_back(variable);
+    return inputs.size() - 1;
+  };
+  call.slopes = terms.slopes;
+  call.hash = terms.hash;
+  call.scale = terms.scale;
+  if (const auto& relative = terms.relative) {
+    call.relative = RelativeTerm{.position_key = relative->position_key.value(),
+                                 .content_bias = relative->content_bias.value(),
+                                 .position_bias = relative->position_bias.value()};
+    places.relative = input(relative->position_key);
+    input(relative->content_bias);
+    input(relative->position_bias);
+  }
+  if (const auto& shaw = terms.shaw) {
+    call.shaw.emplace();
+    if (shaw->key_table.defined()) {
+      call.shaw->key_table = shaw->key_table.value();
+      places.key_table = input(shaw->key_table);
+    }
+    if (shaw->value_table.defined()) {
+      call.shaw->value_table = shaw->value_table.value();
+      places.value_table = input(shaw->value_table);
+    }
+  }
+  if (const auto& span = terms.span) {
+    call.span = SpanTerm{
+        .span = span->span.value(), .ramp = span->ramp, .first = span->first, .floor = span->floor};
+    places.span = input(span->span);
+  }
+  return places;
+}
+
+AttentionGradient term_gradients(Gradients& gradients,
+                                 const Attention& forward,
+                                 const TermPlaces& places) {
+  AttentionGradient call;
+  if (forward.relative) {
+    const std::size_t first = places.relative;
+    // An activation: its gradient arrives in the accumulator dtype and is rounded once.
+    call.dposition_key = zeros_of_sums(forward.relative->position_key);
+    call.dcontent_bias = gradient_or_scratch(gradients, first + 1, forward.relative->content_bias);
+    call.dposition_bias =
+        gradient_or_scratch(gradients, first + 2, forward.relative->position_bias);
+  }
+  if (places.key_table != 0)
+    call.dkey_table = gradient_or_scratch(gradients, places.key_table, forward.shaw->key_table);
+  if (places.value_table != 0)
+    call.dvalue_table =
+        gradient_or_scratch(gradients, places.value_table, forward.shaw->value_table);
+  if (forward.span) call.dspan = gradient_or_scratch(gradients, places.span, forward.span->span);
+  return call;
+}
+
+void give_term_gradients(Gradients& gradients,
+                         const AttentionGradient& found,
+                         const Attention& forward,
+                         const TermPlaces& places) {
+  if (forward.relative && gradients.wanted(places.relative))
+    gradients.give(places.relative,
+                   in_dtype(found.dposition_key, forward.relative->position_key.dtype()));
+}
+
+}  // namespace longspan
