@@ -71,6 +71,23 @@ TEST(AttentionKinds, EqualDenseAttentionWithTheMaskOfTheirDefinition) {
     }
 }
 
+// Where nothing is causal the same definitions hold of later keys (Child et al. 2019 without j <=
+// i; Beltagy et al. 2020).
+TEST(AttentionKinds, InAnEncoderSeeBothSides) {
+  for (const Case& c : cases()) {
+    const AttentionPattern pattern = pattern_of(c.options, false);
+    for (const std::int64_t time : times) {
+      SCOPED_TRACE(c.name + ", time " + std::to_string(time));
+      const Sequence sequence(time);
+      expect_same(run(pattern, sequence, false), dense(sequence, c.sees, false));
+    }
+    std::int64_t later = 0;
+    for (std::int64_t p = 0; p < 16; ++p)
+      for (std::int64_t k = p + 1; k < 16; ++k) later += pattern.rules(16).of(0).allows(p, k);
+    EXPECT_GT(later, 0) << c.name;
+  }
+}
+
 TEST(AttentionKinds, TheFirstPositionSeesItself) {
   for (const Case& c : cases())
     for (std::int64_t head = 0; head < heads; ++head)

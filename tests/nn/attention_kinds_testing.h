@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 
 #include "framework/nn/attention/kinds.h"
@@ -15,7 +16,7 @@ inline constexpr std::int64_t heads = 4;
 inline constexpr std::int64_t dim = 3;
 inline constexpr std::int64_t value_dim = 2;
 
-// Whether global head `head` sees key k from p in a sequence of `time` positions, k <= p.
+// Whether global head `head` sees key k from p, where the model's own mask lets it.
 using Sees = std::function<bool(std::int64_t head, std::int64_t p, std::int64_t k)>;
 
 struct Sequence {
@@ -56,8 +57,9 @@ inline void add_to(double* a, double factor, const double* b, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) a[i] += factor * b[i];
 }
 
-// One row after another, as attention is defined, with its derivative.
-inline Results dense(const Sequence& s, const Sees& sees) {
+// One row after another, as attention is defined, with its derivative; of a causal sequence, or of
+// one whose positions see both sides.
+inline Results dense(const Sequence& s, const Sees& sees, bool causal = true) {
   const std::int64_t time = s.query.shape()[1];
   const Tensor y = Tensor::zeros(s.value.shape(), DType::f64, backend_device());
   const Tensor dquery = Tensor::zeros(s.query.shape(), DType::f64, backend_device());
@@ -70,9 +72,10 @@ inline Results dense(const Sequence& s, const Sees& sees) {
   for (std::int64_t b = 0; b < batch; ++b)
     for (std::int64_t h = 0; h < heads; ++h)
       for (std::int64_t p = 0; p < time; ++p) {
+        const std::int64_t end = causal ? p + 1 : time;
         Values weights(static_cast<std::size_t>(time), 0);
         double total = 0;
-        for (std::int64_t k = 0; k <= p; ++k)
+        for (std::int64_t k = 0; k < end; ++k)
           if (sees(h, p, k))
             total += weights[static_cast<std::size_t>(k)] =
                 std::exp(scale * dot(at(s.query, b, p, h), at(s.key, b, k, h), dim));
@@ -80,13 +83,13 @@ inline Results dense(const Sequence& s, const Sees& sees) {
         for (double& weight : weights) weight /= total;
         const double* const dy = at(s.upstream, b, p, h);
         double mean = 0;
-        for (std::int64_t k = 0; k <= p; ++k) {
+        for (std::int64_t k = 0; k < end; ++k) {
           const double weight = weights[static_cast<std::size_t>(k)];
           add_to(at(y, b, p, h), weight, at(s.value, b, k, h), value_dim);
           add_to(at(dvalue, b, k, h), weight, dy, value_dim);
           mean += weight * dot(dy, at(s.value, b, k, h), value_dim);
         }
-        for (std::int64_t k = 0; k <= p; ++k) {
+        for (std::int64_t k = 0; k < end; ++k) {
           const double change = scale * weights[static_cast<std::size_t>(k)] *
                                 (dot(dy, at(s.value, b, k, h), value_dim) - mean);
           add_to(at(dquery, b, p, h), change, at(s.key, b, k, h), dim);
@@ -111,12 +114,15 @@ inline Tensor heads_of(const Tensor& x, const Part& part) {
 inline Results run(const Mechanism& mechanism,
                    const Sequence& s,
                    const Part& part,
-                   const Pass& pass) {
+                   const Pass& pass,
+                   bool causal = true) {
   const Projected projected = {.query = Variable::leaf(heads_of(s.query, part)),
                                .key = Variable::leaf(heads_of(s.key, part)),
                                .value = Variable::leaf(heads_of(s.value, part)),
                                .heads = part};
-  const Variable y = mechanism(projected, SegmentContext{}, pass);
+  SegmentContext context;
+  if (!causal) context.mask.rules = masks::everything();
+  const Variable y = mechanism(projected, context, pass);
   backward({y}, {heads_of(s.upstream, part)});
   return {values_of(y.value()),
           values_of(projected.query.gradient()),
@@ -126,12 +132,12 @@ inline Results run(const Mechanism& mechanism,
 
 inline constexpr Part all_heads = {.begin = 0, .count = heads, .total = heads};
 
-inline Results run(const AttentionPattern& pattern, const Sequence& s) {
-  return run(SoftmaxAttention(0, pattern), s, all_heads, Pass());
+inline Results run(const AttentionPattern& pattern, const Sequence& s, bool causal = true) {
+  return run(SoftmaxAttention(0, pattern), s, all_heads, Pass(), causal);
 }
 
-inline AttentionPattern pattern_of(const AttentionOptions& options) {
-  return attention_patterns(options, {.layers = 1, .heads = heads}).front();
+inline AttentionPattern pattern_of(const AttentionOptions& options, bool causal = true) {
+  return attention_patterns(options, {.layers = 1, .heads = heads, .causal = causal}).front();
 }
 
 // Options with one kind for all layers.
@@ -146,12 +152,12 @@ namespace sees {
 inline Sees causal() {
   return [](auto, auto, auto) { return true; };
 }
-inline Sees local(std::int64_t left) {
-  return [=](auto, std::int64_t p, std::int64_t k) { return p - left <= k; };
+inline Sees local(std::int64_t reach) {
+  return [=](auto, std::int64_t p, std::int64_t k) { return std::abs(p - k) <= reach; };
 }
-inline Sees dilated(std::int64_t left, std::int64_t gap) {
+inline Sees dilated(std::int64_t reach, std::int64_t gap) {
   return [=](auto, std::int64_t p, std::int64_t k) {
-    return p - left * gap <= k && (p - k) % gap == 0;
+    return std::abs(p - k) <= reach * gap && (p - k) % gap == 0;
   };
 }
 inline Sees strided(std::int64_t length) {

@@ -53,8 +53,8 @@ void declare(OptionTable& table,
             fixes_weights(std::move(in_weights)));
   table.add("model.attention_window",
             options.window,
-            "keys before the query that local, dilated and global see besides the query itself: "
-            "one number, or one for each layer",
+            "keys before the query that local, dilated and global see besides the query itself, in "
+            "an encoder as many after it too: one number, or one for each layer",
             not_empty(),
             between(0, masks::unlimited));
   table.add("model.attention_dilation",
@@ -80,7 +80,8 @@ void declare(OptionTable& table,
             "a query of summary sees itself too; without it the first queries see nothing");
   table.add("model.attention_global",
             options.global,
-            "positions that see all earlier ones and are seen by all later ones, for global",
+            "positions that see all earlier ones and are seen by all later ones, in an encoder "
+            "both by and of all, for global",
             at_least(0));
   table.add(
       "model.attention_global_projections",

@@ -61,7 +61,7 @@ struct Kind {
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"causal",
-       "every earlier key",
+       "every earlier key, in an encoder every key",
        true,
        Folded::never,
        [](const Place&) { return masks::everything(); }},
@@ -79,7 +79,7 @@ const std::vector<Kind>& kinds() {
              {.left = at.window(), .right = at.behind(), .dilation = at.options.dilation});
        }},
       {"strided",
-       "every stride-th key back",
+       "every stride-th key",
        true,
        Folded::columns,
        [](const Place& at) { return strided_keys(at.options.stride); }},
@@ -206,40 +206,46 @@ bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& 
   return false;
 }
 
+// How long the training data's sequences are, as a part of a sentence.
+std::string length_said(const AttentionSetting& setting) {
+  return setting.examples
+             ? fmt::format("by data.longest a sequence has at most {} positions", setting.segment)
+             : fmt::format("data.segment is {}", setting.segment);
+}
+
 std::string problem_with_segment(const AttentionOptions& options, const AttentionSetting& setting) {
   const std::int64_t segment = setting.segment;
+  const std::string length = length_said(setting);
   if (has_kind(options, "strided") && options.stride >= segment)
     return fmt::format(
-        "model.attention_stride is {}, but data.segment is {}: strided attention "
-        "would see nothing but the query itself",
+        "model.attention_stride is {}, but {}: strided attention would see nothing but the query "
+        "itself",
         options.stride,
-        segment);
+        length);
   for (const std::string name : {"block", "summary", "fixed"})
     if (has_kind(options, name) && options.stride >= segment)
       return fmt::format(
-          "model.attention_stride is {}, but data.segment is {}: {} attention would have a single "
-          "block",
+          "model.attention_stride is {}, but {}: {} attention would have a single block",
           options.stride,
-          segment,
+          length,
           name);
   if (has_kind(options, "dilated") && options.dilation >= segment && !setting.memory)
     return fmt::format(
-        "model.attention_dilation is {}, but data.segment is {}: dilated attention would see "
-        "nothing but the query itself",
+        "model.attention_dilation is {}, but {}: dilated attention would see nothing but the query "
+        "itself",
         options.dilation,
-        segment);
+        length);
   if (has_kind(options, "global"))
     for (const std::int64_t position : options.global)
       if (position >= segment)
-        return fmt::format(
-            "model.attention_global has position {}, but data.segment is {}", position, segment);
+        return fmt::format("model.attention_global has position {}, but {}", position, length);
   if (has_kind(options, "global") && options.random > 0 && !has_random_blocks(options, setting))
     return fmt::format(
         "model.attention_random is {}, but no block of model.attention_block = {} positions lies "
-        "beyond the window and the global positions of a query in data.segment = {}",
+        "beyond the window and the global positions of a query; {}",
         options.random,
         options.block,
-        segment);
+        length);
   return "";
 }
 

@@ -57,8 +57,10 @@ struct AttentionSetting {
   std::int64_t layers = 1;
   std::int64_t heads = 1;
   bool memory = false;       // the model remembers earlier segments: positions are not absolute
-  std::int64_t segment = 0;  // of the training data; 0: not known
-  bool causal = true;        // otherwise windows reach as far behind a query as before it
+  std::int64_t segment = 0;  // positions of the training data's sequences; 0: not known
+  bool causal = true;        // otherwise windows reach as far behind a query as before it, and
+                             // every kind sees both sides
+  bool examples = false;     // data.longest says how long sequences are, otherwise data.segment
 };
 
 // What is wrong with the options, as one sentence; nothing where they can be.
@@ -70,8 +72,8 @@ std::string layers_of_other_weights(std::string_view kinds,
                                     std::int64_t layers,
                                     bool global_projections);
 
-// The keys that the heads of a causal model see in each layer; all, where it is lsh. Throws
-// ConfigurationError with problem_of.
+// The keys that the heads of a model see in each layer, as far as its own mask lets them; all,
+// where it is lsh. Throws ConfigurationError with problem_of.
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionSetting& setting);
 
