@@ -1,19 +1,16 @@
-// A causal language model with absolute positions (Vaswani et al. 2017, decoder half; GPT-2,
-// Radford et al. 2019).
+// A causal language model with absolute or relative positions (Vaswani et al. 2017, decoder half;
+// GPT-2, Radford et al. 2019).
 #pragma once
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
-#include "models/model_options.h"
+#include "models/positions.h"
 
 namespace longspan {
 
 struct DecoderOptions {
-  enum class Positions : std::uint8_t { sinusoidal, learned };
-
   ModelOptions common = {.activation = Activation::gelu_tanh, .norm = NormPlacement::pre};
-  Positions positions = Positions::sinusoidal;
-  std::optional<std::int64_t> longest;  // positions of a learned table; none: data.segment
+  PositionOptions positions = {};
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);

@@ -5,11 +5,12 @@
 #include "framework/core/queued_copy.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
-#include "framework/nn/positions.h"
 #include "models/stack.h"
 
 namespace longspan {
 namespace {
+
+constexpr FamilyTraits traits = {.causal = false, .sequences = Sequences::examples};
 
 class Encoder : public Body {
  public:
@@ -21,11 +22,8 @@ class Encoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        stack_(scope, {.common = options.common, .memory = setting.memory}, mechanisms()) {
-    if (options.positions == EncoderOptions::Positions::learned)
-      positions_ = scope.weight(
-          "positions/weight", {longest(), options.common.width}, options.common.table_initial());
-  }
+        stack_(scope, {.common = options.common, .memory = setting.memory}, mechanisms()),
+        positions_(scope, options.positions, options.common, setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Side text = {.time = pass.time,
@@ -43,69 +41,43 @@ class Encoder : public Body {
             .pooling = options_.pooling};
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return positions_ ? longest() : 0; }
+  std::int64_t longest_segment() const override { return positions_.longest(); }
 
  private:
-  std::int64_t longest() const { return options_.longest.value_or(setting_.segment); }
-
   MechanismFactory mechanisms() const {
     const ModelOptions& common = options_.common;
-    const auto patterns = attention_patterns(
-        common.attention, common.attention_setting(false, setting_.segment, false));
-    return [patterns, dropout = common.attention_dropout](
-               const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-      return std::make_unique<SoftmaxAttention>(dropout, patterns[static_cast<std::size_t>(layer)]);
+    const auto patterns =
+        attention_patterns(common.attention, common.attention_setting(traits, setting_.segment));
+    return [patterns, options = options_](const Scope& attention,
+                                          std::int64_t layer) -> std::unique_ptr<Mechanism> {
+      return std::make_unique<SoftmaxAttention>(
+          options.common.attention_dropout,
+          patterns[static_cast<std::size_t>(layer)],
+          distance_tables(attention, options.positions, options.common));
     };
   }
 
   Variable embed(const Reading& reading, const Pass& pass) const {
-    const std::int64_t width = options_.common.width;
-    const Ranges rows = positions_of(pass);
-    Variable positions;
-    if (positions_) {
-      require(end_of(pass) <= longest(),
-              "a text of {} tokens is longer than model.longest = {}",
-              end_of(pass),
-              longest());
-      positions = table_rows(positions_->variable, rows);
-    } else {
-      positions = Variable(sinusoids(
-          SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
-    }
+    const double scale = std::sqrt(static_cast<double>(options_.common.width));
     const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
-    const Variable x = scale_and_add_positions(
-        embedding_(tokens, 1, pass.time), std::sqrt(static_cast<double>(width)), positions);
-    return drop(x, options_.common.dropout, pass.child("embedding"));
+    return drop(positions_.embed(embedding_, tokens, scale, pass),
+                options_.common.dropout,
+                pass.child("embedding"));
   }
 
   EncoderOptions options_;
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
-  Weight positions_;
   Stack stack_;
+  Positions positions_;
 };
-
-std::string learned_problem(const EncoderOptions& options, std::int64_t segment) {
-  const bool is_learned = options.positions == EncoderOptions::Positions::learned;
-  return is_learned ? positions_problem(options.longest, segment) : "";
-}
 
 }  // namespace
 
 void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned) {
-  declare(table, options.common, planned);
-  table.add("model.positions",
-            options.positions,
-            "absolute positions",
-            {{"sinusoidal", EncoderOptions::Positions::sinusoidal},
-             {"learned", EncoderOptions::Positions::learned}},
-            fixes_weights());
-  table.add("model.longest",
-            options.longest,
-            "positions in a learned table; none: the longest that the data have",
-            between(1, longest_sequence),
-            fixes_weights());
+  declare(table, options.common, planned, traits);
+  declare(table, options.positions, options.common, traits.sequences, planned);
   table.add("model.tag_readout",
             options.tags,
             "with run.task: tagging, each tag for itself, or a linear-chain conditional random "
@@ -126,14 +98,11 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
     return "model.attention: found lsh, whose hashes know no padding; an encoder reads padded "
            "batches";
   });
-  if (!planned) return;
-  table.check({"model.longest", "model.positions", "data.longest", "data.length_multiple"},
-              [&options, planned] { return learned_problem(options, planned().segment); });
 }
 
 BodyFactory encoder_body(const EncoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(learned_problem(options, setting.segment));
+    refuse(positions_problem(options.positions, options.common, traits.sequences, setting.segment));
     return std::make_unique<Encoder>(scope, options, setting);
   };
 }

@@ -3,16 +3,13 @@
 #pragma once
 
 #include "framework/model/family.h"
-#include "models/model_options.h"
+#include "models/positions.h"
 
 namespace longspan {
 
 struct EncoderOptions {
-  enum class Positions : std::uint8_t { sinusoidal, learned };
-
   ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
-  Positions positions = Positions::sinusoidal;
-  std::optional<std::int64_t> longest = {};  // positions of a learned table
+  PositionOptions positions = {};
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
 };

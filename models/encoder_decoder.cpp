@@ -6,7 +6,6 @@
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
-#include "framework/nn/positions.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -36,17 +35,10 @@ class EncoderDecoder : public Body {
                    options.common.width,
                    options.common.table_initial()),
         encoder_(scope.child("encoder"), encoder_stack(), mechanisms(encoder_options(), false)),
-        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options(), true)) {
-    if (options.embeddings == EncoderDecoderOptions::Embeddings::apart)
-      source_embedding_.emplace(scope.child("source_embedding"),
-                                vocabulary_size_,
-                                options.common.width,
-                                options.common.table_initial());
-    if (options.positions == EncoderDecoderOptions::Positions::learned)
-      for (const char* side : {"encoder", "decoder"})
-        tables_.push_back(scope.child(side).weight(
-            "positions/weight", {longest(), options.common.width}, options.common.table_initial()));
-  }
+        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options(), true)),
+        source_embedding_(source_embedding(scope)),
+        source_positions_(scope.child("encoder"), options.positions, options.common, setting),
+        positions_(scope.child("decoder"), options.positions, options.common, setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
@@ -55,8 +47,8 @@ class EncoderDecoder : public Body {
     if (!pass.kept)
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
     const Pass writing = pass.child("decoder");
-    const Variable y =
-        embed(embedding_, columns_of(reading, "tokens", pass.time, device), 1, writing);
+    const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
+    const Variable y = embed(embedding_, positions_, tokens, writing);
     return {.hidden = decoder_(y, reads, writing), .time = pass.time};
   }
 
@@ -69,7 +61,7 @@ class EncoderDecoder : public Body {
   }
   bool reads_on() const override { return true; }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return tables_.empty() ? 0 : longest(); }
+  std::int64_t longest_segment() const override { return positions_.longest(); }
 
  private:
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
@@ -83,14 +75,18 @@ class EncoderDecoder : public Body {
     Pass encoding = pass.child("encoder");
     encoding.time = side.time;
     encoding.kept = nullptr;
-    const Variable x = embed(source_embedding_.value_or(embedding_),
-                             columns_of(reading, "source", side.time, setting_.device),
-                             0,
-                             encoding);
+    const Tensor tokens = columns_of(reading, "source", side.time, setting_.device);
+    const Variable x =
+        embed(source_embedding_.value_or(embedding_), source_positions_, tokens, encoding);
     return encoder_.encode(x, side, options_.wiring, encoding);
   }
 
-  std::int64_t longest() const { return options_.longest.value_or(setting_.segment); }
+  std::optional<TokenEmbedding> source_embedding(const Scope& scope) const {
+    if (options_.embeddings == EncoderDecoderOptions::Embeddings::shared) return std::nullopt;
+    const ModelOptions& common = options_.common;
+    return TokenEmbedding(
+        scope.child("source_embedding"), vocabulary_size_, common.width, common.table_initial());
+  }
   ModelOptions decoder_options() const { return options_.common; }
   ModelOptions encoder_options() const {
     ModelOptions options = options_.common;
@@ -113,55 +109,43 @@ class EncoderDecoder : public Body {
   }
   MechanismFactory mechanisms(const ModelOptions& options, bool causal) const {
     const auto patterns = attention_patterns(
-        options.attention, options.attention_setting(false, setting_.segment, causal));
-    return [options, patterns](const Scope&, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+        options.attention,
+        options.attention_setting({.causal = causal, .sequences = Sequences::examples},
+                                  setting_.segment));
+    return [options, patterns, positions = options_.positions](
+               const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
       return std::make_unique<SoftmaxAttention>(options.attention_dropout,
-                                                patterns[static_cast<std::size_t>(layer)]);
+                                                patterns[static_cast<std::size_t>(layer)],
+                                                distance_tables(attention, positions, options));
     };
   }
 
-  // Of what the rows of `pass.time` hold, with their positions; `side`: whose table.
+  // Of what the rows of `pass.time` hold.
   Variable embed(const TokenEmbedding& embedding,
+                 const Positions& positions,
                  const Tensor& tokens,
-                 std::size_t side,
                  const Pass& pass) const {
-    const std::int64_t width = options_.common.width;
-    const double scale = std::sqrt(static_cast<double>(width));
-    const Ranges rows = positions_of(pass);
-    Variable positions;
-    if (tables_.empty()) {
-      positions = Variable(sinusoids(
-          SinusoidLayout::interleaved, rows, width, -1, setting_.compute, setting_.device));
-    } else {
-      require(end_of(pass) <= longest(),
-              "a sequence of {} tokens is longer than model.longest = {}",
-              end_of(pass),
-              longest());
-      positions = table_rows(tables_[side]->variable, rows);
-    }
-    const Variable x = scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
-    return drop(x, options_.common.dropout, pass.child("embedding"));
+    const double scale = std::sqrt(static_cast<double>(options_.common.width));
+    return drop(positions.embed(embedding, tokens, scale, pass),
+                options_.common.dropout,
+                pass.child("embedding"));
   }
 
   EncoderDecoderOptions options_;
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
-  std::optional<TokenEmbedding> source_embedding_;
-  std::vector<Weight> tables_;  // of learned positions: the encoder's, the decoder's
   Stack encoder_;
   Stack decoder_;
+  std::optional<TokenEmbedding> source_embedding_;
+  Positions source_positions_;
+  Positions positions_;
 };
-
-std::string learned_problem(const EncoderDecoderOptions& options, std::int64_t segment) {
-  const bool is_learned = options.positions == EncoderDecoderOptions::Positions::learned;
-  return is_learned ? positions_problem(options.longest, segment) : "";
-}
 
 }  // namespace
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
-  declare(table, options.common, planned);
+  declare(table, options.common, planned, {.sequences = Sequences::examples});
   table.add("model.encoder_layers",
             options.encoder_layers,
             "layers of the encoder; none: model.layers, which are the decoder's",
@@ -179,17 +163,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"mix", Wiring::mix},
        {"full", Wiring::full}},
       fixes_weights());
-  table.add("model.positions",
-            options.positions,
-            "absolute positions",
-            {{"sinusoidal", EncoderDecoderOptions::Positions::sinusoidal},
-             {"learned", EncoderDecoderOptions::Positions::learned}},
-            fixes_weights());
-  table.add("model.longest",
-            options.longest,
-            "positions in a learned table; none: the longest that the data have",
-            between(1, longest_sequence),
-            fixes_weights());
+  declare(table, options.positions, options.common, Sequences::examples, planned);
   table.add("model.embeddings",
             options.embeddings,
             "source and target have one table, or one each",
@@ -210,14 +184,12 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
     return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "
            "padded batches";
   });
-  if (!planned) return;
-  table.check({"model.longest", "model.positions", "data.longest", "data.length_multiple"},
-              [&options, planned] { return learned_problem(options, planned().segment); });
 }
 
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(learned_problem(options, setting.segment));
+    refuse(
+        positions_problem(options.positions, options.common, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
   };
 }

@@ -3,21 +3,19 @@
 
 #include "framework/model/family.h"
 #include "framework/nn/attention/cross_attention.h"
-#include "models/model_options.h"
+#include "models/positions.h"
 
 namespace longspan {
 
 struct EncoderDecoderOptions {
-  enum class Positions : std::uint8_t { sinusoidal, learned };
   enum class Embeddings : std::uint8_t { shared, apart };
 
   ModelOptions common = {.norm = NormPlacement::pre,
                          .initial_deviation = {}};  // of both, layers: of the decoder
   std::optional<std::int64_t> encoder_layers = {};  // as many as the decoder has
   Wiring wiring = Wiring::last;                     // of cross-attention
-  Positions positions = Positions::sinusoidal;
-  std::optional<std::int64_t> longest = {};    // positions of a learned table
-  Embeddings embeddings = Embeddings::shared;  // source and target have one table
+  PositionOptions positions = {};                   // of both, each with its own tables
+  Embeddings embeddings = Embeddings::shared;       // source and target have one table
 };
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned);

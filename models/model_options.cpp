@@ -17,14 +17,14 @@ const std::vector<std::string> attention_keys = {"model.attention",
 void check_beside(OptionTable& table,
                   const ModelOptions& options,
                   const PlannedSetting& planned,
-                  bool memory) {
+                  const FamilyTraits& traits) {
   std::vector<std::string> keys = attention_keys;
   for (const std::string name : {"dilation", "global", "random", "block", "seed"})
     keys.push_back("model.attention_" + name);
-  keys.push_back("data.segment");
-  table.check(keys, [&options, planned, memory]() -> std::string {
+  keys.push_back(traits.sequences == Sequences::segments ? "data.segment" : "data.longest");
+  table.check(keys, [&options, planned, traits]() -> std::string {
     const auto problem = [&](std::int64_t segment) {
-      return problem_of(options.attention, options.attention_setting(memory, segment));
+      return problem_of(options.attention, options.attention_setting(traits, segment));
     };
     return problem(0).empty() ? problem(planned().segment) : "";  // the other is told already
   });
@@ -140,10 +140,10 @@ void declare(OptionTable& table,
       "standard deviation of the initial weights; none: that of matrices by their size (Glorot and "
       "Bengio 2010), that of embeddings model.width to the power of -1/2",
       at_least(0.0));
-  table.check(attention_keys, [&options, memory = traits.memory] {
-    return problem_of(options.attention, options.attention_setting(memory, 0));
+  table.check(attention_keys, [&options, traits] {
+    return problem_of(options.attention, options.attention_setting(traits, 0));
   });
-  if (planned) check_beside(table, options, planned, traits.memory);
+  if (planned) check_beside(table, options, planned, traits);
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)
       return "";
@@ -191,20 +191,6 @@ std::string reconstruction_problem(const ModelOptions& options, const MemoryOpti
       "memory.reconstruction_check_every is {}, but only model.residual: reversible rebuilds "
       "anything; set it to 0",
       memory.reconstruction_check_every);
-}
-
-std::string positions_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
-  if (segment == 0 && !longest)
-    return "model.positions: learned needs model.longest, as data.longest is 0 and the sequences "
-           "may "
-           "be of any length";
-  if (!longest || *longest >= segment) return "";
-  return fmt::format(
-      "model.longest is {}, but sequences of data.longest tokens have up to {} positions, their "
-      "ends "
-      "and padding included; set it to at least that",
-      *longest,
-      segment);
 }
 
 std::int64_t vocabulary_of(const ModelOptions& options, std::int64_t tokenizer_ids) {

@@ -19,6 +19,16 @@ enum class ResidualKind : std::uint8_t { plain, reversible };
 // In tokens: what memories, positions and distances may be set to.
 inline constexpr std::int64_t longest_sequence = std::int64_t{1} << 36;
 
+// What a family reads: segments of a text, or examples, each of a length of its own.
+enum class Sequences : std::uint8_t { segments, examples };
+
+// What a family, or one of its stacks, is, beside its options.
+struct FamilyTraits {
+  bool memory = false;  // it remembers earlier segments
+  bool causal = true;   // no position sees a later one
+  Sequences sequences = Sequences::segments;
+};
+
 struct ModelOptions {
   std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
   std::int64_t layers = 6;
@@ -46,9 +56,13 @@ struct ModelOptions {
     return both ? 2 * width : width;
   }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
-  AttentionSetting attention_setting(bool memory, std::int64_t segment, bool causal = true) const {
-    return {
-        .layers = layers, .heads = heads, .memory = memory, .segment = segment, .causal = causal};
+  AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
+    return {.layers = layers,
+            .heads = heads,
+            .memory = traits.memory,
+            .segment = segment,
+            .causal = traits.causal,
+            .examples = traits.sequences == Sequences::examples};
   }
   // Of matrices; none: Xavier.
   std::optional<Initial> initial() const {
@@ -61,10 +75,6 @@ struct ModelOptions {
   }
 };
 
-// What a family is, beside its options, to the checks of the keys that it shares.
-struct FamilyTraits {
-  bool memory = false;  // it remembers earlier segments
-};
 void declare(OptionTable& table,
              ModelOptions& options,
              const PlannedSetting& planned,
@@ -73,10 +83,6 @@ void declare(OptionTable& table,
 // What keeps the two from going together, as a sentence; empty where nothing does.
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
 std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);
-
-// What keeps a table of `longest` learned positions, which the data's sequences of `segment`
-// positions say where it is none, from such sequences; empty where nothing does.
-std::string positions_problem(std::optional<std::int64_t> longest, std::int64_t segment);
 
 // The ids of the model: at least those of the tokenizer, `tokenizer_ids`. Throws ConfigurationError
 // when model.vocabulary says fewer.

@@ -25,8 +25,9 @@ class TransformerXl : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        patterns_(attention_patterns(options.common.attention,
-                                     options.common.attention_setting(true, setting.segment))),
+        patterns_(attention_patterns(
+            options.common.attention,
+            options.common.attention_setting({.memory = true}, setting.segment))),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {}
 

@@ -107,7 +107,8 @@ Weight Parameters::add(const std::string& name,
                        int split_axis,
                        const Initial& initial,
                        bool decays,
-                       const InProducts& in_products) {
+                       const InProducts& in_products,
+                       bool inside) {
   auto parameter = std::make_shared<Parameter>();
   require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
@@ -115,6 +116,7 @@ Weight Parameters::add(const std::string& name,
   parameter->shape = global_shape;
   parameter->initial = initial;
   parameter->decays = decays;
+  parameter->inside = inside;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
     parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
@@ -327,6 +329,12 @@ Weight Scope::weight(const std::string& name,
                      int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, global_shape.dimensions() > 1);
+}
+
+Weight Scope::inside_weight(const std::string& name,
+                            const Shape& global_shape,
+                            const Initial& initial) const {
+  return parameters_->add(child(name).path(), global_shape, -1, initial, true, {}, true);
 }
 
 Weight Scope::bias(std::int64_t elements, int split_axis) const {

@@ -60,6 +60,9 @@ struct Parameter {
   // Read in the dtype of computing: matrices, and on a GPU what its library adds to a product.
   // Others stay wide: they are small, and a rounded gain is felt by every element.
   bool rounded = false;
+  // Not split, but read where heads or features are: each tensor rank has the gradient of what its
+  // own part makes of it.
+  bool inside = false;
   Initial initial;
 
   Shape shape;  // of this rank's piece
@@ -137,7 +140,8 @@ class Parameters {
              int split_axis,
              const Initial& initial,
              bool decays,
-             const InProducts& in_products = {});
+             const InProducts& in_products = {},
+             bool inside = false);
 
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
@@ -157,9 +161,11 @@ class Parameters {
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
   // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
-  // parallelism that of every weight that is not split.
+  // parallelism that of every weight that is not split, without it that of those that are read
+  // inside.
   bool divided(const Parameter& parameter) const {
-    return mesh_.shape.sequence && !parameter.split();
+    const bool inside = parameter.inside && mesh_.tensor.size() > 1;
+    return (mesh_.shape.sequence || inside) && !parameter.split();
   }
   // Elements of the whole model.
   std::int64_t global_elements() const;
@@ -206,6 +212,10 @@ class Scope {
                 const Shape& global_shape,
                 const Initial& initial,
                 int split_axis = -1) const;
+  // A matrix that every tensor rank has whole and reads for its own heads alone.
+  Weight inside_weight(const std::string& name,
+                       const Shape& global_shape,
+                       const Initial& initial) const;
   // "bias", which a product adds. Zeros at first, does not decay.
   Weight bias(std::int64_t elements, int split_axis = -1) const;
   // "weight" [count, width], which decays, and "bias" of an output layer of so many classes, split

@@ -20,9 +20,10 @@ namespace {
 constexpr const char* key = "training.start_from";
 
 // What these keys change of the weights is seen at their tensors, one by one.
-constexpr std::array<std::string_view, 7> seen_at_tensors = {"model.vocabulary",
+constexpr std::array<std::string_view, 8> seen_at_tensors = {"model.vocabulary",
                                                              "model.layers",
                                                              "model.longest",
+                                                             "model.relative_reach",
                                                              "model.tied_embeddings",
                                                              "model.output_bias",
                                                              "data.tokenizer",

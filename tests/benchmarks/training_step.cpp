@@ -54,8 +54,8 @@ Workload decoder_workload(const std::string& name,
   options.common.dropout = 0;
   options.common.norm = NormPlacement::pre;
   options.common.activation = Activation::gelu_tanh;
-  options.positions = DecoderOptions::Positions::learned;
-  options.longest = std::max<std::int64_t>(segment, 1024);
+  options.positions.kind = PositionKind::learned;
+  options.positions.longest = std::max<std::int64_t>(segment, 1024);
   return {fmt::format("decoder, {}, batch {}, segment {}", name, batch, segment),
           batch,
           segment,

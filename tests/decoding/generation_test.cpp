@@ -159,8 +159,8 @@ TEST(Generation, ReadsThePromptOnceInSegmentsOrOnlyItsEnd) {
 
 TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
   DecoderOptions learned = small_decoder(2);
-  learned.positions = DecoderOptions::Positions::learned;
-  learned.longest = 9;
+  learned.positions.kind = PositionKind::learned;
+  learned.positions.longest = 9;
   const auto model = make_decoder(learned, small_setting());
   EXPECT_EQ(generate(*model, prompt, greedy(12)).front(),
             greedy_in_whole_passes(*model, prompt, 9, 12));
@@ -169,16 +169,15 @@ TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
 // The keys of what was read are kept until the window moves.
 TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
   for (const auto positions :
-       {DecoderOptions::Positions::sinusoidal, DecoderOptions::Positions::learned}) {
+       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
     DecoderOptions options = small_decoder(2);
-    options.positions = positions;
-    options.longest = 16;
+    options.positions = {.kind = positions, .longest = 16, .reach = 5};
     const auto model = make_decoder(options, small_setting());
     GenerationOptions asked = greedy(14);  // after a prompt of 11
     asked.samples = 2;
     for (const std::int64_t window : {11, 13, 16, 40}) {
       asked.segment = window;
-      const bool is_learned = positions == DecoderOptions::Positions::learned;
+      const bool is_learned = positions == PositionKind::learned;
       const Tokens expected = greedy_in_whole_passes(
           *model, prompt, is_learned ? 16 : static_cast<std::size_t>(window), 14);
       for (const Tokens& found : generate(*model, prompt, asked))

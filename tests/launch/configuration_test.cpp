@@ -129,6 +129,9 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
   };
   EXPECT_EQ(decoder("  positions: learned\n  longest: 128\n"),
             "c.yaml:5:3: data.segment is 256, longer than model.longest = 128");
+  EXPECT_EQ(decoder("  positions: relative\n  attention: [causal, lsh]\n"),
+            "c.yaml:4:3: model.positions: found relative with lsh in model.attention, which sorts "
+            "tokens and knows no distances; set it to sinusoidal or learned");
   EXPECT_EQ(decoder("  heads: 8\n", "parallel: {tensor: 3}\n"),
             "c.yaml:4:3: model.heads is 8, which does not divide by parallel.tensor = 3");
   EXPECT_EQ(decoder("", "parallel: {tensor: 3}\n"),
@@ -331,6 +334,12 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   EXPECT_EQ(warnings({"model.attention=[local]", "model.attention_global=[0, 3]"}), 1u);
   EXPECT_EQ(warnings({"model.lsh_rounds=2", "model.attention_random=0"}), 0u);
   EXPECT_EQ(warnings({"model.attention=[lsh]", "model.lsh_rounds=4"}), 0u);
+  const auto of_decoder = [&](const std::string& positions) {
+    return warnings(
+        {"model.family=decoder", "model.relative_reach=8", "model.positions=" + positions});
+  };
+  EXPECT_EQ(of_decoder("sinusoidal"), 1u);
+  EXPECT_EQ(of_decoder("relative"), 0u);
 }
 
 TEST(Configuration, AWindowTooWideToCountIsRefused) {

@@ -84,7 +84,7 @@ class Tagging(TestCase):
         super().setUp()
         write_tags(self.directory / "train.txt", 90, 1)
         write_tags(self.directory / "validation.txt", 11, 2)
-        self.task = {"run.task": "tagging", "model.tag_readout": "crf"}
+        self.task = {"run.task": "tagging", "model.tag_readout": "crf", "model.positions": "relative", "model.relative_reach": 4}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "span_precision", "span_recall", "span_f1"])

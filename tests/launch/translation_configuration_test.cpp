@@ -92,6 +92,18 @@ TEST(TranslationConfiguration, StacksThatDoNotFit) {
             "reads padded batches");
 }
 
+// The kinds' own sentences, of what says how long these sequences are.
+TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
+  EXPECT_EQ(refusal({"model.attention=strided", "data.longest=64"}),
+            "--set: model.attention_stride is 128, but by data.longest a sequence has at most 72 "
+            "positions: strided attention would see nothing but the query itself");
+  EXPECT_EQ(
+      refusal({"model.attention=global", "model.attention_global=[0, 90]", "data.longest=64"}),
+      "--set: model.attention_global has position 90, but by data.longest a sequence has at "
+      "most 72 positions");
+  EXPECT_EQ(refusal({"model.attention=strided", "data.longest=200"}), "");
+}
+
 TEST(TranslationConfiguration, LinesAndTheResultsOfEach) {
   const auto said = [](const std::string& task, const std::function<void(LineArguments&)>& change) {
     Settings settings;

@@ -63,14 +63,15 @@ class Translation(jobs.TestCase):
                 self.assert_near(self.losses(name), expected)
 
     def test_goes_on_in_the_middle_of_an_epoch(self):
-        self.train("whole", Layout(2, 1))
+        relative = {"model.positions": "relative", "model.relative_reach": 4}
+        self.train("whole", Layout(2, 1), relative)
         place = self.run_at("whole").state(5)["tensors"]["data/cursor"]
         self.assertEqual(place["shape"], [1, 4])
         # As a killed run would: step 5 is the last one that is there.
-        self.train("broken", Layout(2, 1), {"training.steps": 12, "checkpoint.every": 5})
+        self.train("broken", Layout(2, 1), {**relative, "training.steps": 12, "checkpoint.every": 5})
         for layout, exact in (Layout(2, 1), True), (Layout(1, 2), False), (Layout(1, 1, context=2), False), (Layout(4, 1), False):
             with self.subTest(str(layout)):
-                self.train("again", layout, {"checkpoint.resume": self.run_at("broken").checkpoint(5)})
+                self.train("again", layout, {**relative, "checkpoint.resume": self.run_at("broken").checkpoint(5)})
                 again = self.run_at("again")
                 whole = self.run_at("whole")
                 if exact:

@@ -1,4 +1,6 @@
 // The attention kinds in a whole model.
+#include "framework/model/tag_readout.h"
+#include "models/encoder.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan {
@@ -11,17 +13,21 @@ using testing::values_of;
 
 constexpr std::int64_t time = 14;
 
+AttentionOptions attention_of(const std::vector<std::string>& kinds) {
+  return {.kinds = kinds,
+          .window = {2},
+          .stride = 4,
+          .summary = 1,
+          .summary_groups = 2,
+          .global = {0, 3},
+          .random = 1,
+          .block = 2};
+}
+
 std::unique_ptr<Model> decoder_of(const std::vector<std::string>& kinds) {
   DecoderOptions options;
   options.common = testing::tiny_options(NormPlacement::pre);
-  options.common.attention = {.kinds = kinds,
-                              .window = {2},
-                              .stride = 4,
-                              .summary = 1,
-                              .summary_groups = 2,
-                              .global = {0, 3},
-                              .random = 1,
-                              .block = 2};
+  options.common.attention = attention_of(kinds);
   return make_decoder(options, testing::tiny_setting(time));
 }
 
@@ -77,6 +83,58 @@ TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
   options.common = testing::tiny_options();
   options.common.attention = {.kinds = {"strided"}, .stride = 20};
   EXPECT_THROW(make_decoder(options, testing::tiny_setting(20)), ConfigurationError);
+}
+
+// One layer, so that a state tells which tokens its position sees.
+std::unique_ptr<Model> encoder_of(const std::string& kind, PositionKind positions) {
+  EncoderOptions options;
+  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common.layers = 1;
+  options.common.attention = attention_of({kind});
+  options.positions = {.kind = positions, .reach = 3};
+  ModelSetting setting = testing::tiny_setting(time);
+  setting.classes = 2;
+  return std::make_unique<Model>(setting, encoder_body(options), tag_readout());
+}
+
+Values states_of(const Model& model, const Tensor& text, std::int64_t length) {
+  const NoGradient no_gradient;
+  Pass pass;
+  pass.time = undivided_time(time);
+  const Tensor lengths = Tensor::from<std::int64_t>(std::vector{length}, {1}, text.device());
+  return values_of(
+      model.body().run({.fields = {{"tokens", text}, {"length", lengths}}}, pass).hidden.value());
+}
+
+TEST(AttentionKindsOfAnEncoder, SeeWhatTheirDefinitionSaysOnBothSidesAndNoPadding) {
+  constexpr std::int64_t length = time - 2;
+  const Tensor text = random_ids(1, time, 1);
+  for (const auto& kinds : all_kinds)
+    for (const PositionKind positions : {PositionKind::sinusoidal, PositionKind::relative}) {
+      if (kinds.size() > 1) continue;
+      SCOPED_TRACE(kinds.front());
+      const auto model = encoder_of(kinds.front(), positions);
+      const AttentionPattern pattern =
+          attention_patterns(attention_of(kinds), {.heads = 2, .causal = false}).front();
+      const HeadMasks rules = pattern.rules(time);
+      const Values before = states_of(*model, text, length);
+      const std::size_t width = before.size() / time;
+      for (std::int64_t changed = 0; changed < time; ++changed) {
+        const Tensor other = text.clone();
+        std::int64_t& token = other.data<std::int64_t>()[changed];
+        token = (token + 1) % testing::vocabulary;
+        const Values after = states_of(*model, other, length);
+        for (std::int64_t p = 0; p < length; ++p) {
+          const bool seen = changed < length &&
+                            (rules.of(0).allows(p, changed) || rules.of(1).allows(p, changed));
+          const auto begin = static_cast<std::ptrdiff_t>(p * static_cast<std::int64_t>(width));
+          const bool same = std::equal(before.begin() + begin,
+                                       before.begin() + begin + static_cast<std::ptrdiff_t>(width),
+                                       after.begin() + begin);
+          EXPECT_EQ(!same, seen || p == changed) << p << " of " << changed;
+        }
+      }
+    }
 }
 
 }  // namespace

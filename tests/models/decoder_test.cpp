@@ -13,20 +13,20 @@ using testing::segment_of;
 using testing::tiny_setting;
 using testing::values_of;
 
-DecoderOptions tiny(DecoderOptions::Positions positions = DecoderOptions::Positions::sinusoidal,
+DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
                     NormPlacement norm = NormPlacement::pre) {
   DecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = Activation::gelu_tanh;
-  options.positions = positions;
+  options.positions = {.kind = positions, .reach = 2};
   return options;
 }
 
-constexpr DecoderOptions::Positions both[] = {DecoderOptions::Positions::sinusoidal,
-                                              DecoderOptions::Positions::learned};
+constexpr PositionKind all_positions[] = {
+    PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative};
 
 TEST(DecoderModel, StartsWithTheLossOfAGuess) {
-  for (const auto positions : both) {
+  for (const auto positions : all_positions) {
     DecoderOptions options = tiny(positions);
     options.common.initial_deviation = 0.02;
     const auto model = make_decoder(options, tiny_setting());
@@ -38,7 +38,7 @@ TEST(DecoderModel, StartsWithTheLossOfAGuess) {
 
 TEST(DecoderModel, GradientOfAllWeights) {
   const Pass pass = {.training = true, .random = Random(3)};
-  for (const auto positions : both)
+  for (const auto positions : all_positions)
     for (const double dropout : {0.0, 0.3}) {
       DecoderOptions options = tiny(positions);
       options.common.dropout = options.common.attention_dropout = dropout;
@@ -55,7 +55,7 @@ TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
 }
 
 TEST(DecoderModel, DescendsOnARepeatedSegment) {
-  for (const auto positions : both) {
+  for (const auto positions : all_positions) {
     const auto model = make_decoder(tiny(positions), tiny_setting());
     const auto [first, last] =
         testing::descend(*model, segment_of(random_ids(2, 6, 1), 0, 5), 100, 0.3);
@@ -103,8 +103,8 @@ TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
 }
 
 TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {
-  DecoderOptions options = tiny(DecoderOptions::Positions::learned);
-  options.longest = 4;
+  DecoderOptions options = tiny(PositionKind::learned);
+  options.positions.longest = 4;
   EXPECT_THROW(make_decoder(options, tiny_setting(5)), ConfigurationError);
   const auto model = make_decoder(options, tiny_setting(3));
   EXPECT_EQ(model->body().longest_segment(), 4);

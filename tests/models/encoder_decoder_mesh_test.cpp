@@ -53,14 +53,20 @@ std::vector<Kind> kinds() {
                  else
                    options.common.reversible_output = StreamJoin::concatenate;
                }),
-          kind("same",
+          kind("same, relative",
                Wiring::same,
-               [](Options& options) { options.embeddings = Options::Embeddings::apart; }),
+               [](Options& options) {
+                 options.embeddings = Options::Embeddings::apart;
+                 options.positions = {.kind = PositionKind::relative, .reach = 2};
+                 // The gradient of a bias of keys is rounding alone, of which Adam makes steps:
+                 // small weights keep them below the bound.
+                 options.common.initial_deviation = 0.05;
+               }),
           kind("reverse",
                Wiring::reverse,
                [](Options& options) {
-                 options.positions = Options::Positions::learned;
-                 options.longest = 7;
+                 options.positions.kind = PositionKind::learned;
+                 options.positions.longest = 7;
                }),
           kind("mix", Wiring::mix, [](Options& options) { options.encoder_layers = 3; }),
           kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; })};
@@ -72,22 +78,27 @@ TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {
 
 // Each rank works through its rows in parts, of which one has no target that counts.
 TEST(EncoderDecoderMesh, InParts) {
-  testing::expect_equal({kinds().front(), kinds()[3]},
+  testing::expect_equal({kinds().front(), kinds()[1], kinds()[3]},
                         {{{.data = 2}, {0, 2}}, {{.context = 2, .tensor = 2}}},
                         {.accumulation = 2, .steps = 3});
 }
 
 // Several tiles of attention, where time or heads are shared.
 TEST(EncoderDecoderMesh, LongPairs) {
-  Kind of_long_pairs = kind("last", Wiring::last, {});
-  of_long_pairs.batch = [](const Case& c, int step, const StreamRange& range) {
+  std::vector<Kind> of_long_pairs = {
+      kind("last", Wiring::last, {}),
+      kind("last, relative", Wiring::last, [](EncoderDecoderOptions& options) {
+        options.positions.kind = PositionKind::relative;
+      })};
+  const auto long_pairs = [](const Case& c, int step, const StreamRange& range) {
     Batch batch = pairs_of_step(c, step, range);
     const std::vector<Lengths> rows = {{150, 90}, {70, 152}};
     batch.fields = testing::pair_fields(rows, {c.segment, c.segment + 2}, 1);
     batch.counts["tokens"] = 90 + 152;
     return batch;
   };
-  testing::expect_equal({of_long_pairs},
+  for (Kind& each : of_long_pairs) each.batch = long_pairs;
+  testing::expect_equal(of_long_pairs,
                         {{{.context = 2}}, {{.context = 2, .tensor = 2, .sequence = true}}},
                         {.segment = 150, .streams = 2, .steps = 2});
 }

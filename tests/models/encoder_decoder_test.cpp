@@ -15,7 +15,6 @@ using testing::tiny_setting;
 using testing::Values;
 using testing::values_of;
 
-using Positions = EncoderDecoderOptions::Positions;
 using Embeddings = EncoderDecoderOptions::Embeddings;
 
 EncoderDecoderOptions tiny(Wiring wiring, NormPlacement norm = NormPlacement::pre) {
@@ -76,12 +75,40 @@ TEST(EncoderDecoderModel, GradientOfAllWeights) {
       // Each way of the two embeddings and positions with each norm and most wirings.
       const bool other = (static_cast<int>(wiring) + (norm == NormPlacement::pre ? 1 : 0)) % 2 == 0;
       options.embeddings = other ? Embeddings::apart : Embeddings::shared;
-      options.positions = other ? Positions::sinusoidal : Positions::learned;
+      options.positions.kind = other ? PositionKind::sinusoidal : PositionKind::learned;
       options.common.tied_embeddings = wiring != Wiring::mix;
       if (other) options.common.dropout = options.common.attention_dropout = 0.3;
       const auto model = make_encoder_decoder(options, tiny_setting());
       testing::expect_model_gradients(*model, reading(), pass);
     }
+}
+
+// Distances beyond the reach too, and rows of unequal lengths.
+TEST(EncoderDecoderModel, GradientOfRelativePositions) {
+  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    EncoderDecoderOptions options = tiny(Wiring::last, norm);
+    options.positions = {.kind = PositionKind::relative, .reach = 2};
+    options.common.dropout = options.common.attention_dropout = 0.3;
+    const auto model = make_encoder_decoder(options, tiny_setting());
+    testing::expect_model_gradients(*model, reading(), {.training = true, .random = Random(3)});
+  }
+}
+
+TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  const auto count = [&] {
+    return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
+  };
+  const std::size_t before = count();
+  options.positions = {.kind = PositionKind::relative, .reach = 5};
+  EXPECT_EQ(count(), before + 2 * (3 + 2));
+  const auto model = make_encoder_decoder(options, tiny_setting());
+  for (const char* layer : {"encoder/layers/2", "decoder/layers/1"})
+    for (const char* table : {"relative_keys", "relative_values"})
+      EXPECT_EQ(
+          model->parameters().named(fmt::format("{}/attention/{}", layer, table)).global_shape,
+          (Shape{11, 3}));
+  EXPECT_EQ(model->body().longest_segment(), 0);
 }
 
 // The mixture begins as zeros: its gradient elsewhere.
@@ -164,7 +191,10 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
   };
   for (const Wiring wiring : all_wirings)
     for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
-      const auto model = make_encoder_decoder(tiny(wiring, norm), tiny_setting());
+      EncoderDecoderOptions options = tiny(wiring, norm);
+      if (norm == NormPlacement::post)
+        options.positions = {.kind = PositionKind::relative, .reach = 2};
+      const auto model = make_encoder_decoder(options, tiny_setting());
       const Values narrow = losses_after(*model, reading());
       const auto expected = gradients(*model, reading());
       const Reading wider = reading({9, 7});
@@ -180,11 +210,12 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
 TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
   const NoGradient unrecorded;
   for (const Wiring wiring : all_wirings)
-    for (const Positions positions : {Positions::sinusoidal, Positions::learned}) {
+    for (const PositionKind positions :
+         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
       SCOPED_TRACE(static_cast<int>(wiring));
       EncoderDecoderOptions options = tiny(wiring);
-      options.positions = positions;
-      if (positions == Positions::learned) options.common.residual = ResidualKind::reversible;
+      options.positions = {.kind = positions, .reach = 2};
+      if (positions == PositionKind::learned) options.common.residual = ResidualKind::reversible;
       const auto model = make_encoder_decoder(options, tiny_setting());
       const Reading all = reading();
       const Values expected = values_of(model->scores(all, Pass()).scores.value());
@@ -216,8 +247,8 @@ TEST(EncoderDecoderModel, DescendsOnARepeatedBatch) {
 
 TEST(EncoderDecoderModel, RefusesWhatIsLongerThanItsTable) {
   EncoderDecoderOptions options = tiny(Wiring::last);
-  options.positions = Positions::learned;
-  options.longest = 5;
+  options.positions.kind = PositionKind::learned;
+  options.positions.longest = 5;
   const auto model = make_encoder_decoder(options, tiny_setting());
   EXPECT_EQ(model->body().longest_segment(), 5);
   EXPECT_NO_THROW(model->losses(reading({5, 5}), Pass()));

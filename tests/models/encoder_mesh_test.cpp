@@ -55,7 +55,7 @@ struct Kind {
   bool has_tags = false;
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
-  EncoderOptions::Positions positions = EncoderOptions::Positions::sinusoidal;
+  PositionKind positions = PositionKind::sinusoidal;
   std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
 };
 
@@ -71,12 +71,13 @@ struct Layout {
 };
 
 std::vector<Kind> kinds() {
-  return {{.name = "tags", .has_tags = true},
-          {.name = "tags by a random field", .has_tags = true, .tags = TagReadout::crf},
-          {.name = "class of the first", .positions = EncoderOptions::Positions::learned},
-          {.name = "class of the mean", .pooling = Pooling::mean},
-          {.name = "class of the maximum", .pooling = Pooling::maximum},
-          {.name = "class of what is seen", .pooling = Pooling::attention}};
+  return {
+      {.name = "tags", .has_tags = true},
+      {.name = "tags by a random field", .has_tags = true, .tags = TagReadout::crf},
+      {.name = "class of the first", .positions = PositionKind::learned},
+      {.name = "class of the mean", .pooling = Pooling::mean, .positions = PositionKind::relative},
+      {.name = "class of the maximum", .pooling = Pooling::maximum},
+      {.name = "class of what is seen", .pooling = Pooling::attention}};
 }
 
 // In two layers; each leaves keys out of the text.
@@ -86,10 +87,12 @@ std::vector<Kind> attention_kinds() {
                                                                  {"strided", "fixed"},
                                                                  {"block", "local+strided"},
                                                                  {"summary", "dilated"}})
-    all.push_back({.name = fmt::format("tags by {}", fmt::join(names, ", ")),
-                   .has_tags = true,
-                   .tags = TagReadout::crf,
-                   .attention = names});
+    all.push_back(
+        {.name = fmt::format("tags by {}", fmt::join(names, ", ")),
+         .has_tags = true,
+         .tags = TagReadout::crf,
+         .positions = all.size() % 2 == 0 ? PositionKind::relative : PositionKind::sinusoidal,
+         .attention = names});
   return all;
 }
 
@@ -117,7 +120,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   EncoderOptions options;
   options.common = dropped_options(NormPlacement::pre);
   options.common.residual = mode.residual;
-  options.positions = kind.positions;
+  options.positions = {.kind = kind.positions, .reach = 3};
   options.tags = kind.tags;
   options.common.attention = {.kinds = kind.attention,
                               .window = {2},

@@ -42,7 +42,9 @@ AttentionOptions long_attention(std::vector<std::string> names) {
           .lsh = {.chunk = 16}};
 }
 
-Kind decoder(const AttentionOptions& attention, std::int64_t heads = 4) {
+Kind decoder(const AttentionOptions& attention,
+             std::int64_t heads = 4,
+             PositionKind positions = PositionKind::sinusoidal) {
   return {fmt::format("decoder, {}{}",
                       fmt::join(attention.kinds, ", "),
                       attention.global_projections ? " with projections" : ""),
@@ -52,6 +54,7 @@ Kind decoder(const AttentionOptions& attention, std::int64_t heads = 4) {
             options.common.heads = heads;
             options.common.residual = residual;
             options.common.attention = attention;
+            options.positions.kind = positions;
             return make_decoder(options, setting);
           }};
 }
@@ -126,7 +129,8 @@ TEST(EqualityMatrix, NarrowTypesWhereTimeIsShared) {
   const std::vector<Narrow> models = {
       {decoder(long_attention({"lsh"})), {"reversible", ResidualKind::reversible}, any},
       {transformer_xl(long_attention({"causal"}), 140)},
-      {decoder(long_attention({"local"}))}};
+      {decoder(long_attention({"local"}))},
+      {decoder(long_attention({"strided"}), 4, PositionKind::relative)}};
   for (const Narrow& model : models)
     for (const auto& [compute, bounds] :
          {std::pair(DType::f32, Bounds{1e-6, 1e-4, any}),

@@ -22,11 +22,11 @@ std::vector<Case> cases() {
       return make_transformer_xl(options, setting);
     };
   };
-  const auto decoder = [](DecoderOptions::Positions positions) {
+  const auto decoder = [](PositionKind positions) {
     return [=](const ModelSetting& setting) {
       DecoderOptions options;
       options.common = dropped_options(NormPlacement::pre);
-      options.positions = positions;
+      options.positions = {.kind = positions, .reach = 2};
       return make_decoder(options, setting);
     };
   };
@@ -40,8 +40,9 @@ std::vector<Case> cases() {
       {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
       {"transformer_xl, memory 3, norms before, untied",
        transformer_xl(NormPlacement::pre, 3, false)},
-      {"decoder, sinusoidal", decoder(DecoderOptions::Positions::sinusoidal)},
-      {"decoder, learned", decoder(DecoderOptions::Positions::learned)},
+      {"decoder, sinusoidal", decoder(PositionKind::sinusoidal)},
+      {"decoder, learned", decoder(PositionKind::learned)},
+      {"decoder, relative", decoder(PositionKind::relative)},
       {"decoder, lsh, then causal", lsh_decoder},
   };
 }

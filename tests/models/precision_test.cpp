@@ -34,7 +34,14 @@ std::unique_ptr<Model> transformer_xl(const ModelSetting& setting) {
 std::unique_ptr<Model> decoder(const ModelSetting& setting) {
   DecoderOptions options;
   options.common = options_with_dropout(NormPlacement::pre);
-  options.positions = DecoderOptions::Positions::learned;
+  options.positions.kind = PositionKind::learned;
+  return make_decoder(options, setting);
+}
+
+std::unique_ptr<Model> relative_decoder(const ModelSetting& setting) {
+  DecoderOptions options;
+  options.common = options_with_dropout(NormPlacement::pre);
+  options.positions = {.kind = PositionKind::relative, .reach = 2};
   return make_decoder(options, setting);
 }
 
@@ -92,13 +99,16 @@ void expect_same_within(const Make& make, DType compute, double tolerance) {
 TEST(Precision, Float32IsFloat64UpToRounding) {
   expect_same_within(transformer_xl, DType::f32, 2e-6);
   expect_same_within(decoder, DType::f32, 2e-6);
+  expect_same_within(relative_decoder, DType::f32, 2e-6);
 }
 
 TEST(Precision, Bf16AndF16AreFloat64UpToTheirRounding) {
   expect_same_within(transformer_xl, DType::bf16, 0.02);
   expect_same_within(decoder, DType::bf16, 0.02);
+  expect_same_within(relative_decoder, DType::bf16, 0.02);
   expect_same_within(transformer_xl, DType::f16, 0.0025);
   expect_same_within(decoder, DType::f16, 0.0025);
+  expect_same_within(relative_decoder, DType::f16, 0.0025);
 }
 
 }  // namespace

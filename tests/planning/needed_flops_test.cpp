@@ -139,6 +139,15 @@ TEST(NeededFlops, OfADecoderCountedByHand) {
   expect_count(needed.of(stream_fields(1, 3), 2, 0).value(), forward, 2 * forward);
 }
 
+// A pair also meets the key and the value of its distance.
+TEST(NeededFlops, OfRelativePositionsCountedByHand) {
+  DecoderOptions options = decoder_of({"causal"});
+  options.positions.kind = PositionKind::relative;
+  const double pairs = 2.0 * batch * 4 * (segment * (segment + 1) / 2);  // layers, rows, heads
+  const double forward = 6045696 + pairs * 2 * (6 + 6);
+  expect_decoder(options, forward, 2 * forward);
+}
+
 TEST(NeededFlops, OfATransformerXlCountedByHand) {
   TransformerXlOptions options;
   options.common = {.layers = 1, .width = 4, .heads = 2, .head_width = 3, .feed_forward = 10};

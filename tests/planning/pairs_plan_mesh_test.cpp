@@ -129,6 +129,9 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
   EncoderDecoderOptions reversible = options_of(Wiring::last);
   reversible.common.residual = ResidualKind::reversible;
   cases.push_back({"reversible", settings_of(reversible)});
+  EncoderDecoderOptions relative = options_of(Wiring::last);
+  relative.positions.kind = PositionKind::relative;
+  cases.push_back({"relative", settings_of(relative)});
   testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     for (const Case& each : cases) {
       SCOPED_TRACE(each.name);

@@ -238,7 +238,7 @@ TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
 TEST(Evaluation, RefusesWhatTheModelCannotDo) {
   const Text file(varied_text(30));
   DecoderOptions learned = small_decoder(1);
-  learned.positions = DecoderOptions::Positions::learned;
+  learned.positions.kind = PositionKind::learned;
   const auto decoder = make_decoder(learned, small_setting());
   EXPECT_EQ(sentence_of<ConfigurationError>(
                 [&] { evaluate(*decoder, file.corpus, {.segment = 8, .memory = 16}); }),

@@ -136,8 +136,8 @@ TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
 
 TEST(Translate, LearnedPositionsToo) {
   EncoderDecoderOptions options;
-  options.positions = EncoderDecoderOptions::Positions::learned;
-  options.longest = 40;
+  options.positions.kind = PositionKind::learned;
+  options.positions.longest = 40;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
   expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
 }
@@ -204,8 +204,8 @@ TEST(Translate, SamplesGoByTheSeed) {
 
 TEST(Translate, ALineThatALearnedTableCannotReadIsNamed) {
   EncoderDecoderOptions options;
-  options.positions = EncoderDecoderOptions::Positions::learned;
-  options.longest = 8;
+  options.positions.kind = PositionKind::learned;
+  options.positions.longest = 8;
   const auto model = small_encoder_decoder(options);
   EXPECT_EQ(sentence_of<DataError>([&] {
               translated(*model, {"ab", "abcdefghi"}, {});

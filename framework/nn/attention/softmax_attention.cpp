@@ -28,6 +28,12 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
 
 }  // namespace
 
+AttentionTerms SoftmaxAttention::terms() const {
+  AttentionTerms terms;
+  if (distances_) terms.shaw = distances_->term();
+  return terms;
+}
+
 Variable SoftmaxAttention::by_pattern(const Projected& input,
                                       const SegmentContext& context,
                                       const Pass& pass) const {
@@ -35,10 +41,11 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
   const auto unfolded = [&](const Projected& rows) {
     return attend(rows,
                   with_rules(context.mask, pattern_.rules(positions), rows.heads),
-                  {},
+                  terms(),
                   probability_dropout(dropout_, rows.heads, pass));
   };
-  if (!can_fold(input, context.mask) || !pattern_.folded(input.heads, positions))
+  // In a fold rows stand at other distances.
+  if (distances_ || !can_fold(input, context.mask) || !pattern_.folded(input.heads, positions))
     return unfolded(input);
   const Projected whole = whole_sequence(input);
   // Where context ranks divide the heads, this one may have none with columns.
@@ -68,7 +75,7 @@ Variable SoftmaxAttention::operator()(const Projected& input,
   return add(mixed,
              attend(global,
                     with_rules(context.mask, pattern_.global_rules(positions), input.heads),
-                    {},
+                    terms(),
                     probability_dropout(dropout_, input.heads, pass)));
 }
 

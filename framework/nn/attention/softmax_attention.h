@@ -1,6 +1,8 @@
-// Scaled dot-product attention (Vaswani et al. 2017): positions, if any, are in the input.
+// Scaled dot-product attention (Vaswani et al. 2017). Positions are in the input, or in tables by
+// distance, or nowhere.
 #pragma once
 
+#include "framework/nn/attention/distance_tables.h"
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/attention/pattern.h"
 
@@ -9,8 +11,10 @@ namespace longspan {
 class SoftmaxAttention : public Mechanism {
  public:
   // `dropout` is of the probabilities.
-  explicit SoftmaxAttention(double dropout, AttentionPattern pattern = {})
-      : dropout_(dropout), pattern_(std::move(pattern)) {}
+  explicit SoftmaxAttention(double dropout,
+                            AttentionPattern pattern = {},
+                            std::optional<DistanceTables> distances = {})
+      : dropout_(dropout), pattern_(std::move(pattern)), distances_(std::move(distances)) {}
   bool projects_global() const override { return pattern_.projects_global(); }
   bool reads_on() const override { return true; }
   Variable operator()(const Projected& input,
@@ -18,12 +22,14 @@ class SoftmaxAttention : public Mechanism {
                       const Pass& pass) const override;
 
  private:
+  AttentionTerms terms() const;
   Variable by_pattern(const Projected& input,
                       const SegmentContext& context,
                       const Pass& pass) const;
 
   double dropout_;
   AttentionPattern pattern_;
+  std::optional<DistanceTables> distances_;
 };
 
 // Dropout of the probabilities of this rank's heads; nothing without training.

@@ -1,0 +1,142 @@
+#include "models/positions.h"
+
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+std::string segment_problem(std::int64_t longest, std::int64_t segment) {
+  if (longest >= segment) return "";
+  return fmt::format("data.segment is {}, longer than model.longest = {}", segment, longest);
+}
+
+std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t segment) {
+  if (segment == 0 && !longest)
+    return "model.positions: learned needs model.longest, as data.longest is 0 and the sequences "
+           "may be of any length";
+  if (!longest || *longest >= segment) return "";
+  return fmt::format(
+      "model.longest is {}, but sequences of data.longest tokens have up to {} positions, their "
+      "ends and padding included; set it to at least that",
+      *longest,
+      segment);
+}
+
+std::string lsh_problem(const PositionOptions& options, const ModelOptions& common) {
+  if (options.kind != PositionKind::relative || !has_kind(common.attention, "lsh")) return "";
+  return "model.positions: found relative with lsh in model.attention, which sorts tokens and "
+         "knows "
+         "no distances; set it to sinusoidal or learned";
+}
+
+std::string table_problem(const PositionOptions& options,
+                          Sequences sequences,
+                          std::int64_t segment) {
+  if (!options.learned()) return "";
+  return sequences == Sequences::segments
+             ? segment_problem(options.longest.value_or(segment), segment)
+             : examples_problem(options.longest, segment);
+}
+
+std::vector<std::string> length_keys(Sequences sequences) {
+  if (sequences == Sequences::segments) return {"data.segment"};
+  return {"data.longest", "data.length_multiple"};
+}
+
+}  // namespace
+
+void declare(OptionTable& table,
+             PositionOptions& options,
+             const ModelOptions& common,
+             Sequences sequences,
+             const PlannedSetting& planned) {
+  table.add("model.positions",
+            options.kind,
+            "absolute positions, added to the embeddings, or relative ones: a learned key and a "
+            "learned value for each distance (Shaw et al. 2018)",
+            {{"sinusoidal", PositionKind::sinusoidal},
+             {"learned", PositionKind::learned},
+             {"relative", PositionKind::relative}},
+            fixes_weights());
+  table.add("model.longest",
+            options.longest,
+            sequences == Sequences::segments
+                ? "positions in a learned table; none: data.segment"
+                : "positions in a learned table; none: the longest that the data have",
+            between(1, longest_sequence),
+            fixes_weights());
+  table.add("model.relative_reach",
+            options.reach,
+            "the farthest distance with a key and a value of its own, either way, for relative "
+            "positions",
+            between(1, 1 << 20),
+            fixes_weights());
+  table.warn("model.relative_reach", [&options]() -> std::string {
+    return options.kind == PositionKind::relative ? "" : "model.positions is not relative";
+  });
+  table.check({"model.positions", "model.attention"},
+              [&options, &common] { return lsh_problem(options, common); });
+  if (!planned) return;
+  std::vector<std::string> keys = {"model.longest", "model.positions"};
+  const std::vector<std::string> lengths = length_keys(sequences);
+  keys.insert(keys.end(), lengths.begin(), lengths.end());
+  table.check(std::move(keys), [&options, sequences, planned] {
+    return table_problem(options, sequences, planned().segment);
+  });
+}
+
+std::string positions_problem(const PositionOptions& options,
+                              const ModelOptions& common,
+                              Sequences sequences,
+                              std::int64_t segment) {
+  const std::string problem = lsh_problem(options, common);
+  return problem.empty() ? table_problem(options, sequences, segment) : problem;
+}
+
+Positions::Positions(const Scope& scope,
+                     const PositionOptions& options,
+                     const ModelOptions& common,
+                     const ModelSetting& setting)
+    : kind_(options.kind),
+      width_(common.width),
+      compute_(setting.compute),
+      device_(setting.device) {
+  if (options.learned())
+    table_ = scope.weight("positions/weight",
+                          {options.longest.value_or(setting.segment), common.width},
+                          common.table_initial());
+}
+
+Variable Positions::embed(const TokenEmbedding& embedding,
+                          const Tensor& tokens,
+                          double scale,
+                          const Pass& pass) const {
+  if (kind_ == PositionKind::relative) return embedding(tokens, scale, pass.time);
+  const Ranges rows = positions_of(pass);
+  Variable positions;
+  if (table_) {
+    require(end_of(pass) <= longest(),
+            "a sequence of {} tokens is longer than model.longest = {}",
+            end_of(pass),
+            longest());
+    positions = table_rows(table_->variable, rows);
+  } else {
+    positions =
+        Variable(sinusoids(SinusoidLayout::interleaved, rows, width_, -1, compute_, device_));
+  }
+  return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
+}
+
+std::optional<DistanceTables> distance_tables(const Scope& attention,
+                                              const PositionOptions& options,
+                                              const ModelOptions& common) {
+  if (options.kind != PositionKind::relative) return std::nullopt;
+  const DistanceTables::Options tables = {.reach = options.reach,
+                                          .dim = common.head_dim(),
+                                          .initial = common.initial().value_or(Initial::xavier(
+                                              2 * options.reach + 1, common.head_dim()))};
+  return DistanceTables(attention, tables);
+}
+
+}  // namespace longspan

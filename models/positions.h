@@ -1,0 +1,74 @@
+// How a stack knows where its tokens stand: by absolute positions, which are added to their
+// embeddings, or by distances, which attention sees.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "framework/nn/attention/distance_tables.h"
+#include "models/model_options.h"
+
+namespace longspan {
+
+enum class PositionKind : std::uint8_t {
+  sinusoidal,  // Vaswani et al. 2017
+  learned,     // a table
+  relative     // Shaw et al. 2018
+};
+
+struct PositionOptions {
+  PositionKind kind = PositionKind::sinusoidal;
+  std::optional<std::int64_t> longest = {};  // rows of a learned table; none: as many positions as
+                                             // the training data's sequences have
+  std::int64_t reach = 16;                   // farther distances count as this one
+
+  bool learned() const { return kind == PositionKind::learned; }
+};
+
+// The keys model.positions, model.longest and model.relative_reach.
+void declare(OptionTable& table,
+             PositionOptions& options,
+             const ModelOptions& common,
+             Sequences sequences,
+             const PlannedSetting& planned);
+
+// What keeps a stack with these options from sequences of `segment` positions (0: of any length),
+// as a sentence; empty where nothing does.
+std::string positions_problem(const PositionOptions& options,
+                              const ModelOptions& common,
+                              Sequences sequences,
+                              std::int64_t segment);
+
+// What the first layer reads of tokens. A value.
+class Positions {
+ public:
+  // Makes "positions/weight" [longest, width] where positions are learned.
+  Positions(const Scope& scope,
+            const PositionOptions& options,
+            const ModelOptions& common,
+            const ModelSetting& setting);
+  // scale * the embeddings of `tokens` [batch, time], with their positions where these are
+  // absolute: [batch, time, width] of the positions that `pass` gives this rank. Throws Failure
+  // where they are more than a learned table has.
+  Variable embed(const TokenEmbedding& embedding,
+                 const Tensor& tokens,
+                 double scale,
+                 const Pass& pass) const;
+  // The longest sequence; 0: any.
+  std::int64_t longest() const { return table_ ? table_->global_shape[0] : 0; }
+
+ private:
+  PositionKind kind_;
+  std::int64_t width_;
+  DType compute_;
+  Device device_;
+  Weight table_;
+};
+
+// Of a layer's attention to its own sequence, where positions are relative.
+std::optional<DistanceTables> distance_tables(const Scope& attention,
+                                              const PositionOptions& options,
+                                              const ModelOptions& common);
+
+}  // namespace longspan
