@@ -30,12 +30,10 @@ SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.
 # What examples with labels are read from, by their task.
 LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
             "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60))}
-
-
 # Images are not cut.
-SMALL_IMAGES = {"data.train": "images", "data.train_target": "labels", "data.validation": "images", "data.validation_target": "labels",
-                "data.test": "images", "data.test_target": "labels", "data.longest": 1024, "data.batch_tokens": 256,
-                "training.validation_every": 3}
+SMALL_IMAGES = {"data.train": "images.idx", "data.train_target": "labels.idx", "data.validation": "images.idx",
+                "data.validation_target": "labels.idx", "data.test": "images.idx", "data.test_target": "labels.idx",
+                "data.longest": 1024, "model.longest": "none", "data.batch_tokens": 256, "training.validation_every": 3}
 
 
 class Configs(jobs.TestCase):
@@ -69,8 +67,8 @@ class Configs(jobs.TestCase):
         task = re.search(r"\n  task: (\w+)\n", text)
         pairs = dict(SMALL_PAIRS) if task and task[1] == "translation" else self.labelled(task and task[1])
         if "\n  format: images\n" in text:
-            (self.directory / "images").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
-            (self.directory / "labels").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
+            (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
+            (self.directory / "labels.idx").write_bytes(images_test.idx_labels(images_test.drawn(9, 1)[1]))
             pairs = dict(SMALL_IMAGES)
         if "tokenizer_kind: word" in text:
             pairs["data.vocabulary"] = 275  # the text has few words

@@ -190,6 +190,7 @@ class Example(jobs.TestCase):
         names = sorted(file.name for file in (jobs.SOURCE / "launch" / "examples").iterdir())
         self.assertLessEqual({"glosses", "listops", "pronunciation", "tags", "translation"}, set(names))
         self.assertEqual(re.findall(r"(?m)^  (\w+)  +\S", self.example("--help").stdout), names)
+        self.assertNotIn("SPDX", self.example("--help").stdout)
         wrong = self.example("translations", code=2)
         self.assertIn('there is no example "translations"', wrong.stderr)
         self.assertIn("translation ", wrong.stderr)
