@@ -91,6 +91,26 @@ TEST(Attention, CrossAttentionSeesEveryKey) {
                              .seed = ++seed});
 }
 
+// A step of decoding: values are read where they stand, unless there is padding between them.
+TEST(Attention, FewQueriesOverWideValues) {
+  std::uint64_t seed = 400;
+  using Lengths = std::vector<std::int64_t>;
+  for (const std::int64_t time : emulated ? Lengths{1} : Lengths{1, 4, 5})
+    for (const std::int64_t keys : emulated ? Lengths{70} : Lengths{6, 63, 64, 130})
+      for (const DType dtype : dtypes)
+        for (const bool padded : {false, true})
+          expect_equals_dense({.batch = 2,
+                               .time = time,
+                               .keys = keys,
+                               .heads = 2,
+                               .dim = 24,
+                               .value_dim = 64,
+                               .causal = keys % 2 == 0,
+                               .padded = padded,
+                               .dtype = dtype,
+                               .seed = ++seed});
+}
+
 // Random combinations of everything.
 TEST(Attention, AnyCombinationEqualsDense) {
   const Random random = Random(7).child("combinations");
@@ -143,14 +163,14 @@ TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
 }
 
 // What stands in the rows of padding is not read into any product.
-TEST(Attention, PaddingMayHoldNotANumber) {
+void expect_padding_unread(std::int64_t time, std::int64_t dim) {
   for (const DType dtype : dtypes) {
     AttentionCase c{.batch = 3,
-                    .time = emulated ? 20 : 80,
+                    .time = time,
                     .keys = 130,
                     .heads = 1,
-                    .dim = 8,
-                    .value_dim = 8,
+                    .dim = dim,
+                    .value_dim = dim,
                     .causal = false,
                     .padded = true,
                     .dtype = dtype};
@@ -158,12 +178,13 @@ TEST(Attention, PaddingMayHoldNotANumber) {
     const AttentionGradient g = make_attention(c, device);
     const AttentionResult clean = run_attention(g);
     const auto padding = g.forward.mask.key_padding.span<std::uint8_t>();
+    const auto width = static_cast<std::size_t>(dim);
     with_floating_type(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
       for (std::size_t i = 0; i < padding.size(); ++i)
         if (padding[i] != 0)
-          for (std::size_t k = 0; k < 8; ++k)
-            g.forward.key.data<T>()[i * 8 + k] = g.forward.value.data<T>()[i * 8 + k] =
+          for (std::size_t k = 0; k < width; ++k)
+            g.forward.key.data<T>()[i * width + k] = g.forward.value.data<T>()[i * width + k] =
                 static_cast<T>(std::numeric_limits<float>::quiet_NaN());
     });
     const AttentionResult dirty = run_attention(g);
@@ -172,6 +193,11 @@ TEST(Attention, PaddingMayHoldNotANumber) {
     EXPECT_EQ(dirty.dkey, clean.dkey);
     EXPECT_EQ(dirty.dvalue, clean.dvalue);
   }
+}
+
+TEST(Attention, PaddingMayHoldNotANumber) {
+  expect_padding_unread(emulated ? 20 : 80, 8);
+  expect_padding_unread(2, 64);
 }
 
 TEST(Attention, ExtremeScoresStayFinite) {

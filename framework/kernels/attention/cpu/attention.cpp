@@ -91,6 +91,18 @@ struct Forward {
       read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.seen, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
     }
+    value_step = p.value_padded;
+    if constexpr (std::is_same_v<In, E> && group<E> == 1) {
+      // Nor would copying values pay that a few queries read once. What stands behind a gap must
+      // be read as zeros.
+      const bool has_gaps = (key_lanes.seen & (key_lanes.seen + 1)) != 0;
+      if (few() && !has_gaps && p.value_dim == p.value_padded) {
+        const auto rows = p.value_rows(b, h, at.begin);
+        value = rows.data;
+        value_step = rows.step;
+        return;
+      }
+    }
     read_key_tile(p.value_rows(b, h, at.begin), at, p.value_dim, key_lanes.seen, value_rows);
     value = stack(value_rows, tile, p.value_padded, p.value_padded, 0, value_stack);
   }
@@ -118,7 +130,7 @@ struct Forward {
     add_product<false>(
         view.rows(),
         p.value_padded,
-        Factors<E>{tile / group<E>, weights, tile, value, p.value_padded, sums, p.value_padded},
+        Factors<E>{tile / group<E>, weights, tile, value, value_step, sums, p.value_padded},
         [&](std::int64_t begin, std::int64_t end) { return view.columns_seen(begin, end); });
     if (!p.value_table) return;
     for (std::int64_t r = 0; r < view.rows(); ++r)
@@ -235,19 +247,20 @@ struct Forward {
   std::uint64_t bits[tile];  // of a partial tile
   std::int64_t b = 0;
   std::int64_t h = 0;
-  E* query;                    // [block, dim_padded], with the content bias
-  E* position_query;           // the same with the position bias, or the same
-  T* out;                      // [block, value_padded]
-  T* maximum;                  // [block], in score units
-  T* sum;                      // [block, lanes]: partial sums of each row
-  E* key_rows;                 // [tile, dim_padded]
-  E* key_columns;              // [dim_padded, tile] elements
-  E* value_rows;               // [tile, value_padded]
-  E* value_stack = nullptr;    // the same stacked, where that is not the same
-  const E* value = nullptr;    // either
-  T* scores;                   // [tile, tile]
-  E* probabilities = nullptr;  // the scores as elements, where that is not the same
-  E* skewed = nullptr;         // [tile, skew_step]: the same with zeros in the margins
+  E* query;                     // [block, dim_padded], with the content bias
+  E* position_query;            // the same with the position bias, or the same
+  T* out;                       // [block, value_padded]
+  T* maximum;                   // [block], in score units
+  T* sum;                       // [block, lanes]: partial sums of each row
+  E* key_rows;                  // [tile, dim_padded]
+  E* key_columns;               // [dim_padded, tile] elements
+  E* value_rows;                // [tile, value_padded]
+  E* value_stack = nullptr;     // the same stacked, where that is not the same
+  const E* value = nullptr;     // either, or where the values stand
+  std::int64_t value_step = 0;  // from one of its rows to the next
+  T* scores;                    // [tile, tile]
+  E* probabilities = nullptr;   // the scores as elements, where that is not the same
+  E* skewed = nullptr;          // [tile, skew_step]: the same with zeros in the margins
   std::int64_t bytes;
 };
 
