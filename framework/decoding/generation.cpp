@@ -91,8 +91,10 @@ class Reader {
     remembered_ = std::move(result.carried);
     const Tensor logits = whole_logits(
         result.scores.value(), model_.readout().part(), model_.parameters().mesh().tensor);
-    const auto values = logits.span<double>();
-    return {values.begin(), values.end()};
+    const auto copy = [](const auto& values) {
+      return std::vector<double>(values.begin(), values.end());
+    };
+    return logits.dtype() == DType::f32 ? copy(logits.span<float>()) : copy(logits.span<double>());
   }
 
   std::vector<double> read_windows() {

@@ -1,31 +1,52 @@
 #include "framework/decoding/row_choice.h"
 
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <limits>
 
 #include "framework/core/error.h"
-#include "framework/kernels/vector_math.h"
 
+HWY_BEFORE_NAMESPACE();
 namespace longspan {
 namespace {
 
-// Sum of e^(logit - highest). Blocks are summed in the row's dtype and these sums in f64.
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Of f32 and of f64 the same, so that what is found does not depend on how logits were brought
+// here.
 template <typename T>
 double sum_of_exponentials(std::span<const T> logits, T highest) {
-  constexpr std::size_t block = 64;
-  double total = 0;
-  for (std::size_t begin = 0; begin < logits.size(); begin += block) {
-    const auto part = logits.subspan(begin, std::min(block, logits.size() - begin));
-    const T* const x = part.data();
-    const auto count = static_cast<std::int64_t>(part.size());
-    T sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (std::int64_t i = 0; i < count; ++i) sum += exponential(x[i] - highest);
-    total += static_cast<double>(sum);
+  const hn::ScalableTag<double> tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  const auto most = hn::Set(tag, static_cast<double>(highest));
+  auto sums = hn::Zero(tag);
+  double block[HWY_MAX_BYTES / sizeof(double)];
+  for (std::size_t i = 0; i < logits.size(); i += lanes) {
+    const std::size_t count = std::min(lanes, logits.size() - i);
+    std::copy_n(logits.data() + i, count, block);
+    std::fill(block + count, block + lanes, -std::numeric_limits<double>::infinity());
+    sums = hn::Add(sums, hn::Exp(tag, hn::Sub(hn::LoadU(tag, block), most)));
   }
-  return total;
+  return hn::GetLane(hn::SumOfLanes(tag, sums));
+}
+
+// How many values from `begin` on are all at most `bound`: nothing new for the best of a row.
+template <typename T>
+std::size_t nothing_above(std::span<const T> row, std::size_t begin, T bound) {
+  constexpr std::size_t block = 64;
+  std::size_t end = begin;
+  for (; end + block <= row.size(); end += block) {
+    const T* const x = row.data() + end;
+    bool above = false;  // or not a number
+#pragma omp simd reduction(| : above)
+    for (std::size_t i = 0; i < block; ++i) above |= !(x[i] <= bound);
+    if (above) break;
+  }
+  return end - begin;
 }
 
 template <typename T>
@@ -71,6 +92,10 @@ RowChoice StepLogits::choice(std::span<const T> row, std::size_t wanted) const {
   best.reserve(most + 1);
   T least = std::numeric_limits<T>::lowest();
   for (std::size_t i = 0; i < row.size(); ++i) {
+    if (i % 64 == 0 && best.size() == most) {
+      i += nothing_above(row, i, least);
+      if (i == row.size()) break;
+    }
     const T x = row[i];
     if (best.size() == most ? x <= least : x < least) continue;
     if (!(x <= std::numeric_limits<T>::max())) check_row(row);
@@ -137,3 +162,4 @@ void for_each_row(std::size_t rows, const std::function<void(std::size_t)>& work
 }
 
 }  // namespace longspan
+HWY_AFTER_NAMESPACE();

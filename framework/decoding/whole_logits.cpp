@@ -9,6 +9,8 @@ namespace longspan {
 Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& tensor) {
   const Device host = logits.device().host();
   const std::int64_t rows = logits.shape()[0];
+  if (tensor.size() == 1 && logits.dtype() == DType::f32)
+    return logits.to_host().reshape({rows, part.count});
   const Tensor wide =
       Tensor::empty(logits.shape(), DType::f64, logits.device(), MemoryTag::workspace);
   on(logits.device(), [&](auto backend) { scale(backend, 1, logits, wide); });

@@ -7,8 +7,9 @@
 
 namespace longspan {
 
-// logits: [rows, 1, this rank's part] or [rows, this rank's part]. Result: [rows, part.total] f64
-// on the host, in the order of the vocabulary. Collective.
+// logits: [rows, 1, this rank's part] or [rows, this rank's part]. Result: [rows, part.total] on
+// the host, in the order of the vocabulary: the same numbers in f64, or where a rank has them all
+// in f32, as they are. Collective.
 Tensor whole_logits(const Tensor& logits, const Part& part, const Communicator& tensor);
 
 }  // namespace longspan

@@ -216,6 +216,37 @@ TEST(BeamSearch, LargeVocabulariesInFloat32AreAsInFloat64) {
   }
 }
 
+// On one rank logits come as they are computed, on several ranks they are gathered in float64.
+TEST(BeamSearch, TheSameLogitsInFloat32AndFloat64GiveTheSameBits) {
+  const HistoryStep::Logits logits = [](std::int64_t input, const Tokens& read) {
+    std::vector<double> result = varied_logits(333)(input, read);
+    for (double& logit : result) logit = static_cast<float>(logit);
+    return result;
+  };
+  const auto narrow = search_one(logits, beam_of(4, 4, 0.6), 8, DType::f32);
+  const auto wide = search_one(logits, beam_of(4, 4, 0.6), 8, DType::f64);
+  ASSERT_EQ(narrow.size(), 4u);
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(narrow[i].tokens, wide[i].tokens);
+    EXPECT_EQ(narrow[i].log_probability, wide[i].log_probability);
+  }
+}
+
+// The best tokens are looked for in blocks.
+TEST(BeamSearch, FindsTheBestWhereverTheyAre) {
+  for (const std::size_t place : {63u, 64u, 127u, 128u, 191u, 199u}) {
+    std::vector<double> row(200, -3);
+    row[0] = 0;
+    row[place] = 1;
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      const auto found =
+          search_one([&](std::int64_t, const Tokens&) { return row; }, beam_of(1), 2, dtype);
+      const auto token = static_cast<std::int64_t>(place);
+      EXPECT_EQ(found.front().tokens, (Tokens{token, token})) << place;
+    }
+  }
+}
+
 std::string failure_of(const std::vector<double>& logits) {
   try {
     search_one([&](std::int64_t, const Tokens&) { return logits; }, beam_of(2), 3);
@@ -227,6 +258,9 @@ std::string failure_of(const std::vector<double>& logits) {
 
 TEST(BeamSearch, LogitsThatAreNoNumbersEndItWithASentence) {
   EXPECT_EQ(failure_of({0, 1, std::nan("")}), "input 0: the logit of token 2 is not a number");
+  std::vector<double> many(200, 0);
+  many[150] = std::nan("");
+  EXPECT_EQ(failure_of(many), "input 0: the logit of token 150 is not a number");
   EXPECT_NE(failure_of({0, -never, 1}).find("input 0: the logit of token 1 is infinite"),
             std::string::npos);
   EXPECT_EQ(failure_of({never, never, never}),
