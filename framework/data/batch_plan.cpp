@@ -17,7 +17,7 @@ namespace {
 
 // A bucket is sorted by the other side's length once it holds so many batches: few enough to be
 // filled often, enough for little padding.
-constexpr std::int64_t batches_of_bucket = 4;
+constexpr std::int64_t batches_of_bucket = 8;
 constexpr std::int64_t any_rows = std::numeric_limits<std::int64_t>::max();
 
 // A number in 0 .. bound - 1 for each place in a shuffle.
