@@ -34,10 +34,7 @@ namespace {
 using bench::pairs_vocabulary;
 constexpr std::int64_t first_text_id = 3;  // before it are the ids of nothing, begin and end
 const BucketOptions buckets = {
-    .batch_tokens = 8000,
-    .longest = 256,
-    .too_long = TooLong::cut,
-    .length_multiple = 4};
+    .batch_tokens = 8000, .longest = 256, .too_long = TooLong::cut, .length_multiple = 4};
 
 // Pairs of random tokens. Lengths are log-normal, with the figures of the verses in the 4,000
 // subwords of launch/example translation: 35 tokens on either side, correlation 0.92.
@@ -45,8 +42,9 @@ class MadeUpPairs final : public Examples {
  public:
   explicit MadeUpPairs(bool equal) {
     constexpr std::int64_t count = 29045;
-    // Of all 32 columns, the end of the target among them.
-    lengths_.resize(count, {32, 31});
+    // Equal ones are as long as the verse in which a token stands is on average: 40 columns, the
+    // end of the target among them.
+    lengths_.resize(count, {40, 39});
     if (equal) return;
     for (std::size_t i = 0; i < lengths_.size(); ++i) {
       const double source = 3.47 + 0.43 * normal(2 * i);
