@@ -54,7 +54,8 @@ def learning_rate(step, steps, warmup=300, rate=0.001):
 
 def trained(arguments, subwords):
     pairs = data.Pairs(subwords, *(f"{arguments.train}/train.{side}" for side in arguments.sides),
-                       longest=arguments.longest, budget=arguments.batch_tokens)
+                       longest=arguments.longest, budget=arguments.batch_tokens,
+                       multiple=arguments.multiple, bucket=arguments.bucket)
     torch.manual_seed(1)
     model = EncoderDecoder(**dict(SIZES, vocabulary=subwords.get_piece_size())).train()
     optimizer = optimizer_of(model)
@@ -183,6 +184,8 @@ def main():
     parser.add_argument("--tokenizer", metavar="FILE", help="the model of SentencePiece in the run's directory")
     parser.add_argument("--steps", type=int, default=2400)
     parser.add_argument("--batch-tokens", type=int, default=8000)
+    parser.add_argument("--multiple", type=int, default=4, help="data.length_multiple")
+    parser.add_argument("--bucket", type=int, default=8, help="batches of a bucket when it is sorted")
     parser.add_argument("--longest", type=int, default=256)
     parser.add_argument("--test-lines", type=int, help="none: all")
     parser.add_argument("--save", metavar="FILE", help="the state of training, from which it goes on")

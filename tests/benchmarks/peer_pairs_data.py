@@ -16,9 +16,9 @@ def padded(rows, multiple, filling):
 class Pairs:
     """Lines of two files in tokens of SentencePiece, cut after `longest`."""
 
-    def __init__(self, subwords, source, target, longest=256, budget=8000, multiple=4):
+    def __init__(self, subwords, source, target, longest=256, budget=8000, multiple=4, bucket=8):
         self.begin, self.end = subwords.bos_id(), subwords.eos_id()
-        self.budget, self.multiple = budget, multiple
+        self.budget, self.multiple, self.bucket = budget, multiple, bucket
         self.sources, self.targets = (
             [ids[:longest] for ids in subwords.encode(lines_of(path))] for path in (source, target)
         )
@@ -42,7 +42,7 @@ class Pairs:
         return batches, batch
 
     def epoch(self, seed):
-        """Buckets by the target's columns, each sorted by the source's when it holds eight batches."""
+        """Buckets by the target's columns, each sorted by the source's when it holds `bucket` batches."""
         draw = random.Random(seed)
         order = list(range(len(self.sources)))
         draw.shuffle(order)
@@ -52,7 +52,7 @@ class Pairs:
             bucket = buckets.setdefault(target, [])
             bucket.append(i)
             held[target] = held.get(target, 0) + source + target
-            if held[target] >= 8 * self.budget:
+            if held[target] >= self.bucket * self.budget:
                 bucket.sort(key=lambda j: self.columns(j)[0])
                 full, bucket[:] = self.cut(bucket)
                 batches += full
