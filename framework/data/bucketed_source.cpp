@@ -1,6 +1,7 @@
 #include "framework/data/bucketed_source.h"
 
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "framework/core/error.h"
@@ -66,31 +67,31 @@ void BucketedSource::restore(const Tensor& cursors) {
   const std::int64_t batches = values[1];
   restored_.clear();
   if (epoch >= 0 && epoch != epoch_) begin(epoch);
-  const std::int64_t had = is_old ? batches_of_epoch() : values[2];
-  if (epoch < 0 || batches < 0 || batches > had)
+  // An older version said neither; its batches were made by another rule.
+  const std::optional<std::int64_t> had = is_old ? std::nullopt : std::optional(values[2]);
+  if (epoch < 0 || batches < 0 || (had && batches > *had))
     throw DataError(
         "{}: batch {} of epoch {} is to be read next, but an epoch has {} batches; was the "
         "checkpoint made with other data, or another data.batch_tokens or run.seed?",
         lengths_.examples().path(),
         batches,
         epoch,
-        had);
+        had.value_or(batches_of_epoch()));
   next_ = batches;
-  if (is_old || static_cast<std::uint64_t>(values[3]) == fingerprint_) return;
-  next_ = 0;
   if (batches == 0) return;
+  if (had && static_cast<std::uint64_t>(values[3]) == fingerprint_) return;
   begin(epoch + 1);
   if (batches == had) return;
   restored_ = fmt::format(
-      "{}: its batches are not those that the checkpoint was reading, as the data, run.seed, "
-      "data.batch_tokens, data.longest, data.too_long, data.length_multiple or "
-      "data.subword_sampling have changed: the run goes on at the beginning of epoch {}, and the "
-      "last {} of {} batches of epoch {} are left out; set them as they were to read these too",
+      "{}: its batches are not those that the checkpoint was reading, as with other data, another "
+      "run.seed, data.batch_tokens, data.longest, data.too_long, data.length_multiple or "
+      "data.subword_sampling, or another version of longspan: the run goes on at the beginning of "
+      "epoch {}, and what was left of epoch {} after {}{} batches is left out",
       lengths_.examples().path(),
       epoch + 1,
-      had - batches,
-      had,
-      epoch);
+      epoch,
+      batches,
+      had ? fmt::format(" of {}", *had) : "");
 }
 
 }  // namespace longspan

@@ -23,21 +23,24 @@ std::string best_figure(const Scalars& scalars) {
 
 bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
   const std::optional<double> value = validation.find(goal_.figure);
-  if (!value && std::isfinite(validation.figures.front().value)) {
-    std::vector<std::string> names;
-    for (const Figure& figure : validation.figures)
-      if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
-    throw ConfigurationError(
-        "checkpoint.keep_best: found {}, which the validation of these data has not; it has {}",
-        goal_.figure,
-        fmt::join(names, ", "));
-  }
   if (!value || !std::isfinite(*value)) return false;
   if (best_ && !(goal_.more_is_better ? *value > best_->value : *value < best_->value))
     return false;
   before_ = best_;
   best_ = BestStep{step, *value};
   return true;
+}
+
+std::string BestSoFar::missing(const Measurement& validation) const {
+  if (validation.find(goal_.figure) || !std::isfinite(validation.figures.front().value)) return "";
+  std::vector<std::string> names;
+  for (const Figure& figure : validation.figures)
+    if (figure.name.find('/') == std::string::npos) names.push_back(figure.name);
+  return fmt::format(
+      "checkpoint.keep_best: found {}, which the validation of these data has not; it has {}: no "
+      "best step is kept",
+      goal_.figure,
+      fmt::join(names, ", "));
 }
 
 void BestSoFar::withdraw(std::int64_t step) {

@@ -28,9 +28,11 @@ class BestSoFar {
   explicit BestSoFar(Goal goal) : goal_(std::move(goal)) {}
 
   // Whether this one is better than all before it. A figure that is no number never is, and of
-  // equal ones the first stays. Throws ConfigurationError where the validation, whose loss is
-  // finite, has no such figure: some there are only for some data.
+  // equal ones the first stays.
   bool add(std::int64_t step, const Measurement& validation);
+  // That a validation, whose loss is finite, has no such figure, as some are only of some data;
+  // else empty.
+  std::string missing(const Measurement& validation) const;
   // The state after that step is not saved: the best is the one before it again.
   void withdraw(std::int64_t step);
 

@@ -51,6 +51,7 @@ class TrainingRun {
   ModelIds ids() const;
   void resume(const std::filesystem::path& path);
   void resume_best(const Scalars& scalars);
+  bool is_best_so_far(const Measurement& validation);
   void step();
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
@@ -179,13 +180,20 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
   log_.info("resumed from {} at step {}", path.string(), trainer_.steps());
-  if (best_) resume_best(checkpoint.scalars());
+  resume_best(checkpoint.scalars());
   if (!restored.empty()) log_.warning("{}", restored);
   judge_layout(log_, checkpoint, layout());
 }
 
 // A best step that this directory does not hold, as of another run, is none that could be kept.
 void TrainingRun::resume_best(const Scalars& scalars) {
+  const std::string& wanted = settings_.checkpoint.keep_best;
+  if (const auto before = best_step(scalars); before && best_figure(scalars) != wanted)
+    log_.warning("step {}, the best by {} so far, is kept no longer: checkpoint.keep_best is {}",
+                 before->step,
+                 best_figure(scalars),
+                 wanted.empty() ? "not set" : wanted);
+  if (!best_) return;
   best_->restore(scalars);
   if (!best_->best()) return;
   const std::filesystem::path path = directory_.checkpoints() / step_name(best_->best()->step);
@@ -196,6 +204,15 @@ void TrainingRun::resume_best(const Scalars& scalars) {
             best_->goal().figure,
             directory_.checkpoints().string());
   best_->forget();
+}
+
+bool TrainingRun::is_best_so_far(const Measurement& validation) {
+  const bool is_best = best_->add(trainer_.steps(), validation);
+  if (const std::string missing = best_->missing(validation); !missing.empty()) {
+    log_.warning("{}", missing);
+    best_.reset();
+  }
+  return is_best;
 }
 
 ExitCode TrainingRun::run() {
@@ -352,7 +369,7 @@ bool TrainingRun::report(const StepResult& result) {
   if (validation)
     losses_.validation = {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
-  const bool is_best = best_ && validation && best_->add(trainer_.steps(), *validation);
+  const bool is_best = best_ && validation && is_best_so_far(*validation);
   if (!is_logged && !validation && !result.reconstruction_error) return is_best;
   StepMetrics metrics = {.step = trainer_.steps(),
                          .tokens = trainer_.tokens(),

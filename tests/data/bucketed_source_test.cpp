@@ -189,15 +189,25 @@ TEST(BucketedSource, GoesOnAtTheNextEpochWhereTheBatchesAreOthers) {
     const auto number = static_cast<std::uint64_t>(seed);
     EXPECT_EQ(goes_on(options, number, cursors_after(3), told), (Place{1, 0}));
     EXPECT_THAT(told,
-                HasSubstr(fmt::format("the run goes on at the beginning of epoch 1, and the last "
-                                      "{} of {} batches of epoch 0 are left out",
-                                      all - 3,
+                HasSubstr(fmt::format("the run goes on at the beginning of epoch 1, and what was "
+                                      "left of epoch 0 after 3 of {} batches is left out",
                                       all)));
     // Nothing of an epoch was read, or all of it.
     EXPECT_EQ(goes_on(options, number, cursors_after(0), told), (Place{0, 0}));
     EXPECT_EQ(told, "");
     EXPECT_EQ(goes_on(options, number, cursors_after(all), told), (Place{1, 0}));
     EXPECT_EQ(told, "");
+  }
+  // An older version had other batches, perhaps more of them.
+  const auto old_cursor = [](std::int64_t batches) {
+    const std::array<std::int64_t, 2> state = {0, batches};
+    return Tensor::from<std::int64_t>(state, {1, 2}, Device::cpu(), MemoryTag::workspace);
+  };
+  EXPECT_EQ(goes_on(small, 5, old_cursor(0), told), (Place{0, 0}));
+  EXPECT_EQ(told, "");
+  for (const int batches : {3, all + 5}) {
+    EXPECT_EQ(goes_on(small, 5, old_cursor(batches), told), (Place{1, 0}));
+    EXPECT_THAT(told, HasSubstr(fmt::format("of epoch 0 after {} batches is left out", batches)));
   }
 }
 
@@ -226,7 +236,8 @@ TEST(BucketedSource, RefusesCursorsThatAreNoPlaceInTheData) {
           values, {1, std::ssize(values)}, Device::cpu(), MemoryTag::workspace));
     });
   };
-  EXPECT_THAT(at_cursor({0, 1000}), HasSubstr("batch 1000 of epoch 0 is to be read next"));
+  EXPECT_THAT(at_cursor({0, 1000, 999, 1}),
+              HasSubstr("batch 1000 of epoch 0 is to be read next, but an epoch has 999 batches"));
   EXPECT_THAT(at_cursor({-1, 0}), HasSubstr("was the checkpoint made with other data"));
   EXPECT_THAT(at_cursor({0, 1, 2}), HasSubstr("[1, 4] i64 is needed"));
   EXPECT_EQ(at_cursor({4, 2}), "");

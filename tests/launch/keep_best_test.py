@@ -49,6 +49,11 @@ class KeepBest(jobs.TestCase):
         self.assertEqual(self.run_at().steps(), [5])
         self.assertIn("step-000000002", self.run_at().log())
 
+    def test_says_that_another_figure_counts_from_now_on(self):
+        self.train(settings=GOOD)
+        result = self.train(settings={**GOOD, "checkpoint.keep_best": "bits_per_byte", "training.steps": 8})
+        self.assertIn("step 6, the best by loss so far, is kept no longer: checkpoint.keep_best is bits_per_byte", result.output)
+
     def test_what_cannot_be(self):
         for settings, *parts in (
                 ({"checkpoint.keep_best": "blue"}, "--set: checkpoint.keep_best: found blue,"
