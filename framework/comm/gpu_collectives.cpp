@@ -86,8 +86,9 @@ GpuCollectives::GpuCollectives(GpuTransport wanted, const ProcessMesh& mesh, con
   }
   std::vector<Communicator> groups = {
       mesh.data, mesh.context, mesh.tensor, mesh.replicas, mesh.time};
-  // Parameters that all tensor ranks hold see some of the rows on each of them.
-  if (mesh.shape.sequence) groups.push_back(mesh.world);
+  // Of parameters that all tensor ranks hold each of them sees some of the rows, or of the heads:
+  // their gradients are summed over all ranks.
+  if (mesh.tensor.size() > 1) groups.push_back(mesh.world);
   if (mesh.world.size() == 1) return;
   Runtime& runtime = *mesh.world.group_->runtime;
   device_.state().set_waiting([&runtime](CUstream_st* stream) { runtime.wait(stream); });

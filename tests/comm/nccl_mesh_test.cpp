@@ -99,16 +99,19 @@ TEST(Nccl, WhatSeveralGroupsStartIsQueuedInThatOrder) {
   });
 }
 
-TEST(Nccl, CarriesWhatAllRanksShareWhereRowsAreDivided) {
+TEST(Nccl, CarriesWhatAllTensorRanksHoldWhole) {
   testing::on_ranks(2, [](const Communicator& group) {
-    const ProcessMesh mesh(group, {.tensor = 2, .sequence = true});
-    const Device gpu = Device::cuda();
-    const GpuCollectives collectives(GpuTransport::nccl, mesh, gpu);
-    const std::size_t before = emulated_nccl::called().size();
-    const Tensor bucket = ones(gpu);
-    mesh.world.all_reduce(bucket, Reduction::sum);
-    EXPECT_EQ(emulated_nccl::called().size(), before + 1);
-    EXPECT_EQ(first_of(bucket), 2);
+    // Whether they see some of the rows each, or some of the heads.
+    for (const bool sequence : {true, false}) {
+      const ProcessMesh mesh(group, {.tensor = 2, .sequence = sequence});
+      const Device gpu = Device::cuda();
+      const GpuCollectives collectives(GpuTransport::nccl, mesh, gpu);
+      const std::size_t before = emulated_nccl::called().size();
+      const Tensor bucket = ones(gpu);
+      mesh.world.all_reduce(bucket, Reduction::sum);
+      EXPECT_EQ(emulated_nccl::called().size(), before + 1);
+      EXPECT_EQ(first_of(bucket), 2);
+    }
   });
 }
 
