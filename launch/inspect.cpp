@@ -53,10 +53,7 @@ std::string losses_text(const Checkpoint& checkpoint) {
                             ? ""
                             : fmt::format(", at step {}", validation->step));
   if (const auto best = best_step(checkpoint.scalars()))
-    text += fmt::format("  best {} {:.4f}, at step {}\n",
-                        best_figure(checkpoint.scalars()),
-                        best->value,
-                        best->step);
+    text += fmt::format("  best {} {:.4f}, at step {}\n", best->figure, best->value, best->step);
   return text;
 }
 

@@ -14,11 +14,9 @@ constexpr const char* value_scalar = "metrics/best_value";
 
 std::optional<BestStep> best_step(const Scalars& scalars) {
   if (!scalars.has(step_scalar)) return std::nullopt;
-  return BestStep{scalars.get<std::int64_t>(step_scalar), scalars.get<double>(value_scalar)};
-}
-
-std::string best_figure(const Scalars& scalars) {
-  return scalars.has(figure_scalar) ? scalars.get<std::string>(figure_scalar) : std::string();
+  return BestStep{scalars.get<std::string>(figure_scalar),
+                  scalars.get<std::int64_t>(step_scalar),
+                  scalars.get<double>(value_scalar)};
 }
 
 bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
@@ -27,7 +25,7 @@ bool BestSoFar::add(std::int64_t step, const Measurement& validation) {
   if (best_ && !(goal_.more_is_better ? *value > best_->value : *value < best_->value))
     return false;
   before_ = best_;
-  best_ = BestStep{step, *value};
+  best_ = BestStep{goal_.figure, step, *value};
   return true;
 }
 
@@ -48,7 +46,8 @@ void BestSoFar::withdraw(std::int64_t step) {
 }
 
 void BestSoFar::restore(const Scalars& scalars) {
-  if (best_figure(scalars) == goal_.figure) best_ = best_step(scalars);
+  const auto before = best_step(scalars);
+  if (before && before->figure == goal_.figure) best_ = before;
 }
 
 std::optional<BestSoFar> best_so_far(const Settings& settings) {
@@ -59,7 +58,7 @@ std::optional<BestSoFar> best_so_far(const Settings& settings) {
 
 void BestSoFar::save(Scalars& scalars) const {
   if (!best_) return;
-  scalars.set(figure_scalar, goal_.figure);
+  scalars.set(figure_scalar, best_->figure);
   scalars.set(step_scalar, best_->step);
   scalars.set(value_scalar, best_->value);
 }

@@ -11,6 +11,7 @@
 namespace longspan {
 
 struct BestStep {
+  std::string figure;  // by which it is
   std::int64_t step = 0;
   double value = 0;  // of the figure at that step
 
@@ -19,8 +20,6 @@ struct BestStep {
 
 // The best step that a checkpoint tells of; nothing where it tells of none.
 std::optional<BestStep> best_step(const Scalars& scalars);
-// The figure that it is the best by; empty where it tells of none.
-std::string best_figure(const Scalars& scalars);
 
 // A value: what a run knows of its validations.
 class BestSoFar {

@@ -188,10 +188,10 @@ void TrainingRun::resume(const std::filesystem::path& path) {
 // A best step that this directory does not hold, as of another run, is none that could be kept.
 void TrainingRun::resume_best(const Scalars& scalars) {
   const std::string& wanted = settings_.checkpoint.keep_best;
-  if (const auto before = best_step(scalars); before && best_figure(scalars) != wanted)
+  if (const auto before = best_step(scalars); before && before->figure != wanted)
     log_.warning("step {}, the best by {} so far, is kept no longer: checkpoint.keep_best is {}",
                  before->step,
-                 best_figure(scalars),
+                 before->figure,
                  wanted.empty() ? "not set" : wanted);
   if (!best_) return;
   best_->restore(scalars);

@@ -17,6 +17,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from peer_network import Layer, learning_rate, sinusoids
+
 CONFIGURATIONS = {  # what configs/NAME.yaml says
     "glosses": dict(network=dict(layers=2, width=128, heads=4, hidden=512, dropout=0.2, pooling="mean"),
                     steps=600, warmup=100, budget=8000, rate=0.002),
@@ -24,40 +26,6 @@ CONFIGURATIONS = {  # what configs/NAME.yaml says
                     steps=4000, warmup=200, budget=6000, rate=0.001),
 }
 LONGEST, MULTIPLE = 64, 8
-
-
-def linear(inputs, outputs, parts=1):
-    """`parts` layers side by side, each started as by itself (Glorot and Bengio 2010)."""
-    layer = nn.Linear(inputs, parts * outputs)
-    for weight in layer.weight.detach().chunk(parts):
-        nn.init.xavier_uniform_(weight)
-    nn.init.zeros_(layer.bias)
-    return layer
-
-
-class Layer(nn.Module):
-    """Norms before the sublayers; dropout of their results and inside the feed-forward layer, not of attention."""
-
-    def __init__(self, width, heads, hidden, dropout):
-        super().__init__()
-        self.heads = heads
-        self.projection, self.out = linear(width, width, 3), linear(width, width)
-        self.hidden, self.back = linear(width, hidden), linear(hidden, width)
-        self.norms = nn.ModuleList([nn.LayerNorm(width), nn.LayerNorm(width)])
-        self.drop = nn.Dropout(dropout)
-
-    def forward(self, x, mask):
-        batch, columns, _ = x.shape
-        parts = self.projection(self.norms[0](x)).view(batch, columns, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*parts, attn_mask=mask).transpose(1, 2).flatten(2)
-        x = x + self.drop(self.out(mixed))
-        return x + self.drop(self.back(self.drop(F.relu(self.hidden(self.norms[1](x))))))
-
-
-def sinusoids(positions, width):
-    frequency = 10000 ** (-torch.arange(0, width, 2) / width)
-    angles = torch.arange(positions)[:, None] * frequency
-    return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
 
 
 class Classifier(nn.Module):
@@ -70,7 +38,7 @@ class Classifier(nn.Module):
             self.positions = nn.Parameter(torch.randn(learned, width) * width**-0.5)
         else:
             self.register_buffer("positions", sinusoids(LONGEST, width), persistent=False)
-        self.layers = nn.ModuleList(Layer(width, heads, hidden, dropout) for _ in range(layers))
+        self.layers = nn.ModuleList(Layer(width, heads, hidden, dropout, crosses=False) for _ in range(layers))
         self.norm, self.drop = nn.LayerNorm(width), nn.Dropout(dropout)
         self.scores = nn.Linear(width, classes)
         nn.init.normal_(self.scores.weight, std=width**-0.5)
@@ -130,13 +98,6 @@ class Texts:
                 count -= 1
                 yield self.batch(examples)
             seed += 1
-
-
-def learning_rate(step, steps, warmup, rate):
-    """Of the update with this number, from 1 on."""
-    if step < warmup:
-        return rate * step / warmup
-    return rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (steps + 1 - warmup)))
 
 
 def trained(texts, network, steps, warmup, rate):

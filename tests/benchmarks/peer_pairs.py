@@ -25,7 +25,7 @@ from pathlib import Path
 import torch
 
 import peer_pairs_data as data
-from peer_pairs_network import SIZES, EncoderDecoder
+from peer_network import SIZES, EncoderDecoder, learning_rate
 from peer_pairs_search import beam_search
 from peer_timing import figure, output_of, seconds_of
 
@@ -43,13 +43,6 @@ def step_on(model, optimizer, batch):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return loss.detach()
-
-
-def learning_rate(step, steps, warmup=300, rate=0.001):
-    """Of the update with this number, from 1 on."""
-    if step < warmup:
-        return rate * step / warmup
-    return rate * 0.5 * (1 + math.cos(math.pi * min((step - warmup) / max(steps + 1 - warmup, 1), 1)))
 
 
 def trained(arguments, subwords):

@@ -19,8 +19,8 @@ TEST(BestStep, IsTheLeastLossOrTheMostOfWhatIsGood) {
   EXPECT_FALSE(most.add(2, measured(2, 10)));  // no better than the first
   EXPECT_FALSE(least.add(3, measured(2.5, 11)));
   EXPECT_TRUE(most.add(3, measured(2.5, 11)));
-  EXPECT_EQ(least.best(), (BestStep{2, 2}));
-  EXPECT_EQ(most.best(), (BestStep{3, 11}));
+  EXPECT_EQ(least.best(), (BestStep{"loss", 2, 2}));
+  EXPECT_EQ(most.best(), (BestStep{"bleu", 3, 11}));
 }
 
 TEST(BestStep, IsNeverOneWithoutANumber) {
@@ -38,9 +38,9 @@ TEST(BestStep, IsTheOneBeforeWhereItsStateIsNotSaved) {
   best.add(1, measured(3, 1));
   best.add(5, measured(2, 1));
   best.withdraw(4);
-  EXPECT_EQ(best.best(), (BestStep{5, 2}));
+  EXPECT_EQ(best.best(), (BestStep{"loss", 5, 2}));
   best.withdraw(5);
-  EXPECT_EQ(best.best(), (BestStep{1, 3}));
+  EXPECT_EQ(best.best(), (BestStep{"loss", 1, 3}));
 }
 
 TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
@@ -51,7 +51,7 @@ TEST(BestStep, GoesThroughACheckpointOfTheSameFigure) {
   BestSoFar again({"loss", false}), other({"bleu"});
   again.restore(scalars);
   other.restore(scalars);
-  EXPECT_EQ(again.best(), (BestStep{5, 2.25}));
+  EXPECT_EQ(again.best(), (BestStep{"loss", 5, 2.25}));
   EXPECT_FALSE(other.best());
   EXPECT_EQ(best_step(scalars), again.best());
   EXPECT_FALSE(best_step(Scalars()));

@@ -1,4 +1,5 @@
-"""The network of configs/translation.yaml in PyTorch: an encoder-decoder with norms before its sublayers.
+"""What the peers in PyTorch share: layers with norms before their sublayers, the encoder-decoder of configs/translation.yaml
+out of them, and the schedule of the learning rate.
 
 Embeddings of both sides and the output layer are one table, scaled on the way in; positions are sinusoids; dropout is of
 embeddings, of sublayers and inside the feed-forward layers, not of attention. SPDX-License-Identifier: Apache-2.0
@@ -10,6 +11,13 @@ from torch import nn
 from torch.nn import functional as F
 
 SIZES = dict(vocabulary=4000, layers=3, width=256, heads=4, hidden=1024, dropout=0.1)
+
+
+def learning_rate(step, steps, warmup=300, rate=0.001):
+    """Of the update with this number, from 1 on."""
+    if step < warmup:
+        return rate * step / warmup
+    return rate * 0.5 * (1 + math.cos(math.pi * min((step - warmup) / max(steps + 1 - warmup, 1), 1)))
 
 
 def linear(inputs, outputs, parts=1):
