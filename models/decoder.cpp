@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "framework/model/vocabulary_readout.h"
-#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
+#include "models/mechanisms.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -21,8 +21,6 @@ class Decoder : public Body {
                    options.common.width,
                    options.common.table_initial()),
         positions_(scope, options.positions, options.common, setting),
-        patterns_(attention_patterns(options.common.attention,
-                                     options.common.attention_setting({}, setting.segment))),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {}
 
@@ -43,7 +41,7 @@ class Decoder : public Body {
     if (common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
-  bool reads_on() const override { return !has_kind(options_.common.attention, "lsh"); }
+  bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return positions_.longest(); }
 
@@ -55,21 +53,9 @@ class Decoder : public Body {
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
     std::optional<Initial> initial_out;
     if (common.initial_deviation) initial_out = Initial::normal(*common.initial_deviation / depth);
-    return make_layers(
-        scope,
-        {.common = common, .initial_out = initial_out, .memory = setting_.memory},
-        [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-          if (is_lsh(common.attention, layer))
-            return std::make_unique<LshAttention>(
-                attention,
-                LshAttention::Options{.lsh = common.attention.lsh,
-                                      .heads = common.heads,
-                                      .dropout = common.attention_dropout});
-          return std::make_unique<SoftmaxAttention>(
-              common.attention_dropout,
-              patterns_[static_cast<std::size_t>(layer)],
-              distance_tables(attention, options_.positions, common));
-        });
+    return make_layers(scope,
+                       {.common = common, .initial_out = initial_out, .memory = setting_.memory},
+                       mechanisms(common, options_.positions, {}, setting_.segment));
   }
 
   DecoderOptions options_;
@@ -77,7 +63,6 @@ class Decoder : public Body {
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Positions positions_;
-  std::vector<AttentionPattern> patterns_;  // of each layer
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
 };

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "framework/core/queued_copy.h"
-#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
+#include "models/mechanisms.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -22,7 +22,9 @@ class Encoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        stack_(scope, {.common = options.common, .memory = setting.memory}, mechanisms()),
+        stack_(scope,
+               {.common = options.common, .memory = setting.memory},
+               mechanisms(options.common, options.positions, traits, setting.segment)),
         positions_(scope, options.positions, options.common, setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
@@ -44,19 +46,6 @@ class Encoder : public Body {
   std::int64_t longest_segment() const override { return positions_.longest(); }
 
  private:
-  MechanismFactory mechanisms() const {
-    const ModelOptions& common = options_.common;
-    const auto patterns =
-        attention_patterns(common.attention, common.attention_setting(traits, setting_.segment));
-    return [patterns, options = options_](const Scope& attention,
-                                          std::int64_t layer) -> std::unique_ptr<Mechanism> {
-      return std::make_unique<SoftmaxAttention>(
-          options.common.attention_dropout,
-          patterns[static_cast<std::size_t>(layer)],
-          distance_tables(attention, options.positions, options.common));
-    };
-  }
-
   Variable embed(const Reading& reading, const Pass& pass) const {
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
     const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
@@ -93,11 +82,6 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
              {"maximum", Pooling::maximum},
              {"attention", Pooling::attention}},
             fixes_weights());
-  table.check({"model.attention"}, [&options]() -> std::string {
-    if (!has_kind(options.common.attention, "lsh")) return "";
-    return "model.attention: found lsh, whose hashes know no padding; an encoder reads padded "
-           "batches";
-  });
 }
 
 BodyFactory encoder_body(const EncoderOptions& options) {

@@ -4,8 +4,8 @@
 
 #include "framework/core/queued_copy.h"
 #include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/embedding.h"
+#include "models/mechanisms.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -34,8 +34,8 @@ class EncoderDecoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        encoder_(scope.child("encoder"), encoder_stack(), mechanisms(encoder_options(), false)),
-        decoder_(scope.child("decoder"), decoder_stack(), mechanisms(decoder_options(), true)),
+        encoder_(scope.child("encoder"), encoder_stack(), mechanisms_of(encoder_options(), false)),
+        decoder_(scope.child("decoder"), decoder_stack(), mechanisms_of(decoder_options(), true)),
         source_embedding_(source_embedding(scope)),
         source_positions_(scope.child("encoder"), options.positions, options.common, setting),
         positions_(scope.child("decoder"), options.positions, options.common, setting) {}
@@ -107,17 +107,11 @@ class EncoderDecoder : public Body {
                                  .encoder_width = options_.common.output_width()};
     return options;
   }
-  MechanismFactory mechanisms(const ModelOptions& options, bool causal) const {
-    const auto patterns = attention_patterns(
-        options.attention,
-        options.attention_setting({.causal = causal, .sequences = Sequences::examples},
-                                  setting_.segment));
-    return [options, patterns, positions = options_.positions](
-               const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
-      return std::make_unique<SoftmaxAttention>(options.attention_dropout,
-                                                patterns[static_cast<std::size_t>(layer)],
-                                                distance_tables(attention, positions, options));
-    };
+  MechanismFactory mechanisms_of(const ModelOptions& options, bool causal) const {
+    return mechanisms(options,
+                      options_.positions,
+                      {.causal = causal, .sequences = Sequences::examples},
+                      setting_.segment);
   }
 
   // Of what the rows of `pass.time` hold.
@@ -179,11 +173,6 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
     table.check({"memory.recompute", "model.encoder_layers"}, [&options, planned] {
       return encoder_recompute_problem(options, planned().memory);
     });
-  table.check({"model.attention"}, [&options]() -> std::string {
-    if (!has_kind(options.common.attention, "lsh")) return "";
-    return "model.attention: found lsh, whose hashes know no padding; an encoder_decoder reads "
-           "padded batches";
-  });
 }
 
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {

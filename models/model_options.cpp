@@ -21,27 +21,21 @@ void check_beside(OptionTable& table,
   std::vector<std::string> keys = attention_keys;
   for (const std::string name : {"dilation", "global", "random", "block", "seed"})
     keys.push_back("model.attention_" + name);
+  for (const auto& [key, kinds] : readers_of_mechanism_keys()) keys.push_back("model." + key);
   keys.push_back(traits.sequences == Sequences::segments ? "data.segment" : "data.longest");
+  for (const std::string key : {"parallel.context", "parallel.tensor", "precision.compute"})
+    keys.push_back(key);
   table.check(keys, [&options, planned, traits]() -> std::string {
-    const auto problem = [&](std::int64_t segment) {
-      return problem_of(options.attention, options.attention_setting(traits, segment));
-    };
-    return problem(0).empty() ? problem(planned().segment) : "";  // the other is told already
+    const ModelSetting setting = planned();
+    AttentionSetting asked = options.attention_setting(traits, 0);
+    if (!problem_of(options.attention, asked).empty()) return "";  // that is told already
+    asked.segment = setting.segment;
+    asked.compute = setting.compute;
+    if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
+    return problem_of(options.attention, asked);
   });
   table.check({"model.heads", "parallel.tensor"},
               [&options, planned] { return heads_problem(options.heads, planned().mesh.shape); });
-  table.check({"model.heads", "parallel.context", "parallel.tensor", "model.attention"},
-              [&options, planned]() -> std::string {
-                const MeshShape mesh = planned().mesh.shape;
-                const bool told = !heads_problem(options.heads, mesh).empty();
-                if (told || !has_kind(options.attention, "lsh")) return "";
-                return lsh_heads_problem(options.heads, mesh);
-              });
-  table.check({"model.lsh_self_score", "precision.compute", "model.attention"},
-              [&options, planned]() -> std::string {
-                if (!has_kind(options.attention, "lsh")) return "";
-                return self_score_problem(options.attention.lsh, planned().compute);
-              });
   table.check({"memory.recompute", "model.residual", "model.layers"},
               [&options, planned] { return recompute_problem(options, planned().memory); });
   table.check({"memory.reconstruction_check_every", "model.residual"},

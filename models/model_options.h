@@ -59,6 +59,9 @@ struct ModelOptions {
   AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
     return {.layers = layers,
             .heads = heads,
+            .dim = head_dim(),
+            .width = width,
+            .dropout = attention_dropout,
             .memory = traits.memory,
             .segment = segment,
             .causal = traits.causal,

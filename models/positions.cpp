@@ -23,11 +23,14 @@ std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t s
       segment);
 }
 
-std::string lsh_problem(const PositionOptions& options, const ModelOptions& common) {
-  if (options.kind != PositionKind::relative || !has_kind(common.attention, "lsh")) return "";
-  return "model.positions: found relative with lsh in model.attention, which sorts tokens and "
-         "knows "
-         "no distances; set it to sinusoidal or learned";
+std::string kind_problem(const PositionOptions& options, const ModelOptions& common) {
+  if (options.kind != PositionKind::relative) return "";
+  const MechanismKind* const kind = kind_without_distances(common.attention);
+  if (kind == nullptr) return "";
+  return fmt::format(
+      "model.positions: found relative with {} in model.attention, which knows no distances; set "
+      "it to sinusoidal or learned",
+      kind->name);
 }
 
 std::string table_problem(const PositionOptions& options,
@@ -76,7 +79,7 @@ void declare(OptionTable& table,
     return options.kind == PositionKind::relative ? "" : "model.positions is not relative";
   });
   table.check({"model.positions", "model.attention"},
-              [&options, &common] { return lsh_problem(options, common); });
+              [&options, &common] { return kind_problem(options, common); });
   if (!planned) return;
   std::vector<std::string> keys = {"model.longest", "model.positions"};
   const std::vector<std::string> lengths = length_keys(sequences);
@@ -90,7 +93,7 @@ std::string positions_problem(const PositionOptions& options,
                               const ModelOptions& common,
                               Sequences sequences,
                               std::int64_t segment) {
-  const std::string problem = lsh_problem(options, common);
+  const std::string problem = kind_problem(options, common);
   return problem.empty() ? table_problem(options, sequences, segment) : problem;
 }
 

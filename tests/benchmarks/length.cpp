@@ -34,10 +34,11 @@ Tensor random_tensor(const Shape& shape, const Device& device, const Random& ran
 std::unique_ptr<Mechanism> mechanism_of(const AttentionOptions& options,
                                         std::int64_t time,
                                         Parameters& parameters) {
-  const auto patterns = attention_patterns(options, {.layers = 1, .heads = heads, .segment = time});
-  if (is_lsh(options, 0))
-    return std::make_unique<LshAttention>(
-        Scope(parameters), LshAttention::Options{.lsh = options.lsh, .heads = heads});
+  const AttentionSetting setting = {
+      .layers = 1, .heads = heads, .dim = dim, .width = heads * dim, .segment = time};
+  const auto patterns = attention_patterns(options, setting);
+  if (const MechanismKind* const own = mechanism_kind(options, 0))
+    return own->make(Scope(parameters), options, setting);
   return std::make_unique<SoftmaxAttention>(0, patterns.front());
 }
 

@@ -129,9 +129,10 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
   };
   EXPECT_EQ(decoder("  positions: learned\n  longest: 128\n"),
             "c.yaml:5:3: data.segment is 256, longer than model.longest = 128");
-  EXPECT_EQ(decoder("  positions: relative\n  attention: [causal, lsh]\n"),
-            "c.yaml:4:3: model.positions: found relative with lsh in model.attention, which sorts "
-            "tokens and knows no distances; set it to sinusoidal or learned");
+  EXPECT_EQ(
+      decoder("  positions: relative\n  attention: [causal, lsh]\n"),
+      "c.yaml:4:3: model.positions: found relative with lsh in model.attention, which knows no "
+      "distances; set it to sinusoidal or learned");
   EXPECT_EQ(decoder("  heads: 8\n", "parallel: {tensor: 3}\n"),
             "c.yaml:4:3: model.heads is 8, which does not divide by parallel.tensor = 3");
   EXPECT_EQ(decoder("", "parallel: {tensor: 3}\n"),

@@ -87,9 +87,10 @@ TEST(TranslationConfiguration, StacksThatDoNotFit) {
   EXPECT_EQ(refusal({"memory.recompute=every 2", "model.encoder_layers=1"}),
             "--set: memory.recompute is every 2, but model.encoder_layers is 1; set it to at most "
             "that many");
-  EXPECT_EQ(refusal({"model.attention=lsh"}),
-            "--set: model.attention: found lsh, whose hashes know no padding; an encoder_decoder "
-            "reads padded batches");
+  EXPECT_EQ(
+      refusal({"model.attention=lsh"}),
+      "--set: model.attention has lsh, whose hashes know no padding: it cannot be with padded "
+      "batches, which this family reads");
 }
 
 // The kinds' own sentences, of what says how long these sequences are.

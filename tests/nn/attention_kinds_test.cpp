@@ -368,12 +368,12 @@ TEST(AttentionOptions, OnlyTheLayersOfLshAndOfOwnProjectionsChangeTheWeights) {
     return longspan::layers_of_other_weights(kinds, layers, false);
   };
   EXPECT_EQ(longspan::layers_of_other_weights("[local/global, lsh, causal]", 4, true),
-            " 0 global 1 3 global");
+            " 0 global 1 lsh 3 global");
   EXPECT_EQ(layers_of_other_weights("[local/global, causal]", 4), "");
   EXPECT_EQ(layers_of_other_weights("[causal]", 4), "");
   EXPECT_EQ(layers_of_other_weights("[local, strided+local]", 4), "");
-  EXPECT_EQ(layers_of_other_weights("lsh", 2), " 0 1");
-  EXPECT_EQ(layers_of_other_weights("[local, lsh]", 4), " 1 3");
+  EXPECT_EQ(layers_of_other_weights("lsh", 2), " 0 lsh 1 lsh");
+  EXPECT_EQ(layers_of_other_weights("[local, lsh]", 4), " 1 lsh 3 lsh");
   EXPECT_EQ(layers_of_other_weights("[local, lsh, causal]", 2),
             layers_of_other_weights("[causal, lsh]", 2));
   EXPECT_EQ(layers_of_other_weights("no such key", 2), "");

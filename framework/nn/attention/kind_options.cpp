@@ -18,20 +18,12 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
       {{"attention_stride"}, {"strided", "block", "summary", "fixed"}},
       {{"attention_summary", "attention_summary_groups"}, {"summary", "fixed"}},
       {{"attention_self"}, {"summary"}},
-      {{"attention_global", "attention_global_projections", "attention_random"}, {"global"}},
-      {{"lsh_chunk",
-        "lsh_buckets",
-        "lsh_rounds",
-        "lsh_evaluation_rounds",
-        "lsh_look_ahead",
-        "lsh_same_bucket",
-        "lsh_count_once",
-        "lsh_scale",
-        "lsh_self_score"},
-       {"lsh"}}};
+      {{"attention_global", "attention_global_projections", "attention_random"}, {"global"}}};
   for (const auto& [keys, kinds] : readers)
     for (const std::string& key : keys)
       table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
+  for (const auto& [key, kinds] : readers_of_mechanism_keys())
+    table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
   for (const std::string key : {"attention_block", "attention_seed"})
     table.warn("model." + key, [&options]() -> std::string {
       const std::string reason = unread(options, {"global"});

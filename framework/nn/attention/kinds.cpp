@@ -57,7 +57,7 @@ struct Kind {
   bool global = false;  // has global positions, which may have projections of their own
 };
 
-// A new kind is a line here.
+// A new kind that is a masked softmax is a line here.
 const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all = {
       {"causal",
@@ -104,18 +104,24 @@ const std::vector<Kind>& kinds() {
        Folded::never,
        [](const Place& at) { return global_keys(at.global(), at.positions); },
        true},
-      {"lsh",
-       "what a hash puts together",
-       false,
-       Folded::never,
-       [](const Place&) { return masks::everything(); }},
   };
+  return all;
+}
+
+// A new kind that is a mechanism of its own is a line here.
+const std::vector<MechanismKind>& mechanism_kinds() {
+  static const std::vector<MechanismKind> all = {lsh_kind()};
   return all;
 }
 
 const Kind* find(std::string_view name) {
   const auto found = std::ranges::find(kinds(), name, &Kind::name);
   return found == kinds().end() ? nullptr : &*found;
+}
+
+const MechanismKind* find_mechanism(std::string_view name) {
+  const auto found = std::ranges::find(mechanism_kinds(), name, &MechanismKind::name);
+  return found == mechanism_kinds().end() ? nullptr : &*found;
 }
 
 std::vector<std::string> split(const std::string& text, char at) {
@@ -138,6 +144,7 @@ std::vector<const Kind*> united(const std::string& part) {
 std::string all_names() {
   std::string names;
   for (const Kind& kind : kinds()) names += (names.empty() ? "" : ", ") + kind.name;
+  for (const MechanismKind& kind : mechanism_kinds()) names += ", " + kind.name;
   return names;
 }
 
@@ -152,11 +159,20 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
 }
 
 // One element of model.attention.
-std::string problem_of(const std::string& element, const AttentionSetting& setting) {
+std::string problem_of(const std::string& element,
+                       const AttentionOptions& options,
+                       const AttentionSetting& setting) {
+  if (const MechanismKind* const own = find_mechanism(element))
+    return own->problem(options, setting);
   const std::vector<std::string> parts = split(element, '/');
   for (const std::string& part : parts) {
     const std::vector<std::string> names = split(part, '+');
     for (const std::string& name : names) {
+      if (const MechanismKind* const own = find_mechanism(name))
+        return fmt::format("model.attention has {} in {}: {}, so a layer has it alone",
+                           name,
+                           in_quotes(element),
+                           own->alone);
       const Kind* const kind = find(name);
       if (kind == nullptr)
         return fmt::format(
@@ -164,14 +180,6 @@ std::string problem_of(const std::string& element, const AttentionSetting& setti
             "kinds",
             in_quotes(name),
             all_names());
-      if (name == "lsh" && element != "lsh")
-        return fmt::format(
-            "model.attention has lsh in {}: queries and keys are one projection there, so a "
-            "layer has it alone",
-            in_quotes(element));
-      if (name == "lsh" && setting.memory)
-        return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
-               "memory of earlier segments";
       if (setting.memory && !kind->shifts)
         return fmt::format(
             "model.attention has {}, which counts positions from the start of the text: it cannot "
@@ -280,7 +288,7 @@ AttentionPattern pattern_of(const std::string& element,
                             std::int64_t layer,
                             std::int64_t heads,
                             bool causal) {
-  if (element == "causal" || element == "lsh") return {};
+  if (element == "causal" || find_mechanism(element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
   const auto table = [=](std::int64_t positions) {
     std::vector<HeadKeys> result;
@@ -303,6 +311,8 @@ std::string kinds_text() {
   std::string text;
   for (const Kind& kind : kinds())
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kind.name, kind.sees);
+  for (const MechanismKind& kind : mechanism_kinds())
+    text += fmt::format(", {} ({})", kind.name, kind.sees);
   return text;
 }
 
@@ -317,7 +327,8 @@ std::string problem_of(const AttentionOptions& options, const AttentionSetting& 
                        options.kinds.size(),
                        setting.layers);
   for (const std::string& element : options.kinds)
-    if (const std::string problem = problem_of(element, setting); !problem.empty()) return problem;
+    if (const std::string problem = problem_of(element, options, setting); !problem.empty())
+      return problem;
   if (options.window.size() != 1 && std::ssize(options.window) != setting.layers)
     return fmt::format(
         "model.attention_window has {} elements, wanted one or one for each of "
@@ -344,14 +355,45 @@ std::string layers_of_other_weights(std::string_view kinds,
                               .global_projections = global_projections};
   for (std::string& element : options.kinds) element.erase(0, element.find_first_not_of(' '));
   std::string result;
-  for (std::int64_t layer = 0; layer < layers; ++layer)
-    if (is_lsh(options, layer) || projects_global(options, layer))
-      result += fmt::format(" {}{}", layer, is_lsh(options, layer) ? "" : " global");
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const MechanismKind* const own = mechanism_kind(options, layer);
+    if (own != nullptr && own->own_weights) result += fmt::format(" {} {}", layer, own->name);
+    if (projects_global(options, layer)) result += fmt::format(" {} global", layer);
+  }
   return result;
 }
 
-bool is_lsh(const AttentionOptions& options, std::int64_t layer) {
-  return element_of(options, layer) == "lsh";
+const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_t layer) {
+  return find_mechanism(element_of(options, layer));
+}
+
+bool reads_on(const AttentionOptions& options) {
+  return std::ranges::all_of(options.kinds, [](const std::string& element) {
+    const MechanismKind* const own = find_mechanism(element);
+    return own == nullptr || own->reads_on;
+  });
+}
+
+const MechanismKind* kind_without_distances(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
+    const MechanismKind* const own = find_mechanism(element);
+    if (own != nullptr && !own->knows_distances) return own;
+  }
+  return nullptr;
+}
+
+std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys() {
+  std::vector<std::pair<std::string, std::vector<std::string>>> readers;
+  for (const MechanismKind& kind : mechanism_kinds())
+    for (const std::string& key : kind.keys) {
+      const auto known =
+          std::ranges::find_if(readers, [&](const auto& reader) { return reader.first == key; });
+      if (known == readers.end())
+        readers.push_back({key, {kind.name}});
+      else
+        known->second.push_back(kind.name);
+    }
+  return readers;
 }
 
 bool projects_global(const AttentionOptions& options, std::int64_t layer) {

@@ -8,6 +8,7 @@
 
 #include "framework/core/options.h"
 #include "framework/nn/attention/lsh_attention.h"
+#include "framework/nn/attention/mechanism_kind.h"
 #include "framework/nn/attention/pattern.h"
 
 namespace longspan {
@@ -46,8 +47,18 @@ std::string kinds_text();
 // Whether some heads of some layer have the kind.
 bool has_kind(const AttentionOptions& options, std::string_view name);
 
-// Whether the kind of a layer is lsh, which is no pattern but a mechanism of its own.
-bool is_lsh(const AttentionOptions& options, std::int64_t layer);
+// The kind of a layer where it is a mechanism of its own and no pattern, otherwise nothing.
+const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_t layer);
+
+// The keys of the section model that mechanisms read, each with the names of those that do.
+std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys();
+
+// Whether every layer can read on from kept keys.
+bool reads_on(const AttentionOptions& options);
+
+// The first kind that knows no distances between tokens, so that it does not go with relative
+// positions; nothing where all do.
+const MechanismKind* kind_without_distances(const AttentionOptions& options);
 
 // Whether global positions of a layer have projections of their own.
 bool projects_global(const AttentionOptions& options, std::int64_t layer);
@@ -56,11 +67,17 @@ bool projects_global(const AttentionOptions& options, std::int64_t layer);
 struct AttentionSetting {
   std::int64_t layers = 1;
   std::int64_t heads = 1;
+  std::int64_t dim = 1;  // of a head
+  std::int64_t width = 1;
+  double dropout = 0;        // of the attention probabilities
   bool memory = false;       // the model remembers earlier segments: positions are not absolute
   std::int64_t segment = 0;  // positions of the training data's sequences; 0: not known
   bool causal = true;        // otherwise windows reach as far behind a query as before it, and
                              // every kind sees both sides
-  bool examples = false;     // data.longest says how long sequences are, otherwise data.segment
+  bool examples = false;     // data.longest says how long sequences are, otherwise data.segment:
+                             // then batches are padded
+  MeshShape mesh = {};
+  DType compute = DType::f64;
 };
 
 // What is wrong with the options, as one sentence; nothing where they can be.
@@ -73,7 +90,7 @@ std::string layers_of_other_weights(std::string_view kinds,
                                     bool global_projections);
 
 // The keys that the heads of a model see in each layer, as far as its own mask lets them; all,
-// where it is lsh. Throws ConfigurationError with problem_of.
+// where the kind is a mechanism of its own. Throws ConfigurationError with problem_of.
 std::vector<AttentionPattern> attention_patterns(const AttentionOptions& options,
                                                  const AttentionSetting& setting);
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "framework/core/queued_copy.h"
+#include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
 
 namespace longspan {
@@ -30,6 +31,18 @@ bool is_causal(const AttentionMask& mask) {
   if (mask.query_begin != 0 || mask.key_begin != 0)
     throw ConfigurationError("attention lsh goes with no memory: it sorts the tokens of a segment");
   return causal;
+}
+
+std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
+           "memory of earlier segments";
+  if (setting.examples)
+    return "model.attention has lsh, whose hashes know no padding: it cannot be with padded "
+           "batches, which this family reads";
+  if (const std::string problem = lsh_heads_problem(setting.heads, setting.mesh); !problem.empty())
+    return problem;
+  return self_score_problem(options.lsh, setting.compute);
 }
 
 }  // namespace
@@ -193,6 +206,31 @@ Variable LshAttention::operator()(const Projected& input,
                       .scale = options_.scale.value_or(0)},
                      probability_dropout(dropout_, all.heads, pass));
   return own_share(mixed, input);
+}
+
+MechanismKind lsh_kind() {
+  return {.name = "lsh",
+          .sees = "what a hash puts together",
+          .alone = "queries and keys are one projection there",
+          .keys = {"lsh_chunk",
+                   "lsh_buckets",
+                   "lsh_rounds",
+                   "lsh_evaluation_rounds",
+                   "lsh_look_ahead",
+                   "lsh_same_bucket",
+                   "lsh_count_once",
+                   "lsh_scale",
+                   "lsh_self_score"},
+          .own_weights = true,
+          .problem = problem_of_lsh,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            return std::make_unique<LshAttention>(
+                attention,
+                LshAttention::Options{
+                    .lsh = options.lsh, .heads = setting.heads, .dropout = setting.dropout});
+          }};
 }
 
 }  // namespace longspan

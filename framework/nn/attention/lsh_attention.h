@@ -8,7 +8,7 @@
 #include "framework/autograd/hash_attention.h"
 #include "framework/core/options.h"
 #include "framework/kernels/attention/hash_buckets.h"
-#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/mechanism_kind.h"
 
 namespace longspan {
 
@@ -78,5 +78,7 @@ class LshAttention : public Mechanism {
   LshOptions options_;
   double dropout_;
 };
+
+MechanismKind lsh_kind();
 
 }  // namespace longspan

@@ -1,0 +1,33 @@
+// An attention kind that is no masked softmax over the keys of a pattern, but mathematics of its
+// own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/nn/attention/mechanism.h"
+
+namespace longspan {
+
+struct AttentionOptions;  // kinds.h
+struct AttentionSetting;
+
+struct MechanismKind {
+  std::string name;               // in model.attention
+  std::string sees;               // for the reference
+  std::string alone;              // why a layer has nothing else, as a part of a sentence
+  std::vector<std::string> keys;  // that it reads, of the section model
+  bool reads_on = false;          // whether its mechanism does
+  bool knows_distances = false;   // whether it goes with relative positions
+  bool own_weights = false;       // whether a layer has other weights than a causal one
+  // What keeps it from a model like this, as a sentence; empty where nothing does. Memory, padding
+  // and what is not causal are its to refuse.
+  std::string (*problem)(const AttentionOptions&, const AttentionSetting&) = nullptr;
+  // In the scope of a layer's attention. Throws ConfigurationError for what `problem` tells.
+  std::unique_ptr<Mechanism> (*make)(const Scope& attention,
+                                     const AttentionOptions&,
+                                     const AttentionSetting&) = nullptr;
+};
+
+}  // namespace longspan

@@ -1,0 +1,22 @@
+#include "models/mechanisms.h"
+
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+
+MechanismFactory mechanisms(const ModelOptions& options,
+                            const PositionOptions& positions,
+                            const FamilyTraits& traits,
+                            std::int64_t segment) {
+  const AttentionSetting setting = options.attention_setting(traits, segment);
+  const auto patterns = attention_patterns(options.attention, setting);
+  return [=](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+    if (const MechanismKind* const own = mechanism_kind(options.attention, layer))
+      return own->make(attention, options.attention, setting);
+    return std::make_unique<SoftmaxAttention>(options.attention_dropout,
+                                              patterns[static_cast<std::size_t>(layer)],
+                                              distance_tables(attention, positions, options));
+  };
+}
+
+}  // namespace longspan
