@@ -72,7 +72,7 @@ std::string address_limit() {
   count(report.total, size);
   throw OutOfAddresses(
       fmt::format("a rank of this run needs more than {}, for which a process has no addresses{}; "
-                  "use more ranks, or a smaller data.segment, data.batch or model.width",
+                  "use more ranks, shorter sequences, a smaller batch or a smaller model.width",
                   byte_text(static_cast<double>(report.reserved)),
                   address_limit()),
       report);

@@ -31,8 +31,9 @@ void Shape::check_size() const {
     if (__builtin_mul_overflow(product, std::max<std::int64_t>(extent, 1), &product) ||
         product > most)
       throw ConfigurationError(
-          "a tensor of shape {} is larger than any memory; make the model, data.batch or "
-          "data.segment smaller",
+          "a tensor of shape {} is larger than any memory; make the model, the batch or its "
+          "sequences "
+          "smaller",
           to_string());
 }
 

@@ -156,8 +156,11 @@ class PngImages final : public ImageExamples {
 
 }  // namespace
 
-LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all) {
-  if (files.labels.empty()) return LabelSet(open_image_folder(files.images, all).labels());
+LabelSet learn_image_labels(const ImageFiles& files,
+                            const Communicator& all,
+                            const ScanListener& listener) {
+  if (files.labels.empty())
+    return LabelSet(open_image_folder(files.images, all, listener).labels());
   std::vector<std::string> names;
   for (const unsigned char value : values_of(open_idx_labels(files.labels, all)))
     names.push_back(std::to_string(value));
@@ -178,9 +181,11 @@ std::vector<Pixels> read_images(const std::string& path, const Communicator& all
 
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
-                                            const Communicator& all) {
+                                            const Communicator& all,
+                                            const ScanListener& listener) {
   if (files.labels.empty())
-    return std::make_shared<const PngImages>(open_image_folder(files.images, all), labels);
+    return std::make_shared<const PngImages>(open_image_folder(files.images, all, listener),
+                                             labels);
   IdxFile images(files.images, 3, "images", all);
   return std::make_shared<const IdxImages>(
       std::move(images), open_idx_labels(files.labels, all), labels);

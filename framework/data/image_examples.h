@@ -19,7 +19,9 @@ struct ImageFiles {
 };
 
 // A collective. Throws DataError.
-LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all);
+LabelSet learn_image_labels(const ImageFiles& files,
+                            const Communicator& all,
+                            const ScanListener& listener = {});
 
 // Fields: `pixels` [rows, T], values 0 .. 255 row by row, of colours red, green and blue one after
 // another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row.
@@ -29,7 +31,8 @@ LabelSet learn_image_labels(const ImageFiles& files, const Communicator& all);
 // number of labels than of images, and a label that is not in `labels`.
 std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
-                                            const Communicator& all);
+                                            const Communicator& all,
+                                            const ScanListener& listener = {});
 
 // The values of one image, as `pixels` has them.
 struct Pixels {

@@ -44,6 +44,7 @@ ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
         path.told(),
         path.text());
   std::ranges::sort(folder.files);
+  std::int64_t looked = 0;
   for (const std::string& file : folder.files) {
     const std::string whole = folder.path + "/" + file;
     for_each_character(file, 0, true, whole, [](char32_t, std::int64_t) {});
@@ -55,7 +56,7 @@ ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
                       to_string(shape),
                       folder.files.front(),
                       to_string(folder.shape));
-    if (heard) heard({folder.path, 0, 0});
+    if (heard) heard({folder.path, ++looked, std::ssize(folder.files)});
   }
   return folder;
 }
@@ -86,15 +87,18 @@ std::uint64_t fingerprint_of_folder(const NamedPath& path) {
   return XXH3_64bits(all.data(), all.size());
 }
 
-ImageFolder open_image_folder(const NamedPath& path, const Communicator& all) {
-  const std::string found = on_first_rank(all, path, 0, {}, [path](const ScanListener& heard) {
-    const ImageFolder folder = look_through(path, heard);
-    return nlohmann::json{{"files", folder.files},
-                          {"height", folder.shape.height},
-                          {"width", folder.shape.width},
-                          {"channels", folder.shape.channels}}
-        .dump();
-  });
+ImageFolder open_image_folder(const NamedPath& path,
+                              const Communicator& all,
+                              const ScanListener& listener) {
+  const std::string found =
+      on_first_rank(all, path, 0, listener, [path](const ScanListener& heard) {
+        const ImageFolder folder = look_through(path, heard);
+        return nlohmann::json{{"files", folder.files},
+                              {"height", folder.shape.height},
+                              {"width", folder.shape.width},
+                              {"channels", folder.shape.channels}}
+            .dump();
+      });
   const auto json = nlohmann::json::parse(found);
   return {path,
           json.at("files").get<std::vector<std::string>>(),

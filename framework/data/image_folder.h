@@ -8,6 +8,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/core/named_path.h"
 #include "framework/data/png_image.h"
+#include "framework/data/scan_listener.h"
 
 namespace longspan {
 
@@ -25,9 +26,12 @@ std::string label_of(const std::string& file);
 // Of the names and sizes of all files in a folder and its folders. Throws DataError.
 std::uint64_t fingerprint_of_folder(const NamedPath& path);
 
-// Rank 0 looks at each file, and the others get its list. A collective. Throws DataError for a
+// Rank 0 looks at each file, and the others get its list; `listener` hears after each on every
+// rank. A collective. Throws DataError for a
 // folder without such files, for a file that is no PNG or is cut off, and for images of different
 // shapes.
-ImageFolder open_image_folder(const NamedPath& path, const Communicator& all);
+ImageFolder open_image_folder(const NamedPath& path,
+                              const Communicator& all,
+                              const ScanListener& listener = {});
 
 }  // namespace longspan

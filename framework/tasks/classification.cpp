@@ -134,11 +134,12 @@ LabelledKind labelled_images() {
   kind.unit = "nats an image";
   kind.field = "pixels";
   kind.problem = images_problem;
-  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener&) {
-    return learn_image_labels(image_files(data.train, data.train_target), all);
+  kind.learn = [](const DataOptions& data, const Communicator& all, const ScanListener& listener) {
+    return learn_image_labels(image_files(data.train, data.train_target), all, listener);
   };
   kind.open = [](const LabelledFile& file) {
-    auto images = open_images(image_files(file.path, file.target), file.labels, file.all);
+    auto images =
+        open_images(image_files(file.path, file.target), file.labels, file.all, file.listener);
     require_short(*images, file.data.buckets);
     return images;
   };

@@ -349,7 +349,7 @@ class Example(jobs.TestCase):
         self.assertEqual(shown[0::4], [f"{a} {b}" for a, b in list(zip(words, words[::-1]))[:5]])
         self.assertEqual(shown[2::4], ["NOUN VERB"] * 5)
         self.assertTrue(set(" ".join(shown[1::4]).split()) <= {"NOUN", "VERB"}, shown)
-        self.assertTrue((self.tree / "runs" / "tags-x" / "run" / "checkpoints").is_dir())
+        self.assertEqual(len(list((self.tree / "runs").glob("tags-x-*/run/checkpoints"))), 1)
         self.assertIn("is no file", self.example("tags", "x.conllu", "y.conllu", "none.conllu", code=1).stderr)
         self.assertIn("tags TRAIN VALIDATION TEST", self.example("tags", "x.conllu", code=2).stderr)
 

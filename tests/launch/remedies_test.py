@@ -120,7 +120,7 @@ class Sizes(jobs.TestCase):
                                          r"data.batch or model.width\n\Z")
                 self.assertNotIn("ulimit", errors)
         self.assertRegex(self.refusal("plan", 1 << 24), r"needs more than \d+\.\d+ GB, for which a process has no "
-                                                        r"addresses; use more ranks, or a smaller data.segment")
+                                                        r"addresses; use more ranks, shorter sequences")
 
     def test_under_a_limit_it_is_named(self):
         self.assertRegex(self.refusal("plan", 200000, limit=8000000),

@@ -79,7 +79,7 @@ TilePlan::TilePlan(const Mask& mask, const PlanShape& shape, std::int64_t most_b
   if (std::max(query_tiles(), key_tiles()) > most_tiles)
     throw ConfigurationError(
         "model.attention: {} queries and {} keys are to meet in one call, wanted at most {} of "
-        "each: more parallel.context ranks or a shorter data.segment",
+        "each: more parallel.context ranks or shorter sequences",
         shape_.time,
         shape_.keys,
         most_tiles * tile);
@@ -164,7 +164,7 @@ void TilePlan::add_run(std::int64_t begin, std::int64_t end, bool full) {
     throw ConfigurationError(
         "model.attention: the stretches of {} keys that {} queries see are more than {}, whose "
         "lists take over {} MiB, wanted fewer: a larger model.attention_stride, more "
-        "parallel.context ranks or a shorter data.segment",
+        "parallel.context ranks or shorter sequences",
         shape_.keys,
         shape_.time,
         runs.size(),
