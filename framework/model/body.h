@@ -80,6 +80,7 @@ struct ModelSetting {
   Random random{0};  // of the initial weights
   MemoryOptions memory = {};
   WeightSharing sharing = {};
+  bool separate_masters = false;  // see Parameters
   LabelSmoothing smoothing = {};  // of targets, in training
 };
 

@@ -7,8 +7,11 @@
 namespace longspan {
 
 Model::Model(const ModelSetting& setting, const BodyFactory& body, const ReadoutFactory& readout)
-    : parameters_(std::make_unique<Parameters>(
-          setting.device, setting.compute, setting.mesh, setting.sharing)) {
+    : parameters_(std::make_unique<Parameters>(setting.device,
+                                               setting.compute,
+                                               setting.mesh,
+                                               setting.sharing,
+                                               setting.separate_masters)) {
   const Scope scope(*parameters_);
   body_ = body(scope, setting);
   readout_ = readout(scope, *body_, setting);

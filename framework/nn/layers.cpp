@@ -32,7 +32,7 @@ Linear::Linear(const Scope& scope, const Options& options)
     : name_(scope.path()),
       region_(scope.parameters().mesh().tensor),
       split_(options.split),
-      weight_(scope.weight(
+      weight_(scope.hidden_matrix(
           "weight",
           {options.out, options.in},
           options.initial.value_or(Initial::xavier(options.in, options.out)),

@@ -117,6 +117,7 @@ Weight Parameters::add(const std::string& name,
   parameter->initial = initial;
   parameter->decays = decays;
   parameter->inside = inside;
+  parameter->hidden = in_products.hidden;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
     parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
@@ -165,7 +166,8 @@ void Parameters::allocate(ParameterBucket& bucket) {
   bucket.elements = padded(bucket.elements, alignment * sharers.count);
   const DType wide = accumulator_of(compute_);
   const bool narrow = wide != compute_ && bucket.parameters.front()->rounded;
-  const bool shares_masters = narrow && sharers.count > 1;
+  const bool copied = narrow || separate_masters_;
+  const bool shares_masters = copied && sharers.count > 1;
   const bool shares_gradients = sharing_.zero > 1 && sharers.count > 1;
   const std::int64_t share = bucket.elements / sharers.count;
   const auto zeros = [&](std::int64_t elements, DType dtype, MemoryTag tag) {
@@ -173,7 +175,7 @@ void Parameters::allocate(ParameterBucket& bucket) {
   };
   bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
   Tensor master = bucket.compute;
-  if (narrow) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
+  if (copied) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
   const Tensor own_master = shares_masters ? master : sharers.own_part(master);
   bucket.own_gradient =
       zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
@@ -206,13 +208,13 @@ void Parameters::allocate(ParameterBucket& bucket) {
     parameter.own_place = own_elements_ + begin;
     parameter.own_master = own_master.slice(begin, end);
     parameter.own_gradient = bucket.own_gradient.slice(begin, end);
-    if (narrow) parameter.own_compute = own_compute.slice(begin, end);
+    if (copied) parameter.own_compute = own_compute.slice(begin, end);
   }
   add_runs(bucket,
            {.own_place = own_elements_,
             .own_master = own_master,
             .own_gradient = bucket.own_gradient,
-            .own_compute = narrow ? own_compute : Tensor()});
+            .own_compute = copied ? own_compute : Tensor()});
   own_elements_ += share;
 }
 
@@ -329,6 +331,14 @@ Weight Scope::weight(const std::string& name,
                      int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, global_shape.dimensions() > 1);
+}
+
+Weight Scope::hidden_matrix(const std::string& name,
+                            const Shape& global_shape,
+                            const Initial& initial,
+                            int split_axis) const {
+  return parameters_->add(
+      child(name).path(), global_shape, split_axis, initial, true, {.hidden = true});
 }
 
 Weight Scope::inside_weight(const std::string& name,

@@ -60,6 +60,9 @@ struct Parameter {
   // Read in the dtype of computing: matrices, and on a GPU what its library adds to a product.
   // Others stay wide: they are small, and a rounded gain is felt by every element.
   bool rounded = false;
+  // The weight of a layer that makes hidden states of hidden states: no table of an embedding, no
+  // classes of an output.
+  bool hidden = false;
   // Not split, but read where heads or features are: each tensor rank has the gradient of what its
   // own part makes of it.
   bool inside = false;
@@ -92,10 +95,11 @@ struct Parameter {
   std::vector<std::int64_t> offset() const;
 };
 
-// What a GPU's products make of a parameter, beside what its shape says.
+// What products make of a parameter, beside what its shape says.
 struct InProducts {
-  bool bias = false;     // is added to one: it is rounded
-  bool classes = false;  // its rows are classes of an output layer: they are padded
+  bool bias = false;     // is added to one: on a GPU it is rounded
+  bool classes = false;  // its rows are classes of an output layer: on a GPU they are padded
+  bool hidden = false;   // see Parameter::hidden
 };
 
 // What a layer keeps of its parameter.
@@ -128,11 +132,18 @@ struct ParameterBucket {
 
 class Parameters {
  public:
+  // `separate_masters`: what the forward pass reads is never the masters themselves, as an
+  // optimizer trains at another point than the one it keeps.
   Parameters(const Device& device,
              DType compute,
              const ProcessMesh& mesh,
-             const WeightSharing& sharing = {})
-      : device_(device), compute_(compute), mesh_(mesh), sharing_(sharing) {}
+             const WeightSharing& sharing = {},
+             bool separate_masters = false)
+      : device_(device),
+        compute_(compute),
+        mesh_(mesh),
+        sharing_(sharing),
+        separate_masters_(separate_masters) {}
 
   // Throws Failure when the name is taken.
   Weight add(const std::string& name,
@@ -176,6 +187,7 @@ class Parameters {
   // which it is, each element of the model is owned exactly once.
   bool answers_for(const Parameter& parameter) const;
   const WeightSharing& sharing() const { return sharing_; }
+  bool separate_masters() const { return separate_masters_; }
 
   const Device& device() const { return device_; }
   DType compute_dtype() const { return compute_; }
@@ -191,6 +203,7 @@ class Parameters {
   DType compute_;
   ProcessMesh mesh_;
   WeightSharing sharing_;
+  bool separate_masters_;
   std::vector<std::shared_ptr<Parameter>> parameters_;
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
@@ -212,6 +225,11 @@ class Scope {
                 const Shape& global_shape,
                 const Initial& initial,
                 int split_axis = -1) const;
+  // The weight of a layer between hidden states. It decays.
+  Weight hidden_matrix(const std::string& name,
+                       const Shape& global_shape,
+                       const Initial& initial,
+                       int split_axis) const;
   // A matrix that every tensor rank has whole and reads for its own heads alone.
   Weight inside_weight(const std::string& name,
                        const Shape& global_shape,

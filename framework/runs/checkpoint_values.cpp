@@ -218,6 +218,10 @@ std::vector<std::string> value_problems(const Checkpoint& checkpoint) {
   judgement.integer(zero_scalar, 0, 2, Need::optional);
   judgement.word(device_scalar, Need::optional);
   judgement.word("optimizer/keeps", Need::optional);
+  judgement.number(
+      "optimizer/sum_of_squared_rates", "a number, at least 0", Need::optional, [](double value) {
+        return std::isfinite(value) && value >= 0;
+      });
   return std::move(judgement).problems();
 }
 

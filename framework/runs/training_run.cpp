@@ -324,7 +324,8 @@ void TrainingRun::judge_reconstruction(const StepResult& result) const {
 std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
-  const std::optional<Measurement> result = task_->validate(trainer_.model());
+  const std::optional<Measurement> result =
+      trainer_.with_kept_weights([this] { return task_->validate(trainer_.model()); });
   if (!result) return std::nullopt;
   log_.info("step {}: {}", trainer_.steps(), result->text);
   has_validation_loss_ = std::isfinite(result->figures.front().value);

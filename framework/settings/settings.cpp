@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "framework/train/optimizers/kinds.h"
+
 namespace longspan {
 
 std::unique_ptr<Model> Settings::make_model(const ModelSetting& setting) const {
@@ -22,6 +24,7 @@ ModelSetting model_setting(const Settings& settings,
           .memory = settings.memory,
           .sharing = {.zero = static_cast<int>(settings.parallel.zero),
                       .bucket_megabytes = settings.training.bucket_megabytes},
+          .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
           .smoothing = settings.training.label_smoothing};
 }
 

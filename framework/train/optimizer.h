@@ -1,46 +1,51 @@
 // What turns gradients into new weights.
 #pragma once
 
+#include <memory>
+
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/training_state.h"
 #include "framework/nn/parameters.h"
-#include "framework/train/training_options.h"
+#include "framework/train/optimizers/optimizer_options.h"
+#include "framework/train/optimizers/update_rule.h"
 
 namespace longspan {
 
-// Adam, AdamW or SGD over what this rank owns of a model's parameters, which must outlive it.
+// The optimizer of a model's parameters, which must outlive it: over what this rank owns of them.
 class Optimizer {
  public:
   Optimizer(const OptimizerOptions& options, const Parameters& parameters);
 
+  // The learning rate of the next update, where the schedule's is `scheduled`.
+  double learning_rate(double scheduled) const {
+    return rule_->learning_rate(scheduled, updates_ + 1);
+  }
   // One update with every gradient multiplied by gradient_factor; parameters without a gradient
-  // count as having zeros. Renews the compute copies and gathers the weights: collective where
-  // something is shared out.
+  // count as having zeros. Gradients are used up. Renews the compute copies and gathers the
+  // weights: collective where something is shared out, or asked of whole tensors.
   void update(double learning_rate, double gradient_factor);
 
   // Updates so far.
   std::int64_t updates() const { return updates_; }
 
-  // Adds the moments under "optimizer/first/NAME" and such to a state. The scalars
-  // "optimizer/updates" and "optimizer/keeps" are set by `save` and taken by `restore`.
-  void add_to(TrainingState& state) const;
+  // Some optimizers train at other weights than those that they keep, which are measured and saved:
+  // from here on the model computes with the ones or the others. Collective where something is
+  // shared out.
+  void use_kept_weights() const;
+  void use_training_weights() const;
+
+  // Adds what it keeps under "optimizer/WHAT/NAME" to a state. The scalars "optimizer/updates",
+  // "optimizer/keeps" and others of some kinds are set by `save` and taken by `restore`.
+  void add_to(TrainingState& state) const { rule_->add_to(state); }
   void save(Scalars& scalars) const;
-  void restore(const Scalars& scalars) {
-    updates_ = scalars.get<std::int64_t>("optimizer/updates");
-  }
-  // Throws ConfigurationError where a checkpoint has moments of another optimizer, before its
+  void restore(const Scalars& scalars);
+  // Throws ConfigurationError where a checkpoint has what another optimizer keeps, before its
   // tensors are looked for.
   void judge(const Checkpoint& checkpoint) const;
 
  private:
-  std::string kept() const;
-  void update(const ParameterRun& run, double learning_rate, double gradient_factor);
-
-  OptimizerOptions options_;
   const Parameters& parameters_;
-  // Of all that this rank owns, each parameter at its `own_place`.
-  Tensor first_;   // Adam's first moment or SGD's momentum
-  Tensor second_;  // Adam's second moment
+  std::unique_ptr<UpdateRule> rule_;
   std::int64_t updates_ = 0;
 };
 

@@ -23,6 +23,15 @@ double progress(const Schedule& schedule, std::int64_t update) {
   return 1;
 }
 
+// The part of the full rate that is left at the end of warmup_stable_decay.
+double left(const Schedule& schedule, std::int64_t update) {
+  const std::int64_t last_full = schedule.total - 1 - schedule.decay;
+  if (update <= last_full) return 1;
+  const auto done = static_cast<double>(std::min(update, schedule.total) - last_full) /
+                    static_cast<double>(schedule.decay + 1);
+  return 1 - (schedule.shape == DecayShape::linear ? done : std::sqrt(done));
+}
+
 }  // namespace
 
 double Schedule::at(std::int64_t update) const {
@@ -40,6 +49,8 @@ double Schedule::at(std::int64_t update) const {
     case ScheduleKind::inverse_sqrt:
       return rate * std::sqrt(static_cast<double>(std::max<std::int64_t>(warmup, 1)) /
                               static_cast<double>(std::max<std::int64_t>(update, 1)));
+    case ScheduleKind::warmup_stable_decay:
+      return end_rate + (rate - end_rate) * left(*this, update);
   }
   return rate;
 }

@@ -176,7 +176,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   result.stop_requested = sums.stops > 0;
   result.writing = sums.writing > 0;
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
-  result.learning_rate = schedule_.at(optimizer_.updates() + 1);
+  result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
   if (request.after_loss) request.after_loss(result.loss);
   ++steps_;
   tokens_ += result.tokens;
@@ -287,6 +287,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
     for (CarriedTensor& piece : part.tensors)
       piece.tensor = cast(Variable(piece.tensor), model_->parameters().compute_dtype()).value();
   model_->parameters().refresh_compute();
+  optimizer_.use_training_weights();
 }
 
 }  // namespace longspan

@@ -15,6 +15,7 @@
 #include "framework/train/gradient_reduction.h"
 #include "framework/train/optimizer.h"
 #include "framework/train/precision_options.h"
+#include "framework/train/training_options.h"
 
 namespace longspan {
 
@@ -78,6 +79,16 @@ class Trainer {
 
   // What the rows of each stream carry now: how much of it along its time.
   std::int64_t carried_length() const { return carried_.front().length(); }
+
+  // f(), for which the model computes with the weights that the optimizer keeps: what is to be
+  // measured. Collective.
+  template <typename F>
+  auto with_kept_weights(F&& f) const {
+    optimizer_.use_kept_weights();
+    auto result = f();
+    optimizer_.use_training_weights();
+    return result;
+  }
 
   Model& model() { return *model_; }
   const Model& model() const { return *model_; }

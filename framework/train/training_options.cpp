@@ -5,34 +5,6 @@
 namespace longspan {
 namespace {
 
-void declare_optimizer(OptionTable& table, OptimizerOptions& options) {
-  table.add("training.optimizer.kind",
-            options.kind,
-            "how weights are updated",
-            {{"adamw", OptimizerKind::adamw},
-             {"adam", OptimizerKind::adam},
-             {"sgd", OptimizerKind::sgd}});
-  table.add("training.optimizer.beta1",
-            options.beta1,
-            "decay of Adam's first moment",
-            at_least(0.0),
-            less_than(1.0));
-  table.add("training.optimizer.beta2",
-            options.beta2,
-            "decay of Adam's second moment",
-            at_least(0.0),
-            less_than(1.0));
-  table.add(
-      "training.optimizer.epsilon", options.epsilon, "added to Adam's denominator", more_than(0.0));
-  table.add("training.optimizer.weight_decay",
-            options.weight_decay,
-            "decay of matrices: decoupled with adamw, added to the gradient otherwise",
-            at_least(0.0));
-  table.add(
-      "training.optimizer.momentum", options.momentum, "of sgd", at_least(0.0), less_than(1.0));
-  table.add("training.optimizer.nesterov", options.nesterov, "sgd looks ahead along its momentum");
-}
-
 void declare_schedule(OptionTable& table, TrainingOptions& options) {
   table.add("training.schedule",
             options.schedule,
@@ -40,12 +12,13 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
             {{"constant", ScheduleKind::constant},
              {"linear", ScheduleKind::linear},
              {"cosine", ScheduleKind::cosine},
-             {"inverse_sqrt", ScheduleKind::inverse_sqrt}});
+             {"inverse_sqrt", ScheduleKind::inverse_sqrt},
+             {"warmup_stable_decay", ScheduleKind::warmup_stable_decay}});
   table.add(
       "training.learning_rate", options.learning_rate, "the highest learning rate", at_least(0.0));
   table.add("training.end_learning_rate",
             options.end_learning_rate,
-            "where the linear and cosine schedules end: the rate that would follow the last update",
+            "where schedules that fall to it end: the rate that would follow the last update",
             at_least(0.0));
   table.add(
       "training.warmup", options.warmup, "updates until the highest learning rate", at_least(0));
@@ -63,6 +36,59 @@ void declare_schedule(OptionTable& table, TrainingOptions& options) {
       "after training.schedule_steps: training.end_learning_rate from then on (hold), or the decay "
       "again from the highest rate (restart)",
       {{"hold", ScheduleEnd::hold}, {"restart", ScheduleEnd::restart}});
+  table.add(
+      "training.decay_steps",
+      options.decay_steps,
+      "of warmup_stable_decay, the last updates of the schedule, in which the rate falls; "
+      "before them it does not depend on the schedule's length: whoever resumes from step N "
+      "(checkpoint.resume, with a run.directory of its own) with training.steps N + D and "
+      "training.decay_steps D lets the rate fall from there on; none: a fifth of the schedule",
+      at_least(0));
+  table.add("training.decay_shape",
+            options.decay_shape,
+            "of that fall: linear, or square_root, by 1 - sqrt(the part that is done)",
+            {{"linear", DecayShape::linear}, {"square_root", DecayShape::square_root}});
+  for (const char* const key : {"training.decay_steps", "training.decay_shape"})
+    table.warn(key, [&options]() -> std::string {
+      return options.schedule == ScheduleKind::warmup_stable_decay
+                 ? ""
+                 : "training.schedule is not warmup_stable_decay";
+    });
+}
+
+// Schedules and optimizers that do not go together.
+void declare_pairs(OptionTable& table, const TrainingOptions& options) {
+  table.check({"training.decay_steps", "training.warmup"}, [&options]() -> std::string {
+    const std::int64_t decay = options.decaying_updates(), all = options.scheduled_updates();
+    if (options.schedule != ScheduleKind::warmup_stable_decay || options.warmup + decay <= all)
+      return "";
+    return fmt::format(
+        "training.decay_steps is {} and training.warmup {}, together longer than the schedule of "
+        "{} "
+        "updates",
+        decay,
+        options.warmup,
+        all);
+  });
+  table.check({"training.schedule", "training.optimizer.kind"}, [&options]() -> std::string {
+    if (options.optimizer.kind != OptimizerKind::schedule_free ||
+        options.schedule == ScheduleKind::constant)
+      return "";
+    return "training.schedule: with training.optimizer.kind schedule_free the average of the "
+           "weights "
+           "takes the place of a falling rate; set it to constant (training.warmup remains)";
+  });
+  const auto relative = [&options]() -> std::string {
+    const OptimizerOptions& optimizer = options.optimizer;
+    return optimizer.kind == OptimizerKind::adafactor && optimizer.adafactor.relative_step
+               ? "training.optimizer.adafactor_relative_step takes the place of a schedule"
+               : "";
+  };
+  for (const char* const key : {"training.learning_rate",
+                                "training.end_learning_rate",
+                                "training.warmup_learning_rate",
+                                "training.schedule"})
+    table.warn(key, relative);
 }
 
 void declare_start(OptionTable& table, StartOptions& options) {
@@ -100,8 +126,10 @@ Schedule TrainingOptions::make_schedule() const {
           .end_rate = end_learning_rate,
           .warmup_start = warmup_learning_rate,
           .warmup = std::max<std::int64_t>(warmup, 1),
-          .total = schedule_steps.value_or(steps) + 1,
-          .end = schedule_end};
+          .total = scheduled_updates() + 1,
+          .end = schedule_end,
+          .decay = decaying_updates(),
+          .shape = decay_shape};
 }
 
 void declare(OptionTable& table, TrainingOptions& options) {
@@ -153,7 +181,8 @@ void declare(OptionTable& table, TrainingOptions& options) {
             between(0, 1 << 26));
   declare_start(table, options.start_from);
   declare_schedule(table, options);
-  declare_optimizer(table, options.optimizer);
+  declare(table, options.optimizer);
+  declare_pairs(table, options);
   table.check({"training.warmup", "training.schedule_steps"}, [&options]() -> std::string {
     if (!options.schedule_steps || options.warmup <= *options.schedule_steps) return "";
     return fmt::format("training.warmup is {}, longer than the schedule of {} updates",

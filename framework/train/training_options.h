@@ -9,21 +9,10 @@
 #include "framework/core/named_path.h"
 #include "framework/core/options.h"
 #include "framework/nn/embedding.h"
+#include "framework/train/optimizers/optimizer_options.h"
 #include "framework/train/schedule.h"
 
 namespace longspan {
-
-enum class OptimizerKind : std::uint8_t { adamw, adam, sgd };
-
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::adamw;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
-  double momentum = 0.9;  // sgd
-  bool nesterov = false;  // sgd
-};
 
 // Whose rows of the vocabulary a new run takes from weights that are there.
 enum class StartVocabulary : std::uint8_t { same, grow };
@@ -54,6 +43,11 @@ struct TrainingOptions {
   double warmup_learning_rate = 0;
   std::int64_t warmup = 0;
   std::optional<std::int64_t> schedule_steps;  // none: steps
+  std::optional<std::int64_t> decay_steps;     // none: a fifth of the schedule
+  DecayShape decay_shape = DecayShape::linear;
+
+  std::int64_t scheduled_updates() const { return schedule_steps.value_or(steps); }
+  std::int64_t decaying_updates() const { return decay_steps.value_or(scheduled_updates() / 5); }
 
   // That of the updates 1, 2, ... of a run. Its end rate follows the last update of the schedule.
   Schedule make_schedule() const;

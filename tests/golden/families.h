@@ -17,6 +17,8 @@ void check_transformer_xl(const GoldenFile& file);
 void check_reversible(const GoldenFile& file);
 void check_sgd(const GoldenFile& file);
 void check_adam(const GoldenFile& file);
+void check_lamb(const GoldenFile& file);
+void check_adafactor(const GoldenFile& file);
 void check_clipping(const GoldenFile& file);
 void check_schedules(const GoldenFile& file);
 void check_masks(const GoldenFile& file);

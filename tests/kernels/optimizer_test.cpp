@@ -88,6 +88,137 @@ TYPED_TEST(OptimizerOf, SgdFollowsItsFormulaOverSteps) {
       }
 }
 
+TYPED_TEST(OptimizerOf, AdamWithoutADenominatorFollowsItsFirstMoment) {
+  const std::int64_t count = 17;
+  for (const double rectification : {1.0, 0.3})
+    for (const bool adapts : {false, true}) {
+      Values weight = normal_values<TypeParam>(count, 1);
+      const Values gradient = this->gradient(count, 1);
+      const Values zeros(weight.size());
+      const OptimizerRange range{.weight = tensor_of<TypeParam>(weight, {count}),
+                                 .gradient = tensor_of<TypeParam>(gradient, {count}),
+                                 .learning_rate = 0.01};
+      adam_update(backend(),
+                  {.range = range,
+                   .first = tensor_of<TypeParam>(zeros, {count}),
+                   .second = tensor_of<TypeParam>(zeros, {count}),
+                   .epsilon = 1e-3,
+                   .rectification = rectification,
+                   .adapts = adapts});
+      for (std::size_t i = 0; i < weight.size(); ++i)
+        weight[i] -=
+            0.01 * rectification * gradient[i] / (adapts ? std::abs(gradient[i]) + 1e-3 : 1);
+      expect_close(values_of(range.weight), weight, tolerance<TypeParam>());
+    }
+}
+
+TYPED_TEST(OptimizerOf, LionFollowsItsFormulaOverSteps) {
+  for (const auto count : counts) {
+    Values weight = normal_values<TypeParam>(count, 1), first(weight.size());
+    LionUpdate update{.range = {.weight = tensor_of<TypeParam>(weight, {count}),
+                                .gradient = {},
+                                .gradient_factor = 0.5,
+                                .learning_rate = 0.01,
+                                .weight_decay = 0.1},
+                      .first = tensor_of<TypeParam>(first, {count}),
+                      .beta1 = 0.8,
+                      .beta2 = 0.95};
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      Values gradient = this->gradient(count, step);
+      // A weight that nothing has reached yet stays.
+      if (count > 0) gradient[0] = 0;
+      update.range.gradient = tensor_of<TypeParam>(gradient, {count});
+      lion_update(backend(), update);
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        const double g = 0.5 * gradient[i];
+        const double direction = 0.8 * first[i] + 0.2 * g;
+        const double sign = direction > 0 ? 1 : (direction < 0 ? -1 : 0);
+        weight[i] -= 0.01 * (sign + 0.1 * weight[i]);
+        first[i] = 0.95 * first[i] + 0.05 * g;
+      }
+    }
+    expect_close(values_of(update.range.weight), weight, tolerance<TypeParam>());
+    expect_close(values_of(update.first), first, tolerance<TypeParam>());
+  }
+}
+
+TYPED_TEST(OptimizerOf, AdagradFollowsItsFormulaOverSteps) {
+  for (const auto count : counts) {
+    Values weight = normal_values<TypeParam>(count, 1), sum(weight.size());
+    AdagradUpdate update{.range = {.weight = tensor_of<TypeParam>(weight, {count}),
+                                   .gradient = {},
+                                   .gradient_factor = 2,
+                                   .learning_rate = 0.01,
+                                   .weight_decay = 0.1},
+                         .sum = tensor_of<TypeParam>(sum, {count}),
+                         .epsilon = 1e-3};
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      const Values gradient = this->gradient(count, step);
+      update.range.gradient = tensor_of<TypeParam>(gradient, {count});
+      adagrad_update(backend(), update);
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        const double g = 2 * gradient[i] + 0.1 * weight[i];
+        sum[i] += g * g;
+        weight[i] -= 0.01 * g / (std::sqrt(sum[i]) + 1e-3);
+      }
+    }
+    expect_close(values_of(update.range.weight), weight, tolerance<TypeParam>());
+    expect_close(values_of(update.sum), sum, tolerance<TypeParam>());
+  }
+}
+
+TYPED_TEST(OptimizerOf, ScheduleFreeFollowsItsFormulaOverSteps) {
+  for (const auto count : counts) {
+    Values average = normal_values<TypeParam>(count, 1), fast = normal_values<TypeParam>(count, 2),
+           second(average.size()), point(average.size());
+    ScheduleFreeUpdate update{.range = {.weight = tensor_of<TypeParam>(average, {count}),
+                                        .gradient = {},
+                                        .compute = poisoned<TypeParam>({count}),
+                                        .gradient_factor = 2,
+                                        .learning_rate = 0.01,
+                                        .weight_decay = 0.1},
+                              .fast = tensor_of<TypeParam>(fast, {count}),
+                              .second = tensor_of<TypeParam>(second, {count}),
+                              .beta1 = 0.8,
+                              .beta2 = 0.95,
+                              .epsilon = 1e-6};
+    for (std::int64_t step = 1; step <= 4; ++step) {
+      const Values gradient = this->gradient(count, step);
+      update.step = step;
+      update.share = 1 / static_cast<double>(step);
+      update.range.gradient = tensor_of<TypeParam>(gradient, {count});
+      schedule_free_update(backend(), update);
+      const double rate = 0.01 * std::sqrt(1 - std::pow(0.95, static_cast<double>(step)));
+      for (std::size_t i = 0; i < average.size(); ++i) {
+        const double g = 2 * gradient[i];
+        second[i] = 0.95 * second[i] + 0.05 * g * g;
+        const double y = 0.8 * average[i] + 0.2 * fast[i];
+        fast[i] -= rate * (g / (std::sqrt(second[i]) + 1e-6) + 0.1 * y);
+        average[i] += update.share * (fast[i] - average[i]);
+        point[i] = 0.8 * average[i] + 0.2 * fast[i];
+      }
+    }
+    expect_close(values_of(update.range.weight), average, tolerance<TypeParam>());
+    expect_close(values_of(update.fast), fast, tolerance<TypeParam>());
+    expect_close(values_of(update.second), second, tolerance<TypeParam>());
+    expect_close(values_of(update.range.compute), point, tolerance<TypeParam>());
+  }
+}
+
+TYPED_TEST(OptimizerOf, InterpolatesAndRoundsOnce) {
+  const std::int64_t count = 37;
+  const Values a = normal_values<TypeParam>(count, 1), b = normal_values<TypeParam>(count, 2);
+  const Tensor left = tensor_of<TypeParam>(a, {count}), right = tensor_of<TypeParam>(b, {count});
+  const Tensor wide = poisoned<TypeParam>({count}), narrow = poisoned<BFloat16>({count});
+  interpolate(backend(), 0.7, left, right, wide);
+  interpolate(backend(), 0.7, left, right, narrow);
+  const Values found = values_of(wide), short_ones = values_of(narrow);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_NEAR(found[i], 0.7 * a[i] + 0.3 * b[i], 4 * tolerance<TypeParam>());
+    EXPECT_EQ(short_ones[i], rounded<BFloat16>(found[i])) << i;
+  }
+}
+
 TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
   const auto run = [&]<typename C>(TypeTag<C>) {
     const std::int64_t count = 131;
@@ -105,6 +236,10 @@ TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
     adam_update(backend(), {.range = range, .first = zeros, .second = zeros.clone()});
     expect_rounded();
     sgd_update(backend(), {.range = range});
+    expect_rounded();
+    lion_update(backend(), {.range = range, .first = zeros});
+    expect_rounded();
+    adagrad_update(backend(), {.range = range, .sum = zeros});
     expect_rounded();
   };
   run(TypeTag<BFloat16>{});

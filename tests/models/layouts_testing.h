@@ -34,6 +34,9 @@ struct Case {
   // The rows of a step's batch; empty: streams.
   std::function<Batch(int step, const StreamRange& rows)> batch = {};
   LabelSmoothing smoothing = {};
+  OptimizerOptions optimizer = {.weight_decay = 0.1};
+  double learning_rate = 0.01;
+  bool separate_masters = false;  // see Parameters
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
@@ -45,6 +48,7 @@ struct Case {
             .random = Random(1).child("weights"),
             .memory = memory,
             .sharing = {.zero = zero, .bucket_megabytes = 0.001},  // many buckets
+            .separate_masters = separate_masters,
             .smoothing = smoothing};
   }
 };
@@ -90,8 +94,8 @@ struct Trained {
 inline Trained train(const Case& c, const ProcessMesh& mesh) {
   TrainingOptions options;
   options.steps = c.steps;
-  options.learning_rate = 0.01;
-  options.optimizer.weight_decay = 0.1;
+  options.learning_rate = c.learning_rate;
+  options.optimizer = c.optimizer;
   options.clip_norm = 0.5;  // active
   options.accumulation = c.accumulation;
   Trainer trainer(c.make(c.setting(mesh)), options, Random(1).child("steps"));
@@ -99,15 +103,21 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
       streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
   Trained run;
   for (int step = 0; step < c.steps; ++step) {
+    StepRequest request;
+    // An update uses them up.
+    if (step == 0)
+      request.before_update = [&] {
+        for (const auto& parameter : trainer.model().parameters().all())
+          run.first_gradients.push_back(values_of(parameter->own_gradient));
+      };
     const StepResult result =
-        trainer.step(c.batch ? c.batch(step, range) : batch_of(c, step, range));
+        trainer.step(c.batch ? c.batch(step, range) : batch_of(c, step, range), request);
     EXPECT_FALSE(result.skipped);
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);
-    for (const auto& parameter : trainer.model().parameters().all()) {
-      if (step == 0) run.first_gradients.push_back(values_of(parameter->own_gradient));
-      if (step + 1 == c.steps) run.last_weights.push_back(values_of(parameter->master));
-    }
+    if (step + 1 == c.steps)
+      for (const auto& parameter : trainer.model().parameters().all())
+        run.last_weights.push_back(values_of(parameter->compute));
   }
   run.parameters = trainer.model().parameters().all();
   return run;

@@ -76,5 +76,32 @@ TEST(RunSchedule, WhatDoesNotEndIsAsItWas) {
                {1, 1 / std::sqrt(2.0), 1 / std::sqrt(3.0), 0.5});
 }
 
+TEST(RunSchedule, AStableRunHasItsBeginningInCommonWithEveryBranch) {
+  TrainingOptions longer = options_of(ScheduleKind::warmup_stable_decay, 1000, 2);
+  longer.decay_steps = 0;
+  TrainingOptions branch = longer;
+  branch.steps = 10;
+  branch.decay_steps = 3;
+  const std::vector<double> all = rates(longer, 10), found = rates(branch, 10);
+  expect_rates(all, {0.5, 1, 1, 1, 1, 1, 1, 1, 1, 1});
+  expect_rates(found, {0.5, 1, 1, 1, 1, 1, 1, 0.75, 0.5, 0.25});
+  branch.decay_shape = DecayShape::square_root;
+  branch.end_learning_rate = 0.2;
+  expect_rates(rates(branch, 11),
+               {0.5,
+                1,
+                1,
+                1,
+                1,
+                1,
+                1,
+                0.2 + 0.8 * 0.5,
+                0.2 + 0.8 * (1 - std::sqrt(0.5)),
+                0.2 + 0.8 * (1 - std::sqrt(0.75)),
+                0.2});
+  branch.decay_steps.reset();
+  EXPECT_EQ(branch.decaying_updates(), 2);
+}
+
 }  // namespace
 }  // namespace longspan

@@ -12,6 +12,16 @@ namespace longspan {
 void check(const char* kernel, const OptimizerRange& range);
 void check(const AdamUpdate& update);
 void check(const SgdUpdate& update);
+void check(const LionUpdate& update);
+void check(const AdagradUpdate& update);
+void check(const ScheduleFreeUpdate& update);
+void check_interpolate(const Tensor& a, const Tensor& b, const Tensor& out);
+// f32 or f64.
+void require_wide(const char* kernel, const Tensor& weight);
+void require_like_weight(const char* kernel,
+                         const char* name,
+                         const Tensor& x,
+                         const Tensor& weight);
 
 // Rounds a new weight into what is computed with; nothing where there is none (C is void).
 template <typename C>
@@ -26,17 +36,21 @@ struct Store {
 
 // Calls f(TypeTag<W>, Store) with the weight's type and that of `compute`.
 template <typename F>
-void with_range(const OptimizerRange& range, const F& f) {
+void with_weight(const Tensor& weight, const Tensor& compute, const F& f) {
   const auto with_store = [&](auto weight_tag) {
-    if (!range.compute.defined()) return f(weight_tag, Store<void>{nullptr});
-    with_floating_type(range.compute.dtype(), [&]<typename C>(TypeTag<C>) {
-      f(weight_tag, Store<C>{range.compute.data<C>()});
-    });
+    if (!compute.defined()) return f(weight_tag, Store<void>{nullptr});
+    with_floating_type(compute.dtype(),
+                       [&]<typename C>(TypeTag<C>) { f(weight_tag, Store<C>{compute.data<C>()}); });
   };
-  if (range.weight.dtype() == DType::f64)
+  if (weight.dtype() == DType::f64)
     with_store(TypeTag<double>{});
   else
     with_store(TypeTag<float>{});
+}
+
+template <typename F>
+void with_range(const OptimizerRange& range, const F& f) {
+  with_weight(range.weight, range.compute, f);
 }
 
 // What one element of Adam needs, computed once in double.
@@ -51,8 +65,13 @@ struct AdamFactors {
         epsilon(static_cast<W>(update.epsilon)) {
     const auto step = static_cast<double>(update.step);
     const OptimizerRange& range = update.range;
-    rate = static_cast<W>(range.learning_rate / (1 - std::pow(update.beta1, step)));
+    rate = static_cast<W>(range.learning_rate * update.rectification /
+                          (1 - std::pow(update.beta1, step)));
     root = static_cast<W>(1 / std::sqrt(1 - std::pow(update.beta2, step)));
+    if (!update.adapts) {
+      root = 0;
+      epsilon = 1;
+    }
     keep = static_cast<W>(update.decoupled ? 1 - range.learning_rate * range.weight_decay : 1);
     decay = static_cast<W>(update.decoupled ? 0 : range.weight_decay);
   }
@@ -115,6 +134,154 @@ struct Momentum {
     store(i, next);
   }
 };
+
+template <typename W, typename C>
+struct Lion {
+  W factor, beta1, rest1, beta2, rest2, rate, decay;
+  const W* gradient;
+  W* weight;
+  W* first;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W g = factor * gradient[i];
+    const W direction = beta1 * first[i] + rest1 * g;
+    const W sign = static_cast<W>(direction > 0) - static_cast<W>(direction < 0);
+    const W next = weight[i] - rate * (sign + decay * weight[i]);
+    first[i] = beta2 * first[i] + rest2 * g;
+    weight[i] = next;
+    store(i, next);
+  }
+};
+
+template <typename W, typename C>
+struct Adagrad {
+  W factor, decay, rate, epsilon;
+  const W* gradient;
+  W* weight;
+  W* sum;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W g = factor * gradient[i] + decay * weight[i];
+    const W total = sum[i] + g * g;
+    const W next = weight[i] - rate * g / (std::sqrt(total) + epsilon);
+    sum[i] = total;
+    weight[i] = next;
+    store(i, next);
+  }
+};
+
+template <typename W, typename C>
+struct ScheduleFree {
+  W factor, beta1, rest1, beta2, rest2, rate, epsilon, decay, share;
+  const W* gradient;
+  W* weight;
+  W* fast;
+  W* second;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const W g = factor * gradient[i];
+    const W v = beta2 * second[i] + rest2 * g * g;
+    const W y = beta1 * weight[i] + rest1 * fast[i];
+    const W z = fast[i] - rate * (g / (std::sqrt(v) + epsilon) + decay * y);
+    const W x = weight[i] + share * (z - weight[i]);
+    second[i] = v;
+    fast[i] = z;
+    weight[i] = x;
+    store(i, beta1 * x + rest1 * z);
+  }
+};
+
+template <typename W, typename C>
+struct Interpolate {
+  W share, rest;
+  const W* a;
+  const W* b;
+  Store<C> store;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    store(i, share * a[i] + rest * b[i]);
+  }
+};
+
+template <typename Backend>
+void lion_update_on(Backend backend, const LionUpdate& update) {
+  check(update);
+  const OptimizerRange& range = update.range;
+  with_range(range, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    for_each_element(backend,
+                     range.weight.elements(),
+                     Lion<W, C>{static_cast<W>(range.gradient_factor),
+                                static_cast<W>(update.beta1),
+                                static_cast<W>(1 - update.beta1),
+                                static_cast<W>(update.beta2),
+                                static_cast<W>(1 - update.beta2),
+                                static_cast<W>(range.learning_rate),
+                                static_cast<W>(range.weight_decay),
+                                range.gradient.data<W>(),
+                                range.weight.data<W>(),
+                                update.first.data<W>(),
+                                store});
+  });
+}
+
+template <typename Backend>
+void adagrad_update_on(Backend backend, const AdagradUpdate& update) {
+  check(update);
+  const OptimizerRange& range = update.range;
+  with_range(range, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    for_each_element(backend,
+                     range.weight.elements(),
+                     Adagrad<W, C>{static_cast<W>(range.gradient_factor),
+                                   static_cast<W>(range.weight_decay),
+                                   static_cast<W>(range.learning_rate),
+                                   static_cast<W>(update.epsilon),
+                                   range.gradient.data<W>(),
+                                   range.weight.data<W>(),
+                                   update.sum.data<W>(),
+                                   store});
+  });
+}
+
+template <typename Backend>
+void schedule_free_update_on(Backend backend, const ScheduleFreeUpdate& update) {
+  check(update);
+  const OptimizerRange& range = update.range;
+  const double root = std::sqrt(1 - std::pow(update.beta2, static_cast<double>(update.step)));
+  with_range(range, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    for_each_element(backend,
+                     range.weight.elements(),
+                     ScheduleFree<W, C>{static_cast<W>(range.gradient_factor),
+                                        static_cast<W>(update.beta1),
+                                        static_cast<W>(1 - update.beta1),
+                                        static_cast<W>(update.beta2),
+                                        static_cast<W>(1 - update.beta2),
+                                        static_cast<W>(range.learning_rate * root),
+                                        static_cast<W>(update.epsilon),
+                                        static_cast<W>(range.weight_decay),
+                                        static_cast<W>(update.share),
+                                        range.gradient.data<W>(),
+                                        range.weight.data<W>(),
+                                        update.fast.data<W>(),
+                                        update.second.data<W>(),
+                                        store});
+  });
+}
+
+template <typename Backend>
+void interpolate_on(
+    Backend backend, double share, const Tensor& a, const Tensor& b, const Tensor& out) {
+  check_interpolate(a, b, out);
+  with_weight(a, out, [&]<typename W, typename C>(TypeTag<W>, Store<C> store) {
+    for_each_element(
+        backend,
+        a.elements(),
+        Interpolate<W, C>{
+            static_cast<W>(share), static_cast<W>(1 - share), a.data<W>(), b.data<W>(), store});
+  });
+}
 
 template <typename Backend>
 void adam_update_on(Backend backend, const AdamUpdate& update) {

@@ -64,7 +64,7 @@ void check_optimizer(const GoldenFile& file, const OptimizerOptions& options) {
   for (const Walker& each : walkers) each.begin(file);
   for (std::int64_t step = 0; step < steps; ++step) {
     for (const Walker& each : walkers) each.set_step_gradient(file, step);
-    optimizer.update(file.real("lr"), 1);
+    optimizer.update(optimizer.learning_rate(file.real("lr")), 1);
     for (const Walker& each : walkers) each.compare(file, each.name, step, each.parameter->master);
   }
 }
@@ -86,6 +86,33 @@ void check_adam(const GoldenFile& file) {
                    .beta2 = file.real("beta2"),
                    .epsilon = file.real("eps"),
                    .weight_decay = file.real("weight_decay")});
+}
+
+void check_lamb(const GoldenFile& file) {
+  // The reference without bias correction clamps the norm of a weight.
+  const bool corrects = file.flag("debias");
+  check_optimizer(file,
+                  {.kind = OptimizerKind::lamb,
+                   .beta1 = file.real("beta1"),
+                   .beta2 = file.real("beta2"),
+                   .epsilon = file.real("eps"),
+                   .weight_decay = file.real("weight_decay"),
+                   .lamb = {.bias_correction = corrects, .largest_norm = corrects ? 0.0 : 10.0}});
+}
+
+void check_adafactor(const GoldenFile& file) {
+  OptimizerOptions options = {.kind = OptimizerKind::adafactor,
+                              .epsilon = file.real("eps1"),
+                              .weight_decay = file.real("weight_decay")};
+  // Below 0: there is no first moment.
+  if (file.real("beta1") >= 0) options.beta1 = file.real("beta1");
+  options.adafactor = {.relative_step = file.flag("relative_step"),
+                       .slow_start = file.flag("warmup_init"),
+                       .scale_by_weights = file.flag("scale_parameter"),
+                       .least_scale = file.real("eps2"),
+                       .largest_update = file.real("clip_threshold"),
+                       .decay_exponent = -file.real("decay_rate")};
+  check_optimizer(file, options);
 }
 
 void check_clipping(const GoldenFile& file) {

@@ -1,0 +1,83 @@
+// Updates in two steps: which way each weight is to go, which is written over its gradient, and the
+// step along it once something is known of the direction as a whole.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// LAMB's direction (You et al. 2020, algorithm 2), with g = gradient_factor * gradient:
+//   first = beta1 * first + (1 - beta1) * g;  second = beta2 * second + (1 - beta2) * g^2
+//   gradient = m / (sqrt(v) + epsilon) + weight_decay * weight
+// m and v are the moments, or with corrects_bias first / (1 - beta1^step) and
+// second / (1 - beta2^step). All of the same dtype, f32 or f64, and length.
+struct AdamDirection {
+  Tensor weight;
+  Tensor gradient;
+  Tensor first;
+  Tensor second;
+  double gradient_factor = 1;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-6;
+  double weight_decay = 0;
+  std::int64_t step = 1;
+  bool corrects_bias = true;
+};
+void adam_direction(Cpu, const AdamDirection&);
+void adam_direction(Cuda, const AdamDirection&);
+
+// buffer = momentum * buffer + g; gradient = buffer, or g + momentum * buffer with nesterov.
+struct MomentumDirection {
+  Tensor gradient;
+  Tensor buffer;
+  double gradient_factor = 1;
+  double momentum = 0.95;
+  bool nesterov = true;
+};
+void momentum_direction(Cpu, const MomentumDirection&);
+void momentum_direction(Cuda, const MomentumDirection&);
+
+// second = beta2 * second + (1 - beta2) * (g^2 + epsilon); gradient = g / sqrt(second).
+struct RootDirection {
+  Tensor gradient;
+  Tensor second;
+  double gradient_factor = 1;
+  double beta2 = 0;
+  double epsilon = 1e-30;
+};
+void root_direction(Cpu, const RootDirection&);
+void root_direction(Cuda, const RootDirection&);
+
+// A part of the elements of matrices [matrices, rows, columns]: those from `first` on, of f32 or
+// f64, in row-major order. Of all the lines, numbers in f64: by_row is [matrices rows], by_column
+// [matrices columns].
+struct MatrixPart {
+  Tensor elements;
+  std::int64_t first = 0;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  Tensor by_row;
+  Tensor by_column;
+};
+// Adds (factor * element)^2 + epsilon to its row's number and its column's.
+void add_squares(Cpu, double factor, double epsilon, const MatrixPart&);
+void add_squares(Cuda, double factor, double epsilon, const MatrixPart&);
+// Multiplies each element by factor, its row's number and its column's.
+void scale_lines(Cpu, double factor, const MatrixPart&);
+void scale_lines(Cuda, double factor, const MatrixPart&);
+
+// weight = keep * weight - rate * direction; compute, where defined, as in OptimizerRange.
+struct DirectedUpdate {
+  Tensor weight;
+  Tensor direction;
+  Tensor compute = {};
+  double keep = 1;
+  double rate = 0;
+};
+void directed_update(Cpu, const DirectedUpdate&);
+void directed_update(Cuda, const DirectedUpdate&);
+
+}  // namespace longspan

@@ -1,0 +1,37 @@
+#include "framework/train/optimizers/kinds.h"
+
+#include <algorithm>
+
+namespace longspan {
+
+// A new kind is a line here, its name in optimizer_options.cpp and its file.
+const std::vector<OptimizerKindEntry>& optimizer_kinds() {
+  using Kind = OptimizerKind;
+  static const std::vector<OptimizerKindEntry> all = {
+      {Kind::adamw, "adamw", {"beta1", "beta2", "epsilon"}, make_adam},
+      {Kind::adam, "adam", {"beta1", "beta2", "epsilon"}, make_adam},
+      {Kind::sgd, "sgd", {"momentum", "nesterov"}, make_sgd},
+      {Kind::lamb, "lamb", {"beta1", "beta2", "epsilon", "lamb_*"}, make_lamb},
+      {Kind::adafactor, "adafactor", {"beta1", "epsilon", "adafactor_*"}, make_adafactor},
+      {Kind::adagrad, "adagrad", {"epsilon", "adagrad_*"}, make_adagrad},
+      {Kind::radam, "radam", {"beta1", "beta2", "epsilon"}, make_radam},
+      {Kind::lion, "lion", {"beta1", "beta2"}, make_lion},
+      {Kind::muon,
+       "muon",
+       {"momentum", "nesterov", "beta1", "beta2", "epsilon", "muon_*"},
+       make_muon},
+      {Kind::schedule_free,
+       "schedule_free",
+       {"beta1", "beta2", "epsilon"},
+       make_schedule_free,
+       true},
+  };
+  return all;
+}
+
+const OptimizerKindEntry& entry_of(OptimizerKind kind) {
+  const auto& all = optimizer_kinds();
+  return *std::ranges::find(all, kind, &OptimizerKindEntry::kind);
+}
+
+}  // namespace longspan

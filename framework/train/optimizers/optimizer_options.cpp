@@ -1,0 +1,157 @@
+#include "framework/train/optimizers/optimizer_options.h"
+
+#include <algorithm>
+
+#include "framework/train/optimizers/kinds.h"
+
+namespace longspan {
+namespace {
+
+const std::string section = "training.optimizer.";
+
+// Whether a kind reads the key, which `reads` says by its name or by "kind_*".
+bool reads(const OptimizerKindEntry& entry, std::string_view key) {
+  return std::ranges::any_of(entry.reads, [&](const std::string& read) {
+    return read.ends_with('*') ? key.starts_with(read.substr(0, read.size() - 1)) : key == read;
+  });
+}
+
+void warn_where_unread(OptionTable& table, const OptimizerOptions& options, std::string key) {
+  table.warn(section + key, [&options, key]() -> std::string {
+    const OptimizerKindEntry& entry = entry_of(options.kind);
+    return reads(entry, key)
+               ? ""
+               : fmt::format("training.optimizer.kind is {}, which does not read it", entry.name);
+  });
+}
+
+void declare_shared(OptionTable& table, OptimizerOptions& options) {
+  table.add(section + "kind",
+            options.kind,
+            "how weights are updated: adamw and adam; sgd; lamb, whose steps are as long as each "
+            "tensor; adafactor, whose state is small; adagrad; radam; lion; muon, which makes the "
+            "steps of hidden matrices orthogonal and leaves all else to adamw; schedule_free, "
+            "adamw that measures and saves an average of its weights",
+            {{"adamw", OptimizerKind::adamw},
+             {"adam", OptimizerKind::adam},
+             {"sgd", OptimizerKind::sgd},
+             {"lamb", OptimizerKind::lamb},
+             {"adafactor", OptimizerKind::adafactor},
+             {"adagrad", OptimizerKind::adagrad},
+             {"radam", OptimizerKind::radam},
+             {"lion", OptimizerKind::lion},
+             {"muon", OptimizerKind::muon},
+             {"schedule_free", OptimizerKind::schedule_free}});
+  table.add(section + "beta1",
+            options.beta1,
+            "decay of the first moment; none: 0.9, and no first moment with adafactor",
+            at_least(0.0),
+            less_than(1.0));
+  table.add(section + "beta2",
+            options.beta2,
+            "decay of the second moment, of lion's only one after an update; none: 0.999, with "
+            "lion 0.99, with muon 0.95",
+            at_least(0.0),
+            less_than(1.0));
+  table.add(section + "epsilon",
+            options.epsilon,
+            "added to the denominator, with adafactor to squares; none: 1e-8, with lamb 1e-6, with "
+            "adagrad 1e-10, with adafactor 1e-30",
+            more_than(0.0));
+  table.add(section + "weight_decay",
+            options.weight_decay,
+            "decay of matrices: added to the gradient with adam, sgd and adagrad, part of the "
+            "direction with lamb, decoupled otherwise",
+            at_least(0.0));
+  table.add(section + "momentum",
+            options.momentum,
+            "of sgd and muon; none: 0.9 and 0.95",
+            at_least(0.0),
+            less_than(1.0));
+  table.add(section + "nesterov",
+            options.nesterov,
+            "whether sgd and muon look ahead along their momentum; none: muon does");
+}
+
+void declare_lamb(OptionTable& table, OptimizerOptions& options) {
+  table.add(section + "lamb_bias_correction",
+            options.lamb.bias_correction,
+            "whether moments are corrected for having begun at 0");
+  table.add(section + "lamb_largest_norm",
+            options.lamb.largest_norm,
+            "with which the norm of a tensor counts at most in the length of its step; 0: any",
+            at_least(0.0));
+}
+
+void declare_adafactor(OptionTable& table, OptimizerOptions& options) {
+  AdafactorOptions& adafactor = options.adafactor;
+  const std::string prefix = section + "adafactor_";
+  table.add(prefix + "relative_step",
+            adafactor.relative_step,
+            "the step of update t is the smaller of 0.01 and 1 / sqrt(t), whatever "
+            "training.learning_rate and training.schedule are");
+  table.add(prefix + "slow_start",
+            adafactor.slow_start,
+            "relative steps begin with 1e-6 t instead of 0.01");
+  table.add(prefix + "scale_by_weights",
+            adafactor.scale_by_weights,
+            "steps are multiplied by the root mean square of each tensor");
+  table.add(prefix + "least_scale",
+            adafactor.least_scale,
+            "that root mean square counts as at least this",
+            at_least(0.0));
+  table.add(prefix + "largest_update",
+            adafactor.largest_update,
+            "root mean square to which a tensor's update is clipped",
+            more_than(0.0));
+  table.add(prefix + "decay_exponent",
+            adafactor.decay_exponent,
+            "the decay of the second moment at update t is 1 - t^-decay_exponent",
+            more_than(0.0));
+}
+
+void declare_muon(OptionTable& table, OptimizerOptions& options) {
+  table.add(section + "muon_iterations",
+            options.muon.iterations,
+            "of Newton and Schulz, by which a matrix becomes orthogonal",
+            between(1, 100));
+  table.add(section + "muon_scale",
+            options.muon.scale,
+            "of the orthogonal matrix: adam, 0.2 sqrt(max(rows, columns)), which changes elements "
+            "as much as adamw does, so that one learning rate is right for both; spectral, "
+            "sqrt(max(1, rows / columns))",
+            {{"adam", MuonScale::adam}, {"spectral", MuonScale::spectral}});
+}
+
+}  // namespace
+
+void declare(OptionTable& table, OptimizerOptions& options) {
+  declare_shared(table, options);
+  declare_lamb(table, options);
+  declare_adafactor(table, options);
+  declare_muon(table, options);
+  table.add(section + "adagrad_clip",
+            options.clip_each,
+            "largest norm of the gradient of each tensor alone, by which its step becomes shorter "
+            "(adaptive span: 0.03); 0: any",
+            at_least(0.0));
+  for (const char* const key : {"beta1",
+                                "beta2",
+                                "epsilon",
+                                "momentum",
+                                "nesterov",
+                                "lamb_bias_correction",
+                                "lamb_largest_norm",
+                                "adafactor_relative_step",
+                                "adafactor_slow_start",
+                                "adafactor_scale_by_weights",
+                                "adafactor_least_scale",
+                                "adafactor_largest_update",
+                                "adafactor_decay_exponent",
+                                "muon_iterations",
+                                "muon_scale",
+                                "adagrad_clip"})
+    warn_where_unread(table, options, key);
+}
+
+}  // namespace longspan

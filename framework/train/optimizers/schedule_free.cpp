@@ -1,0 +1,82 @@
+// AdamW without a schedule (Defazio et al. 2024): what is kept is the average of the weights that
+// fast updates go through, and gradients are taken between the two.
+#include <cmath>
+
+#include "framework/train/optimizers/kinds.h"
+#include "framework/train/optimizers/own_buffer.h"
+
+namespace longspan {
+namespace {
+
+// The masters are the average: what is measured, saved and begun with. The forward pass of training
+// reads another point, so that parameters have masters of their own in any dtype.
+class ScheduleFree : public UpdateRule {
+ public:
+  ScheduleFree(const OptimizerOptions& options, const Parameters& parameters)
+      : options_(options),
+        parameters_(parameters),
+        fast_("fast", parameters),
+        second_("second", parameters) {
+    require(parameters.separate_masters(), "schedule_free needs masters of their own");
+  }
+
+  void update(const UpdateStep& step) override {
+    const double beta2 = options_.beta2.value_or(0.999);
+    const double rate =
+        step.learning_rate * std::sqrt(1 - std::pow(beta2, static_cast<double>(step.number)));
+    rates_ += rate * rate;
+    const double share = rates_ > 0 ? rate * rate / rates_ : 0;
+    for (const ParameterRun& run : parameters_.runs()) {
+      const Tensor fast = fast_.of(run);
+      // Only now are the weights there that the run begins with.
+      if (step.number == 1) fast.copy_from(run.own_master);
+      on(parameters_.device(), [&](auto backend) {
+        schedule_free_update(backend,
+                             {.range = range_of(run, step, options_.weight_decay),
+                              .fast = fast,
+                              .second = second_.of(run),
+                              .beta1 = beta1(),
+                              .beta2 = beta2,
+                              .epsilon = options_.epsilon.value_or(1e-8),
+                              .share = share,
+                              .step = step.number});
+      });
+    }
+  }
+
+  std::string keeps() const override { return "the fast weights of schedule_free"; }
+  void add_to(TrainingState& state) const override {
+    fast_.add_to(state);
+    second_.add_to(state);
+  }
+  void save(Scalars& scalars) const override { scalars.set(rates_name, rates_); }
+  void restore(const Scalars& scalars) override { rates_ = scalars.get<double>(rates_name); }
+
+  void write_training_weights(std::int64_t updates) const override {
+    if (updates == 0) return;
+    for (const ParameterRun& run : parameters_.runs())
+      on(parameters_.device(), [&](auto backend) {
+        interpolate(backend, beta1(), run.own_master, fast_.of(run), run.own_compute);
+      });
+  }
+
+ private:
+  static constexpr const char* rates_name = "optimizer/sum_of_squared_rates";
+
+  double beta1() const { return options_.beta1.value_or(0.9); }
+
+  OptimizerOptions options_;
+  const Parameters& parameters_;
+  OwnBuffer fast_;
+  OwnBuffer second_;
+  double rates_ = 0;  // squared, of all updates
+};
+
+}  // namespace
+
+std::unique_ptr<UpdateRule> make_schedule_free(const OptimizerOptions& options,
+                                               const Parameters& parameters) {
+  return std::make_unique<ScheduleFree>(options, parameters);
+}
+
+}  // namespace longspan
