@@ -31,5 +31,6 @@ void check_label_smoothing(const GoldenFile& file);
 void check_sinusoids(const GoldenFile& file);
 void check_bleu(const GoldenFile& file);
 void check_linear_chain(const GoldenFile& file);
+void check_universal_transformer(const GoldenFile& file);
 
 }  // namespace longspan::golden

@@ -43,6 +43,7 @@ const std::vector<Family>& families() {
       {"small_ops-embedding_sinusoid_", check_sinusoids},
       {"bleu-", check_bleu},
       {"crf-", check_linear_chain},
+      {"universal_transformer-", check_universal_transformer},
   };
   return all;
 }
@@ -57,8 +58,7 @@ const std::vector<std::string>& missing_families() {
                                                "pointer_generator-",
                                                "routing-",
                                                "sinkhorn-",
-                                               "small_ops-bert_relative_key_query",
-                                               "universal_transformer-"};
+                                               "small_ops-bert_relative_key_query"};
   return all;
 }
 

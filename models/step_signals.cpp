@@ -1,0 +1,111 @@
+#include "models/step_signals.h"
+
+#include "framework/nn/positions.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+std::string offset_problem(const StepSignalOptions& options, const PositionOptions& positions) {
+  if (options.longest_offset == 0 || positions.kind == PositionKind::sinusoidal) return "";
+  return fmt::format(
+      "model.longest_offset is {}, but only sinusoidal positions go on behind those of a segment; "
+      "set it to 0, or model.positions to sinusoidal",
+      options.longest_offset);
+}
+
+}  // namespace
+
+void declare(OptionTable& table, StepSignalOptions& options, const PositionOptions& positions) {
+  table.add("model.step_signals",
+            options.kind,
+            "what each step adds to all positions, so that the block knows which one it is",
+            {{"sinusoidal", StepSignalKind::sinusoidal},
+             {"learned", StepSignalKind::learned},
+             {"none", StepSignalKind::none}},
+            fixes_weights());
+  table.add("model.signal_order",
+            options.order,
+            "sinusoids of positions and steps: sines and cosines in turn, counted from 1 (paper), "
+            "or first all sines, counted from 0 (tensor2tensor)",
+            {{"paper", StepSignalOptions::Order::paper},
+             {"tensor2tensor", StepSignalOptions::Order::tensor2tensor}},
+            fixes_weights());
+  table.add("model.longest_offset",
+            options.longest_offset,
+            "in training, positions are counted from up to so many further on, drawn for each "
+            "step, so that longer sequences than those of training have known positions",
+            between(0, 1 << 30));
+  table.check({"model.longest_offset", "model.positions"},
+              [&options, &positions] { return offset_problem(options, positions); });
+}
+
+StepSignals::StepSignals(const Scope& scope, const Options& options, const ModelSetting& setting)
+    : options_(options), wide_(accumulator_of(setting.compute)), device_(setting.device) {
+  refuse(offset_problem(options.signals, options.positions));
+  if (options.positions.learned())
+    positions_ = scope.weight("positions/weight",
+                              {options.positions.longest.value_or(setting.segment), options.width},
+                              options.initial);
+  if (options.signals.kind == StepSignalKind::learned)
+    steps_ = scope.weight("steps/weight", {options.steps, options.width}, options.initial);
+}
+
+Ranges StepSignals::positions(const Pass& pass) const {
+  require(longest() == 0 || end_of(pass) <= longest(),
+          "a sequence of {} tokens is longer than model.longest = {}",
+          end_of(pass),
+          longest());
+  Ranges positions = positions_of(pass);
+  const std::int64_t offsets = options_.signals.longest_offset + 1;
+  if (!pass.training || offsets == 1) return positions;
+  const std::uint64_t drawn = pass.child("offset").random.word(0);
+  const auto offset = static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(offsets));
+  for (Range& range : positions) {
+    range.begin += offset;
+    range.end += offset;
+  }
+  return positions;
+}
+
+Variable StepSignals::of(const Ranges& positions) const {
+  if (positions_) return cast(table_rows(positions_->variable, positions), wide_);
+  if (options_.positions.kind == PositionKind::relative) return {};
+  const bool paper = options_.signals.order == StepSignalOptions::Order::paper;
+  Ranges counted = positions;
+  for (Range& range : counted) {
+    range.begin += paper ? 1 : 0;
+    range.end += paper ? 1 : 0;
+  }
+  return Variable(sinusoids(paper ? SinusoidLayout::interleaved : SinusoidLayout::halves_geometric,
+                            counted,
+                            options_.width,
+                            -1,
+                            wide_,
+                            device_));
+}
+
+Variable StepSignals::of_step(std::int64_t step) const {
+  const Shape row = {options_.width};
+  if (steps_) return reshape(cast(table_rows(steps_->variable, {{step, step + 1}}), wide_), row);
+  if (options_.signals.kind == StepSignalKind::none) return {};
+  const bool paper = options_.signals.order == StepSignalOptions::Order::paper;
+  return Variable(sinusoids(paper ? SinusoidLayout::interleaved : SinusoidLayout::halves_geometric,
+                            paper ? step + 1 : step,
+                            1,
+                            options_.width,
+                            -1,
+                            wide_,
+                            device_)
+                      .reshape(row));
+}
+
+Variable StepSignals::add(const Variable& x,
+                          const Variable& of_positions,
+                          std::int64_t step) const {
+  const Variable row = of_step(step);
+  if (!of_positions.defined()) return row.defined() ? add_bias(x, row) : x;
+  return scale_and_add_positions(x, 1, row.defined() ? add_bias(of_positions, row) : of_positions);
+}
+
+}  // namespace longspan
