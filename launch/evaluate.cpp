@@ -78,7 +78,7 @@ std::string line(const EvaluationResult& result, const std::string& file, const 
   return fmt::format(
       "{}: {:.4f} bits per byte; loss {:.4f} nats a token, perplexity {:.4f}; {} tokens, {} bytes "
       "in "
-      "{:.2f} s ({:.4g} s a token); {}{}\n",
+      "{:.2f} s ({:.4g} s a token); {}{}{}\n",
       file,
       result.bits_per_byte(),
       result.loss(),
@@ -88,6 +88,7 @@ std::string line(const EvaluationResult& result, const std::string& file, const 
       result.seconds,
       result.seconds / static_cast<double>(result.tokens),
       how,
+      watched_text(result),
       unknown_text(result));
 }
 
@@ -108,6 +109,10 @@ std::string json_object(const Arguments& arguments,
                                    {"batch", options.streams},
                                    {"segment", options.segment}};
   if (result.unknown) object["unknown"] = *result.unknown;
+  for (const Watched& watched : result.watched) {
+    object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
+    object[watched.name + "_largest"] = watched.largest;
+  }
   if (arguments.recompute_context)
     object["recompute_context"] = *arguments.recompute_context;
   else

@@ -6,12 +6,16 @@
 #include "models/encoder.h"
 #include "models/encoder_decoder.h"
 #include "models/transformer_xl.h"
+#include "models/universal_transformer.h"
 
 namespace longspan {
 
 std::span<const Family> families() {
-  static const std::array<Family, 4> all = {
-      transformer_xl_family(), decoder_family(), encoder_decoder_family(), encoder_family()};
+  static const std::array all = {transformer_xl_family(),
+                                 decoder_family(),
+                                 universal_transformer_family(),
+                                 encoder_decoder_family(),
+                                 encoder_family()};
   return all;
 }
 

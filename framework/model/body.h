@@ -11,6 +11,7 @@
 #include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
 #include "framework/model/reading.h"
+#include "framework/model/term.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/memory_options.h"
 #include "framework/nn/parameters.h"
@@ -22,6 +23,9 @@ struct States {
   Variable hidden = {};    // [rows, time, width] of the positions that `time` gives this rank
   TimeDivision time = {};  // of all positions of `hidden`
   Carried carried = {};    // for the next batch
+  // What the body has of them beside its readout's.
+  std::vector<Term> terms = {};
+  std::vector<Watched> watched = {};
 };
 
 // What stands between the body and its readout, and what the readout is to be made like.

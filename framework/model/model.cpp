@@ -1,6 +1,7 @@
 #include "framework/model/model.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "framework/nn/attention/kept_keys.h"
 
@@ -40,7 +41,8 @@ States Model::read(const Reading& reading, const Pass& pass) const {
 Losses Model::losses(const Reading& reading, const Pass& pass) const {
   States states = read(reading, pass);
   std::vector<Term> terms = readout_->terms(states, reading, pass);
-  return {std::move(terms), std::move(states.carried)};
+  std::ranges::move(states.terms, std::back_inserter(terms));
+  return {std::move(terms), std::move(states.carried), std::move(states.watched)};
 }
 
 Answers Model::answers(const Reading& reading, const Pass& pass) const {

@@ -11,8 +11,9 @@
 namespace longspan {
 
 struct Losses {
-  std::vector<Term> terms;
-  Carried carried;  // for the next batch
+  std::vector<Term> terms;  // the readout's first
+  Carried carried;          // for the next batch
+  std::vector<Watched> watched = {};
 };
 
 struct Scores {

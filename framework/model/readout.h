@@ -10,15 +10,6 @@
 
 namespace longspan {
 
-// A part of the loss: weight x the sum of `values` over all ranks / the batch's count of that name
-// over all ranks.
-struct Term {
-  std::string name;
-  Variable values;    // accumulator dtype, of what this context rank has; any shape
-  std::string count;  // of the batch: "tokens"
-  double weight = 1;
-};
-
 class Readout {
  public:
   virtual ~Readout() = default;

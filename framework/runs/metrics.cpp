@@ -110,6 +110,10 @@ std::string json_line(const StepMetrics& metrics) {
   append(line, "loss", metrics.loss);
   if (metrics.terms.size() > 1)
     for (const TermLoss& term : metrics.terms) append(line, "loss_" + term.name, term.loss);
+  for (const WatchedResult& watched : metrics.watched) {
+    append(line, watched.name + "_mean", watched.mean);
+    append(line, watched.name + "_largest", watched.largest);
+  }
   append(line, "learning_rate", metrics.learning_rate);
   append(line, "gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) append(line, "loss_scale", *metrics.loss_scale);

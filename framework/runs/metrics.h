@@ -28,7 +28,9 @@ struct StepMetrics {
   std::optional<double> loss_scale = {};            // with f16
   std::optional<double> reconstruction_error = {};  // of reversible streams, where it was measured
   std::optional<StepTiming> timing = {};
-  std::vector<TermLoss> terms = {};     // where the loss has several, as "loss_NAME"
+  std::vector<TermLoss> terms = {};  // where the loss has several, as "loss_NAME"
+  // As "NAME_mean" and "NAME_largest".
+  std::vector<WatchedResult> watched = {};
   std::vector<Figure> validation = {};  // of the task, as "validation_NAME"
 };
 

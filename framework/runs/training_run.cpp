@@ -379,7 +379,8 @@ bool TrainingRun::report(const StepResult& result) {
                          .gradient_norm = result.gradient_norm,
                          .loss_scale = result.loss_scale,
                          .reconstruction_error = result.reconstruction_error,
-                         .terms = result.terms};
+                         .terms = result.terms,
+                         .watched = result.watched};
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);

@@ -96,7 +96,15 @@ class Evaluation {
     return true;
   }
 
-  void add(const Tensor& losses, const Batch& batch) { sums_.add(losses, batch); }
+  void add(const Losses& losses, const Batch& batch) {
+    sums_.add(losses.terms.front().values.value(), batch);
+    result_.watched.resize(losses.watched.size());
+    for (std::size_t i = 0; i < losses.watched.size(); ++i) {
+      Watched& all = result_.watched[i];
+      const Watched& here = losses.watched[i];
+      all = {here.name, all.sum + here.sum, std::max(all.largest, here.largest), here.count};
+    }
+  }
 
   EvaluationResult finish() {
     result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
@@ -105,6 +113,10 @@ class Evaluation {
     if (result_.unknown) {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
+    }
+    for (Watched& watched : result_.watched) {
+      watched.sum = mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
+      watched.largest = mesh_.replicas.all_reduce(watched.largest, Reduction::maximum);
     }
     result_.seconds = stopwatch_.seconds();
     return result_;
@@ -186,6 +198,16 @@ std::string unknown_text(const EvaluationResult& result) {
                      100 * static_cast<double>(unknown) / static_cast<double>(result.tokens));
 }
 
+std::string watched_text(const EvaluationResult& result) {
+  std::string text;
+  for (const Watched& watched : result.watched)
+    text += fmt::format("; {} {:.2f}, at most {}",
+                        watched.name,
+                        watched.sum / static_cast<double>(result.tokens),
+                        watched.largest);
+  return text;
+}
+
 EvaluationResult evaluate(const Model& model,
                           const Corpus& corpus,
                           const EvaluationOptions& options) {
@@ -198,7 +220,7 @@ EvaluationResult evaluate(const Model& model,
     reading.fields = batch.fields;
     Losses result = model.losses(reading, Pass{});
     reading.carried = std::move(result.carried);
-    evaluation.add(result.terms.front().values.value(), batch);
+    evaluation.add(result, batch);
   }
   return evaluation.finish();
 }
@@ -218,7 +240,7 @@ EvaluationResult evaluate_recomputing(const Model& model,
     for (std::int64_t column = 0; column < batch.field("tokens").shape()[1]; ++column) {
       windows.push(batch, column);
       const Losses result = model.losses(windows.reading(batch, column), Pass{});
-      evaluation.add(result.terms.front().values.value(), batch);
+      evaluation.add(result, batch);
     }
   }
   return evaluation.finish();

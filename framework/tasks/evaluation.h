@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/data/corpus.h"
 #include "framework/model/model.h"
@@ -28,11 +29,16 @@ struct EvaluationResult {
   // Tokenizer::unknown_nats() more for each.
   std::optional<std::int64_t> unknown = {};
   double seconds = 0;  // in which this rank did it
+  // What the body watched, with sums over all tokens.
+  std::vector<Watched> watched = {};
 
   double loss() const;  // nats a token
   double perplexity() const;
   double bits_per_byte() const;
 };
+
+// "; steps 2.31, at most 6"; empty where nothing was watched.
+std::string watched_text(const EvaluationResult& result);
 
 // "; 12 of 340 tokens (3.53%) are unknown characters"; empty where there are none.
 std::string unknown_text(const EvaluationResult& result);

@@ -50,10 +50,16 @@ class LanguageModel : public Task {
                   .tokens_per_stream = validation_batches_ * data_.segment});
     Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"},
                                         {"bits_per_byte", result.bits_per_byte(), "bits a byte"}},
-                            .text = fmt::format("validation loss {:.4f}, {:.4f} bits per byte{}",
+                            .text = fmt::format("validation loss {:.4f}, {:.4f} bits per byte{}{}",
                                                 result.loss(),
                                                 result.bits_per_byte(),
+                                                watched_text(result),
                                                 unknown_text(result))};
+    for (const Watched& watched : result.watched) {
+      measured.figures.push_back(
+          {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "a token"});
+      measured.figures.push_back({watched.name + "_largest", watched.largest});
+    }
     if (result.unknown)
       measured.figures.push_back(
           {.name = "unknown", .value = static_cast<double>(*result.unknown), .is_count = true});

@@ -77,6 +77,7 @@ Trainer::PartLoss Trainer::losses_of(const Reading& reading,
   Losses found = model_->losses(reading, pass);
   if (next) *next = std::move(found.carried);
   PartLoss result = {.terms = std::move(found.terms)};
+  result.watched = std::move(found.watched);
   for (Term& term : result.terms)
     result.losses.push_back(sum(std::exchange(term.values, {}), weight_of(term, counts)));
   return result;
@@ -136,6 +137,26 @@ Trainer::Sums Trainer::agree(const std::vector<PartLoss>& parts, const StepReque
           rest[2]};
 }
 
+std::vector<WatchedResult> Trainer::watched_of(const std::vector<PartLoss>& parts,
+                                               const Counts& counts) const {
+  std::vector<WatchedResult> results;
+  for (std::size_t i = 0; i < parts.front().watched.size(); ++i) {
+    double sum = 0;
+    double largest = 0;
+    for (const PartLoss& part : parts) {
+      sum += mesh().tensor.rank() == 0 ? part.watched[i].sum : 0.0;
+      largest = std::max(largest, part.watched[i].largest);
+    }
+    const Watched& watched = parts.front().watched[i];
+    const auto count = counts.find(watched.count);
+    require(count != counts.end(), "the batch does not count `{}`", watched.count);
+    results.push_back({watched.name,
+                       mesh().world.all_reduce(sum, Reduction::sum) / std::max(count->second, 1.0),
+                       mesh().world.all_reduce(largest, Reduction::maximum)});
+  }
+  return results;
+}
+
 double Trainer::loss_of(const Batch& batch) const {
   const NoGradient unrecorded;
   const Counts counts = count(batch);
@@ -167,6 +188,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
     if (term.weight != 0)
       result.terms.push_back({term.name, unsigned_nan(sums.losses[i] / term.weight)});
   }
+  result.watched = watched_of(losses, counts);
   result.loss = unsigned_nan(result.loss);
   result.gradient_norm = unsigned_nan(std::sqrt(sums.squared_norm) / scale());
   if (loss_scale_) result.loss_scale = loss_scale_->value();

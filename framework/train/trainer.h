@@ -36,10 +36,18 @@ struct TermLoss {
   double loss = 0;
 };
 
+// Of all positions of the global batch.
+struct WatchedResult {
+  std::string name;
+  double mean = 0;
+  double largest = 0;
+};
+
 struct StepResult {
   double loss = 0;              // the sum of the terms over the global batch
   std::vector<TermLoss> terms;  // each without its weight, in their order
-  double gradient_norm = 0;     // before clipping
+  std::vector<WatchedResult> watched;
+  double gradient_norm = 0;  // before clipping
   double learning_rate = 0;
   std::optional<double> loss_scale;  // of this step, with f16
   // Where it was measured (nn/reconstruction_error.h).
@@ -107,6 +115,7 @@ class Trainer {
   struct PartLoss {
     std::vector<Term> terms;  // without their values
     std::vector<Variable> losses = {};
+    std::vector<Watched> watched = {};
   };
   struct Sums {
     std::vector<double> losses;  // of the terms, over all parts
@@ -125,6 +134,8 @@ class Trainer {
   PartLoss run_part(const Batch& batch, std::size_t part, const Counts& counts);
   const Tensor& seed();
   Sums agree(const std::vector<PartLoss>& parts, const StepRequest& request) const;
+  std::vector<WatchedResult> watched_of(const std::vector<PartLoss>& parts,
+                                        const Counts& counts) const;
   void judge(const Batch& batch, const StepResult& result);
   void add_carried(TrainingState& state, const CursorRows& rows) const;
 

@@ -86,6 +86,7 @@ inline Batch batch_of(const Case& c, int step, const StreamRange& range) {
 struct Trained {
   Values losses;
   Values norms;
+  Values watched;
   std::vector<std::shared_ptr<Parameter>> parameters;
   std::vector<Values> first_gradients;  // one a parameter
   std::vector<Values> last_weights;
@@ -115,6 +116,8 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
     EXPECT_FALSE(result.skipped);
     run.losses.push_back(result.loss);
     run.norms.push_back(result.gradient_norm);
+    for (const WatchedResult& watched : result.watched)
+      run.watched.insert(run.watched.end(), {watched.mean, watched.largest});
     if (step + 1 == c.steps)
       for (const auto& parameter : trainer.model().parameters().all())
         run.last_weights.push_back(values_of(parameter->compute));
@@ -162,6 +165,7 @@ inline std::string difference(const Trained& found, const Trained& expected, con
       };
   compare("losses", found.losses, expected.losses, bounds.losses);
   compare("gradients' norms", found.norms, expected.norms, bounds.gradients);
+  compare("what is watched", found.watched, expected.watched, bounds.losses);
   if (found.parameters.size() != expected.parameters.size()) return "other parameters";
   for (std::size_t i = 0; i < found.parameters.size(); ++i) {
     const Parameter& parameter = *found.parameters[i];

@@ -1,0 +1,28 @@
+// What is learned from a pass, and what it is watched by.
+#pragma once
+
+#include <string>
+
+#include "framework/autograd/variable.h"
+
+namespace longspan {
+
+// A part of the loss: weight x the sum of `values` over all ranks / the batch's count of that name
+// over all ranks.
+struct Term {
+  std::string name;
+  Variable values;    // accumulator dtype, of what this context rank has; any shape
+  std::string count;  // of the batch: "tokens"
+  double weight = 1;
+};
+
+// A number of each position that is no loss, such as the steps that it took: of what this context
+// rank has, the same on its tensor ranks. Its mean is over the batch's count of that name.
+struct Watched {
+  std::string name;
+  double sum = 0;
+  double largest = 0;
+  std::string count;
+};
+
+}  // namespace longspan

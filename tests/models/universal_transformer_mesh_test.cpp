@@ -1,0 +1,53 @@
+// The Universal Transformer trains the same in every memory mode on every layout as on one process,
+// and halts at the same steps.
+#include "models/universal_transformer.h"
+#include "tests/models/equality_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::dropped_options;
+using testing::Kind;
+
+Kind universal(const std::string& name, const UniversalTransformerOptions& options) {
+  return {.name = "universal_transformer, " + name,
+          .make =
+              [=](ResidualKind residual, const ModelSetting& setting) {
+                UniversalTransformerOptions own = options;
+                own.common.residual = residual;
+                return make_universal_transformer(own, setting);
+              },
+          .two_streams = options.count == StepCount::fixed};
+}
+
+std::vector<Kind> kinds() {
+  UniversalTransformerOptions fixed;
+  fixed.common = dropped_options(NormPlacement::pre);
+  // Adam makes steps of the rounding of a key's bias, whose gradient is nothing else: it is small
+  // where scores are.
+  fixed.common.initial_deviation = 0.04;
+  fixed.halting.steps = 2;
+  fixed.signals.longest_offset = 7;
+  UniversalTransformerOptions adaptive = fixed;
+  adaptive.count = StepCount::adaptive;
+  adaptive.common.initial_deviation = 0.1;
+  adaptive.halting = {.steps = 3, .bias = -0.5};
+  adaptive.common.norm = NormPlacement::post;
+  UniversalTransformerOptions before = adaptive;
+  before.common.norm = NormPlacement::pre;
+  before.positions.kind = PositionKind::learned;
+  before.signals = {.kind = StepSignalKind::learned};
+  before.halting.reads = HaltingOptions::Reads::before;
+  before.halting.output = HaltingOptions::Output::interpolated;
+  before.halting.freeze = before.halting.remainder_at_end = false;
+  return {universal("fixed", fixed),
+          universal("adaptive", adaptive),
+          universal("adaptive as tensor2tensor", before)};
+}
+
+TEST(UniversalTransformerLayouts, EveryKindInEveryModeOnEveryLayout) {
+  testing::expect_equal(kinds(), testing::layouts(), {.steps = 2});
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,153 @@
+// The Universal Transformer: one block's weights in every step.
+#include "models/universal_transformer.h"
+
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::random_ids;
+using testing::segment_of;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+UniversalTransformerOptions tiny(StepCount count, NormPlacement norm = NormPlacement::post) {
+  UniversalTransformerOptions options;
+  options.common = testing::tiny_options(norm);
+  options.common.layers = 1;
+  options.common.activation = Activation::gelu_tanh;
+  options.common.initial_deviation = 0.4;
+  options.positions.reach = 2;
+  options.count = count;
+  options.halting.steps = 4;
+  options.halting.bias = -0.5;
+  return options;
+}
+
+Variable first_losses(const Model& model, const Reading& reading, const Pass& pass = {}) {
+  return model.losses(reading, pass).terms.front().values;
+}
+
+TEST(UniversalTransformerModel, GradientOfAllWeights) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  for (const auto count : {StepCount::fixed, StepCount::adaptive})
+    for (const auto positions :
+         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
+      UniversalTransformerOptions options = tiny(count);
+      options.common.dropout = options.common.attention_dropout = 0.2;
+      options.positions.kind = positions;
+      options.signals.kind = positions == PositionKind::learned    ? StepSignalKind::learned
+                             : positions == PositionKind::relative ? StepSignalKind::none
+                                                                   : StepSignalKind::sinusoidal;
+      const auto model = make_universal_transformer(options, tiny_setting());
+      testing::expect_layer_gradients(model->parameters(),
+                                      [&](const std::vector<Variable>&) {
+                                        const Losses losses = model->losses(segment, pass);
+                                        Variable all = sum(losses.terms.front().values);
+                                        if (losses.terms.size() > 1)
+                                          all = add(all, sum(losses.terms[1].values, 0.3));
+                                        return all;
+                                      },
+                                      {},
+                                      {.directions = 1, .elements = 1});
+    }
+}
+
+// The gradient of a shared weight is the sum of those that each step's own would have.
+TEST(UniversalTransformerModel, RunsOneLayerAsOftenAsItSays) {
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  UniversalTransformerOptions options = tiny(StepCount::fixed);
+  const auto one = make_universal_transformer(options, tiny_setting());
+  options.common.layers = 4;
+  options.halting.steps = 1;
+  options.signals.kind = StepSignalKind::none;
+  options.positions.kind = PositionKind::relative;
+  const auto apart = make_universal_transformer(options, tiny_setting());
+  options.common.layers = 1;
+  options.halting.steps = 4;
+  const auto shared = make_universal_transformer(options, tiny_setting());
+  for (const auto& parameter : apart->parameters().all()) {
+    std::string name = parameter->name;
+    if (const auto place = name.find("layers/"); place != std::string::npos) name[place + 7] = '0';
+    parameter->master.copy_from(shared->parameters().named(name).master);
+  }
+  apart->parameters().refresh_compute();
+  for (Model* const model : {apart.get(), shared.get()})
+    backward(sum(first_losses(*model, segment)));
+  EXPECT_EQ(values_of(first_losses(*apart, segment).value()),
+            values_of(first_losses(*shared, segment).value()));
+  EXPECT_NE(values_of(first_losses(*one, segment).value()),
+            values_of(first_losses(*shared, segment).value()));
+  for (const auto& parameter : shared->parameters().all()) {
+    Values sums(static_cast<std::size_t>(parameter->gradient.elements()), 0.0);
+    for (const auto& other : apart->parameters().all()) {
+      std::string name = other->name;
+      if (const auto place = name.find("layers/"); place != std::string::npos)
+        name[place + 7] = '0';
+      if (name != parameter->name) continue;
+      const Values part = values_of(other->gradient);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += part[i];
+    }
+    expect_close(values_of(parameter->gradient), sums, 1e-11);
+  }
+}
+
+TEST(UniversalTransformerModel, SeesNothingOfTheFutureHoweverLongThatTakes) {
+  for (const auto count : {StepCount::fixed, StepCount::adaptive}) {
+    const auto model = make_universal_transformer(tiny(count), tiny_setting());
+    const Tensor text = random_ids(1, 6, 1);
+    for (std::int64_t id = 0; id < testing::vocabulary; ++id) {
+      const Tensor changed = text.clone();
+      if (text.data<std::int64_t>()[3] == id) continue;
+      changed.data<std::int64_t>()[3] = id;
+      const Reading segment = segment_of(text, 0, 5);
+      Reading other = segment;
+      other.fields["tokens"] = testing::columns(changed, 0, 5);
+      const Values before = values_of(first_losses(*model, segment).value());
+      const Values after = values_of(first_losses(*model, other).value());
+      for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
+    }
+  }
+}
+
+TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
+  UniversalTransformerOptions options = tiny(StepCount::adaptive);
+  options.halting.bias = 30;
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  const Losses losses =
+      make_universal_transformer(options, tiny_setting())->losses(segment, Pass());
+  ASSERT_EQ(losses.watched.size(), 1u);
+  EXPECT_EQ(losses.watched[0].name, "steps");
+  EXPECT_EQ(losses.watched[0].sum, 10);
+  EXPECT_EQ(losses.watched[0].largest, 1);
+  ASSERT_EQ(losses.terms.size(), 2u);
+  EXPECT_EQ(losses.terms[1].name, "pondering");
+  EXPECT_NEAR(losses.terms[1].values.value().item(), 20, 1e-9);
+}
+
+TEST(UniversalTransformerModel, OffsetsOfPositionsAreForTraining) {
+  UniversalTransformerOptions options = tiny(StepCount::fixed);
+  const auto plain = make_universal_transformer(options, tiny_setting());
+  options.signals.longest_offset = 1000;
+  const auto moved = make_universal_transformer(options, tiny_setting());
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  EXPECT_EQ(values_of(first_losses(*plain, segment).value()),
+            values_of(first_losses(*moved, segment).value()));
+  const Pass training = {.training = true, .random = Random(3)};
+  EXPECT_NE(values_of(first_losses(*plain, segment, training).value()),
+            values_of(first_losses(*moved, segment, training).value()));
+  options.positions.kind = PositionKind::learned;
+  EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
+}
+
+TEST(UniversalTransformerModel, TwoStreamsAndHaltingDoNotGoTogether) {
+  UniversalTransformerOptions options = tiny(StepCount::adaptive, NormPlacement::pre);
+  options.common.residual = ResidualKind::reversible;
+  EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
