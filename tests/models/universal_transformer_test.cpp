@@ -1,6 +1,7 @@
 // The Universal Transformer: one block's weights in every step.
 #include "models/universal_transformer.h"
 
+#include "framework/nn/attention/kept_keys.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan {
@@ -126,6 +127,32 @@ TEST(UniversalTransformerModel, SaysHowManyStepsItTook) {
   ASSERT_EQ(losses.terms.size(), 2u);
   EXPECT_EQ(losses.terms[1].name, "pondering");
   EXPECT_NEAR(losses.terms[1].values.value().item(), 20, 1e-9);
+}
+
+// What was read before has keys of every step, also where it halted early.
+TEST(UniversalTransformerModel, ReadsOnFromKeptKeys) {
+  const NoGradient unrecorded;
+  const Tensor text = random_ids(2, 6, 1);
+  for (const auto count : {StepCount::fixed, StepCount::adaptive})
+    for (const bool freeze : {true, false}) {
+      UniversalTransformerOptions options = tiny(count);
+      options.halting.bias = 0.5;
+      options.halting.freeze = freeze;
+      const auto model = make_universal_transformer(options, tiny_setting());
+      ASSERT_TRUE(model->body().reads_on());
+      const Values whole = values_of(model->scores(segment_of(text, 0, 5), Pass()).scores.value());
+      const auto kept = std::make_shared<KeptKeys>();
+      for (const auto& [begin, end] : std::vector<Range>{{0, 2}, {2, 3}, {3, 5}}) {
+        const Values now = values_of(
+            model->scores(segment_of(text, begin, end - begin), Pass{.kept = kept}).scores.value());
+        for (std::int64_t row = 0; row < 2; ++row) {
+          const auto part = now.begin() + row * (end - begin) * testing::vocabulary;
+          const auto expected = whole.begin() + (row * 5 + begin) * testing::vocabulary;
+          const std::int64_t elements = (end - begin) * testing::vocabulary;
+          expect_close({part, part + elements}, {expected, expected + elements}, 1e-12);
+        }
+      }
+    }
 }
 
 TEST(UniversalTransformerModel, OffsetsOfPositionsAreForTraining) {

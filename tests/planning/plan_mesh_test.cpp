@@ -3,6 +3,7 @@
 #include "framework/train/trainer.h"
 #include "models/decoder.h"
 #include "models/transformer_xl.h"
+#include "models/universal_transformer.h"
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"
 
@@ -61,6 +62,19 @@ Settings transformer_xl(const std::function<void(Settings&, ModelOptions&)>& cha
   return settings;
 }
 
+// Positions take all steps, which is what a plan is for.
+Settings universal(StepCount count, const char* recompute) {
+  Settings settings = base();
+  settings.memory.recompute = recompute;
+  UniversalTransformerOptions options;
+  options.common = model_options();
+  options.common.layers = 1;
+  options.count = count;
+  options.halting = {.steps = 3, .bias = -30};
+  settings.body = universal_transformer_body(options);
+  return settings;
+}
+
 void reversible(Settings&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
 
 std::vector<Case> cases() {
@@ -111,6 +125,10 @@ std::vector<Case> cases() {
       {"transformer_xl", transformer_xl()},
       {"transformer_xl, layers recomputed", transformer_xl(recompute("layer"))},
       {"transformer_xl, reversible", transformer_xl(reversible)},
+      {"universal_transformer, fixed", universal(StepCount::fixed, "none")},
+      {"universal_transformer, adaptive", universal(StepCount::adaptive, "none")},
+      {"universal_transformer, adaptive, layers recomputed",
+       universal(StepCount::adaptive, "layer")},
   };
 }
 
