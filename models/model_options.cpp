@@ -88,8 +88,12 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add("model.residual",
             options.residual,
             "what the sublayers add to: one stream, or two in turn, which the backward pass "
-            "rebuilds so that memory does not grow with depth (Kitaev et al. 2020)",
-            {{"plain", ResidualKind::plain}, {"reversible", ResidualKind::reversible}},
+            "rebuilds so that memory does not grow with depth (Kitaev et al. 2020); or one that "
+            "they change through gates (Parisotto et al. 2019), which cannot be rebuilt, but "
+            "computed again",
+            {{"plain", ResidualKind::plain},
+             {"reversible", ResidualKind::reversible},
+             {"gated", ResidualKind::gated}},
             fixes_weights());
   table.add("model.reversible_output",
             options.reversible_output,
@@ -97,6 +101,58 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             "the output layer twice as wide",
             {{"mean", StreamJoin::mean}, {"concatenate", StreamJoin::concatenate}},
             fixes_weights());
+}
+
+void declare_gate(OptionTable& table, GateOptions& gate) {
+  table.add("model.gate",
+            gate.kind,
+            "with model.residual: gated, how the stream x and a sublayer's output y become one, s "
+            "being the logistic function: sum, x + y; input, s(W x) x + y; output, x + s(W x - b) "
+            "y; highway, s(W x + b) x + (1 - s(W x + b)) y; sigtanh, x + s(W y - b) tanh(U y); "
+            "gru, (1 - z) x + z h of a gated recurrent unit whose input is y",
+            {{"gru", GateKind::gru},
+             {"highway", GateKind::highway},
+             {"input", GateKind::input},
+             {"output", GateKind::output},
+             {"sigtanh", GateKind::sigtanh},
+             {"sum", GateKind::sum}},
+            fixes_weights());
+  table.add("model.gate_bias",
+            gate.bias,
+            "where the gates' biases b start: the larger, the nearer each layer is to passing the "
+            "stream through; none: 2 for gru, 1 for others",
+            between(-100.0, 100.0));
+  table.add("model.gate_biases",
+            gate.biases,
+            "biases of the reset and the candidate of gru and sigtanh too, which the paper has not",
+            fixes_weights());
+  table.add("model.gate_relu",
+            gate.relu,
+            "a relu of what a sublayer gives to its gate; without it two linear maps follow each "
+            "other");
+}
+
+// What is wrong with the gates; empty where nothing is.
+std::string gate_problem(const ModelOptions& options) {
+  const GateOptions& gate = options.gate;
+  if (options.residual != ResidualKind::gated) {
+    const std::pair<const char*, bool> set[] = {{"gate", gate.kind != GateKind::gru},
+                                                {"gate_bias", gate.bias.has_value()},
+                                                {"gate_biases", gate.biases},
+                                                {"gate_relu", !gate.relu}};
+    for (const auto& [key, given] : set)
+      if (given) return fmt::format("model.{} is for model.residual: gated", key);
+    return "";
+  }
+  if (options.norm == NormPlacement::post)
+    return "model.residual: found gated with model.norm post, where no stream reaches the top "
+           "unchanged; set model.norm to pre";
+  if (gate.bias && (gate.kind == GateKind::sum || gate.kind == GateKind::input))
+    return "model.gate_bias: a gate of this kind has no bias; leave it out, or set model.gate to "
+           "gru, highway, output or sigtanh";
+  if (gate.biases && gate.kind != GateKind::gru && gate.kind != GateKind::sigtanh)
+    return "model.gate_biases is for model.gate: gru and sigtanh, which have a candidate";
+  return "";
 }
 
 void declare_dropout(OptionTable& table, ModelOptions& options) {
@@ -120,6 +176,14 @@ void declare(OptionTable& table,
              const FamilyTraits& traits) {
   declare_sizes(table, options);
   declare_stream(table, options);
+  declare_gate(table, options.gate);
+  table.check({"model.residual",
+               "model.gate",
+               "model.gate_bias",
+               "model.gate_biases",
+               "model.gate_relu",
+               "model.norm"},
+              [&options] { return gate_problem(options); });
   declare_dropout(table, options);
   declare(table, options.attention, [&options](const std::string& kinds) {
     return layers_of_other_weights(kinds, options.layers, options.attention.global_projections);

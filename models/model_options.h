@@ -10,11 +10,12 @@
 #include "framework/kernels/activation.h"
 #include "framework/model/body.h"
 #include "framework/nn/attention/kinds.h"
+#include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
 
 namespace longspan {
 
-enum class ResidualKind : std::uint8_t { plain, reversible };
+enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
 // In tokens: what memories, positions and distances may be set to.
 inline constexpr std::int64_t longest_sequence = std::int64_t{1} << 36;
@@ -29,6 +30,14 @@ struct FamilyTraits {
   Sequences sequences = Sequences::segments;
 };
 
+// Of a gated residual.
+struct GateOptions {
+  GateKind kind = GateKind::gru;
+  std::optional<double> bias = {};  // 2 for gru, 1 for others
+  bool biases = false;
+  bool relu = true;
+};
+
 struct ModelOptions {
   std::optional<std::int64_t> vocabulary = {};  // the tokenizer's
   std::int64_t layers = 6;
@@ -41,6 +50,7 @@ struct ModelOptions {
   std::optional<bool> final_norm = {};  // with norms before the sublayers
   ResidualKind residual = ResidualKind::plain;
   StreamJoin reversible_output = StreamJoin::mean;
+  GateOptions gate = {};
   double dropout = 0.1;
   double attention_dropout = 0;
   AttentionOptions attention = {};

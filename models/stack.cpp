@@ -2,6 +2,7 @@
 
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/residual/gated.h"
 
 namespace longspan {
 
@@ -70,7 +71,17 @@ class LayerMaker {
     return {.norm = Norm(scope.child("norm"), options_.common.width, options_.initial_gain),
             .reads = reads,
             .run = std::move(run),
-            .name = scope.path()};
+            .name = scope.path(),
+            .gate = gate(scope)};
+  }
+  std::shared_ptr<const Gate> gate(const Scope& scope) const {
+    const ModelOptions& common = options_.common;
+    if (common.residual != ResidualKind::gated) return nullptr;
+    const Gate::Options options = {.kind = common.gate.kind,
+                                   .width = common.width,
+                                   .bias = common.gate.bias,
+                                   .biases = common.gate.biases};
+    return std::make_shared<const Gate>(scope.child("gate"), options);
   }
 
   const Scope layer_;
@@ -102,6 +113,9 @@ std::unique_ptr<Residual> make_residual(const ModelOptions& options, const Memor
   refuse(reconstruction_problem(options, memory));
   if (options.residual == ResidualKind::plain)
     return std::make_unique<PlainResidual>(options.norm, options.dropout, memory.recomputation());
+  if (options.residual == ResidualKind::gated)
+    return std::make_unique<GatedResidual>(GatedResidual::Options{
+        .dropout = options.dropout, .relu = options.gate.relu, .again = memory.recomputation()});
   return std::make_unique<ReversibleResidual>(options.reversible_output,
                                               options.dropout,
                                               memory.keep_streams

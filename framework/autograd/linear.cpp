@@ -44,12 +44,16 @@ void weight_gradients(Gradients& gradients,
   }
 }
 
-// Of inputs 0 to 2: x, the weight and the bias.
-void linear_gradients(Gradients& gradients, const Kept& x, const Tensor& weight, const Tensor& dy) {
+// Of inputs `first` to first + 2: x, the weight and the bias.
+void linear_gradients(Gradients& gradients,
+                      const Kept& x,
+                      const Tensor& weight,
+                      const Tensor& dy,
+                      std::size_t first = 0) {
   weight_gradients(
-      gradients, 1, [&] { return x.get(); }, dy);
-  if (!gradients.wanted(0)) return;
-  const GradientTarget dx = gradients.target(0);
+      gradients, first + 1, [&] { return x.get(); }, dy);
+  if (!gradients.wanted(first)) return;
+  const GradientTarget dx = gradients.target(first);
   multiply({.a = matrix(dy), .b = weight, .c = matrix(dx.tensor), .accumulate = dx.add});
 }
 
@@ -83,6 +87,39 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
                 {x, weight, bias},
                 [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
                   linear_gradients(gradients, x, weight, gradients.output());
+                });
+}
+
+Variable linear_of_two(const Variable& a,
+                       const Variable& a_weight,
+                       const Variable& b,
+                       const Variable& b_weight,
+                       const Variable& bias) {
+  require_width(a, a_weight);
+  require_width(b, b_weight);
+  require(a.shape().rows() == b.shape().rows(),
+          "shapes {} and {} have not as many rows",
+          a.shape(),
+          b.shape());
+  Tensor y = product_like(a, a_weight);
+  multiply({.a = matrix(a.value()),
+            .b = a_weight.value(),
+            .c = matrix(y),
+            .transpose_b = true,
+            .bias = bias.value()});
+  multiply({.a = matrix(b.value()),
+            .b = b_weight.value(),
+            .c = matrix(y),
+            .transpose_b = true,
+            .accumulate = true});
+  return record(std::move(y),
+                {a, a_weight, bias, b, b_weight, Variable()},
+                [a = keep_for(a_weight, a),
+                 b = keep_for(b_weight, b),
+                 a_weight = a_weight.value(),
+                 b_weight = b_weight.value()](Gradients& gradients) {
+                  linear_gradients(gradients, a, a_weight, gradients.output());
+                  linear_gradients(gradients, b, b_weight, gradients.output(), 3);
                 });
 }
 

@@ -52,9 +52,11 @@ Variable activate(Activation activation, const Variable& x) {
   if (activation == Activation::none) return x;
   Tensor y = x.value().like();
   on(y.device(), [&](auto backend) { activate(backend, activation, x.value(), y); });
-  return record(std::move(y), {x}, [activation, x = x.value()](Gradients& gradients) {
+  // relu's result says as much as what it was given, and others keep the result anyway.
+  const Tensor kept = activation == Activation::relu ? y : x.value();
+  return record(std::move(y), {x}, [activation, kept](Gradients& gradients) {
     const Tensor dx = gradients.take_output();
-    on(dx.device(), [&](auto backend) { activate_backward(backend, activation, x, dx, dx); });
+    on(dx.device(), [&](auto backend) { activate_backward(backend, activation, kept, dx, dx); });
     gradients.give(0, dx);
   });
 }

@@ -14,6 +14,14 @@ namespace longspan {
 // y = x weight^T + bias. x: [..., in]; weight: [out, in]; bias: [out] or undefined.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
 
+// linear(a, a_weight, bias) + linear(b, b_weight, none), summed as the products are made. a: [...,
+// n]; b: [..., m] of as many rows; a_weight: [out, n]; b_weight: [out, m].
+Variable linear_of_two(const Variable& a,
+                       const Variable& a_weight,
+                       const Variable& b,
+                       const Variable& b_weight,
+                       const Variable& bias);
+
 // linear(dropout(activation(linear(x, in, in_bias))), out, out_bias), biases may be undefined. The
 // products apply the activation and its derivative where they can, and the hidden layer is kept
 // once, for relu, or also as it was before the activation. With `unread` only the gradient is

@@ -26,6 +26,32 @@ TEST(OpGradient, LinearRefusesAnotherWidth) {
   EXPECT_THROW(linear(weight, Variable(random_tensor({3, 4}, 2)), Variable()), Failure);
 }
 
+TEST(OpGradient, LinearOfTwo) {
+  for (const bool biased : {true, false}) {
+    const auto f = [biased](const auto& in) {
+      return linear_of_two(in[0], in[1], in[2], in[3], biased ? in[4] : Variable());
+    };
+    expect_gradients(f,
+                     {random_tensor({2, 3, 5}, 1),
+                      random_tensor({4, 5}, 2),
+                      random_tensor({2, 3, 2}, 3),
+                      random_tensor({4, 2}, 4),
+                      random_tensor({4}, 5)});
+  }
+}
+
+TEST(OpGradient, LinearOfTwoIsTheSumOfTheProducts) {
+  const Variable a(random_tensor({2, 3, 5}, 1)), a_weight(random_tensor({4, 5}, 2));
+  const Variable b(random_tensor({2, 3, 2}, 3)), b_weight(random_tensor({4, 2}, 4));
+  const Variable bias(random_tensor({4}, 5));
+  const Variable sum = add(linear(a, a_weight, bias), linear(b, b_weight, Variable()));
+  testing::expect_close(testing::values_of(linear_of_two(a, a_weight, b, b_weight, bias).value()),
+                        testing::values_of(sum.value()),
+                        1e-14);
+  EXPECT_THROW(linear_of_two(a, a_weight, Variable(random_tensor({5, 2}, 3)), b_weight, bias),
+               Failure);
+}
+
 // x, both weights and both biases of a feed-forward layer.
 std::vector<Tensor> feed_forward_inputs() {
   return {random_tensor({2, 3, 5}, 1),

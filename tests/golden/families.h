@@ -32,5 +32,7 @@ void check_sinusoids(const GoldenFile& file);
 void check_bleu(const GoldenFile& file);
 void check_linear_chain(const GoldenFile& file);
 void check_universal_transformer(const GoldenFile& file);
+void check_gate(const GoldenFile& file);
+void check_gated_layer(const GoldenFile& file);
 
 }  // namespace longspan::golden

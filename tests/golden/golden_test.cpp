@@ -44,14 +44,15 @@ const std::vector<Family>& families() {
       {"bleu-", check_bleu},
       {"crf-", check_linear_chain},
       {"universal_transformer-", check_universal_transformer},
+      {"gtrxl-gate_", check_gate},
+      {"gtrxl-layer_", check_gated_layer},
   };
   return all;
 }
 
 // Families that there is nothing for here yet. A file of any other must be checked.
 const std::vector<std::string>& missing_families() {
-  static const std::vector<std::string> all = {"gtrxl-",
-                                               "guided_alignment-",
+  static const std::vector<std::string> all = {"guided_alignment-",
                                                "linear_attention-",
                                                "linformer-",
                                                "performer-",

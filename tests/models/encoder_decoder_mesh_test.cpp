@@ -50,7 +50,7 @@ std::vector<Kind> kinds() {
                  options.common.tied_embeddings = false;
                  if (options.common.residual == ResidualKind::plain)
                    options.common.norm = NormPlacement::post;
-                 else
+                 if (options.common.residual == ResidualKind::reversible)
                    options.common.reversible_output = StreamJoin::concatenate;
                }),
           kind("same, relative",

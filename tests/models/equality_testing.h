@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 
 #include "tests/models/layouts_testing.h"
 
@@ -42,7 +43,11 @@ inline std::vector<Mode> modes() {
            {.recompute = "every 2", .feed_forward_chunks = 3, .loss_chunks = 2}},
           {"chunked", ResidualKind::plain, chunks},
           {"reversible", ResidualKind::reversible},
-          {"reversible, chunked", ResidualKind::reversible, chunks}};
+          {"reversible, chunked", ResidualKind::reversible, chunks},
+          {"gated", ResidualKind::gated},
+          {"gated, layers again, chunked",
+           ResidualKind::gated,
+           {.recompute = "layer", .feed_forward_chunks = 3, .loss_chunks = 2}}};
 }
 
 inline std::vector<Layout> layouts() {
@@ -71,24 +76,18 @@ inline Case with(const Kind& kind, const Mode& mode, int zero, Case c) {
   return c;
 }
 
-// One process that computes nothing again and rebuilds nothing: a function with one stream, or with
-// two where the mode is reversible.
+// One process that computes nothing again and rebuilds nothing: the function of each residual.
 struct References {
-  Trained one;
-  Trained two;
+  std::map<ResidualKind, Trained> all;
 
-  References(const Kind& kind, const Case& common)
-      : one(train(with(kind, {"plain"}, 0, common), ProcessMesh())),
-        two(train(with(kind,
-                       {"two streams",
-                        kind.two_streams ? ResidualKind::reversible : ResidualKind::plain,
-                        {.keep_streams = kind.two_streams}},
-                       0,
-                       common),
-                  ProcessMesh())) {}
-  const Trained& of(const Mode& mode) const {
-    return mode.residual == ResidualKind::plain ? one : two;
+  References(const Kind& kind, const Case& common) {
+    for (const Mode& mode : {Mode{"plain"},
+                             Mode{"two streams", ResidualKind::reversible, {.keep_streams = true}},
+                             Mode{"gated", ResidualKind::gated}})
+      if (kind.two_streams || mode.residual != ResidualKind::reversible)
+        all.emplace(mode.residual, train(with(kind, mode, 0, common), ProcessMesh()));
   }
+  const Trained& of(const Mode& mode) const { return all.at(mode.residual); }
 };
 
 inline void expect_equal(const std::vector<Kind>& kinds,

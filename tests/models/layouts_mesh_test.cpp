@@ -22,6 +22,16 @@ std::vector<Case> cases() {
       return make_transformer_xl(options, setting);
     };
   };
+  const auto gated = [](const GateOptions& gate) {
+    return [=](const ModelSetting& setting) {
+      TransformerXlOptions options;
+      options.common = dropped_options(NormPlacement::pre);
+      options.common.residual = ResidualKind::gated;
+      options.common.gate = gate;
+      options.memory = 7;
+      return make_transformer_xl(options, setting);
+    };
+  };
   const auto decoder = [](PositionKind positions) {
     return [=](const ModelSetting& setting) {
       DecoderOptions options;
@@ -44,6 +54,9 @@ std::vector<Case> cases() {
       {"decoder, learned", decoder(PositionKind::learned)},
       {"decoder, relative", decoder(PositionKind::relative)},
       {"decoder, lsh, then causal", lsh_decoder},
+      {"transformer_xl, gated by gru", gated({.biases = true})},
+      {"transformer_xl, gated by highway", gated({.kind = GateKind::highway})},
+      {"transformer_xl, gated by sigtanh", gated({.kind = GateKind::sigtanh})},
   };
 }
 

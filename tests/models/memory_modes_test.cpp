@@ -72,6 +72,69 @@ TEST(MemoryModes, AReversibleModelSaysWhatItNeeds) {
             "the embedding; set model.tied_embeddings to false");
 }
 
+TEST(MemoryModes, AGatedModelSaysWhatItNeeds) {
+  const std::pair<std::string, std::string> gated = {"model.residual", "gated"};
+  const std::pair<std::string, std::string> pre = {"model.norm", "pre"};
+  EXPECT_EQ(complaint({gated}),
+            "--set: model.residual: found gated with model.norm post, where no stream reaches the "
+            "top unchanged; set model.norm to pre");
+  EXPECT_EQ(complaint({gated, pre, {"model.gate", "sigtanh"}, {"model.gate_biases", "true"}}),
+            "no error");
+  EXPECT_EQ(complaint({{"model.gate", "input"}}), "--set: model.gate is for model.residual: gated");
+  EXPECT_EQ(complaint({{"model.gate_bias", "1"}}),
+            "--set: model.gate_bias is for model.residual: gated");
+  EXPECT_EQ(complaint({gated, pre, {"model.gate", "input"}, {"model.gate_bias", "1"}}),
+            "--set: model.gate_bias: a gate of this kind has no bias; leave it out, or set "
+            "model.gate to gru, highway, output or sigtanh");
+  EXPECT_EQ(complaint({gated, pre, {"model.gate", "output"}, {"model.gate_biases", "true"}}),
+            "--set: model.gate_biases is for model.gate: gru and sigtanh, which have a candidate");
+  ModelOptions options = tiny_options(NormPlacement::pre);
+  options.residual = ResidualKind::gated;
+  EXPECT_EQ(refusal(options, {.recompute = "layer"}), "no error");
+  EXPECT_EQ(refusal(options, {.reconstruction_check_every = 3}),
+            "memory.reconstruction_check_every is 3, but only model.residual: reversible rebuilds "
+            "anything; set it to 0");
+}
+
+// What comes before a changed token is as it was, whatever the gates.
+TEST(MemoryModes, AGatedModelSeesNothingThatComesLater) {
+  for (const GateKind kind : {GateKind::gru, GateKind::sigtanh}) {
+    TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = 4};
+    options.common.residual = ResidualKind::gated;
+    options.common.gate.kind = kind;
+    const auto model = make_transformer_xl(options, tiny_setting());
+    const Tensor text = testing::random_ids(1, 9, 3);
+    const NoGradient unrecorded;
+    const Reading before = testing::segment_of(text, 0, 8);
+    const Values expected = values_of(testing::losses_of(*model, before).value());
+    Reading changed = before;
+    changed.fields["tokens"] = before.fields.at("tokens").clone();
+    std::int64_t& token = changed.fields["tokens"].data<std::int64_t>()[5];
+    token = (token + 1) % testing::vocabulary;
+    const Values found = values_of(testing::losses_of(*model, changed).value());
+    for (std::size_t i = 0; i < 8; ++i) EXPECT_EQ(found[i] == expected[i], i < 5) << i;
+  }
+}
+
+// Acting a step at a time with memory sees what the parallel pass sees.
+TEST(MemoryModes, TheMemoryOfAGatedModelEqualsOneLongSegment) {
+  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = 12};
+  options.common.residual = ResidualKind::gated;
+  const auto model = make_transformer_xl(options, tiny_setting());
+  const Tensor text = testing::random_ids(2, 13, 3);
+  const NoGradient unrecorded;
+  const Values whole =
+      values_of(testing::losses_of(*model, testing::segment_of(text, 0, 12)).value());
+  Carried memory;
+  for (std::int64_t step = 0; step < 12; ++step) {
+    const Losses part = model->losses(testing::segment_of(text, step, 1, memory, 12), Pass());
+    memory = part.carried;
+    const Values losses = values_of(testing::loss_values(part).value());
+    for (std::size_t row = 0; row < 2; ++row)
+      EXPECT_NEAR(losses[row], whole[12 * row + static_cast<std::size_t>(step)], 1e-12);
+  }
+}
+
 TEST(MemoryModes, AReversibleModelHasTheGradientsOfDifferences) {
   TransformerXlOptions options = reversible_options(4);
   options.common.activation = Activation::gelu;  // relu's kink may lie within a difference

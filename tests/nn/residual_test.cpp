@@ -4,6 +4,7 @@
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/positions.h"
+#include "framework/nn/residual/gated.h"
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
@@ -27,13 +28,16 @@ constexpr double rate = 0.25;
 const Pass training_pass = {.training = true, .random = Random(9), .first_stream = 3};
 
 // Layers of relative attention and feed-forward with weights of their own and shared position
-// biases.
+// biases, perhaps with gates.
 struct Stack {
   Parameters parameters;
+  std::optional<Gate::Options> gates;
   std::vector<Layer> layers;
 
-  explicit Stack(std::int64_t count, DType dtype = DType::f64)
-      : parameters(backend_device(), dtype, ProcessMesh()) {
+  explicit Stack(std::int64_t count,
+                 DType dtype = DType::f64,
+                 const std::optional<Gate::Options>& of_gates = std::nullopt)
+      : parameters(backend_device(), dtype, ProcessMesh()), gates(of_gates) {
     const Scope scope(parameters);
     const Initial initial = Initial::normal(0.4);
     const PositionBiases biases(scope, heads, dim, initial);
@@ -68,6 +72,10 @@ struct Stack {
            .run = [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
              return (*feed)(x, pass);
            }}}});
+    if (!gates) return;
+    for (std::size_t i = 0; i < 2; ++i)
+      layers.back().sublayers[i].gate =
+          std::make_shared<const Gate>(scope.child("gate" + std::to_string(i)), *gates);
   }
 };
 
@@ -128,6 +136,69 @@ TEST(Residual, RecomputationChangesNothing) {
         expect_same(pass_through(stack, PlainResidual(norm, rate, again), remembers), plain);
       }
     }
+  }
+}
+
+const Gate::Options gru = {.kind = GateKind::gru, .width = width};
+
+TEST(Residual, RecomputationChangesNothingOfAGatedStack) {
+  Stack stack(3, DType::f64, gru);
+  for (const bool remembers : {false, true}) {
+    const auto plain = pass_through(stack, GatedResidual({.dropout = rate}), remembers);
+    for (const Recomputation& again :
+         {Recomputation::attention(), Recomputation::every(1), Recomputation::every(2)}) {
+      SCOPED_TRACE(again.together);
+      const GatedResidual residual({.dropout = rate, .again = again});
+      expect_same(pass_through(stack, residual, remembers), plain);
+    }
+  }
+}
+
+// Memories too are seen through the norm.
+TEST(Residual, AGatedStackIsTheEquationOfItsPaper) {
+  Stack stack(1, DType::f64, gru);
+  const Variable x(random_tensor({batch, time, width}, 2));
+  const SegmentContext context = context_of(memory_rows);
+  const std::vector<Variable> memories = memories_of(1);
+  const auto& sublayers = stack.layers[0].sublayers;
+  const SublayerReads seen = {.memory = sublayers[0].norm(memories[0]), .context = context};
+  const auto relu = [](const Variable& y) { return activate(Activation::relu, y); };
+  const Variable y = (*sublayers[0].gate)(
+      x, relu(sublayers[0].run(sublayers[0].norm(x), seen, Pass().child(0).child(0))));
+  const Variable e = (*sublayers[1].gate)(
+      y, relu(sublayers[1].run(sublayers[1].norm(y), {}, Pass().child(0).child(1))));
+  const GatedResidual residual({.dropout = rate});
+  const Variable found =
+      residual.run(stack.layers, x, {.memories = memories, .context = context}, Pass());
+  expect_close(values_of(found.value()), values_of(e.value()), 1e-14);
+}
+
+// With sums for gates and sublayers that give nothing, or with biases that close all gates.
+TEST(Residual, AGatedStackLetsItsInputThrough) {
+  for (const Gate::Options& gates :
+       {Gate::Options{.kind = GateKind::sum, .width = width},
+        Gate::Options{.kind = GateKind::gru, .width = width, .bias = 50}}) {
+    Stack stack(3, DType::f64, gates);
+    if (gates.kind == GateKind::sum)
+      for (const auto& parameter : stack.parameters.all())
+        if (parameter->name.find("/out/") != std::string::npos)
+          parameter->master.copy_from(
+              Tensor::zeros(parameter->shape, DType::f64, backend_device()));
+    const Variable x(random_tensor({batch, time, width}, 2));
+    const Variable y = GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, Pass());
+    expect_close(values_of(y.value()), values_of(x.value()), 1e-6);
+  }
+}
+
+TEST(Residual, ASublayerWithoutAGateIsNamed) {
+  Stack stack(1);
+  stack.layers[0].sublayers[0].name = "layers/0/attention";
+  const Variable x(random_tensor({batch, time, width}, 2));
+  try {
+    GatedResidual({}).run(stack.layers, x, {.context = context_of(0)}, Pass());
+    FAIL() << "nothing was refused";
+  } catch (const Failure& failure) {
+    EXPECT_STREQ(failure.what(), "layers/0/attention: a gated stack has a sublayer without a gate");
   }
 }
 

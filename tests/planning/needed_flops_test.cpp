@@ -137,6 +137,16 @@ TEST(NeededFlops, OfADecoderCountedByHand) {
   NeededFlops needed(settings_of(decoder_body(options)), 7);
   expect_count(needed.of(stream_fields(2, 3), 1, 0).value(), forward, 2 * forward);
   expect_count(needed.of(stream_fields(1, 3), 2, 0).value(), forward, 2 * forward);
+  // Gates multiply all rows with six square matrices or with one, twice in a layer.
+  options.common.norm = NormPlacement::pre;
+  options.common.residual = ResidualKind::gated;
+  for (const auto& [kind, matrices] :
+       {std::pair{GateKind::gru, 6}, std::pair{GateKind::output, 1}}) {
+    options.common.gate.kind = kind;
+    const double gated = forward + 2 * matrices * 2 * 6 * 4 * 4;
+    NeededFlops of_gated(settings_of(decoder_body(options)), 7);
+    expect_count(of_gated.of(stream_fields(2, 3), 1, 0).value(), gated, 2 * gated);
+  }
 }
 
 // A pair also meets the key and the value of its distance.

@@ -129,6 +129,9 @@ std::vector<Case> cases() {
       {"universal_transformer, adaptive", universal(StepCount::adaptive, "none")},
       {"universal_transformer, adaptive, layers recomputed",
        universal(StepCount::adaptive, "layer")},
+      {"transformer_xl, gated", transformer_xl([](Settings&, ModelOptions& options) {
+         options.residual = ResidualKind::gated;
+       })},
   };
 }
 

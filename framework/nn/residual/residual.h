@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/nn/gate.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/memory_options.h"
 #include "framework/nn/side.h"
@@ -36,7 +37,8 @@ struct Sublayer {
   Norm norm;
   Reads reads = Reads::nothing;
   std::function<Variable(const Variable& x, const SublayerReads&, const Pass&)> run;
-  std::string name = {};  // its place in the model, for messages
+  std::string name = {};                  // its place in the model, for messages
+  std::shared_ptr<const Gate> gate = {};  // of a gated stack
 };
 
 // The sublayers of one layer; the input of the first is what Transformer-XL remembers.

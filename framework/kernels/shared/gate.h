@@ -1,0 +1,169 @@
+// Gates on any backend: `for_each_place` is the backend's, f(i, c) for every element i of rows,
+// which is of feature c.
+#pragma once
+
+#include <type_traits>
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/gate.h"
+#include "framework/kernels/vector_math.h"
+
+namespace longspan {
+
+template <typename A>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A hyperbolic_tangent(A x) {
+  return A{2} * logistic(A{2} * x) - A{1};
+}
+
+// Element i of what a gate reads, which is of feature c. All of it is read before anything is
+// written, as that may be the same memory.
+template <GateFunction function, typename T>
+struct GateInputs {
+  using A = Accumulator<T>;
+  const T* x;
+  const T* change;
+  const T* logits;
+  const A* bias;
+
+  struct At {
+    A x;
+    A change;  // as it is mixed in
+    A opening;
+  };
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE At at(std::int64_t i, std::int64_t c) const {
+    A logit = wide(logits[i]);
+    if constexpr (function == GateFunction::highway)
+      logit += bias[c];
+    else if constexpr (has_bias(function))
+      logit -= bias[c];
+    A mixed = 0;
+    if constexpr (has_change(function)) mixed = wide(change[i]);
+    if constexpr (function == GateFunction::sigtanh || function == GateFunction::gru)
+      mixed = hyperbolic_tangent(mixed);
+    return {wide(x[i]), mixed, logistic(logit)};
+  }
+};
+
+template <GateFunction function, typename T>
+struct GateAt {
+  using A = Accumulator<T>;
+  GateInputs<function, T> inputs;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    using enum GateFunction;
+    const auto [x, change, open] = inputs.at(i, c);
+    if constexpr (function == reset) put(y[i], open * x);
+    if constexpr (function == input) put(y[i], open * x + change);
+    if constexpr (function == output || function == sigtanh) put(y[i], x + open * change);
+    if constexpr (function == highway) put(y[i], open * x + (A{1} - open) * change);
+    if constexpr (function == gru) put(y[i], (A{1} - open) * x + open * change);
+  }
+};
+
+template <GateFunction function, typename T>
+struct GateBackwardAt {
+  using A = Accumulator<T>;
+  GateInputs<function, T> inputs;
+  const T* dy;
+  T* dx;
+  T* dchange;
+  T* dlogits;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
+                                                              std::int64_t c) const {
+    using enum GateFunction;
+    const auto [x, change, open] = inputs.at(i, c);
+    const A above = wide(dy[i]);
+    // Of y by x and by the change as it is mixed in, and by the opening.
+    A by_x = 1, by_opening = 0;
+    [[maybe_unused]] A by_change = 1;
+    if constexpr (function == reset || function == input) {
+      by_x = open;
+      by_opening = x;
+    }
+    if constexpr (function == output || function == sigtanh) {
+      by_change = open;
+      by_opening = change;
+    }
+    if constexpr (function == highway) {
+      by_x = open;
+      by_change = A{1} - open;
+      by_opening = x - change;
+    }
+    if constexpr (function == gru) {
+      by_x = A{1} - open;
+      by_change = open;
+      by_opening = change - x;
+    }
+    if constexpr (function == sigtanh || function == gru) by_change *= A{1} - change * change;
+    put(dlogits[i], above * by_opening * open * (A{1} - open));
+    if constexpr (has_change(function)) put(dchange[i], above * by_change);
+    put(dx[i], above * by_x);
+  }
+};
+
+template <typename F>
+void with_gate_function(GateFunction function, const F& f) {
+  using enum GateFunction;
+  switch (function) {
+    case reset:
+      return f(std::integral_constant<GateFunction, reset>{});
+    case input:
+      return f(std::integral_constant<GateFunction, input>{});
+    case output:
+      return f(std::integral_constant<GateFunction, output>{});
+    case highway:
+      return f(std::integral_constant<GateFunction, highway>{});
+    case sigtanh:
+      return f(std::integral_constant<GateFunction, sigtanh>{});
+    case gru:
+      return f(std::integral_constant<GateFunction, gru>{});
+  }
+}
+
+// nullptr for what is undefined.
+template <typename T>
+T* elements_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.data<T>() : nullptr;
+}
+
+template <GateFunction function, typename T, typename Tensors>
+GateInputs<function, T> inputs_of(const Tensors& gate) {
+  return {gate.x.template data<T>(),
+          elements_of<T>(gate.change),
+          gate.logits.template data<T>(),
+          elements_of<Accumulator<T>>(gate.bias)};
+}
+
+template <typename Backend>
+void gate_on(Backend backend, const Gating& gating) {
+  check(gating);
+  with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    with_gate_function(gating.function, [&](auto function) {
+      for_each_place(backend,
+                     gating.x.shape(),
+                     GateAt<function(), T>{inputs_of<function(), T>(gating), gating.y.data<T>()});
+    });
+  });
+}
+
+template <typename Backend>
+void gate_backward_on(Backend backend, const GatingGradient& gating) {
+  check(gating);
+  with_floating_type(gating.x.dtype(), [&]<typename T>(TypeTag<T>) {
+    with_gate_function(gating.function, [&](auto function) {
+      for_each_place(backend,
+                     gating.x.shape(),
+                     GateBackwardAt<function(), T>{inputs_of<function(), T>(gating),
+                                                   gating.dy.data<T>(),
+                                                   gating.dx.data<T>(),
+                                                   elements_of<T>(gating.dchange),
+                                                   gating.dlogits.data<T>()});
+    });
+  });
+}
+
+}  // namespace longspan

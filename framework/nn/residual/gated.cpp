@@ -1,0 +1,38 @@
+#include "framework/nn/residual/gated.h"
+
+#include "framework/nn/residual/walk.h"
+
+namespace longspan {
+namespace {
+
+struct Step {
+  GatedResidual::Options options;
+
+  Stream operator()(const Sublayer& sublayer,
+                    const Sublayer* /*next*/,
+                    Stream x,
+                    SublayerReads reads,
+                    const Pass& pass) const {
+    require(
+        sublayer.gate != nullptr, "{}: a gated stack has a sublayer without a gate", sublayer.name);
+    if (options.normed_memory && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
+    Variable change = run_sublayer(sublayer, sublayer.norm(x.value), reads, pass);
+    reads = {};  // before more memory is taken
+    if (options.relu) change = activate(Activation::relu, change);
+    change = drop(change, options.dropout, pass.child("residual"));
+    return {(*sublayer.gate)(x.value, change)};
+  }
+};
+
+}  // namespace
+
+Variable GatedResidual::run(std::span<const Layer> layers,
+                            const Variable& x,
+                            const StackReads& reads,
+                            const Pass& pass,
+                            const LayerWatch& watch) const {
+  return walk_layers(
+      {.step = Step{options_}, .again = options_.again}, layers, x, reads, pass, watch);
+}
+
+}  // namespace longspan

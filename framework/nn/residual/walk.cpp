@@ -1,0 +1,120 @@
+#include "framework/nn/residual/walk.h"
+
+#include "framework/autograd/recompute.h"
+
+namespace longspan {
+namespace {
+
+bool runs_again(const LayerWalk& walk, const Sublayer& sublayer) {
+  return walk.again.kind == Recomputation::Kind::attention && sublayer.reads != Reads::nothing;
+}
+
+// `next`: the sublayer that reads the result, or nullptr.
+Stream run_one(const LayerWalk& walk,
+               const Sublayer& sublayer,
+               const Sublayer* next,
+               Stream x,
+               SublayerReads reads,
+               const Pass& pass) {
+  const bool prepares = next != nullptr && !runs_again(walk, *next);
+  if (!runs_again(walk, sublayer))
+    return walk.step(sublayer, prepares ? next : nullptr, std::move(x), std::move(reads), pass);
+  std::vector<Variable> inputs = {x.value, std::exchange(reads.memory, {})};
+  append_rows(reads.sides, inputs);
+  reads.sides = without_rows(std::move(reads.sides));
+  return {recompute(
+      [step = walk.step, sublayer, reads, again = recomputed(pass)](
+          const std::vector<Variable>& in) {
+        SublayerReads given = reads;
+        given.memory = in[1];
+        given.sides = with_rows(std::move(given.sides), std::span(in).subspan(2));
+        return step(sublayer, nullptr, {in[0]}, std::move(given), again).value;
+      },
+      inputs)};
+}
+
+// Some layers that follow one another; `first` is the place of the first, the memories are theirs.
+Variable run_layers(const LayerWalk& walk,
+                    std::span<const Layer> layers,
+                    std::size_t first,
+                    const Variable& x,
+                    const StackReads& reads,
+                    const Pass& pass,
+                    const LayerWatch& watch) {
+  const auto next_of = [&](std::size_t i, std::size_t j) -> const Sublayer* {
+    if (j + 1 < layers[i].sublayers.size()) return &layers[i].sublayers[j + 1];
+    return i + 1 < layers.size() ? &layers[i + 1].sublayers.front() : nullptr;
+  };
+  Stream stream = {x};
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (watch.input) watch.input(first + i, stream.value.value());
+    const Pass layer_pass = pass.child(first + i);
+    const auto& sublayers = layers[i].sublayers;
+    for (std::size_t j = 0; j < sublayers.size(); ++j)
+      stream = run_one(walk,
+                       sublayers[j],
+                       next_of(i, j),
+                       std::move(stream),
+                       part_of(reads, sublayers[j], i),
+                       layer_pass.child(j));
+    if (watch.output) watch.output(first + i, stream.value);
+  }
+  return stream.value;
+}
+
+// The same, computed again in the backward pass.
+Variable run_again(const LayerWalk& walk,
+                   std::span<const Layer> layers,
+                   std::size_t first,
+                   const Variable& x,
+                   const StackReads& reads,
+                   const Pass& pass,
+                   const LayerWatch& watch) {
+  std::vector<Variable> given = {x};
+  append_rows(reads.sides, given);
+  if (!reads.memories.empty())
+    for (std::size_t i = 0; i < layers.size(); ++i) given.push_back(reads.memories[first + i]);
+  const auto run = [walk,
+                    first,
+                    again = recomputed(pass),
+                    context = reads.context,
+                    sides = without_rows(reads.sides)](std::span<const Layer> of,
+                                                       const std::vector<Variable>& in,
+                                                       const LayerWatch& seen) {
+    const std::span<const Variable> beside = std::span(in).subspan(1);
+    const std::span<const Variable> memories = beside.subspan(sides.size());
+    const StackReads own = {.memories = {memories.begin(), memories.end()},
+                            .context = context,
+                            .sides = with_rows(sides, beside)};
+    return run_layers(walk, of, first, in[0], own, again, seen);
+  };
+  return recompute(
+      [&](const std::vector<Variable>& in) { return run(layers, in, {.input = watch.input}); },
+      given,
+      [run, own = std::vector<Layer>(layers.begin(), layers.end())](
+          const std::vector<Variable>& in) { return run(own, in, {}); });
+}
+
+}  // namespace
+
+Variable walk_layers(const LayerWalk& walk,
+                     std::span<const Layer> layers,
+                     const Variable& x,
+                     const StackReads& reads,
+                     const Pass& pass,
+                     const LayerWatch& watch) {
+  check_memories(layers, reads.memories);
+  if (walk.again.kind != Recomputation::Kind::layers)
+    return run_layers(walk, layers, 0, x, reads, pass, watch);
+  // What is shown to somebody is kept anyway.
+  const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.together);
+  Variable stream = x;
+  for (std::size_t first = 0; first < layers.size(); first += together) {
+    const auto group = layers.subspan(first, std::min(together, layers.size() - first));
+    stream = run_again(walk, group, first, stream, reads, pass, watch);
+    if (watch.output) watch.output(first, stream);
+  }
+  return stream;
+}
+
+}  // namespace longspan
