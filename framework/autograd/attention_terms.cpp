@@ -35,6 +35,7 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
   }
   if (const auto& shaw = terms.shaw) {
     call.shaw.emplace();
+    call.shaw->of_keys = shaw->of_keys;
     if (shaw->key_table.defined()) {
       call.shaw->key_table = shaw->key_table.value();
       places.key_table = input(shaw->key_table);

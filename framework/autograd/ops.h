@@ -114,6 +114,7 @@ struct RelativeVariables {
 struct ShawVariables {
   Variable key_table;
   Variable value_table;
+  bool of_keys = false;
 };
 struct SpanVariables {
   Variable span;

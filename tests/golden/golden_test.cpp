@@ -58,8 +58,7 @@ const std::vector<std::string>& missing_families() {
                                                "performer-",
                                                "pointer_generator-",
                                                "routing-",
-                                               "sinkhorn-",
-                                               "small_ops-bert_relative_key_query"};
+                                               "sinkhorn-"};
   return all;
 }
 

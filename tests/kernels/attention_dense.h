@@ -144,7 +144,8 @@ class DenseAttention {
       if (a_.relative)
         sum += (query_[q + c] + position_bias_[bias + c]) * position_key_[position(h, i, j) + c];
       if (!key_table_.empty())
-        sum += query_[q + c] * key_table_[table_row(key_table_, dim_, i, j) + c];
+        sum += (query_[q + c] + (a_.shaw->of_keys ? key_[k + c] : 0)) *
+               key_table_[table_row(key_table_, dim_, i, j) + c];
     }
     double result = same_token(b, h, i, j) ? *a_.hash->self_score : sum * scale_;
     if (!slopes_.empty())
@@ -240,6 +241,10 @@ class DenseAttention {
         const std::size_t r = table_row(key_table_, dim_, i, j) + c;
         r_.dquery[q + c] += d * key_table_[r];
         r_.dkey_table[r] += d * query_[q + c];
+        if (a_.shaw->of_keys) {
+          r_.dkey[k + c] += d * key_table_[r];
+          r_.dkey_table[r] += d * key_[k + c];
+        }
       }
       if (!a_.relative) continue;
       const std::size_t r = position(h, i, j) + c;

@@ -27,6 +27,7 @@ struct AttentionCase {
   bool relative = false;
   bool key_table = false;  // Shaw's
   bool value_table = false;
+  bool of_keys = false;  // the key table is multiplied with keys too
   bool slopes = false;
   int span = 0;         // 1: by head, 2: by token
   double ramp = 0;      // of the span, where keys are to lie beyond it
@@ -52,7 +53,8 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} slopes {} span {} ramp {} floor {} sorted {} {} hash {} from {} "
+        "relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted {} {} hash "
+        "{} from {} "
         "{} "
         "dropout {} fold {} {} seed {}",
         batch,
@@ -67,6 +69,7 @@ struct AttentionCase {
         relative,
         key_table,
         value_table,
+        of_keys,
         slopes,
         span,
         ramp,
@@ -207,6 +210,7 @@ inline void make_terms(const AttentionCase& c,
     if (c.key_table) {
       a.shaw->key_table = input("key_table", {rows, c.dim});
       g.dkey_table = half({rows, c.dim});
+      a.shaw->of_keys = c.of_keys;
     }
     if (c.value_table) {
       a.shaw->value_table = input("value_table", {rows, c.value_dim});

@@ -8,16 +8,17 @@ namespace longspan::testing {
 namespace {
 
 // Terms that go together, by number.
-constexpr int combinations = 15;
+constexpr int combinations = 17;
 void add_terms(int number, AttentionCase& c) {
   c.relative = number == 1 || number == 8 || number == 9;
-  c.key_table = number == 2 || number == 4 || number == 10;
-  c.value_table = number == 3 || number == 4;
+  c.key_table = number == 2 || number == 4 || number == 10 || number >= 15;
+  c.value_table = number == 3 || number == 4 || number == 16;
+  c.of_keys = number >= 15;
   c.slopes = number == 5 || number == 9 || number == 10;
-  c.span = number == 6 ? 1 : number == 7 || number == 8 || number == 10 ? 2 : 0;
+  c.span = number == 6 || number == 16 ? 1 : number == 7 || number == 8 || number == 10 ? 2 : 0;
   c.sorted = number >= 11 && number <= 13;
   c.buckets = number == 12;
-  c.hash = number >= 12 ? number - 11 : 0;
+  c.hash = number == 12 || number == 13 ? number - 11 : 0;
   if (number == 14) c.hash = 1;
   if (c.relative) c.causal = true;
 }

@@ -53,6 +53,7 @@ struct RelativeTerm {
 struct ShawTerm {
   Tensor key_table = {};    // a: [2 K + 1, dim]
   Tensor value_table = {};  // b: [2 K + 1, value_dim]
+  bool of_keys = false;     // the score has scale * k_j.a_r too (Huang et al. 2020, method 4)
 };
 
 // Adaptive span (Sukhbaatar et al. 2019): the probabilities are m e^s / sum((m + floor) e^s) with
@@ -180,10 +181,10 @@ void begin_merge(Cpu, const Tensor& out, const Tensor& log_sum_exp);
 void begin_merge(Cuda, const Tensor& out, const Tensor& log_sum_exp);
 
 // Floating-point operations of the scores a mask lets through, forward: 2 dim (and 2 dim for the
-// relative term or a key table) and 2 value_dim (and 2 value_dim for a value table) for each
-// allowed pair. Padding does not count where the host can read it: on a dry device nobody has said
-// how long rows are, and all are counted as whole. Of a sorted sequence, every pair that the rules
-// allow counts.
+// relative term or a key table, twice where keys are multiplied with it too) and 2 value_dim (and 2
+// value_dim for a value table) for each allowed pair. Padding does not count where the host can
+// read it: on a dry device nobody has said how long rows are, and all are counted as whole. Of a
+// sorted sequence, every pair that the rules allow counts.
 double attention_flops(const Attention&);
 // Those of its backward pass as it is made: products with keys three times, once to make the scores
 // again and twice for gradients, and products with values twice. That is 2.5 times the forward pass

@@ -131,6 +131,8 @@ void check_terms(const Attention& a) {
   if (a.shaw) {
     check_table(a.shaw->key_table, "key_table", a.query.shape()[3], a.query.dtype());
     check_table(a.shaw->value_table, "value_table", a.value.shape()[3], a.query.dtype());
+    require(!a.shaw->of_keys || a.shaw->key_table.defined(),
+            "attention: products of keys with their distances need a key_table");
   }
   if (a.slopes.defined())
     expect(a.slopes, "slopes", {a.query.shape()[2]}, accumulator_of(a.query.dtype()));
@@ -347,7 +349,8 @@ struct PairFlops {
   explicit PairFlops(const Attention& a)
       : keys(2 * static_cast<double>(a.query.shape()[3])),
         values(2 * static_cast<double>(a.value.shape()[3])) {
-    if (a.relative || (a.shaw && a.shaw->key_table.defined())) keys *= 2;
+    if (a.relative || (a.shaw && a.shaw->key_table.defined()))
+      keys *= a.shaw && a.shaw->of_keys ? 3 : 2;
     if (a.shaw && a.shaw->value_table.defined()) values *= 2;
   }
 };

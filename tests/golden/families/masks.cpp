@@ -183,9 +183,12 @@ void check_shaw(const GoldenFile& file) {
   expect_gradient(file, "relative_values", gradient_of(value_table));
 }
 
-// BERT's relative keys: Shaw's without clipping, the table counted the other way.
+// BERT's relative keys: Shaw's without clipping, the table counted the other way; keys may be
+// multiplied with it too.
 void check_relative_key(const GoldenFile& file) {
-  if (file.text("position_embedding_type") != "relative_key")
+  const std::string type = file.text("position_embedding_type");
+  const bool of_keys = type == "relative_key_query";
+  if (!of_keys && type != "relative_key")
     throw DataError("{}: there is no such relative key", file.name());
   const Variable x = leaf_of(file, "inputs/x");
   const Tensor& table = file.numbers("weights/distance_embedding_weight");
@@ -211,7 +214,7 @@ void check_relative_key(const GoldenFile& file) {
                                projected[1],
                                projected[2],
                                mask,
-                               {.shaw = ShawVariables{distances, Variable()}});
+                               {.shaw = ShawVariables{distances, Variable(), of_keys}});
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone().reshape(y.shape())});
   expect_gradient(file, "x", gradient_of(x));

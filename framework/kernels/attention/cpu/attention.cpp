@@ -8,10 +8,10 @@
 #include <algorithm>
 
 #include "framework/kernels/attention/check.h"
-#include "framework/kernels/attention/cpu/distances.h"
 #include "framework/kernels/attention/cpu/dropout.h"
 #include "framework/kernels/attention/cpu/problem.h"
 #include "framework/kernels/attention/cpu/terms.h"
+#include "framework/kernels/attention/cpu/turned_tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan {
@@ -49,6 +49,10 @@ struct Forward {
     if (p.value_table) {
       skewed = carver.take<E>(tile * skew_step + 2 * lanes<T> * group<E>);
       if (skewed != nullptr) std::fill_n(skewed, tile * skew_step, E{});
+    }
+    if (p.keys_by_distance) {
+      turned_keys = carver.take<E>(tile * p.dim_padded);
+      turned_scores = carver.take<T>(tile * tile);
     }
     bytes = carver.used();
   }
@@ -90,6 +94,7 @@ struct Forward {
     if (!few()) {
       read_key_tile(p.key_rows(b, h, at.begin), at, p.dim, key_lanes.seen, key_rows);
       transpose(key_rows, tile, p.dim_padded, key_columns, tile);
+      if (p.keys_by_distance) turn_rows(key_rows, p.dim_padded, turned_keys);
     }
     value_step = p.value_padded;
     if constexpr (std::is_same_v<In, E> && group<E> == 1) {
@@ -156,6 +161,14 @@ struct Forward {
                             p.dim_padded,
                             key_bands.at(h, view.origin),
                             scores);
+    if (p.keys_by_distance)
+      add_key_distance_products(view,
+                                turned_keys,
+                                p.dim_lanes(),
+                                p.dim_padded,
+                                key_bands.at(h, view.origin),
+                                turned_scores,
+                                scores);
   }
 
   // For a few queries (a step of generation, an evaluation token by token) transposing the keys
@@ -173,6 +186,8 @@ struct Forward {
           sum_of_pair += dot(position_query + (first + r) * p.dim_padded,
                              p.key_table.row(h, view.origin + r - j),
                              p.dim);
+        if (p.keys_by_distance)
+          sum_of_pair += dot(keys.row(j), p.key_table.row(h, view.origin + r - j), p.dim);
       }
     }
   }
@@ -261,6 +276,8 @@ struct Forward {
   T* scores;                    // [tile, tile]
   E* probabilities = nullptr;   // the scores as elements, where that is not the same
   E* skewed = nullptr;          // [tile, skew_step]: the same with zeros in the margins
+  E* turned_keys = nullptr;     // [tile, dim_padded], where they have products with distances
+  T* turned_scores = nullptr;   // [tile, tile]
   std::int64_t bytes;
 };
 

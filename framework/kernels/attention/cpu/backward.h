@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-#include "framework/kernels/attention/cpu/distances.h"
 #include "framework/kernels/attention/cpu/dropout.h"
 #include "framework/kernels/attention/cpu/problem.h"
 #include "framework/kernels/attention/cpu/sums.h"
 #include "framework/kernels/attention/cpu/terms.h"
+#include "framework/kernels/attention/cpu/turned_tile.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace longspan::tile_attention {
@@ -59,7 +59,9 @@ class Backward {
       t.value_columns = carver.take<E>(p.value_padded * tile);
       t.dkey = carver.take<T>(tile * p.dim_padded);
       t.dvalue = carver.take<T>(tile * p.value_padded);
+      if (p.keys_by_distance) take(carver, t.turned, p.dim_padded);
     }
+    if (p.keys_by_distance) take_turned(carver);
     bytes_ = carver.used();
   }
   std::int64_t bytes() const { return bytes_; }
@@ -87,17 +89,6 @@ class Backward {
   }
 
  private:
-  struct KeyTile {
-    Interval at{0, 0};
-    KeyLanes lanes_seen;
-    E* rows = nullptr;           // [tile, dim_padded], stacked
-    E* columns = nullptr;        // [dim_padded, tile] elements
-    E* value_columns = nullptr;  // [value_padded, tile] elements
-    T* dkey = nullptr;           // [tile, dim_padded]
-    T* dvalue = nullptr;         // [tile, value_padded]
-    alignas(64) T dscore[tile];  // sums of score gradients by key
-  };
-
   // A tile of rows, and the same stacked where that is not the same.
   struct Factor {
     E* rows = nullptr;
@@ -108,10 +99,29 @@ class Backward {
       return stack(rows, round_up(count, group<E>), width, width, 0, stacked);
     }
   };
+  struct KeyTile {
+    Interval at{0, 0};
+    KeyLanes lanes_seen;
+    E* rows = nullptr;           // [tile, dim_padded], stacked
+    E* columns = nullptr;        // [dim_padded, tile] elements
+    E* value_columns = nullptr;  // [value_padded, tile] elements
+    T* dkey = nullptr;           // [tile, dim_padded]
+    T* dvalue = nullptr;         // [tile, value_padded]
+    Factor turned;               // [tile, dim_padded], where keys have products with distances
+    const E* turned_stack = nullptr;
+    alignas(64) T dscore[tile];  // sums of score gradients by key
+  };
+
   static void take(Carver& carver, Factor& factor, std::int64_t width) {
     // Two vectors more: a shifted row reads past its end.
     factor.rows = carver.take<E>(tile * width + 2 * lanes<T> * group<E>);
     if (group < E >> 1) factor.stacked = carver.take<E>(tile * width);
+  }
+
+  void take_turned(Carver& carver) {
+    take(carver, turned_dscores_, skew_step);
+    if (turned_dscores_.rows != nullptr) std::fill_n(turned_dscores_.rows, tile * skew_step, E{});
+    turned_sums_ = carver.take<T>(tile * std::max(tile, p.dim_padded));
   }
 
   void read_keys(Interval tiles) {
@@ -123,6 +133,10 @@ class Backward {
       read_key_tile(p.key_rows(b_, h_, t.at.begin), t.at, p.dim, t.lanes_seen.seen, rows);
       transpose(rows, tile, p.dim_padded, t.columns, tile);
       stack(rows, tile, p.dim_padded, p.dim_padded, 0, t.rows);
+      if (p.keys_by_distance) {
+        turn_rows(rows, p.dim_padded, t.turned.rows);
+        t.turned_stack = t.turned.stack_of(tile, p.dim_padded);
+      }
       read_key_tile(
           p.value_rows(b_, h_, t.at.begin), t.at, p.value_dim, t.lanes_seen.seen, value_rows_);
       transpose(value_rows_, tile, p.value_padded, t.value_columns, tile);
@@ -201,6 +215,7 @@ class Backward {
       add_distance_rows(view, dscores, distances, p.dim_padded, dquery);
       add_distance_gradients(
           p.plan(h_), view, dscores, skewed_, position_query_stack_, p.key_table, sums_.terms.key);
+      if (p.keys_by_distance) differentiate_key_distances(view, dscores, distances, t);
     }
     if (p.value_table)
       add_distance_gradients(p.plan(h_),
@@ -228,6 +243,14 @@ class Backward {
                             p.dim_padded,
                             key_bands_.at(h_, view.origin),
                             scores_);
+    if (p.keys_by_distance)
+      add_key_distance_products(view,
+                                t.turned.rows,
+                                p.dim_lanes(),
+                                p.dim_padded,
+                                key_bands_.at(h_, view.origin),
+                                turned_sums_,
+                                scores_);
     terms_.apply(b_, h_, view, t.lanes_seen, scores_);
     if (view.kind == TileKind::partial) mask_scores(view, scores_);
     product(view.rows(),
@@ -339,6 +362,27 @@ class Backward {
     return hn::GetLane(hn::SumOfLanes(tag, dspan));
   }
 
+  // What the products of keys with distances give to both.
+  void differentiate_key_distances(const TileView& view,
+                                   const E* dscores,
+                                   const Band<E>& distances,
+                                   KeyTile& t) {
+    const TileView turned = turned_view(view);
+    turn_factors(view, dscores, turned_dscores_.rows);
+    std::fill_n(turned_sums_, tile * p.dim_padded, T{0});
+    add_distance_rows(turned, turned_dscores_.rows, distances, p.dim_padded, turned_sums_);
+    for (std::int64_t j = 0; j < tile; ++j)
+      for (std::int64_t c = 0; c < p.dim_padded; ++c)
+        t.dkey[j * p.dim_padded + c] += turned_sums_[(tile - 1 - j) * p.dim_padded + c];
+    add_distance_gradients(p.plan(h_),
+                           turned,
+                           turned_dscores_.rows,
+                           skewed_,
+                           t.turned_stack,
+                           p.key_table,
+                           sums_.terms.key);
+  }
+
   // The sums of score gradients by key give the gradient of u, those by distance the one of v.
   void sum_scores(const TileView& view, KeyTile& t) {
     const Tag<T> tag;
@@ -414,6 +458,8 @@ class Backward {
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift
   Factor weights_;               // [tile, skew_step]: the probabilities, zeros in the margins
+  Factor turned_dscores_;        // [tile, skew_step], the turned gradients of the scores
+  T* turned_sums_ = nullptr;     // [tile, tile or dim_padded]
   T subtract_[tile];             // log-sum-exp in score units
   T delta_[tile];                // dout . out
   std::int64_t bytes_;

@@ -46,6 +46,7 @@ struct Problem {
     if (a.relative) key_table = DistanceTable<const In>::by_head(a.relative->position_key);
     if (a.shaw && a.shaw->key_table.defined())
       key_table = DistanceTable<const In>::shared(a.shaw->key_table);
+    keys_by_distance = a.shaw && a.shaw->of_keys;
     if (a.shaw && a.shaw->value_table.defined())
       value_table = DistanceTable<const In>::shared(a.shaw->value_table);
   }
@@ -114,6 +115,7 @@ struct Problem {
   const std::int64_t* length = nullptr;
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
+  bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
   T scale;
 
   // Lanes that the sum over the features of a head takes.

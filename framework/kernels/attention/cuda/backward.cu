@@ -128,6 +128,9 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
     add(of_key, memory.second, call.dim, [&](int i, int c) {
       return rows.query(i, c, call.content_bias);
     });
+    if (call.keys_by_distance && first < call.dim)
+      add_distance_rows<Multiplied::key>(
+          of_key, call.key_table, h, origin_of(call, at), memory.second, memory.stage, first);
   });
   of_key.each([&](int j, int c, T sum) {
     if (key + j < call.keys && first + c < call.dim)

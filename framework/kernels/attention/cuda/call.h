@@ -191,6 +191,7 @@ struct AttentionCall {
     }
     if (a.shaw && a.shaw->key_table.defined())
       key_table = DistanceTable<const In>::shared(a.shaw->key_table);
+    keys_by_distance = a.shaw && a.shaw->of_keys;
     if (a.shaw && a.shaw->value_table.defined())
       value_table = DistanceTable<const In>::shared(a.shaw->value_table);
     if (a.slopes.defined()) slopes = a.slopes.data<T>();
@@ -273,6 +274,7 @@ struct AttentionCall {
   SortedView sorted;
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
+  bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
   Either<In> content_bias;
   Either<In> position_bias;
   // What the biases make of each key, u . k, and of each row of the table, v . r, where they have

@@ -6,6 +6,24 @@
 namespace longspan::tile_attention {
 namespace {
 
+// halves += what the pairs of a tile give to its band: row e gathers factor(i, j) * right(row)
+// where j - i + 63 is e. The row is i, or j where keys are what is multiplied with distances.
+template <Multiplied side, typename T>
+__device__ void add_band(Sums<T> (&halves)[2], const T* factors, const T* right) {
+  for (int half = 0; half < 2; ++half)
+    add_product(
+        halves[half],
+        tile,
+        [=](int e, int own) {
+          const int by = half * tile + e - (tile - 1);  // from the query to the key
+          const int other = side == Multiplied::query ? own + by : own - by;
+          if (other < 0 || other >= tile) return T{0};
+          return side == Multiplied::query ? factors[own * tile_step + other]
+                                           : factors[other * tile_step + own];
+        },
+        [=](int own, int c) { return right[own * tile_step + c]; });
+}
+
 // bands: [heads of the group, diagonals, 128, width]; row e as in Diagonals, the last is zero.
 template <typename In>
 __global__ void sum_any_diagonals(GradientCall<In> g,
@@ -39,15 +57,14 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
                          : rows.query(i, first + c, call.position_bias);
       });
       __syncthreads();
-      for (int half = 0; half < 2; ++half)
-        add_product(
-            halves[half],
-            tile,
-            [&](int e, int i) {
-              const int j = half * tile + e + i - (tile - 1);
-              return j >= 0 && j < tile ? factors[i * tile_step + j] : T{0};
-            },
-            [&](int i, int c) { return memory.stage[i * tile_step + c]; });
+      add_band<Multiplied::query>(halves, factors, memory.stage);
+      if (of_values || !call.keys_by_distance) continue;
+      __syncthreads();
+      fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
+        return first + c < width ? rows.key(j, first + c) : T{0};
+      });
+      __syncthreads();
+      add_band<Multiplied::key>(halves, factors, memory.stage);
     }
   for (int half = 0; half < 2; ++half)
     halves[half].each([&](int e, int c, T sum) {

@@ -150,8 +150,11 @@ __device__ std::int64_t origin_of(const AttentionCall<In>& call, const TilePlace
   return call.query_begin + at.query - call.key_begin - at.key;
 }
 
-// sums[i, j] += left(i, feature) . the table's row of the pair's distance.
-template <typename In, typename Left>
+// What of a pair is multiplied with the row of its distance.
+enum class Multiplied { query, key };
+
+// sums[i, j] += left(i, feature) . the table's row of the pair's distance, or left(j, feature).
+template <Multiplied side = Multiplied::query, typename In, typename Left>
 __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
                                       const DistanceTable<const In>& table,
                                       std::int64_t h,
@@ -174,19 +177,22 @@ __device__ void add_distance_products(Sums<Accumulator<In>>& sums,
     });
     __syncthreads();
     for (int k = 0; k < depth; ++k) {
-      T rows[own_rows];
-      for (int r = 0; r < own_rows; ++r) rows[r] = stage[(row + r) * depth_step + k];
+      constexpr int count = side == Multiplied::query ? own_rows : own_columns;
+      const int own_first = side == Multiplied::query ? row : Sums<T>::column();
+      T rows[count];
+      for (int r = 0; r < count; ++r) rows[r] = stage[(own_first + r) * depth_step + k];
       T near[own_rows + own_columns - 1];
       for (int e = 0; e < own_rows + own_columns - 1; ++e) near[e] = own[e * depth_step + k];
       for (int r = 0; r < own_rows; ++r)
-        for (int c = 0; c < own_columns; ++c) sums.at[r][c] += rows[r] * near[c - r + own_rows - 1];
+        for (int c = 0; c < own_columns; ++c)
+          sums.at[r][c] += rows[side == Multiplied::query ? r : c] * near[c - r + own_rows - 1];
     }
   }
 }
 
 // sums[i, c] += the sum over the pairs (i, j) of factors[i, j] and features first .. first + 63 of
-// the table's row of their distance.
-template <typename In>
+// the table's row of their distance; or sums[j, c].
+template <Multiplied side = Multiplied::query, typename In>
 __device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
                                   const DistanceTable<const In>& table,
                                   std::int64_t h,
@@ -206,9 +212,12 @@ __device__ void add_distance_rows(Sums<Accumulator<In>>& sums,
     add_product(
         sums,
         tile,
-        [=](int i, int e) {
-          const int j = begin + e + i - (tile - 1);
-          return j >= 0 && j < tile ? factors[i * tile_step + j] : T{0};
+        [=](int own, int e) {
+          const int by = begin + e - (tile - 1);  // from the query to the key
+          const int other = side == Multiplied::query ? own + by : own - by;
+          if (other < 0 || other >= tile) return T{0};
+          return side == Multiplied::query ? factors[own * tile_step + other]
+                                           : factors[other * tile_step + own];
         },
         [=](int e, int c) { return stage[e * tile_step + c]; });
   }
@@ -375,6 +384,11 @@ __device__ void read_scores(const AttentionCall<In>& call,
     add_distance_products(
         sums, call.key_table, at.h, origin_of(call, at), memory.stage, [&](int i, int c) {
           return rows.query(i, c, call.position_bias);
+        });
+  if (call.keys_by_distance)
+    add_distance_products<Multiplied::key>(
+        sums, call.key_table, at.h, origin_of(call, at), memory.stage, [&](int j, int c) {
+          return rows.key(j, c);
         });
   sums.write(memory.first);
 }
