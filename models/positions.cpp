@@ -1,5 +1,6 @@
 #include "models/positions.h"
 
+#include "framework/nn/attention/alibi.h"
 #include "framework/nn/positions.h"
 #include "models/stack.h"
 
@@ -23,13 +24,32 @@ std::string examples_problem(std::optional<std::int64_t> longest, std::int64_t s
       segment);
 }
 
+const char* name_of(PositionKind kind) {
+  switch (kind) {
+    case PositionKind::sinusoidal:
+      return "sinusoidal";
+    case PositionKind::learned:
+      return "learned";
+    case PositionKind::relative:
+      return "relative";
+    case PositionKind::relative_key:
+      return "relative_key";
+    case PositionKind::relative_key_query:
+      return "relative_key_query";
+    case PositionKind::alibi:
+      return "alibi";
+  }
+  return "";
+}
+
 std::string kind_problem(const PositionOptions& options, const ModelOptions& common) {
-  if (options.kind != PositionKind::relative) return "";
+  if (!options.by_distance()) return "";
   const MechanismKind* const kind = kind_without_distances(common.attention);
   if (kind == nullptr) return "";
   return fmt::format(
-      "model.positions: found relative with {} in model.attention, which knows no distances; set "
-      "it to sinusoidal or learned",
+      "model.positions: found {} with {} in model.attention, which knows no distances; set it to "
+      "sinusoidal or learned",
+      name_of(options.kind),
       kind->name);
 }
 
@@ -57,10 +77,15 @@ void declare(OptionTable& table,
   table.add("model.positions",
             options.kind,
             "absolute positions, added to the embeddings, or relative ones: a learned key and a "
-            "learned value for each distance (Shaw et al. 2018)",
+            "learned value for each distance (relative, Shaw et al. 2018), a key alone "
+            "(relative_key), which may be multiplied with the other key too (relative_key_query, "
+            "Huang et al. 2020), or slopes that are not learned (alibi, Press et al. 2022)",
             {{"sinusoidal", PositionKind::sinusoidal},
              {"learned", PositionKind::learned},
-             {"relative", PositionKind::relative}},
+             {"relative", PositionKind::relative},
+             {"relative_key", PositionKind::relative_key},
+             {"relative_key_query", PositionKind::relative_key_query},
+             {"alibi", PositionKind::alibi}},
             fixes_weights());
   table.add("model.longest",
             options.longest,
@@ -76,7 +101,7 @@ void declare(OptionTable& table,
             between(1, 1 << 20),
             fixes_weights());
   table.warn("model.relative_reach", [&options]() -> std::string {
-    return options.kind == PositionKind::relative ? "" : "model.positions is not relative";
+    return options.has_tables() ? "" : "model.positions has no tables by distance";
   });
   table.check({"model.positions", "model.attention"},
               [&options, &common] { return kind_problem(options, common); });
@@ -101,7 +126,7 @@ Positions::Positions(const Scope& scope,
                      const PositionOptions& options,
                      const ModelOptions& common,
                      const ModelSetting& setting)
-    : kind_(options.kind),
+    : by_distance_(options.by_distance()),
       width_(common.width),
       compute_(setting.compute),
       device_(setting.device) {
@@ -115,7 +140,7 @@ Variable Positions::embed(const TokenEmbedding& embedding,
                           const Tensor& tokens,
                           double scale,
                           const Pass& pass) const {
-  if (kind_ == PositionKind::relative) return embedding(tokens, scale, pass.time);
+  if (by_distance_) return embedding(tokens, scale, pass.time);
   const Ranges rows = positions_of(pass);
   Variable positions;
   if (table_) {
@@ -131,15 +156,21 @@ Variable Positions::embed(const TokenEmbedding& embedding,
   return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
 }
 
-std::optional<DistanceTables> distance_tables(const Scope& attention,
-                                              const PositionOptions& options,
-                                              const ModelOptions& common) {
-  if (options.kind != PositionKind::relative) return std::nullopt;
-  const DistanceTables::Options tables = {.reach = options.reach,
-                                          .dim = common.head_dim(),
-                                          .initial = common.initial().value_or(Initial::xavier(
-                                              2 * options.reach + 1, common.head_dim()))};
-  return DistanceTables(attention, tables);
+DistanceTerms distance_terms(const Scope& attention,
+                             const PositionOptions& options,
+                             const ModelOptions& common) {
+  DistanceTerms terms;
+  if (options.kind == PositionKind::alibi) terms.slopes = alibi_slopes(attention, common.heads);
+  if (!options.has_tables()) return terms;
+  const DistanceTables::Options tables = {
+      .reach = options.reach,
+      .dim = common.head_dim(),
+      .initial =
+          common.initial().value_or(Initial::xavier(2 * options.reach + 1, common.head_dim())),
+      .values = options.kind == PositionKind::relative,
+      .of_keys = options.kind == PositionKind::relative_key_query};
+  terms.tables.emplace(attention, tables);
+  return terms;
 }
 
 }  // namespace longspan

@@ -6,15 +6,18 @@
 #include <optional>
 #include <string>
 
-#include "framework/nn/attention/distance_tables.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "models/model_options.h"
 
 namespace longspan {
 
 enum class PositionKind : std::uint8_t {
-  sinusoidal,  // Vaswani et al. 2017
-  learned,     // a table
-  relative     // Shaw et al. 2018
+  sinusoidal,          // Vaswani et al. 2017
+  learned,             // a table
+  relative,            // Shaw et al. 2018
+  relative_key,        // the same without values (BERT)
+  relative_key_query,  // and with keys times distances (Huang et al. 2020)
+  alibi                // Press et al. 2022
 };
 
 struct PositionOptions {
@@ -24,6 +27,12 @@ struct PositionOptions {
   std::int64_t reach = 16;                   // farther distances count as this one
 
   bool learned() const { return kind == PositionKind::learned; }
+  // By distances, which attention sees; otherwise they are added to the embeddings.
+  bool by_distance() const { return has_tables() || kind == PositionKind::alibi; }
+  bool has_tables() const {
+    return kind == PositionKind::relative || kind == PositionKind::relative_key ||
+           kind == PositionKind::relative_key_query;
+  }
 };
 
 // The keys model.positions, model.longest and model.relative_reach.
@@ -59,16 +68,16 @@ class Positions {
   std::int64_t longest() const { return table_ ? table_->global_shape[0] : 0; }
 
  private:
-  PositionKind kind_;
+  bool by_distance_;
   std::int64_t width_;
   DType compute_;
   Device device_;
   Weight table_;
 };
 
-// Of a layer's attention to its own sequence, where positions are relative.
-std::optional<DistanceTables> distance_tables(const Scope& attention,
-                                              const PositionOptions& options,
-                                              const ModelOptions& common);
+// Of a layer's attention to its own sequence; empty where positions are absolute.
+DistanceTerms distance_terms(const Scope& attention,
+                             const PositionOptions& options,
+                             const ModelOptions& common);
 
 }  // namespace longspan

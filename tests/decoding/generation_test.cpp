@@ -168,8 +168,11 @@ TEST(Generation, WindowIsAsLongAsLearnedPositionsReach) {
 
 // The keys of what was read are kept until the window moves.
 TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
-  for (const auto positions :
-       {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
+  for (const auto positions : {PositionKind::sinusoidal,
+                               PositionKind::learned,
+                               PositionKind::relative,
+                               PositionKind::relative_key_query,
+                               PositionKind::alibi}) {
     DecoderOptions options = small_decoder(2);
     options.positions = {.kind = positions, .longest = 16, .reach = 5};
     const auto model = make_decoder(options, small_setting());

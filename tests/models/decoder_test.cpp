@@ -22,8 +22,12 @@ DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
   return options;
 }
 
-constexpr PositionKind all_positions[] = {
-    PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative};
+constexpr PositionKind all_positions[] = {PositionKind::sinusoidal,
+                                          PositionKind::learned,
+                                          PositionKind::relative,
+                                          PositionKind::relative_key,
+                                          PositionKind::relative_key_query,
+                                          PositionKind::alibi};
 
 TEST(DecoderModel, StartsWithTheLossOfAGuess) {
   for (const auto positions : all_positions) {
@@ -64,7 +68,6 @@ TEST(DecoderModel, DescendsOnARepeatedSegment) {
 }
 
 TEST(DecoderModel, SeesNothingOfTheFuture) {
-  const auto model = make_decoder(tiny(), tiny_setting());
   const Tensor text = random_ids(1, 6, 1);
   const Tensor changed = text.clone();
   std::int64_t& token = changed.data<std::int64_t>()[3];
@@ -72,9 +75,12 @@ TEST(DecoderModel, SeesNothingOfTheFuture) {
   const Reading segment = segment_of(text, 0, 5);
   Reading other = segment;
   other.fields["tokens"] = testing::columns(changed, 0, 5);
-  const auto before = values_of(losses_of(*model, segment).value());
-  const auto after = values_of(losses_of(*model, other).value());
-  for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
+  for (const auto positions : all_positions) {
+    const auto model = make_decoder(tiny(positions), tiny_setting());
+    const auto before = values_of(losses_of(*model, segment).value());
+    const auto after = values_of(losses_of(*model, other).value());
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
+  }
 }
 
 TEST(DecoderModel, LossesAreThoseOfItsLogits) {

@@ -22,7 +22,8 @@ struct Attended {
   std::unique_ptr<Mechanism> mechanism;
 
   Attended(const AttentionOptions& options, bool causal)
-      : mechanism(std::make_unique<SoftmaxAttention>(0, pattern_of(options, causal), tables)) {
+      : mechanism(std::make_unique<SoftmaxAttention>(
+            0, pattern_of(options, causal), DistanceTerms{.tables = tables})) {
     testing::allocate_randomly(parameters, 1);
   }
   const double* row(const char* table, std::int64_t p, std::int64_t k) const {

@@ -1,6 +1,8 @@
-// Relative positions (Shaw et al. 2018): a key and a value for each distance, added to those of the
-// tokens. With r = clip(k - p, -reach, reach) + reach the score of query p and key k is
-// q_p . (key_k + keys[r]) / sqrt(dim), and what is weighed is value_k + values[r].
+// Relative positions: a learned vector for each distance. With r = clip(k - p, -reach, reach) +
+// reach, the score of query p and key k is
+//   q_p . (key_k + keys[r]) / sqrt(dim), and what is weighed value_k + values[r] (Shaw et al.
+//   2018), or without `values` (BERT's relative_key), or with key_k . keys[r] in the sum too (Huang
+//   et al. 2020, method 4; BERT's relative_key_query).
 #pragma once
 
 #include <cstdint>
@@ -18,18 +20,28 @@ class DistanceTables {
     std::int64_t reach = 0;  // at least 1
     std::int64_t dim = 0;    // of a head
     Initial initial = {};
+    bool values = true;    // a table beside values, too
+    bool of_keys = false;  // keys are multiplied with the table beside them
   };
   DistanceTables(const Scope& scope, const Options& options)
       : keys_(scope.inside_weight(
             "relative_keys", {2 * options.reach + 1, options.dim}, options.initial)),
-        values_(scope.inside_weight(
-            "relative_values", {2 * options.reach + 1, options.dim}, options.initial)) {}
+        of_keys_(options.of_keys) {
+    if (options.values)
+      values_ = scope.inside_weight(
+          "relative_values", {2 * options.reach + 1, options.dim}, options.initial);
+  }
 
-  ShawVariables term() const { return {keys_->variable, values_->variable}; }
+  ShawVariables term() const {
+    return {.key_table = keys_->variable,
+            .value_table = values_ ? values_->variable : Variable(),
+            .of_keys = of_keys_};
+  }
 
  private:
   Weight keys_;
   Weight values_;
+  bool of_keys_;
 };
 
 }  // namespace longspan

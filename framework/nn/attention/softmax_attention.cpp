@@ -30,7 +30,8 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
 
 AttentionTerms SoftmaxAttention::terms() const {
   AttentionTerms terms;
-  if (distances_) terms.shaw = distances_->term();
+  if (distances_.tables) terms.shaw = distances_.tables->term();
+  terms.slopes = distances_.slopes;
   return terms;
 }
 
@@ -45,7 +46,8 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
                   probability_dropout(dropout_, rows.heads, pass));
   };
   // In a fold rows stand at other distances.
-  if (distances_ || !can_fold(input, context.mask) || !pattern_.folded(input.heads, positions))
+  if (!distances_.empty() || !can_fold(input, context.mask) ||
+      !pattern_.folded(input.heads, positions))
     return unfolded(input);
   const Projected whole = whole_sequence(input);
   // Where context ranks divide the heads, this one may have none with columns.

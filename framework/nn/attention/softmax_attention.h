@@ -1,5 +1,5 @@
-// Scaled dot-product attention (Vaswani et al. 2017). Positions are in the input, or in tables by
-// distance, or nowhere.
+// Scaled dot-product attention (Vaswani et al. 2017). Positions are in the input, or in what scores
+// have by distance, or nowhere.
 #pragma once
 
 #include "framework/nn/attention/distance_tables.h"
@@ -8,12 +8,20 @@
 
 namespace longspan {
 
+// What scores have by distance. A value; empty where positions are in the input.
+struct DistanceTerms {
+  std::optional<DistanceTables> tables = {};
+  Tensor slopes = {};  // of ALiBi
+
+  bool empty() const { return !tables && !slopes.defined(); }
+};
+
 class SoftmaxAttention : public Mechanism {
  public:
   // `dropout` is of the probabilities.
   explicit SoftmaxAttention(double dropout,
                             AttentionPattern pattern = {},
-                            std::optional<DistanceTables> distances = {})
+                            DistanceTerms distances = {})
       : dropout_(dropout), pattern_(std::move(pattern)), distances_(std::move(distances)) {}
   bool projects_global() const override { return pattern_.projects_global(); }
   bool reads_on() const override { return true; }
@@ -29,7 +37,7 @@ class SoftmaxAttention : public Mechanism {
 
   double dropout_;
   AttentionPattern pattern_;
-  std::optional<DistanceTables> distances_;
+  DistanceTerms distances_;
 };
 
 // Dropout of the probabilities of this rank's heads; nothing without training.
