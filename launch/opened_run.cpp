@@ -113,6 +113,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                  .mesh = mesh,
                                  .memory = configuration->memory});
   load_weights(opened.checkpoint, model->parameters());
+  model->parameters().set_steps(opened.checkpoint.scalars().get<std::int64_t>("trainer/steps"));
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   return {std::move(configuration),
           run,

@@ -119,7 +119,7 @@ class UniversalTransformer : public Body {
 };
 
 std::string halting_problem(const UniversalTransformerOptions& options) {
-  if (!options.adaptive() || options.common.residual == ResidualKind::plain) return "";
+  if (!options.adaptive() || options.common.residual != ResidualKind::reversible) return "";
   return "model.residual: found reversible with model.halting adaptive, whose output is made of "
          "the "
          "states of all steps, which would have to be kept; set one of them otherwise";

@@ -189,6 +189,10 @@ class Parameters {
   const WeightSharing& sharing() const { return sharing_; }
   bool separate_masters() const { return separate_masters_; }
 
+  // Steps that the weights were trained for: what is drawn anew every so many of them.
+  std::int64_t steps() const { return steps_; }
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
   const Device& device() const { return device_; }
   DType compute_dtype() const { return compute_; }
   const ProcessMesh& mesh() const { return mesh_; }
@@ -209,6 +213,7 @@ class Parameters {
   std::vector<ParameterBucket> buckets_;
   std::vector<ParameterRun> runs_;
   std::int64_t own_elements_ = 0;
+  std::int64_t steps_ = 0;
 };
 
 // A place in the tree of names, where layers make their parameters.

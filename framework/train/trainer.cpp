@@ -200,7 +200,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
   result.skipped = !std::isfinite(result.loss) || !std::isfinite(result.gradient_norm);
   result.learning_rate = optimizer_.learning_rate(schedule_.at(optimizer_.updates() + 1));
   if (request.after_loss) request.after_loss(result.loss);
-  ++steps_;
+  model_->parameters().set_steps(++steps_);
   tokens_ += result.tokens;
   if (!result.skipped) {
     if (request.before_update) request.before_update();
@@ -302,6 +302,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   optimizer_.restore(scalars);
   if (loss_scale_) loss_scale_->restore(scalars);
   steps_ = scalars.get<std::int64_t>("trainer/steps");
+  model_->parameters().set_steps(steps_);
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");

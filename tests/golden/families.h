@@ -34,5 +34,8 @@ void check_linear_chain(const GoldenFile& file);
 void check_universal_transformer(const GoldenFile& file);
 void check_gate(const GoldenFile& file);
 void check_gated_layer(const GoldenFile& file);
+void check_linear_attention(const GoldenFile& file);
+void check_performer(const GoldenFile& file);
+void check_performer_projection(const GoldenFile& file);
 
 }  // namespace longspan::golden

@@ -75,7 +75,8 @@ std::string refusal(const Modes& modes, const std::vector<std::string>& others) 
 }
 
 bool goes_with_memory(const std::string& kind) {
-  for (const char* other : {"block", "summary", "fixed", "global", "lsh"})
+  for (const char* other :
+       {"block", "summary", "fixed", "global", "lsh", "linear", "performer", "random_features"})
     if (kind == other) return false;
   return true;
 }
@@ -90,6 +91,9 @@ TEST(MemoryModes, GoTogetherAsTheReadmeSaysUnderEveryKindOfAttention) {
                                  "fixed",
                                  "global",
                                  "lsh",
+                                 "linear",
+                                 "performer",
+                                 "random_features",
                                  "local/strided",
                                  "local+strided"})
     for (const Modes& modes : all_modes()) {

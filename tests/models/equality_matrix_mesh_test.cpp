@@ -86,7 +86,10 @@ std::vector<Kind> kinds() {
                                  "block",
                                  "summary",
                                  "global",
-                                 "lsh"})
+                                 "lsh",
+                                 "linear",
+                                 "performer",
+                                 "random_features"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global/causal"});
   projected.global_projections = true;
@@ -108,7 +111,9 @@ TEST(EqualityMatrix, LongSegments) {
       decoder(long_attention({"causal", "global"})),
       decoder(long_attention({"strided/local", "local+strided"})),
       decoder(long_attention({"fixed", "dilated"})),
-      decoder(long_attention({"lsh"}))};
+      decoder(long_attention({"lsh"})),
+      decoder(long_attention({"linear", "performer"})),
+      decoder(long_attention({"random_features", "performer"}))};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

@@ -318,11 +318,19 @@ Settings all_settings() {
 
 TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
   const Settings all = all_settings();
-  EXPECT_EQ(all.size(), 20u);
+  EXPECT_EQ(all.size(), 26u);
   for (const auto& setting : all)
     EXPECT_EQ(warnings({"causal"}, {setting}).size(), 1u) << setting.first;
   EXPECT_EQ(warnings({"causal"}, all).size(), all.size());
-  EXPECT_EQ(warnings({"local", "dilated/strided", "block+summary", "fixed", "global", "lsh"}, all),
+  EXPECT_EQ(warnings({"local",
+                      "dilated/strided",
+                      "block+summary",
+                      "fixed",
+                      "global",
+                      "lsh",
+                      "performer",
+                      "random_features"},
+                     all),
             std::vector<std::string>());
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),
             std::vector<std::string>{"--set: model.attention_window is set, but no layer of "
@@ -357,7 +365,7 @@ TEST(AttentionOptions, AreReadByTheirKinds) {
     EXPECT_EQ(warnings({kind}, all_settings()).size(), all_settings().size() - settings.size())
         << kind;
   }
-  EXPECT_EQ(warnings({"lsh"}, all_settings()).size(), 11u);
+  EXPECT_EQ(warnings({"lsh"}, all_settings()).size(), 17u);
   EXPECT_EQ(warnings({"global"}, {{"attention_block", "7"}}),
             std::vector<std::string>{
                 "--set: model.attention_block is set, but model.attention_random is 0"});

@@ -2,6 +2,7 @@
 // memory mode what they are on one process.
 #include "framework/autograd/recompute.h"
 #include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -129,6 +130,16 @@ std::unique_ptr<Mechanism> lsh(const Scope& scope) {
       LshAttention::Options{.lsh = {.chunk = 3, .rounds = 2}, .heads = heads, .dropout = rate});
 }
 
+// Kinds that meet by features.
+MakeMechanism by_features(const std::string& kind) {
+  return [kind](const Scope& scope) {
+    AttentionOptions options = {.kinds = {kind}};
+    options.features.gate = false;
+    const AttentionSetting setting = {.heads = heads, .dim = dim, .width = width, .causal = false};
+    return mechanism_kind(options, 0)->make(scope, options, setting);
+  };
+}
+
 std::unique_ptr<Mechanism> relative(const Scope& scope) {
   return std::make_unique<RelativeAttention>(
       scope,
@@ -205,11 +216,17 @@ TEST(Padding, IsTheSameWithEachMemoryMode) {
 
 TEST(Padding, IsTheSameForEachKind) {
   const Mask causal = masks::causal();
-  for (const Case& c : {padded_stack("causal", softmax, plain(), causal),
-                        padded_stack("strided", strided, plain(), causal),
-                        padded_stack("relative", relative, plain(), causal),
-                        padded_stack("lsh", lsh, plain(), masks::everything()),
-                        padded_stack("causal lsh", lsh, plain(), causal)})
+  for (const Case& c :
+       {padded_stack("causal", softmax, plain(), causal),
+        padded_stack("strided", strided, plain(), causal),
+        padded_stack("relative", relative, plain(), causal),
+        padded_stack("lsh", lsh, plain(), masks::everything()),
+        padded_stack("causal lsh", lsh, plain(), causal),
+        padded_stack("linear", by_features("linear"), plain(), masks::everything()),
+        padded_stack("performer", by_features("performer"), plain(), masks::everything()),
+        padded_stack("causal performer", by_features("performer"), plain(), causal),
+        padded_stack("random features", by_features("random_features"), plain(), causal),
+        padded_stack("efficient", by_features("efficient"), plain(), masks::everything())})
     expect_same(c, some_layouts);
 }
 

@@ -105,6 +105,11 @@ std::vector<Case> cases() {
          options.attention_dropout = 0;
          options.attention.lsh.chunk = 32;
        })},
+      {"decoder, linear and performer", decoder(kinds({"linear", "performer"}))},
+      {"decoder, random features, reversible", decoder([&](Settings& s, ModelOptions& options) {
+         reversible(s, options);
+         kinds({"random_features"})(s, options);
+       })},
       {"decoder, f16",
        decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::f16; })},
       {"decoder, dilated, fixed, block and summary",

@@ -1,5 +1,9 @@
 #include "framework/kernels/attention/linear_attention.h"
 
+#include <omp.h>
+
+#include <algorithm>
+
 namespace longspan {
 namespace {
 
@@ -70,6 +74,25 @@ LinearFlops linear_attention_backward_flops(const LinearAttention& call) {
   const bool twice = call.causal && call.parts.size() > 1;
   const double again = call.causal ? 2 * state : 0;
   return {8 * state, 8 * state + again + (twice ? 2 * state : 0) + 6 * work.pairs * work.both};
+}
+
+Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows) {
+  // A GPU has a block for a part of a head.
+  constexpr std::int64_t blocks = 512, least_rows = 4 * linear_chunk;
+  std::int64_t parts = 1;
+  if (pairs > 0 && device.on_gpu()) {
+    parts = (blocks + pairs - 1) / pairs;
+  } else if (pairs > 0) {
+    const std::int64_t threads = omp_get_max_threads();
+    if (pairs % threads != 0 && pairs < 4 * threads) parts = (4 * threads + pairs - 1) / pairs;
+  }
+  parts = std::clamp<std::int64_t>(rows / least_rows, 1, parts);
+  const std::int64_t chunks = (rows + linear_chunk - 1) / linear_chunk;
+  Ranges result;
+  for (std::int64_t part = 0; part < parts; ++part)
+    result.push_back({std::min(chunks * part / parts * linear_chunk, rows),
+                      std::min(chunks * (part + 1) / parts * linear_chunk, rows)});
+  return result;
 }
 
 void check(const LinearAttention& call) {

@@ -104,6 +104,10 @@ struct LinearFlops {
 LinearFlops linear_attention_flops(const LinearAttention&);
 LinearFlops linear_attention_backward_flops(const LinearAttention&);
 
+// The parts in which so many rows of `pairs` heads (of all batch rows) are best computed, so that
+// there is work for all of the processor: parts cost a pass over keys and values more.
+Ranges linear_parts(const Device& device, std::int64_t pairs, std::int64_t rows);
+
 // Throw Failure where shapes or dtypes are not as said above.
 void check(const LinearAttention&);
 void check(const LinearAttentionGradient&);

@@ -102,7 +102,8 @@ Variable MultiHeadAttention::look(const Variable& asking,
                          .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),
                          .heads = heads_,
-                         .shares = shares};
+                         .shares = shares,
+                         .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
     projected.global = {.query = by_head(global_[0](asking)),

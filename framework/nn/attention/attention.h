@@ -52,6 +52,8 @@ class MultiHeadAttention {
   // The same from what pass.kept has of this layer. x: [rows, time, width], the positions that come
   // next. Causal, whatever the context says.
   Variable read_on(const Variable& x, const SegmentContext& context, const Pass& pass) const;
+  // The same of a mechanism that carries a state.
+  Variable carry_on(const Variable& x, const SegmentContext& context, const Pass& pass) const;
   Variable read_side(const Variable& x,
                      const Side& side,
                      const SegmentContext& context,

@@ -30,10 +30,30 @@ SegmentContext reading(const SegmentContext& context,
 
 }  // namespace
 
+Variable MultiHeadAttention::carry_on(const Variable& x,
+                                      const SegmentContext& context,
+                                      const Pass& pass) const {
+  LayerKeys& kept = pass.kept->layer(pass.random.place());
+  require(!pass.kept->longest(), "a state that is carried forgets no position");
+  const Variable asking = region_.enter(x, pass.time);
+  kept.require_rows(x.shape()[0]);
+  SegmentContext causal = context;
+  causal.mask.rules = context.mask.rules & masks::causal();
+  return mix({.query = by_head(query_(asking)),
+              .key = by_head((*key_)(asking)),
+              .value = by_head(value_(asking)),
+              .heads = heads_,
+              .input = asking,
+              .state = &kept.state},
+             causal,
+             pass);
+}
+
 Variable MultiHeadAttention::read_on(const Variable& x,
                                      const SegmentContext& context,
                                      const Pass& pass) const {
   check_reads_on(*mechanism_, pass);
+  if (mechanism_->carries_state()) return carry_on(x, context, pass);
   LayerKeys& kept = pass.kept->layer(pass.random.place());
   const std::optional<std::int64_t>& longest = pass.kept->longest();
   // A window hides from one query what is no longer remembered. Several see equally far back, and

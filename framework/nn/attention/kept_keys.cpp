@@ -44,6 +44,18 @@ Tensor chosen_rows(const Tensor& x, std::span<const std::int64_t> rows, std::int
   return result;
 }
 
+Tensor chosen_states(const Tensor& x, std::span<const std::int64_t> rows) {
+  const auto size = static_cast<std::int64_t>(rows.size());
+  const Tensor result =
+      Tensor::empty(x.shape().with(0, size), x.dtype(), x.device(), MemoryTag::memory);
+  for (std::int64_t i = 0; i < size; ++i) {
+    const std::int64_t row = rows[static_cast<std::size_t>(i)];
+    require(row >= 0 && row < x.shape()[0], "a kept state: row {} of {}", row, x.shape()[0]);
+    result.slice(i, i + 1).copy_from(x.slice(row, row + 1));
+  }
+  return result;
+}
+
 Tensor chosen_lengths(const Tensor& length, std::span<const std::int64_t> rows) {
   const Tensor host = length.to_host();
   std::vector<std::int64_t> chosen;
@@ -128,7 +140,16 @@ void LayerKeys::change_rows(std::span<const std::int64_t> rows) {
   }
 }
 
+void LayerKeys::require_rows(std::int64_t rows) const {
+  for (const Tensor& x : state)
+    require(x.shape()[0] == rows,
+            "a state is kept for {} rows and read on by {}; rows change by KeptKeys::choose",
+            x.shape()[0],
+            rows);
+}
+
 void LayerKeys::choose(std::span<const std::int64_t> rows) {
+  for (Tensor& x : state) x = chosen_states(x, rows);
   if (empty()) return;
   std::vector<std::vector<std::int64_t>> written_by;
   for (const std::int64_t row : rows) {

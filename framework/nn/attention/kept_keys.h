@@ -38,6 +38,10 @@ class LayerKeys {
   Tensor length = {};
   // Of a mechanism that scores distances: their keys, row d that of distance d.
   Variable distances = {};
+  // Of a mechanism that carries a state, instead of projections: tensors [rows, ...].
+  std::vector<Tensor> state = {};
+  // Throws Failure where a state is of another number of rows.
+  void require_rows(std::int64_t rows) const;
 
  private:
   std::int64_t capacity() const { return empty() ? 0 : tensors_.front().shape()[1]; }

@@ -94,6 +94,7 @@ void declare(OptionTable& table,
             "of the random blocks, which are the same in every step",
             at_least(0));
   declare(table, options.lsh);
+  declare(table, options.features);
   warn_of_unread(table, options);
 }
 

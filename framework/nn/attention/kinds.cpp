@@ -3,9 +3,13 @@
 #include <algorithm>
 
 #include "framework/core/option_text.h"
+#include "framework/nn/attention/efficient_attention.h"
 #include "framework/nn/attention/fixed_attention.h"
 #include "framework/nn/attention/global_attention.h"
+#include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/local_attention.h"
+#include "framework/nn/attention/performer_attention.h"
+#include "framework/nn/attention/random_feature_attention.h"
 #include "framework/nn/attention/strided_attention.h"
 
 namespace longspan {
@@ -110,7 +114,8 @@ const std::vector<Kind>& kinds() {
 
 // A new kind that is a mechanism of its own is a line here.
 const std::vector<MechanismKind>& mechanism_kinds() {
-  static const std::vector<MechanismKind> all = {lsh_kind()};
+  static const std::vector<MechanismKind> all = {
+      lsh_kind(), linear_kind(), efficient_kind(), performer_kind(), random_features_kind()};
   return all;
 }
 

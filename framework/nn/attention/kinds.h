@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "framework/core/options.h"
+#include "framework/nn/attention/feature_options.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/mechanism_kind.h"
 #include "framework/nn/attention/pattern.h"
 
 namespace longspan {
 
-// The keys model.attention, model.attention_* and model.lsh_*.
+// The keys model.attention, model.attention_*, model.lsh_* and those of FeatureOptions.
 //
 // `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
 // divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
@@ -33,6 +34,7 @@ struct AttentionOptions {
   std::int64_t block = 64;
   std::int64_t seed = 0;
   LshOptions lsh = {};
+  FeatureOptions features = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on

@@ -22,17 +22,6 @@ bool attended_whole(const LshOptions& options, std::int64_t time) {
 // backward pass rebuilds from it is off by its last digit: a thousandth at -1e4.
 constexpr double lowest_narrow_self_score = -1e4;
 
-// Whether the model's own mask is the causal one.
-bool is_causal(const AttentionMask& mask) {
-  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
-  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
-  if (!causal && !everything)
-    throw ConfigurationError("attention lsh sees all tokens or the earlier ones, no other mask");
-  if (mask.query_begin != 0 || mask.key_begin != 0)
-    throw ConfigurationError("attention lsh goes with no memory: it sorts the tokens of a segment");
-  return causal;
-}
-
 std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetting& setting) {
   if (setting.memory)
     return "model.attention has lsh, which sorts the tokens of a segment: it cannot be with a "
@@ -179,7 +168,7 @@ Tensor LshAttention::buckets(const Projected& input,
 Variable LshAttention::operator()(const Projected& input,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
-  const bool causal = is_causal(context.mask);
+  const bool causal = is_causal(context.mask, "lsh", "it sorts the tokens of a segment");
   const Projected all = whole_sequence(input);
   const std::int64_t time = all.query.shape()[1];
   const bool whole = attended_whole(options_, time);

@@ -4,6 +4,19 @@
 
 namespace longspan {
 
+bool is_causal(const AttentionMask& mask,
+               const std::string& kind,
+               const std::string& why_no_memory) {
+  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
+  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
+  if (!causal && !everything)
+    throw ConfigurationError("attention {} sees all tokens or the earlier ones, no other mask",
+                             kind);
+  if (mask.query_begin != 0 || mask.key_begin != 0)
+    throw ConfigurationError("attention {} goes with no memory: {}", kind, why_no_memory);
+  return causal;
+}
+
 Variable attend(const Projected& input,
                 const AttentionMask& mask,
                 const AttentionTerms& terms,

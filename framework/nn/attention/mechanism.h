@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "framework/autograd/ring_attention.h"
 #include "framework/nn/parameters.h"
@@ -35,10 +37,22 @@ struct Projected {
   std::optional<SequenceShares> shares = {};
   // What distance_keys of the mechanism has given before; undefined: it is to be asked again.
   Variable distance_keys = {};
+  // What was projected: [batch, time, width].
+  Variable input = {};
+  // Where a mechanism that carries a state reads on: tensors [batch, ...] behind the positions that
+  // were read before, none at the beginning. It writes those behind these positions.
+  std::vector<Tensor>* state = nullptr;
 
   // Keys of the whole sequence.
   std::int64_t positions() const { return shares ? shares->keys_total : key.shape()[1]; }
 };
+
+// Whether the model's own mask is the causal one; otherwise every query sees every key. Throws
+// ConfigurationError, which begins with `kind` and says `why_no_memory`, for other masks and for a
+// memory: for kinds that are no masked softmax.
+bool is_causal(const AttentionMask& mask,
+               const std::string& kind,
+               const std::string& why_no_memory);
 
 // Attention of the queries over the keys of all context ranks: what every kind that is a masked
 // softmax ends with. The mask's rules see positions of the whole sequence.
@@ -65,6 +79,8 @@ class Mechanism {
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.
   virtual bool reads_on() const { return false; }
+  // Whether what it reads on from is a state (Projected::state) and not keys.
+  virtual bool carries_state() const { return false; }
   // Keys of distances, [distances, heads, dim], by the context's encodings; undefined where it has
   // none.
   virtual Variable distance_keys(const SegmentContext&, const Pass&) const { return {}; }

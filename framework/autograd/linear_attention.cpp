@@ -1,0 +1,206 @@
+#include "framework/autograd/linear_attention.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/autograd/time_slots.h"
+#include "framework/core/unneeded_flops.h"
+#include "framework/kernels/attention/position_softmax.h"
+
+namespace longspan {
+namespace {
+
+void count(const Device& device, const LinearFlops& flops) {
+  if (!device.state().dry()) return;
+  device.state().count_flops(flops.made);
+  device.state().kept<UnneededFlops>().flops += flops.made - flops.needed;
+}
+
+// What a call keeps for its gradient, and how parts find what came before them.
+class Parts {
+ public:
+  Parts(LinearAttention call,
+        const FeatureAttention& options,
+        const std::optional<SequenceShares>& shares)
+      : call_(std::move(call)), options_(options), shares_(shares) {
+    const Shape& query = call_.query.shape();
+    const std::int64_t pairs = query[0] * query[2], keys = call_.key.shape()[1];
+    if (shares_ && call_.causal) {
+      call_.parts = TimeSlots::rows_of(shares_->queries[shares_->own()]);
+      require(shares_->memory == 0 && count_of(call_.parts) == query[1],
+              "linear attention: {} rows for {} positions after {} others",
+              query[1],
+              count_of(call_.parts),
+              shares_->memory);
+    } else {
+      call_.parts = linear_parts(device(), pairs, query[1]);
+    }
+    call_.key_parts = call_.causal ? call_.parts : linear_parts(device(), pairs, keys);
+    call_.before = options_.first;
+    if (options_.first.defined()) call_.before = with_parts(options_.first, 1);
+    slots_ = gathers() ? TimeSlots(*shares_)
+                       : TimeSlots(std::ssize(call_.causal ? call_.parts : call_.key_parts));
+  }
+
+  Tensor forward() {
+    call_.out = Tensor::empty(
+        call_.query.shape().with(3, call_.value.shape()[3]), call_.query.dtype(), device());
+    if (call_.divisor != Divisor::none) {
+      const Shape& query = call_.query.shape();
+      call_.divisors = Tensor::empty({query[0], query[1], query[2]}, sums(), device());
+    }
+    if (joins() || options_.last.defined()) join();
+    on_or_dry(device(), [&](auto backend) { linear_attention(backend, call_); });
+    count(device(), linear_attention_flops(call_));
+    return call_.out;
+  }
+
+  void backward(Gradients& gradients) const {
+    LinearAttentionGradient call = {
+        .forward = call_, .dout = gradients.output(), .dquery = {}, .dkey = {}, .dvalue = {}};
+    const auto wanted = [&](std::size_t input, const Tensor& like) {
+      return gradients.wanted(input) ? like.like() : Tensor();
+    };
+    call.dquery = wanted(0, call_.query);
+    call.dkey = wanted(1, call_.key);
+    call.dvalue = wanted(2, call_.value);
+    if (call_.log_weight.defined()) call.dlog_weight = wanted(3, call_.log_weight);
+    if (call_.decay.defined()) call.ddecay = wanted(4, call_.decay);
+    if (joins()) call.after = after_of(call);
+    on_or_dry(device(), [&](auto backend) { linear_attention_backward(backend, call); });
+    count(device(), linear_attention_backward_flops(call_));
+    const Tensor all[] = {call.dquery, call.dkey, call.dvalue, call.dlog_weight, call.ddecay};
+    for (std::size_t input = 0; input < std::size(all); ++input)
+      if (all[input].defined()) gradients.give(input, all[input]);
+  }
+
+ private:
+  const Device& device() const { return device_; }
+  DType sums() const { return accumulator_of(call_.query.dtype()); }
+  bool joins() const { return !call_.causal || call_.parts.size() > 1 || shares_; }
+  // Whether the ranks' states are brought together one by one.
+  bool gathers() const { return shares_ && call_.causal; }
+
+  Shape state_shape(std::int64_t parts) const {
+    const Shape& key = call_.key.shape();
+    return {parts, key[0], key[2], key[3], call_.value.shape()[3] + 1};
+  }
+  Tensor states(std::int64_t parts, MemoryTag tag) const {
+    return Tensor::empty(state_shape(parts), sums(), device(), tag);
+  }
+  Tensor with_parts(const Tensor& state, std::int64_t parts) const {
+    return state.reshape(state_shape(parts));
+  }
+  Tensor without_parts(const Tensor& state) const {
+    const Shape shape = state_shape(1);
+    return state.reshape({shape[1], shape[2], shape[3], shape[4]});
+  }
+
+  void sum_over_ranks(const Tensor& state) const {
+    if (shares_) shares_->ranks.all_reduce(state, Reduction::sum);
+  }
+
+  // What came before each part, or what all keys are.
+  void join() {
+    const Tensor all = states(slots_.total(), MemoryTag::activations);
+    if (gathers()) all.zero();
+    Tensor own_decays;
+    if (call_.decay.defined()) {
+      const Shape shape = state_shape(slots_.total());
+      decays_ = Tensor::zeros({shape[0], shape[1], shape[2]}, sums(), device());
+      own_decays = slots_.own(decays_);
+    }
+    on_or_dry(device(),
+              [&](auto backend) { linear_states(backend, call_, slots_.own(all), own_decays); });
+    slots_.gather(all);
+    if (decays_.defined()) slots_.gather(decays_);
+    Tensor last = options_.last;
+    if (!call_.causal) last = without_parts(states(1, MemoryTag::activations));
+    on(device(), [&](auto backend) {
+      scan_states(backend,
+                  {.states = all,
+                   .decays = decays_,
+                   .order = slots_.order(),
+                   .first = options_.first,
+                   .last = last});
+    });
+    if (call_.causal) {
+      call_.before = slots_.own(all);
+      return;
+    }
+    sum_over_ranks(last);
+    if (options_.keys_sum_to_1) on(device(), [&](auto backend) { divide_states(backend, last); });
+    call_.before = with_parts(last, 1);
+  }
+
+  // The gradient with respect to the state behind each part, or to that of all keys.
+  Tensor after_of(const LinearAttentionGradient& call) const {
+    const bool causal = call_.causal;
+    const std::int64_t parts = causal ? slots_.total() : std::ssize(call_.parts);
+    const Tensor all = states(parts, MemoryTag::workspace);
+    if (gathers()) all.zero();
+    on_or_dry(device(), [&](auto backend) {
+      linear_states_backward(backend, call, causal ? slots_.own(all) : all);
+    });
+    slots_.gather(all);
+    std::vector<std::int64_t> order = slots_.order();
+    if (!causal) {
+      order.resize(static_cast<std::size_t>(parts));
+      std::iota(order.begin(), order.end(), 0);
+    }
+    std::ranges::reverse(order);
+    const Tensor last = causal ? Tensor() : states(1, MemoryTag::workspace);
+    on(device(), [&](auto backend) {
+      scan_states(backend,
+                  {.states = all,
+                   .decays = decays_,
+                   .order = order,
+                   .last = causal ? last : without_parts(last)});
+    });
+    if (causal) return slots_.own(all);
+    sum_over_ranks(last);
+    if (options_.keys_sum_to_1)
+      on(device(), [&](auto backend) { divide_states_backward(backend, call_.before, last); });
+    return last;
+  }
+
+  LinearAttention call_;
+  FeatureAttention options_;
+  std::optional<SequenceShares> shares_;
+  Device device_ = call_.query.device();
+  TimeSlots slots_;
+  Tensor decays_;  // [slots, batch, heads]
+};
+
+}  // namespace
+
+Variable linear_attention(const Variable& query,
+                          const Variable& key,
+                          const Variable& value,
+                          const Variable& log_weight,
+                          const Variable& decay,
+                          const FeatureAttention& options,
+                          const std::optional<SequenceShares>& shares) {
+  require(!options.keys_sum_to_1 || (!options.causal && options.divisor == Divisor::none),
+          "linear attention: keys that sum to 1 over the positions are all seen, and there is no "
+          "other divisor");
+  require(!shares || (!options.first.defined() && !options.last.defined()),
+          "linear attention: ranks that share a sequence carry no state");
+  LinearAttention call = {.query = query.value(),
+                          .key = key.value(),
+                          .value = value.value(),
+                          .map = options.map,
+                          .causal = options.causal,
+                          .log_weight = log_weight.value(),
+                          .decay = decay.value(),
+                          .divisor = options.divisor,
+                          .epsilon = options.epsilon};
+  Parts parts(std::move(call), options, shares);
+  Tensor out = parts.forward();
+  std::vector<Variable> inputs = {query, key, value, log_weight, decay};
+  return record(std::move(out), inputs, [parts = std::move(parts)](Gradients& gradients) {
+    parts.backward(gradients);
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,91 @@
+#include "framework/kernels/attention/shared/key_weights.h"
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+// Calls f(i) for every i below count, each of so many elements.
+template <typename F>
+void each(std::int64_t count, std::int64_t elements, const F& f) {
+  for_ranges(count, elements, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) f(i);
+  });
+}
+
+template <typename F>
+void with_sums(DType dtype, const F& f) {
+  if (dtype == DType::f64)
+    f(TypeTag<double>());
+  else
+    f(TypeTag<float>());
+}
+
+}  // namespace
+
+void hide_keys(Cpu, const HiddenKeys& hidden) {
+  check(hidden);
+  with_sums(hidden.log_weight.dtype(), [&]<typename A>(TypeTag<A>) {
+    each(hidden.log_weight.elements(), 1, HideKey<A>(hidden));
+  });
+}
+
+void weigh_shifted(Cpu, const ShiftedKeys& keys) {
+  check(keys);
+  const Shape& shape = keys.shift.shape();
+  with_sums(keys.shift.dtype(), [&]<typename A>(TypeTag<A>) {
+    each(std::ssize(keys.parts) * shape[0] * shape[2], shape[1], WeighShifted<A>(keys));
+  });
+}
+
+void largest_shifts(Cpu, const Tensor& shift, const Ranges& parts, const Tensor& tops) {
+  with_sums(shift.dtype(), [&]<typename A>(TypeTag<A>) {
+    each(tops.elements(),
+         shift.shape()[1],
+         LargestShift<A>{ShiftRows<A>(shift, parts), tops.data<A>()});
+  });
+}
+
+void scan_tops(Cpu, const TopScan& scan) {
+  const Shape& shape = scan.tops.shape();
+  const std::int64_t count = shape[1] * shape[2];
+  const Tensor sums =
+      scan.last.defined()
+          ? scan.last
+          : Tensor::empty(
+                {shape[1], shape[2]}, scan.tops.dtype(), scan.tops.device(), MemoryTag::workspace);
+  with_sums(scan.tops.dtype(), [&]<typename A>(TypeTag<A>) {
+    if (scan.first.defined())
+      sums.copy_from(scan.first);
+    else
+      each(count, 1, Nothing<A>{sums.data<A>()});
+    for (const std::int64_t part : scan.order)
+      each(count, 1, ScanTop<A>{count, part, scan.tops.data<A>(), sums.data<A>()});
+  });
+}
+
+void gate_logs(Cpu, const GateLogs& call) {
+  require_as_many("gate_logs", call.gate, call.decay);
+  require_as_many("gate_logs", call.gate, call.log_weight);
+  with_floating_type(call.gate.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    each(call.gate.elements(),
+         1,
+         GateLog<T>{call.gate.data<T>(), call.decay.data<A>(), call.log_weight.data<A>()});
+  });
+}
+
+void gate_logs_backward(Cpu, const GateLogsGradient& call) {
+  require_as_many("gate_logs_backward", call.gate, call.dgate);
+  with_floating_type(call.gate.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    each(call.gate.elements(),
+         1,
+         GateGradient<T>{call.gate.data<T>(),
+                         call.ddecay.data<A>(),
+                         call.dlog_weight.data<A>(),
+                         call.dgate.data<T>()});
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,44 @@
+// What the kernels of random features do with one element, on the CPU and on a GPU.
+#pragma once
+
+#include <cmath>
+
+#include "framework/core/host_device.h"
+#include "framework/kernels/element.h"
+#include "framework/kernels/random_features.h"
+#include "framework/kernels/vector_math.h"
+
+namespace longspan {
+
+// Of one row: u is that of a feature, `top` the largest.
+template <typename A>
+struct FeatureRow {
+  A top;
+  A squares;  // |scale x|^2 / 2
+  A shift;
+
+  LONGSPAN_HOST_DEVICE FeatureRow(const RandomFeatures& map, A largest, A half_squares)
+      : top(largest),
+        squares(half_squares),
+        shift(map.shifts_by_projection ? largest : largest - half_squares) {}
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE A softmax(A u) const {
+    return exponential(u - squares - shift);
+  }
+};
+
+// The gradient with respect to u of feature c, from the features themselves. T: their type.
+template <typename T>
+[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline Accumulator<T> feature_gradient(
+    RandomMap map,
+    Accumulator<T> floor,
+    const T* out,
+    const T* dout,
+    std::int64_t count,
+    std::int64_t c) {
+  using A = Accumulator<T>;
+  if (map == RandomMap::softmax) return wide(dout[c]) * wide(out[c]);
+  if (map == RandomMap::relu) return wide(out[c]) > floor ? wide(dout[c]) : A{0};
+  return wide(dout[c]) * wide(out[count + c]) - wide(dout[count + c]) * wide(out[c]);
+}
+
+}  // namespace longspan

@@ -1,0 +1,21 @@
+// Efficient attention (Shen et al. 2018): a softmax over the features of each query times one over
+// the positions of each feature of the keys, so that the rows of what it multiplies values by sum
+// to
+// 1. Not causal.
+#pragma once
+
+#include "framework/nn/attention/mechanism_kind.h"
+
+namespace longspan {
+
+class EfficientMechanism : public Mechanism {
+ public:
+  // Throws ConfigurationError for a memory and for rules other than none.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+};
+
+MechanismKind efficient_kind();
+
+}  // namespace longspan

@@ -1,0 +1,135 @@
+#include "framework/nn/attention/performer_attention.h"
+
+#include <cmath>
+
+#include "framework/autograd/random_features.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/linear_attention.h"
+#include "framework/nn/attention/random_projection.h"
+
+namespace longspan {
+namespace {
+
+// Never felt but where a query sees no key.
+constexpr double smallest_divisor = 1e-30;
+
+std::int64_t default_count(std::int64_t dim) {
+  const double wanted = static_cast<double>(dim) * std::log(static_cast<double>(dim));
+  return std::max<std::int64_t>(1, std::llround(wanted));
+}
+
+}  // namespace
+
+void declare(OptionTable& table, FeatureOptions& options) {
+  table.add(
+      "model.features",
+      options.count,
+      "performer, random_features: random vectors that make features of a query or key; none: "
+      "head width x ln(head width), of random_features the head width (which has a sine and a "
+      "cosine of each)",
+      between(1, 1 << 16));
+  table.add("model.features_seed",
+            options.seed,
+            "performer, random_features: of the random vectors",
+            at_least(0));
+  table.add("model.performer_relu",
+            options.relu,
+            "performer: features max(u, 0) + 0.001 instead of those of a softmax");
+  table.add("model.performer_redraw",
+            options.redraw,
+            "performer: steps of training after which the random vectors are drawn anew; 0: never",
+            at_least(0));
+  table.add("model.random_features_draws",
+            options.draws,
+            "random_features: sets of random vectors, of which each step of training has one",
+            between(1, 1 << 16));
+  table.add("model.random_features_gate",
+            options.gate,
+            "random_features: each head forgets what came before as a gate of the token says "
+            "(causal)",
+            fixes_weights());
+}
+
+PerformerMechanism::PerformerMechanism(const Scope& scope, const Options& options)
+    : parameters_(&scope.parameters()),
+      random_(Random(static_cast<std::uint64_t>(options.features.seed))
+                  .child("projection")
+                  .child(scope.path())),
+      redraw_(options.features.redraw),
+      count_(options.features.count.value_or(default_count(options.dim))),
+      dim_(options.dim),
+      map_{.map = options.features.relu ? RandomMap::relu : RandomMap::softmax,
+           .scale = std::pow(static_cast<double>(options.dim), -0.25)} {}
+
+const Tensor& PerformerMechanism::projection(const Pass& pass) const {
+  const std::int64_t steps = parameters_->steps();
+  const std::int64_t seen = pass.training ? steps : std::max<std::int64_t>(0, steps - 1);
+  const std::int64_t wanted = redraw_ > 0 ? seen / redraw_ : 0;
+  if (drawn_ != wanted) {
+    projection_ = orthogonal_projection(random_.child(static_cast<std::uint64_t>(wanted)),
+                                        count_,
+                                        dim_,
+                                        parameters_->compute_dtype(),
+                                        parameters_->device());
+    drawn_ = wanted;
+  }
+  return projection_;
+}
+
+Variable PerformerMechanism::operator()(const Projected& input,
+                                        const SegmentContext& context,
+                                        const Pass& pass) const {
+  const bool causal = is_causal(context.mask, "performer", "its state is that of a segment");
+  const ShiftedFeatures query = random_features(input.query, projection(pass), map_);
+  const ShiftedFeatures key = random_features(input.key, projection(pass), map_);
+  Tensor log_weight = hidden_keys(input, context.mask), decay, top;
+  if (key.shift.defined()) {
+    if (log_weight.defined())
+      on(key.shift.device(), [&](auto backend) { accumulate(backend, 1, log_weight, key.shift); });
+    Tensor first;
+    if (input.state != nullptr) {
+      const Shape& shape = key.shift.shape();
+      top = Tensor::empty(
+          {shape[0], shape[2]}, key.shift.dtype(), key.shift.device(), MemoryTag::memory);
+      if (input.state->size() > 1) first = input.state->back();
+    }
+    const KeyWeights weights = weights_of_shifts(key.shift, causal, input.shares, first, top);
+    log_weight = weights.log_weight;
+    decay = weights.decay;
+  }
+  Projected meeting = input;
+  meeting.query = query.features;
+  meeting.key = key.features;
+  const Variable mixed =
+      attend_by_features(meeting,
+                         Variable(log_weight),
+                         Variable(decay),
+                         {.causal = causal, .divisor = Divisor::sum, .epsilon = smallest_divisor});
+  if (top.defined()) {
+    input.state->resize(2);
+    input.state->back() = top;
+  }
+  return mixed;
+}
+
+MechanismKind performer_kind() {
+  return {.name = "performer",
+          .sees = "the same by random features, whose products are on average a softmax's",
+          .alone = "it is no softmax",
+          .keys = {"features", "features_seed", "performer_relu", "performer_redraw"},
+          .reads_on = true,
+          .problem =
+              [](const AttentionOptions&, const AttentionSetting& setting) {
+                return memory_problem("performer", setting);
+              },
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            return std::make_unique<PerformerMechanism>(
+                attention,
+                PerformerMechanism::Options{.features = options.features, .dim = setting.dim});
+          }};
+}
+
+}  // namespace longspan

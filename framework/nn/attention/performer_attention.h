@@ -1,0 +1,48 @@
+// FAVOR+ (Choromanski et al. 2021): linear attention whose features are random, and whose products
+// are on average those of a softmax, or of a ReLU.
+#pragma once
+
+#include <string>
+
+#include "framework/core/random.h"
+#include "framework/kernels/random_features.h"
+#include "framework/nn/attention/feature_options.h"
+#include "framework/nn/attention/mechanism_kind.h"
+
+namespace longspan {
+
+// The projection is orthogonal, of all heads of the layer, and a function of model.features_seed,
+// the layer and how often it was drawn anew: every model.performer_redraw steps of training. What
+// is not trained has the last one.
+class PerformerMechanism : public Mechanism {
+ public:
+  struct Options {
+    FeatureOptions features;
+    std::int64_t dim = 0;
+  };
+  PerformerMechanism(const Scope& scope, const Options& options);
+  bool reads_on() const override { return true; }
+  bool carries_state() const override { return true; }
+  // Throws ConfigurationError for a memory and for rules other than causal or none.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+  // [count, dim], the one that a pass has.
+  const Tensor& projection(const Pass& pass) const;
+
+ private:
+  const Parameters* parameters_;
+  Random random_;
+  std::int64_t redraw_;
+  std::int64_t count_;
+  std::int64_t dim_;
+  RandomFeatures map_;
+  // Drawn when it is first asked for: drawing takes longer than projecting a short sequence.
+  mutable std::int64_t drawn_ = -1;
+  mutable Tensor projection_;
+};
+
+MechanismKind performer_kind();
+
+}  // namespace longspan

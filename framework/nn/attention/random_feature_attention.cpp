@@ -1,0 +1,102 @@
+#include "framework/nn/attention/random_feature_attention.h"
+
+#include "framework/autograd/random_features.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/linear_attention.h"
+#include "framework/nn/attention/random_projection.h"
+
+namespace longspan {
+namespace {
+
+// Sums of features that may be negative come near 0.
+constexpr double smallest_divisor = 1e-3;
+
+std::string problem_of_random_features(const AttentionOptions& options,
+                                       const AttentionSetting& setting) {
+  if (!setting.causal && options.features.gate)
+    return "model.random_features_gate is true, but queries see later keys too: a gate forgets "
+           "what came before; set it to false";
+  return memory_problem("random_features", setting);
+}
+
+}  // namespace
+
+RandomFeatureMechanism::RandomFeatureMechanism(const Scope& scope, const Options& options)
+    : parameters_(&scope.parameters()),
+      random_(Random(static_cast<std::uint64_t>(options.features.seed))
+                  .child("projection")
+                  .child(scope.path())),
+      options_(options.features),
+      count_(options.features.count.value_or(options.dim)),
+      dim_(options.dim),
+      deviation_(
+          scope.undecayed("deviation", {options.heads, options.dim}, Initial::constant(1), 0)) {
+  if (options_.gate)
+    gate_.emplace(
+        scope.child("gate"),
+        Linear::Options{.in = options.width, .out = options.heads, .split = Split::columns});
+}
+
+const Tensor& RandomFeatureMechanism::projection(const Pass& pass) const {
+  const std::int64_t set =
+      pass.training ? static_cast<std::int64_t>(pass.random.child("projection").word(0) %
+                                                static_cast<std::uint32_t>(options_.draws))
+                    : 0;
+  Tensor& drawn = drawn_[set];
+  if (!drawn.defined())
+    drawn = gaussian_projection(random_.child(static_cast<std::uint64_t>(set)),
+                                count_,
+                                dim_,
+                                parameters_->compute_dtype(),
+                                parameters_->device());
+  return drawn;
+}
+
+Variable RandomFeatureMechanism::features(const Variable& x, const Pass& pass) const {
+  const Variable scaled = scale_features(unit_rows(x), deviation_->variable);
+  return random_features(scaled, projection(pass), {.map = RandomMap::trigonometric}).features;
+}
+
+Variable RandomFeatureMechanism::operator()(const Projected& input,
+                                            const SegmentContext& context,
+                                            const Pass& pass) const {
+  const bool causal = is_causal(context.mask, "random_features", "its state is that of a segment");
+  if (gate_ && !causal)
+    throw ConfigurationError("attention random_features has a gate, which is for causal attention");
+  Projected meeting = input;
+  meeting.query = features(input.query, pass);
+  meeting.key = features(input.key, pass);
+  Variable log_weight(hidden_keys(input, context.mask)), decay;
+  if (gate_) {
+    const GatedWeights gated = gated_weights((*gate_)(input.input));
+    decay = gated.decay;
+    log_weight = log_weight.defined() ? add(gated.log_weight, log_weight) : gated.log_weight;
+  }
+  return attend_by_features(
+      meeting,
+      log_weight,
+      decay,
+      {.causal = causal, .divisor = Divisor::away_from_0, .epsilon = smallest_divisor});
+}
+
+MechanismKind random_features_kind() {
+  return {.name = "random_features",
+          .sees = "the same by sines and cosines, with a gate that forgets",
+          .alone = "it is no softmax",
+          .keys = {"features", "features_seed", "random_features_draws", "random_features_gate"},
+          .reads_on = true,
+          .own_weights = true,
+          .problem = problem_of_random_features,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            return std::make_unique<RandomFeatureMechanism>(
+                attention,
+                RandomFeatureMechanism::Options{.features = options.features,
+                                                .heads = setting.heads,
+                                                .dim = setting.dim,
+                                                .width = setting.width});
+          }};
+}
+
+}  // namespace longspan

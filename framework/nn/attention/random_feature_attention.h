@@ -1,0 +1,52 @@
+// Random feature attention (Peng et al. 2021): linear attention by sines and cosines of queries and
+// keys of length 1, with a gate that forgets.
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include "framework/core/random.h"
+#include "framework/nn/attention/feature_options.h"
+#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+// Parameters: "deviation" [heads, dim], by which the random vectors are multiplied and which begins
+// as ones; with a gate "gate", a linear layer from what is projected to the heads. A step of
+// training has one of model.random_features_draws sets of random vectors, which are functions of
+// model.features_seed and the layer; what is not trained has the first.
+class RandomFeatureMechanism : public Mechanism {
+ public:
+  struct Options {
+    FeatureOptions features;
+    std::int64_t heads = 0;
+    std::int64_t dim = 0;
+    std::int64_t width = 0;
+  };
+  RandomFeatureMechanism(const Scope& scope, const Options& options);
+  bool reads_on() const override { return true; }
+  bool carries_state() const override { return true; }
+  // Throws ConfigurationError for a memory, for rules other than causal or none, and for a gate
+  // where queries see later keys.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+ private:
+  const Tensor& projection(const Pass& pass) const;
+  Variable features(const Variable& x, const Pass& pass) const;
+
+  const Parameters* parameters_;
+  Random random_;
+  FeatureOptions options_;
+  std::int64_t count_;
+  std::int64_t dim_;
+  Weight deviation_;
+  std::optional<Linear> gate_;
+  mutable std::map<std::int64_t, Tensor> drawn_;  // when first asked for
+};
+
+MechanismKind random_features_kind();
+
+}  // namespace longspan
