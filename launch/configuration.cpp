@@ -332,6 +332,8 @@ void declare_all(Configuration& configuration, const Family* family) {
                "data.train_target",
                "data.validation",
                "data.validation_target",
+               "data.train_alignments",
+               "data.subword_sampling",
                "data.test",
                "data.test_target"},
               [&configuration] { return configuration.task_kind().problem(configuration.data); });

@@ -22,6 +22,73 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
       *options.encoder_layers);
 }
 
+// What keeps the heads and the layer that are looked at from being there; empty where they are.
+std::string alignment_problem(const EncoderDecoderOptions& options) {
+  const ModelOptions& common = options.common;
+  if (options.alignment_heads > common.heads)
+    return fmt::format("model.alignment_heads is {}, but model.heads is {}; set it to at most that",
+                       options.alignment_heads,
+                       common.heads);
+  if (options.alignment_layer.value_or(1) > common.layers)
+    return fmt::format(
+        "model.alignment_layer is {}, but model.layers is {}; set it to at most that",
+        *options.alignment_layer,
+        common.layers);
+  return "";
+}
+
+void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
+  SourceLookOptions& source = options.source;
+  table.add("model.copy",
+            source.copies,
+            "a word may be copied from the source: by a gate, from where the alignment heads look "
+            "(See et al. 2017); not with training.label_smoothing",
+            fixes_weights());
+  table.add("model.coverage",
+            source.coverage,
+            "weight of a loss of looking again where the alignment heads have looked (See et al. "
+            "2017: 1); 0: there is none",
+            between(0, 1e6));
+  table.add("model.guide",
+            source.guide,
+            "where the alignment heads are taught to look: nowhere; at the same part of the source "
+            "as the target's (Tachibana et al. 2018); or where data.train_alignments says",
+            {{"none", AttentionGuide::none},
+             {"diagonal", AttentionGuide::diagonal},
+             {"alignments", AttentionGuide::alignments}});
+  table.add("model.guide_weight",
+            source.guide_weight,
+            "weight of the loss of model.guide",
+            between(0, 1e6));
+  table.add("model.guide_width",
+            source.guide_width,
+            "with model.guide: diagonal, how far from it, in parts of a sequence, costs little",
+            between(1e-3, 10));
+  table.add("model.alignment_heads",
+            options.alignment_heads,
+            "the first heads of one layer's cross-attention, whose average model.copy, "
+            "model.coverage and model.guide look at",
+            between(1, 1 << 16));
+  table.add("model.alignment_layer",
+            options.alignment_layer,
+            "the decoder's layer of those heads, counted from 1; none: the last one",
+            between(1, 1 << 16));
+  table.check({"model.alignment_heads", "model.heads", "model.alignment_layer", "model.layers"},
+              [&options] { return alignment_problem(options); });
+  const auto unread = [&source]() -> std::string {
+    return source.is_wanted() ? ""
+                              : "model.copy is false, model.coverage is 0 and model.guide is none";
+  };
+  table.warn("model.alignment_heads", unread);
+  table.warn("model.alignment_layer", unread);
+  table.warn("model.guide_weight", [&source]() -> std::string {
+    return source.guide == AttentionGuide::none ? "model.guide is none" : "";
+  });
+  table.warn("model.guide_width", [&source]() -> std::string {
+    return source.guide == AttentionGuide::diagonal ? "" : "model.guide is not diagonal";
+  });
+}
+
 class EncoderDecoder : public Body {
  public:
   EncoderDecoder(const Scope& scope,
@@ -49,7 +116,13 @@ class EncoderDecoder : public Body {
     const Pass writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable y = embed(embedding_, positions_, tokens, writing);
-    return {.hidden = decoder_(y, reads, writing), .time = pass.time};
+    States states;
+    states.time = pass.time;
+    LayerWatch watch;
+    if (looks(pass)) watch.side = watched(states.look.attention);
+    states.hidden = decoder_(y, reads, writing, watch);
+    if (options_.source.copies) states.look.embedding = embedding_(tokens, scale(), pass.time);
+    return states;
   }
 
   BodyEnd end() const override {
@@ -57,6 +130,8 @@ class EncoderDecoder : public Body {
     BodyEnd end = {.width = options_.common.output_width(),
                    .initial = options_.common.table_initial()};
     if (options_.common.tied_embeddings) end.table = embedding_.table();
+    end.source = options_.source;
+    end.embedding_width = options_.common.width;
     return end;
   }
   bool reads_on() const override { return true; }
@@ -64,6 +139,18 @@ class EncoderDecoder : public Body {
   std::int64_t longest_segment() const override { return positions_.longest(); }
 
  private:
+  // Copying is a part of every result, the losses of training alone.
+  bool looks(const Pass& pass) const {
+    return options_.source.copies || (pass.training && options_.source.is_wanted());
+  }
+  SideWatch watched(Variable& attention) const {
+    const std::int64_t layers = options_.common.layers;
+    return {.layer = static_cast<std::size_t>(options_.alignment_layer.value_or(layers) - 1),
+            .heads = options_.alignment_heads,
+            .give = [&attention](const Variable& seen) { attention = seen; }};
+  }
+  double scale() const { return std::sqrt(static_cast<double>(options_.common.width)); }
+
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
   std::vector<Side> sides(const Reading& reading, const Pass& pass) const {
     if (pass.kept && pass.kept->positions() > 0)
@@ -119,8 +206,7 @@ class EncoderDecoder : public Body {
                  const Positions& positions,
                  const Tensor& tokens,
                  const Pass& pass) const {
-    const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    return drop(positions.embed(embedding, tokens, scale, pass),
+    return drop(positions.embed(embedding, tokens, scale(), pass),
                 options_.common.dropout,
                 pass.child("embedding"));
   }
@@ -169,6 +255,22 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.encoder_layers.value_or(options.common.layers),
                           options.common.layers);
   });
+  declare_source_look(table, options);
+  if (planned)
+    table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
+      const bool is_guided = options.source.guide == AttentionGuide::alignments;
+      if (table.is_default("data.train_alignments") != is_guided) return "";
+      return is_guided ? "model.guide is alignments, and data.train_alignments is not set; set "
+                         "it to the file that has them"
+                       : "data.train_alignments is set, and model.guide is not alignments; set "
+                         "one to the other";
+    });
+  if (planned)
+    table.check({"model.copy", "training.label_smoothing"}, [&options, planned]() -> std::string {
+      if (!options.source.copies || planned().smoothing.share == 0) return "";
+      return "model.copy is true, and training.label_smoothing is set; what is copied has one "
+             "target: set training.label_smoothing to 0";
+    });
   if (planned)
     table.check({"memory.recompute", "model.encoder_layers"}, [&options, planned] {
       return encoder_recompute_problem(options, planned().memory);
@@ -177,6 +279,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
 
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(alignment_problem(options));
     refuse(
         positions_problem(options.positions, options.common, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);

@@ -16,6 +16,9 @@ struct EncoderDecoderOptions {
   Wiring wiring = Wiring::last;                     // of cross-attention
   PositionOptions positions = {};                   // of both, each with its own tables
   Embeddings embeddings = Embeddings::shared;       // source and target have one table
+  SourceLookOptions source = {};
+  std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
+  std::optional<std::int64_t> alignment_layer = {};  // counted from 1; none: the last one
 };
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned);

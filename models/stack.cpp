@@ -33,11 +33,18 @@ class LayerMaker {
     options.attention.side_width = options_.cross->encoder_width;
     const auto attention = std::make_shared<CrossAttention>(
         scope, options, std::make_unique<SoftmaxAttention>(options_.common.attention_dropout));
-    return sublayer(scope,
-                    Reads::sides,
-                    [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
-                      return (*attention)(x, reads.sides, pass);
-                    });
+    Sublayer made =
+        sublayer(scope,
+                 Reads::sides,
+                 [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {
+                   return (*attention)(x, reads.sides, pass);
+                 });
+    made.look =
+        [attention](
+            const Variable& x, const SublayerReads& reads, const Pass& pass, std::int64_t heads) {
+          return attention->probabilities(x, reads.sides, heads, pass);
+        };
+    return made;
   }
 
   Sublayer feed_forward() const {

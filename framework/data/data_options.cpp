@@ -64,6 +64,11 @@ void declare(OptionTable& table, DataOptions& options) {
       "many lines; with data.format: images, the labels of an IDX file");
   table.add("data.validation_target", options.validation_target, "likewise of data.validation");
   table.add("data.test_target", options.test_target, "likewise of data.test");
+  table.add("data.train_alignments",
+            options.train_alignments,
+            "with model.guide: alignments, a file that has for each line of data.train its links, "
+            "like 0-0 1-2: a token of the source and one of the target, counted from 0, as "
+            "data.tokenizer cuts them");
   table.add("data.tag_columns",
             options.tag_columns,
             "with run.task: tagging, what a line has: a word, a tab and its tag (two), or the ten "

@@ -27,6 +27,7 @@ struct DataOptions {
   NamedPath train_target;                          // data.train_target
   NamedPath validation_target;                     // data.validation_target
   NamedPath test_target;                           // data.test_target
+  NamedPath train_alignments;                      // data.train_alignments: of pairs (link_lines.h)
   TagColumns tag_columns = TagColumns::two;        // data.tag_columns: of tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id

@@ -1,11 +1,13 @@
 #include "framework/data/pair_examples.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "framework/core/error.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
+#include "framework/data/link_lines.h"
 #include "framework/data/sampled_subwords.h"
 #include "framework/data/sentence_ids.h"
 
@@ -100,6 +102,12 @@ class PairExamples final : public Examples {
         shorter.lines() + 1);
   }
 
+  // Collective.
+  void open_links(const NamedPath& path, const Communicator& all, const ScanListener& listener) {
+    links_.emplace(
+        path, size(), [this](std::int64_t pair) { return lengths(pair); }, all, listener);
+  }
+
   std::int64_t size() const override { return target_.lines(); }
   const std::string& path() const override { return target_.file().path(); }
   std::string place(std::int64_t example) const override {
@@ -118,7 +126,9 @@ class PairExamples final : public Examples {
     const Tensor tokens = filled({rows, request.columns.target}, 0);
     const Tensor targets = filled({rows, request.columns.target}, ignored_target);
     const Tensor length = filled({rows}, 0);
-    for (const char* name : {"tokens", "source_tokens", "bytes", "rows"}) batch.counts[name] = 0;
+    for (const char* name : {"tokens", "source_tokens", "bytes", "rows", "cells"})
+      batch.counts[name] = 0;
+    std::vector<std::vector<Link>> links(request.examples.size());
     for (std::size_t row = 0; row < request.examples.size(); ++row) {
       const std::int64_t example = request.examples[row];
       if (example < 0) continue;
@@ -138,21 +148,50 @@ class PairExamples final : public Examples {
       batch.counts["source_tokens"] += std::ssize(from);
       batch.counts["bytes"] += target_.bytes(example);
       batch.counts["rows"] += 1;
+      batch.counts["cells"] += std::ssize(from) * (std::ssize(to) + 1);
+      if (!links_) continue;
+      links[row] = links_->read(example, lengths(example));
+      std::erase_if(links[row], [&](const Link& link) {
+        return link.source >= std::ssize(from) || link.target >= std::ssize(to);
+      });
     }
     batch.fields = {{"source", source},
                     {"source_length", source_length},
                     {"tokens", tokens},
                     {"targets", targets},
                     {"length", length}};
+    if (links_) add_links(links, batch);
     source_.release();
     target_.release();
     return batch;
   }
 
  private:
+  void add_links(const std::vector<std::vector<Link>>& links, Batch& batch) const {
+    std::size_t most = 1;
+    for (const auto& of_row : links) most = std::max(most, of_row.size());
+    const Tensor field = filled({std::ssize(links), static_cast<std::int64_t>(most), 2}, -1);
+    std::int64_t linked = 0;
+    for (std::size_t row = 0; row < links.size(); ++row) {
+      std::vector<std::int64_t> targets;
+      std::int64_t* to = field.data<std::int64_t>() + 2 * row * most;
+      for (const Link& link : links[row]) {
+        *to++ = link.source;
+        *to++ = link.target;
+        targets.push_back(link.target);
+      }
+      std::ranges::sort(targets);
+      linked += std::ranges::unique(targets).begin() - targets.begin();
+    }
+    batch.fields["links"] = field;
+    batch.counts["linked"] = linked;
+    links_->release();
+  }
+
   Side source_;
   Side target_;
   SentenceIds ids_;
+  std::optional<LinkLines> links_;
 };
 
 }  // namespace
@@ -162,11 +201,14 @@ std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
                                            const Tokenizer& source_tokenizer,
                                            const Tokenizer& target_tokenizer,
                                            const Communicator& all,
-                                           const ScanListener& listener) {
+                                           const ScanListener& listener,
+                                           const NamedPath& links) {
   Side first(source, source_tokenizer, all, listener);
   Side second(target, target_tokenizer, all, listener);
-  return std::make_shared<const PairExamples>(
+  const auto pairs = std::make_shared<PairExamples>(
       std::move(first), std::move(second), sentence_ids(target_tokenizer));
+  if (!links.empty()) pairs->open_links(links, all, listener);
+  return pairs;
 }
 
 }  // namespace longspan

@@ -12,7 +12,11 @@ namespace longspan {
 // Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after the
 // beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
 // of both. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the target's text,
-// the end of a line included; the whole line's, where it is cut) and "rows".
+// the end of a line included; the whole line's, where it is cut), "rows" and "cells" (the products
+// of both lengths).
+//
+// With a file of links (link_lines.h) also `links` [rows, n, 2], -1 where a row has fewer, without
+// those of what is cut, and the count "linked" (targets with a link).
 //
 // The files are read once, by rank 0; 16 bytes a pair are kept. A collective. Throws DataError for
 // files of different line counts, an empty line, and what a tokenizer cannot read.
@@ -21,6 +25,7 @@ std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
                                            const Tokenizer& source_tokenizer,
                                            const Tokenizer& target_tokenizer,
                                            const Communicator& all,
-                                           const ScanListener& listener = {});
+                                           const ScanListener& listener = {},
+                                           const NamedPath& links = {});
 
 }  // namespace longspan

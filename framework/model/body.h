@@ -11,6 +11,7 @@
 #include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
 #include "framework/model/reading.h"
+#include "framework/model/source_look.h"
 #include "framework/model/term.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/memory_options.h"
@@ -26,6 +27,7 @@ struct States {
   // What the body has of them beside its readout's.
   std::vector<Term> terms = {};
   std::vector<Watched> watched = {};
+  SourceLook look = {};  // where BodyEnd::source asks for it
 };
 
 // What stands between the body and its readout, and what the readout is to be made like.
@@ -38,6 +40,8 @@ struct BodyEnd {
   Weight table = nullptr;                 // of the embedding, where the readout is to share it
   TagReadout tags = TagReadout::softmax;  // of a readout of tags
   Pooling pooling = Pooling::first;       // of a readout of classes
+  SourceLookOptions source = {};          // of a readout of pairs
+  std::int64_t embedding_width = 0;       // of SourceLook::embedding
 };
 
 class Body {

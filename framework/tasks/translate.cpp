@@ -17,7 +17,8 @@ struct SourceBatch {
   std::vector<std::vector<std::int64_t>> ids;
 };
 
-// The model reads on: the sources once, then a token of each hypothesis at a time.
+// The model reads on: the sources once, then a token of each hypothesis at a time. Where words may
+// be copied, the sources' ids are there in each step.
 class Reader {
  public:
   Reader(const Model& model, const SourceBatch& batch) : model_(model), batch_(batch) {}
@@ -26,10 +27,13 @@ class Reader {
     const auto count = static_cast<std::int64_t>(tokens.size());
     Fields fields;
     fields["tokens"] = Tensor::from(tokens, {count, 1}, host(), MemoryTag::workspace);
-    if (kept_->positions() == 0)
-      add_sources(fields, rows);
-    else
-      kept_->choose(rows);
+    const bool is_first = kept_->positions() == 0;
+    std::vector<std::int64_t> sentences;
+    for (const std::int64_t row : rows)
+      sentences.push_back(is_first ? row : sentences_[static_cast<std::size_t>(row)]);
+    sentences_ = std::move(sentences);
+    if (!is_first) kept_->choose(rows);
+    if (is_first || model_.body().end().source.copies) add_sources(fields, sentences_);
     const Scores scores = model_.scores({.fields = std::move(fields), .only_last = true},
                                         Pass{.random = Random(0), .kept = kept_});
     return whole_logits(
@@ -60,6 +64,7 @@ class Reader {
 
   const Model& model_;
   const SourceBatch& batch_;
+  std::vector<std::int64_t> sentences_;  // of each hypothesis, its place in the batch
   std::shared_ptr<KeptKeys> kept_ = std::make_shared<KeptKeys>();
 };
 

@@ -19,7 +19,7 @@
 #include "framework/metrics/exact_match.h"
 #include "framework/metrics/likelihood.h"
 #include "framework/metrics/sums.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/pair_readout.h"
 #include "framework/tasks/example_data.h"
 
 namespace longspan {
@@ -114,8 +114,16 @@ class TranslationTask : public Task {
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         data_(setting, [&](const NamedPath& source, const NamedPath& target) {
-          return open_pairs(
-              source, target, tokenizer_, tokenizer_, setting.mesh.world, setting.listener);
+          const DataOptions& data = setting.data;
+          const bool is_learnt =
+              source.text() == data.train.text() && target.text() == data.train_target.text();
+          return open_pairs(source,
+                            target,
+                            tokenizer_,
+                            tokenizer_,
+                            setting.mesh.world,
+                            setting.listener,
+                            is_learnt ? data.train_alignments : NamedPath());
         }) {}
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -180,6 +188,10 @@ std::string pairs_problem(const DataOptions& data) {
   if (data.tokenizer == TokenizerKind::characters)
     return "data.tokenizer is characters, which are those of data.train alone; with run.task: "
            "translation set it to sentencepiece (data.tokenizer_kind: char) or bytes";
+  if (!data.train_alignments.empty() && data.buckets.subword_sampling > 0)
+    return "data.train_alignments counts the tokens of a line, which data.subword_sampling "
+           "changes; "
+           "set one of them";
   const std::pair<const NamedPath*, const NamedPath*> sides[] = {
       {&data.train, &data.train_target},
       {&data.validation, &data.validation_target},
@@ -197,7 +209,8 @@ std::string pairs_problem(const DataOptions& data) {
 }
 
 std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& columns) {
-  return {{"source", {rows, columns.source}},
+  return {{"links", {rows, columns.target, 2}},
+          {"source", {rows, columns.source}},
           {"source_length", {rows}},
           {"tokens", {rows, columns.target}},
           {"targets", {rows, columns.target}},
@@ -269,14 +282,20 @@ TaskKind translation_task() {
       .name = "translation",
       .documentation = "a line of one file from the same line of another",
       .problem = pairs_problem,
-      .readout = vocabulary_readout(),
+      .readout = pair_readout(),
       .vocabulary = [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
       .ids_beside = 2,
       .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
         return std::make_unique<TranslationTask>(setting);
       },
       .dry_batch =
-          [](const DryBatch& wanted) { return dry_examples(wanted, true, fields_of_pairs); },
+          [](const DryBatch& wanted) {
+            Batch batch = dry_examples(wanted, true, fields_of_pairs);
+            // As many as there may be.
+            batch.counts["linked"] = batch.counts["tokens"];
+            batch.counts["cells"] = batch.counts["tokens"] * batch.field("source").shape()[1];
+            return batch;
+          },
       .goals = {{"loss", false}, {"perplexity", false}, {"bits_per_byte", false}},
       .decoded_goals = {{"bleu"},
                         {"chrf"},

@@ -37,5 +37,7 @@ void check_gated_layer(const GoldenFile& file);
 void check_linear_attention(const GoldenFile& file);
 void check_performer(const GoldenFile& file);
 void check_performer_projection(const GoldenFile& file);
+void check_guided_alignment(const GoldenFile& file);
+void check_pointer_generator(const GoldenFile& file);
 
 }  // namespace longspan::golden

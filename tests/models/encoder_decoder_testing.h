@@ -2,7 +2,7 @@
 #pragma once
 
 #include "framework/data/examples.h"
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/pair_readout.h"
 #include "models/encoder_decoder.h"
 #include "tests/models/model_testing.h"
 
@@ -13,7 +13,7 @@ inline constexpr Wiring all_wirings[] = {
 
 inline std::unique_ptr<Model> make_encoder_decoder(const EncoderDecoderOptions& options,
                                                    const ModelSetting& setting) {
-  return std::make_unique<Model>(setting, encoder_decoder_body(options), vocabulary_readout());
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), pair_readout());
 }
 
 // Rows of these lengths in so many columns. What a row holds is a function of the seed, its number

@@ -134,6 +134,14 @@ TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {
   }
 }
 
+TEST(Translate, CopiedWordsToo) {
+  EncoderDecoderOptions options;
+  options.source.copies = true;
+  options.wiring = Wiring::full;
+  const auto model = small_encoder_decoder(options);
+  expect_as_read_anew(*model, {.beam = 3, .n_best = 2, .longest_beyond = beyond});
+}
+
 TEST(Translate, LearnedPositionsToo) {
   EncoderDecoderOptions options;
   options.positions.kind = PositionKind::learned;

@@ -1,7 +1,7 @@
 // Small models that make lines of lines, in bytes.
 #pragma once
 
-#include "framework/model/vocabulary_readout.h"
+#include "framework/model/pair_readout.h"
 #include "framework/tasks/translate.h"
 #include "models/encoder_decoder.h"
 #include "tests/support/small_models.h"
@@ -16,7 +16,7 @@ inline std::unique_ptr<Model> small_encoder_decoder(EncoderDecoderOptions option
   options.common.norm = NormPlacement::pre;
   ModelSetting setting = small_setting(mesh);
   setting.vocabulary = ids_of_bytes;
-  return std::make_unique<Model>(setting, encoder_decoder_body(options), vocabulary_readout());
+  return std::make_unique<Model>(setting, encoder_decoder_body(options), pair_readout());
 }
 
 inline std::unique_ptr<Model> small_encoder_decoder(Wiring wiring = Wiring::last,

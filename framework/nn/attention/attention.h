@@ -48,6 +48,15 @@ class MultiHeadAttention {
                       const SegmentContext& context,
                       const Pass& pass) const;
 
+  // What the first `heads` heads of the model look at of a side, on average: [batch, positions of x
+  // inside the region, all positions of the side], in the accumulator dtype, the same on every
+  // tensor rank. There is no dropout in it. With pass.kept the side is the one that was read, and
+  // what has room behind it has columns of zeros.
+  Variable probabilities(const Variable& x,
+                         const Side& side,
+                         std::int64_t heads,
+                         const Pass& pass) const;
+
  private:
   // The same from what pass.kept has of this layer. x: [rows, time, width], the positions that come
   // next. Causal, whatever the context says.

@@ -63,10 +63,6 @@ CrossAttention::CrossAttention(const Scope& scope,
   units_ = unit_vectors(options.encoder_layers, scope.parameters());
 }
 
-Variable CrossAttention::look(const Variable& x, const Side& side, const Pass& pass) const {
-  return attention_(x, side, side.seen(), pass);
-}
-
 Side CrossAttention::mixture(const std::vector<Side>& sides) const {
   const Shape shape = sides.front().rows.shape();
   const std::int64_t elements = shape.elements();
@@ -79,23 +75,41 @@ Side CrossAttention::mixture(const std::vector<Side>& sides) const {
   return result;
 }
 
-Variable CrossAttention::operator()(const Variable& x,
-                                    const std::vector<Side>& sides,
-                                    const Pass& pass) const {
+template <typename Look>
+Variable CrossAttention::each_side(const std::vector<Side>& sides,
+                                   const Pass& pass,
+                                   const Look& look) const {
   const std::size_t wanted = reads_all_layers(wiring_) ? encoder_layers_ : 1;
   require(sides.size() == wanted,
           "cross-attention looks at the outputs of {} layers, it was given {}",
           wanted,
           sides.size());
-  if (wiring_ == Wiring::same) return look(x, sides[layer_], pass);
-  if (wiring_ == Wiring::reverse) return look(x, sides[encoder_layers_ - 1 - layer_], pass);
+  if (wiring_ == Wiring::same) return look(sides[layer_], pass);
+  if (wiring_ == Wiring::reverse) return look(sides[encoder_layers_ - 1 - layer_], pass);
   // Where a reading goes on the mixture's keys are kept, and its rows are not there any more.
   if (wiring_ == Wiring::mix)
-    return look(x, sides.front().rows.defined() ? mixture(sides) : sides.front(), pass);
-  if (wiring_ == Wiring::last) return look(x, sides.front(), pass);
+    return look(sides.front().rows.defined() ? mixture(sides) : sides.front(), pass);
+  if (wiring_ == Wiring::last) return look(sides.front(), pass);
   std::vector<Variable> found;
-  for (std::size_t i = 0; i < sides.size(); ++i) found.push_back(look(x, sides[i], pass.child(i)));
+  for (std::size_t i = 0; i < sides.size(); ++i) found.push_back(look(sides[i], pass.child(i)));
   return mean(found);
+}
+
+Variable CrossAttention::operator()(const Variable& x,
+                                    const std::vector<Side>& sides,
+                                    const Pass& pass) const {
+  return each_side(sides, pass, [&](const Side& side, const Pass& own) {
+    return attention_(x, side, side.seen(), own);
+  });
+}
+
+Variable CrossAttention::probabilities(const Variable& x,
+                                       const std::vector<Side>& sides,
+                                       std::int64_t heads,
+                                       const Pass& pass) const {
+  return each_side(sides, pass, [&](const Side& side, const Pass& own) {
+    return attention_.probabilities(x, side, heads, own);
+  });
 }
 
 }  // namespace longspan

@@ -38,9 +38,16 @@ class CrossAttention {
   // x: [batch, time, width]. sides: as reads_all_layers says, of one length and one division of
   // time. A row whose side has no positions gets the output's bias alone.
   Variable operator()(const Variable& x, const std::vector<Side>& sides, const Pass& pass) const;
+  // As MultiHeadAttention::probabilities; of several sides their average.
+  Variable probabilities(const Variable& x,
+                         const std::vector<Side>& sides,
+                         std::int64_t heads,
+                         const Pass& pass) const;
 
  private:
-  Variable look(const Variable& x, const Side& side, const Pass& pass) const;
+  // Calls look(side, pass) for each that this layer looks at, and averages what it gives.
+  template <typename Look>
+  Variable each_side(const std::vector<Side>& sides, const Pass& pass, const Look& look) const;
   Side mixture(const std::vector<Side>& sides) const;
 
   MultiHeadAttention attention_;

@@ -31,8 +31,16 @@ Variable GatedResidual::run(std::span<const Layer> layers,
                             const StackReads& reads,
                             const Pass& pass,
                             const LayerWatch& watch) const {
-  return walk_layers(
-      {.step = Step{options_}, .again = options_.again}, layers, x, reads, pass, watch);
+  return walk_layers({.step = Step{options_},
+                      .prepared = [](const Sublayer& sublayer, const Variable& of) -> Variable {
+                        return sublayer.norm(of);
+                      },
+                      .again = options_.again},
+                     layers,
+                     x,
+                     reads,
+                     pass,
+                     watch);
 }
 
 }  // namespace longspan

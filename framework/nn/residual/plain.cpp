@@ -9,6 +9,9 @@ struct Step {
   NormPlacement placement;
   double dropout;
 
+  Variable prepared(const Sublayer& sublayer, const Variable& x) const {
+    return placement == NormPlacement::pre ? sublayer.norm(x) : x;
+  }
   Stream operator()(const Sublayer& sublayer,
                     const Sublayer* next,
                     Stream x,
@@ -16,7 +19,7 @@ struct Step {
                     const Pass& pass) const {
     const bool pre = placement == NormPlacement::pre;
     if (pre && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
-    if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value) : x.value;
+    if (!x.norm.defined()) x.norm = prepared(sublayer, x.value);
     Variable change = run_sublayer(sublayer, x.norm, reads, pass);
     reads = {};  // before more memory is taken
     x.norm = {};
@@ -35,8 +38,17 @@ Variable PlainResidual::run(std::span<const Layer> layers,
                             const StackReads& reads,
                             const Pass& pass,
                             const LayerWatch& watch) const {
-  return walk_layers(
-      {.step = Step{placement_, dropout_}, .again = again_}, layers, x, reads, pass, watch);
+  const Step step = {placement_, dropout_};
+  return walk_layers({.step = step,
+                      .prepared = [step](const Sublayer& sublayer, const Variable& of) -> Variable {
+                        return step.prepared(sublayer, of);
+                      },
+                      .again = again_},
+                     layers,
+                     x,
+                     reads,
+                     pass,
+                     watch);
 }
 
 }  // namespace longspan

@@ -39,11 +39,24 @@ struct Sublayer {
   std::function<Variable(const Variable& x, const SublayerReads&, const Pass&)> run;
   std::string name = {};                  // its place in the model, for messages
   std::shared_ptr<const Gate> gate = {};  // of a gated stack
+  // What reads sides: what its first `heads` heads look at there (MultiHeadAttention).
+  std::function<Variable(const Variable& x, const SublayerReads&, const Pass&, std::int64_t heads)>
+      look = {};
 };
 
 // The sublayers of one layer; the input of the first is what Transformer-XL remembers.
 struct Layer {
   std::vector<Sublayer> sublayers;
+};
+
+// Whose attention to the sides is shown, and to whom.
+struct SideWatch {
+  std::size_t layer = 0;
+  std::int64_t heads = 1;  // the first ones
+  // As MultiHeadAttention::probabilities; what becomes of it brings gradients back to the layer.
+  std::function<void(const Variable& probabilities)> give = {};
+
+  bool of(std::size_t i) const { return give && layer == i; }
 };
 
 // What is shown of the layers as they are reached.
@@ -53,6 +66,8 @@ struct LayerWatch {
   // What each layer gives (a reversible one: its streams, joined). Whoever takes it has an input of
   // the tape, whose gradient comes back to the layer. It is kept: a recomputation ends at it.
   std::function<void(std::size_t layer, const Variable& output)> output = {};
+  // Its layer keeps its activations where others are computed again.
+  SideWatch side = {};
 };
 
 // The function and the order of its random numbers are the same whatever is kept.

@@ -75,10 +75,17 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
         const Variable change = run_sublayer(sublayer, sublayer.norm(in, compute), given, again);
         return drop(change, rate, again.child("residual"));
       };
+      const Variable input = read;
       Variable sum = streams_ == Streams::rebuilt
                          ? reversible_add(std::move(other), read, f, streams, beside)
                          : add(other, cast(f(read, beside), other.value().dtype()));
       other = std::exchange(read, std::move(sum));
+      if (const SideWatch* side = shown_of(watch, i, sublayers[j]))
+        show(*side,
+             sublayers[j],
+             sublayers[j].norm(input, compute),
+             part_of(reads, sublayers[j], i),
+             layer_pass.child(j));
     }
     if (watch.output) watch.output(i, joined());
   }

@@ -51,6 +51,19 @@ inline Variable run_sublayer(const Sublayer& sublayer,
   }
 }
 
+// Who is shown what a sublayer of layer i looks at, or nullptr.
+inline const SideWatch* shown_of(const LayerWatch& watch, std::size_t i, const Sublayer& sublayer) {
+  return watch.side.of(i) && sublayer.look ? &watch.side : nullptr;
+}
+// After the sublayer has run. x: as it was prepared for it.
+inline void show(const SideWatch& side,
+                 const Sublayer& sublayer,
+                 const Variable& x,
+                 const SublayerReads& reads,
+                 const Pass& pass) {
+  side.give(sublayer.look(x, reads, pass, side.heads));
+}
+
 // The pass of something that is computed again if it is recorded: its decisions are kept.
 inline Pass recomputed(Pass pass) {
   if (is_recording()) pass.decisions = std::make_shared<Decisions>();

@@ -33,6 +33,20 @@ Stream run_one(const LayerWalk& walk,
       inputs)};
 }
 
+// The same, and what the sublayer looks at is shown.
+Stream run_shown(const LayerWalk& walk,
+                 const Sublayer& sublayer,
+                 const Sublayer* next,
+                 Stream x,
+                 const SublayerReads& reads,
+                 const Pass& pass,
+                 const SideWatch& side) {
+  const Variable input = x.norm.defined() ? x.norm : walk.prepared(sublayer, x.value);
+  Stream result = run_one(walk, sublayer, next, std::move(x), reads, pass);
+  show(side, sublayer, input, reads, pass);
+  return result;
+}
+
 // Some layers that follow one another; `first` is the place of the first, the memories are theirs.
 Variable run_layers(const LayerWalk& walk,
                     std::span<const Layer> layers,
@@ -50,13 +64,15 @@ Variable run_layers(const LayerWalk& walk,
     if (watch.input) watch.input(first + i, stream.value.value());
     const Pass layer_pass = pass.child(first + i);
     const auto& sublayers = layers[i].sublayers;
-    for (std::size_t j = 0; j < sublayers.size(); ++j)
-      stream = run_one(walk,
-                       sublayers[j],
-                       next_of(i, j),
-                       std::move(stream),
-                       part_of(reads, sublayers[j], i),
-                       layer_pass.child(j));
+    for (std::size_t j = 0; j < sublayers.size(); ++j) {
+      const Sublayer& sublayer = sublayers[j];
+      const Sublayer* const next = next_of(i, j);
+      SublayerReads part = part_of(reads, sublayer, i);
+      const Pass own = layer_pass.child(j);
+      const SideWatch* const side = shown_of(watch, first + i, sublayer);
+      stream = side ? run_shown(walk, sublayer, next, std::move(stream), part, own, *side)
+                    : run_one(walk, sublayer, next, std::move(stream), std::move(part), own);
+    }
     if (watch.output) watch.output(first + i, stream.value);
   }
   return stream.value;
@@ -109,8 +125,16 @@ Variable walk_layers(const LayerWalk& walk,
   // What is shown to somebody is kept anyway.
   const std::size_t together = watch.output ? 1 : static_cast<std::size_t>(walk.again.together);
   Variable stream = x;
-  for (std::size_t first = 0; first < layers.size(); first += together) {
-    const auto group = layers.subspan(first, std::min(together, layers.size() - first));
+  for (std::size_t first = 0, count = 0; first < layers.size(); first += count) {
+    const bool is_shown = watch.side.of(first);
+    count = is_shown ? 1 : std::min(together, layers.size() - first);
+    if (watch.side.give && watch.side.layer > first)
+      count = std::min(count, watch.side.layer - first);
+    const auto group = layers.subspan(first, count);
+    if (is_shown) {
+      stream = run_layers(walk, group, first, stream, reads, pass, watch);
+      continue;
+    }
     stream = run_again(walk, group, first, stream, reads, pass, watch);
     if (watch.output) watch.output(first, stream);
   }

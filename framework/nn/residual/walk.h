@@ -24,6 +24,8 @@ using SublayerStep = std::function<Stream(const Sublayer& sublayer,
 
 struct LayerWalk {
   SublayerStep step;
+  // The stream as a sublayer reads it.
+  std::function<Variable(const Sublayer& sublayer, const Variable& x)> prepared;
   Recomputation again = {};
 };
 

@@ -1,0 +1,103 @@
+#include "framework/data/link_lines.h"
+
+#include <charconv>
+
+#include "framework/core/error.h"
+#include "framework/data/lines.h"
+
+namespace longspan {
+namespace {
+
+// The number at the beginning of the text, which is taken from it; -1 where there is none.
+std::int64_t take_number(std::string_view& text) {
+  std::int64_t number = -1;
+  if (text.empty() || text.front() == '-') return number;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) return -1;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return number;
+}
+
+ExampleIndex scanned(const MappedFile& file,
+                     std::int64_t pairs,
+                     const std::function<Lengths(std::int64_t)>& lengths,
+                     const ScanListener& heard) {
+  ExampleIndex index;
+  for_each_lines(file, heard, [&](std::span<const Line> lines) {
+    for (const Line& line : lines) {
+      const std::string place = line_place(file.path(), line.number);
+      if (line.number > pairs)
+        throw DataError(
+            "{}: there are {} pairs of lines, which have a line of links each", place, pairs);
+      index.add(
+          line.offset, std::ssize(links_of(line.text, lengths(line.number - 1), place)), place);
+    }
+  });
+  index.finish(file.size());
+  if (index.size() < pairs)
+    throw DataError(
+        "{}: has {} lines, and there are {} pairs of lines, which have a line of links "
+        "each",
+        file.path(),
+        index.size(),
+        pairs);
+  return index;
+}
+
+}  // namespace
+
+std::vector<Link> links_of(std::string_view line, const Lengths& lengths, std::string_view place) {
+  std::vector<Link> links;
+  while (!line.empty()) {
+    if (line.front() == ' ' || line.front() == '\t') {
+      line.remove_prefix(1);
+      continue;
+    }
+    const std::string_view word = line.substr(0, line.find_first_of(" \t"));
+    std::string_view rest = word;
+    Link link;
+    link.source = take_number(rest);
+    const bool is_parted = link.source >= 0 && rest.starts_with('-');
+    if (is_parted) {
+      rest.remove_prefix(1);
+      link.target = take_number(rest);
+    }
+    if (!is_parted || link.target < 0 || !rest.empty())
+      throw DataError(
+          "{}: found \"{}\"; wanted links like 0-2, a token of the source and one of the target, "
+          "counted from 0",
+          place,
+          word);
+    if (link.source >= lengths.source || link.target >= lengths.target)
+      throw DataError(
+          "{}: found the link {}, and the pair has {} tokens of the source and {} of "
+          "the target, counted from 0",
+          place,
+          word,
+          lengths.source,
+          lengths.target);
+    links.push_back(link);
+    line.remove_prefix(word.size());
+  }
+  return links;
+}
+
+LinkLines::LinkLines(const NamedPath& path,
+                     std::int64_t pairs,
+                     const std::function<Lengths(std::int64_t)>& lengths,
+                     const Communicator& all,
+                     const ScanListener& listener)
+    : file_(open_shared(path, all)),
+      index_(ExampleIndex::from_bytes(
+          scan_shared(file_, all, listener, [=](const auto& file, const auto& heard) {
+            return scanned(file, pairs, lengths, heard).bytes();
+          }))) {}
+
+std::vector<Link> LinkLines::read(std::int64_t pair, const Lengths& lengths) const {
+  const std::string bytes = read_bytes(*file_, index_.begin(pair), index_.end(pair));
+  return links_of(without_line_end(bytes), lengths, line_place(file_->path(), pair + 1));
+}
+
+void LinkLines::release() const { file_->release(0, file_->size()); }
+
+}  // namespace longspan

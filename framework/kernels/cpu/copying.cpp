@@ -1,0 +1,31 @@
+#include "framework/kernels/shared/copying.h"
+
+#include "framework/kernels/cpu/each_row.h"
+
+namespace longspan {
+
+void copied_mass(Cpu backend, const CopiedMass& call) { copied_mass_on(backend, call); }
+
+void copied_mass_backward(Cpu backend, const CopiedMassGradient& call) {
+  copied_mass_backward_on(backend, call);
+}
+
+void copy_losses(Cpu backend, const CopyLosses& call) { copy_losses_on(backend, call); }
+
+void copy_losses_backward(Cpu backend, const CopyLossesGradient& call) {
+  copy_losses_backward_on(backend, call);
+}
+
+void coverage_losses(Cpu backend, const CoverageLosses& call) { coverage_losses_on(backend, call); }
+
+void coverage_losses_backward(Cpu backend, const CoverageLossesGradient& call) {
+  coverage_losses_backward_on(backend, call);
+}
+
+void guide_losses(Cpu backend, const GuideLosses& call) { guide_losses_on(backend, call); }
+
+void guide_losses_backward(Cpu backend, const GuideLossesGradient& call) {
+  guide_losses_backward_on(backend, call);
+}
+
+}  // namespace longspan

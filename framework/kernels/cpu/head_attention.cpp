@@ -1,0 +1,13 @@
+#include "framework/kernels/shared/head_attention.h"
+
+#include "framework/kernels/cpu/each_row.h"
+
+namespace longspan {
+
+void head_attention(Cpu backend, const HeadAttention& call) { head_attention_on(backend, call); }
+
+void head_attention_backward(Cpu backend, const HeadAttentionGradient& call) {
+  head_attention_backward_on(backend, call);
+}
+
+}  // namespace longspan

@@ -1,0 +1,32 @@
+#include "framework/kernels/cuda/each_row.h"
+#include "framework/kernels/shared/copying.h"
+
+namespace longspan {
+
+void copied_mass(Cuda backend, const CopiedMass& call) { copied_mass_on(backend, call); }
+
+void copied_mass_backward(Cuda backend, const CopiedMassGradient& call) {
+  copied_mass_backward_on(backend, call);
+}
+
+void copy_losses(Cuda backend, const CopyLosses& call) { copy_losses_on(backend, call); }
+
+void copy_losses_backward(Cuda backend, const CopyLossesGradient& call) {
+  copy_losses_backward_on(backend, call);
+}
+
+void coverage_losses(Cuda backend, const CoverageLosses& call) {
+  coverage_losses_on(backend, call);
+}
+
+void coverage_losses_backward(Cuda backend, const CoverageLossesGradient& call) {
+  coverage_losses_backward_on(backend, call);
+}
+
+void guide_losses(Cuda backend, const GuideLosses& call) { guide_losses_on(backend, call); }
+
+void guide_losses_backward(Cuda backend, const GuideLossesGradient& call) {
+  guide_losses_backward_on(backend, call);
+}
+
+}  // namespace longspan

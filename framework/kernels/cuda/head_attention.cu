@@ -1,0 +1,12 @@
+#include "framework/kernels/cuda/each_row.h"
+#include "framework/kernels/shared/head_attention.h"
+
+namespace longspan {
+
+void head_attention(Cuda backend, const HeadAttention& call) { head_attention_on(backend, call); }
+
+void head_attention_backward(Cuda backend, const HeadAttentionGradient& call) {
+  head_attention_backward_on(backend, call);
+}
+
+}  // namespace longspan

@@ -1,0 +1,20 @@
+// Where attention to a source is to lie, as numbers for each of its places.
+#pragma once
+
+#include "framework/model/reading.h"
+#include "framework/model/source_look.h"
+
+namespace longspan {
+
+// [rows, positions, source positions] of f64 on the host, for these positions of the target; 0
+// where one of the two is padding.
+//
+// What attention costs, 1 - exp(-(s / S - t / T)^2 / (2 width^2)), with the lengths S and T of each
+// row (Tachibana et al. 2018, equation 12). Fields: `source`, `source_length`, `length`.
+Tensor diagonal_costs(const Fields& fields, const Ranges& positions, double width);
+
+// How much of a target's attention belongs to each source position: the same to each of its links,
+// 1 in all. Fields: `source`, `links` (pair_readout.h).
+Tensor alignment_shares(const Fields& fields, const Ranges& positions);
+
+}  // namespace longspan

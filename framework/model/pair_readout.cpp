@@ -1,0 +1,146 @@
+#include "framework/model/pair_readout.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/autograd/source_attention.h"
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/model/attention_guide.h"
+#include "framework/model/copied_scores.h"
+#include "framework/model/shared_time.h"
+#include "framework/model/vocabulary_readout.h"
+#include "framework/nn/layers.h"
+#include "framework/nn/whole_time.h"
+
+namespace longspan {
+namespace {
+
+// How much of a word's probability is the vocabulary's: logistic(w [embedding; hidden] + b), as in
+// fairseq, without See et al.'s context vector.
+struct Gate {
+  Linear hidden;
+  Linear embedding;
+
+  Gate(const Scope& scope, const BodyEnd& end)
+      : hidden(scope.child("hidden"), {.in = end.width, .out = 1}),
+        embedding(scope.child("embedding"), {.in = end.embedding_width, .out = 1, .bias = false}) {}
+};
+
+class PairReadout : public Readout {
+ public:
+  PairReadout(const Scope& scope, const Body& body, const ModelSetting& setting)
+      : words_(vocabulary_readout()(scope, body, setting)),
+        options_(body.end().source),
+        device_(setting.device),
+        mesh_(setting.mesh),
+        sum_(accumulator_of(setting.compute)) {
+    if (!options_.copies) return;
+    if (setting.smoothing.share > 0)
+      throw ConfigurationError(
+          "copying from the source has one target for each word, found label smoothing of {}",
+          setting.smoothing.share);
+    gate_.emplace(scope.child("copy"), body.end());
+  }
+
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass& pass) const override {
+    std::vector<Term> terms = words_->terms(states, reading, pass);
+    if (options_.copies) terms.front().values = copied(terms.front().values, states, reading);
+    if (!pass.training) return terms;
+    if (options_.coverage > 0)
+      terms.push_back({.name = "coverage",
+                       .values = covered(states, reading),
+                       .count = "tokens",
+                       .weight = options_.coverage});
+    if (options_.guide == AttentionGuide::none) return terms;
+    const bool by_links = options_.guide == AttentionGuide::alignments;
+    terms.push_back({.name = "guide",
+                     .values = guided(states, reading, by_links),
+                     .count = by_links ? "linked" : "cells",
+                     .weight = options_.guide_weight});
+    return terms;
+  }
+
+  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+    const Variable logits = words_->scores(states, reading, pass);
+    if (!options_.copies) return logits;
+    return Variable(copied_scores({.logits = logits.value(),
+                                   .gate = gate(states).value(),
+                                   .attention = states.look.attention.value(),
+                                   .source = field_of(reading.fields, "source"),
+                                   .only_last = reading.only_last},
+                                  part(),
+                                  mesh_.tensor));
+  }
+
+  const Part& part() const override { return words_->part(); }
+
+ private:
+  Tensor targets(const States& states, const Reading& reading) const {
+    return columns_of(reading, "targets", states.time, device_);
+  }
+
+  // Of the positions inside split regions, [rows, positions, 1]. Each tensor rank makes the same of
+  // it.
+  Variable gate(const States& states) const {
+    const Variable outside =
+        cast(add(gate_->hidden(states.hidden), gate_->embedding(states.look.embedding)), sum_);
+    if (!states.time.divided()) return outside;
+    return shared_gradient(enter_split_by_time(outside, states.time.rows(), mesh_.tensor),
+                           mesh_.tensor.size());
+  }
+
+  // words: what the vocabulary's softmax has for the targets, as losses.
+  Variable copied(const Variable& words, const States& states, const Reading& reading) const {
+    const Tensor wanted = targets(states, reading);
+    const Tensor source = queued_to(field_of(reading.fields, "source"), device_);
+    return copy_losses(
+        words, gate(states), copied_mass(states.look.attention, source, wanted), wanted);
+  }
+
+  // What was looked at before needs all of time: context ranks each have it, and make the losses of
+  // their own positions.
+  Variable covered(const States& states, const Reading& reading) const {
+    if (mesh_.context.size() == 1)
+      return coverage_losses(states.look.attention, targets(states, reading));
+    const Shape& shape = states.look.attention.shape();
+    const SequenceShares shares = side_shares(mesh_, states.time.total, shape[2]);
+    const Variable all = whole_time(states.look.attention, shares.queries, mesh_.context);
+    const Variable losses =
+        coverage_losses(all, queued_to(field_of(reading.fields, "targets"), device_));
+    std::vector<std::int64_t> own;
+    for (std::int64_t row = 0; row < shape[0]; ++row)
+      for (const Range& range : states.time.inside())
+        for (std::int64_t i = range.begin; i < range.end; ++i) own.push_back(i);
+    return take_columns(reshape(losses, {shape[0], states.time.total, 1}), own, shape[1]);
+  }
+
+  Variable guided(const States& states, const Reading& reading, bool by_links) const {
+    const Ranges positions = states.time.inside();
+    const Tensor guide =
+        queued_to(by_links ? alignment_shares(reading.fields, positions)
+                           : diagonal_costs(reading.fields, positions, options_.guide_width),
+                  device_);
+    const Tensor rounded = cast(Variable(guide), sum_).value();
+    constexpr double marian = 1e-6;
+    return by_links ? guide_losses(states.look.attention, rounded, GuideLoss::cross_entropy, marian)
+                    : guide_losses(states.look.attention, rounded, GuideLoss::product);
+  }
+
+  std::unique_ptr<Readout> words_;
+  SourceLookOptions options_;
+  Device device_;
+  ProcessMesh mesh_;
+  DType sum_;
+  std::optional<Gate> gate_;
+};
+
+}  // namespace
+
+ReadoutFactory pair_readout() {
+  return [](const Scope& scope, const Body& body, const ModelSetting& setting) {
+    return std::make_unique<PairReadout>(scope, body, setting);
+  };
+}
+
+}  // namespace longspan

@@ -1,0 +1,41 @@
+// What heads look at of another sequence, written out.
+#include <algorithm>
+
+#include "framework/autograd/source_attention.h"
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/whole_time.h"
+
+namespace longspan {
+
+Variable MultiHeadAttention::probabilities(const Variable& x,
+                                           const Side& side,
+                                           std::int64_t heads,
+                                           const Pass& pass) const {
+  require(key_.has_value(), "shared queries and keys look at nothing but themselves");
+  const Variable query = by_head(query_(region_.enter(x, pass.time)));
+  Variable key;
+  Tensor length = side.length;
+  if (pass.kept) {
+    const LayerKeys& kept = pass.kept->layer(pass.random.place());
+    require(!kept.empty(), "a side is looked at before it is read");
+    key = kept.projection(0);
+    length = kept.length;
+  } else {
+    const Variable own = (*key_)(region_.enter(side.rows, side.time));
+    key = by_head(mesh_.context.size() == 1
+                      ? own
+                      : whole_time(own,
+                                   side_shares(mesh_, pass.time.total, side.time.total).keys,
+                                   mesh_.context));
+  }
+  // A rank without any of the heads takes part with nothing, for the gradients meet in its
+  // projections too.
+  const std::int64_t here = std::clamp<std::int64_t>(heads - heads_.begin, 0, heads_.count);
+  const double weight = here == 0 ? 0 : 1 / static_cast<double>(heads);
+  return leave_split(
+      head_attention(query, key, length, {0, std::max<std::int64_t>(here, 1)}, weight),
+      mesh_.tensor);
+}
+
+}  // namespace longspan

@@ -1,0 +1,197 @@
+// Copying, coverage and guides of a decoder's attention to its source.
+#include "framework/model/attention_guide.h"
+#include "framework/nn/attention/kept_keys.h"
+#include "tests/data/temporary_file.h"
+#include "tests/models/source_look_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::look_kinds;
+using testing::LookKind;
+using testing::make_encoder_decoder;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
+constexpr std::size_t columns = 5;
+
+Reading reading() {
+  Fields fields = testing::pair_fields(rows, {4, columns}, 1);
+  testing::add_links(fields);
+  return {.fields = fields};
+}
+
+EncoderDecoderOptions tiny(const LookKind& kind, NormPlacement norm = NormPlacement::pre) {
+  EncoderDecoderOptions options;
+  options.common = testing::tiny_options(norm);
+  options.common.activation = Activation::gelu_tanh;
+  return testing::with_look(options, kind);
+}
+
+// All terms as one number a kind, each with its weight.
+Variable total(const Model& model, const Reading& read, const Pass& pass) {
+  Variable all;
+  for (const Term& term : model.losses(read, pass).terms) {
+    const Variable one = sum(term.values, term.weight);
+    all = all.defined() ? add(all, one) : one;
+  }
+  return all;
+}
+
+TEST(SourceLook, GradientOfAllWeights) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const LookKind& kind : look_kinds())
+    for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+      SCOPED_TRACE(kind.name);
+      EncoderDecoderOptions options = tiny(kind, norm);
+      options.common.dropout = options.common.attention_dropout = 0.3;
+      const auto model = make_encoder_decoder(options, tiny_setting());
+      testing::expect_layer_gradients(
+          model->parameters(),
+          [&](const std::vector<Variable>&) { return total(*model, reading(), pass); },
+          {},
+          {.directions = 1, .elements = 1});
+    }
+}
+
+TEST(SourceLook, TermsAreThoseThatAreAskedFor) {
+  const auto names = [](const LookKind& kind, bool training) {
+    const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
+    std::string all;
+    for (const Term& term :
+         model->losses(reading(), {.training = training, .random = Random(1)}).terms)
+      all += fmt::format("{} {} {}; ", term.name, term.count, term.weight);
+    return all;
+  };
+  EXPECT_EQ(names(look_kinds()[0], true), "loss tokens 1; coverage tokens 0.7; ");
+  EXPECT_EQ(names(look_kinds()[1], true), "loss tokens 1; coverage tokens 0.2; guide linked 0.1; ");
+  EXPECT_EQ(names(look_kinds()[2], true), "loss tokens 1; guide cells 2; ");
+  for (const LookKind& kind : look_kinds()) EXPECT_EQ(names(kind, false), "loss tokens 1; ");
+}
+
+// They sum to 1, and the target's is the loss.
+TEST(SourceLook, ScoresOfACopierAreLogProbabilities) {
+  const auto model = make_encoder_decoder(tiny(look_kinds()[0]), tiny_setting());
+  const NoGradient unrecorded;
+  const Values losses = values_of(testing::losses_of(*model, reading()).value());
+  const Tensor scores = model->scores(reading(), Pass()).scores.value();
+  const Tensor wanted = reading().fields.at("targets");
+  const auto targets = wanted.span<std::int64_t>();
+  for (std::size_t place = 0; place < losses.size(); ++place) {
+    double sum = 0;
+    for (std::size_t id = 0; id < testing::vocabulary; ++id)
+      sum += std::exp(scores.data<double>()[place * testing::vocabulary + id]);
+    if (targets[place] < 0) continue;
+    const bool has_source = rows[place / columns].source > 0;
+    if (has_source) {
+      EXPECT_NEAR(sum, 1, 1e-12);
+    }
+    EXPECT_NEAR(losses[place],
+                -scores.data<double>()[place * testing::vocabulary +
+                                       static_cast<std::size_t>(targets[place])],
+                1e-12);
+  }
+}
+
+TEST(SourceLook, ATargetDependsOnWhatIsBeforeIt) {
+  for (const LookKind& kind : look_kinds()) {
+    SCOPED_TRACE(kind.name);
+    const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
+    const Pass pass = {.training = true, .random = Random(3)};
+    const Reading later = reading();
+    std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
+    id = (id + 1) % testing::vocabulary;
+    const std::vector<Term> before = model->losses(reading(), pass).terms;
+    const std::vector<Term> after = model->losses(later, pass).terms;
+    for (std::size_t term = 0; term < before.size(); ++term) {
+      const Values left = values_of(before[term].values.value());
+      const Values right = values_of(after[term].values.value());
+      for (std::size_t place = 0; place < left.size(); ++place) {
+        if (place >= 3 && place < columns) continue;
+        EXPECT_EQ(left[place], right[place]) << before[term].name << " " << place;
+      }
+      // Of what is covered everywhere nothing changes.
+      if (before[term].name == "loss") {
+        EXPECT_NE(left[3], right[3]);
+      }
+    }
+  }
+}
+
+TEST(SourceLook, GuidesAreOfTheRealLengths) {
+  Fields fields = testing::pair_fields({{2, 4}, {0, 2}, {3, 1}}, {3, 4}, 1);
+  const Values costs = values_of(diagonal_costs(fields, {{1, 2}, {3, 4}}, 0.2));
+  const auto cost = [](double apart) { return 1 - std::exp(-apart * apart / 0.08); };
+  expect_close(costs,
+               {cost(0.25),
+                cost(0.25),
+                0,
+                cost(0.75),
+                cost(0.25),
+                0,  // t = 1 and 3 of 4
+                0,
+                0,
+                0,
+                0,
+                0,
+                0,  // no source
+                0,
+                0,
+                0,
+                0,
+                0,
+                0},  // no such time
+               1e-15);
+  EXPECT_EQ(testing::add_links(fields), 3);
+  expect_close(values_of(alignment_shares(fields, {{1, 2}, {3, 4}})),
+               {1, 0, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+               1e-15);
+}
+
+TEST(SourceLook, ReadsOnFromKeptKeys) {
+  const NoGradient unrecorded;
+  for (const LookKind& kind : look_kinds()) {
+    if (!kind.source.copies) continue;
+    const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
+    const Reading all = reading();
+    const Values expected = values_of(model->scores(all, Pass()).scores.value());
+    const auto kept = std::make_shared<KeptKeys>();
+    for (std::size_t column = 0; column < columns; ++column) {
+      Fields fields = {
+          {"tokens",
+           testing::columns(field_of(all.fields, "tokens"), static_cast<std::int64_t>(column), 1)},
+          {"source", all.fields.at("source")}};
+      if (column == 0) fields["source_length"] = all.fields.at("source_length");
+      const Values found = values_of(
+          model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept}).scores.value());
+      for (std::size_t row = 0; row < rows.size(); ++row)
+        for (std::size_t id = 0; id < testing::vocabulary; ++id) {
+          if (static_cast<std::int64_t>(column) >= rows[row].target) continue;
+          EXPECT_NEAR(found[row * testing::vocabulary + id],
+                      expected[(row * columns + column) * testing::vocabulary + id],
+                      1e-12);
+        }
+    }
+  }
+}
+
+TEST(SourceLook, RefusesWhatCannotBe) {
+  EncoderDecoderOptions options = tiny(look_kinds()[0]);
+  ModelSetting smoothed = tiny_setting();
+  smoothed.smoothing.share = 0.1;
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
+            "copying from the source has one target for each word, found label smoothing of 0.1");
+  options.alignment_heads = 3;
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.alignment_heads is 3, but model.heads is 2; set it to at most that");
+  options.alignment_heads = 1;
+  options.alignment_layer = 3;
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.alignment_layer is 3, but model.layers is 2; set it to at most that");
+}
+
+}  // namespace
+}  // namespace longspan

@@ -1,0 +1,59 @@
+// Models whose attention to the source is copied from, covered and guided.
+#pragma once
+
+#include "tests/models/encoder_decoder_testing.h"
+
+namespace longspan::testing {
+
+// Some links of each row, one of them twice, one target with two, others without; none in an empty
+// row. Returns how many targets have one.
+inline std::int64_t add_links(Fields& fields) {
+  const auto sources = field_of(fields, "source_length").span<std::int64_t>();
+  const auto targets = field_of(fields, "length").span<std::int64_t>();
+  const Tensor links = filled({std::ssize(sources), 4, 2}, -1);
+  std::int64_t linked = 0;
+  for (std::size_t row = 0; row < sources.size(); ++row) {
+    if (sources[row] == 0 || targets[row] == 0) continue;
+    const std::int64_t source = sources[row] - 1, target = targets[row] - 1;
+    const std::int64_t here[] = {0, target, source, target, source / 2, target / 2, 0, target};
+    std::ranges::copy(here, links.data<std::int64_t>() + 8 * row);
+    linked += target / 2 == target ? 1 : 2;
+  }
+  fields["links"] = links;
+  return linked;
+}
+
+// What all the options do together and alone.
+struct LookKind {
+  const char* name;
+  SourceLookOptions source;
+  std::int64_t heads;
+  std::optional<std::int64_t> layer;
+  Wiring wiring;
+};
+inline const std::vector<LookKind>& look_kinds() {
+  using enum AttentionGuide;
+  static const std::vector<LookKind> all = {
+      {"copied and covered", {.copies = true, .coverage = 0.7}, 3, 1, Wiring::last},
+      {"aligned, of all layers",
+       {.coverage = 0.2, .guide = alignments, .guide_weight = 0.1},
+       1,
+       {},
+       Wiring::full},
+      {"copied along the diagonal",
+       {.copies = true, .guide = diagonal, .guide_weight = 2, .guide_width = 0.3},
+       4,
+       {},
+       Wiring::mix}};
+  return all;
+}
+
+inline EncoderDecoderOptions with_look(EncoderDecoderOptions options, const LookKind& kind) {
+  options.source = kind.source;
+  options.alignment_heads = std::min(kind.heads, options.common.heads);
+  options.alignment_layer = kind.layer;
+  options.wiring = kind.wiring;
+  return options;
+}
+
+}  // namespace longspan::testing
