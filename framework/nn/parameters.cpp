@@ -313,6 +313,11 @@ const Parameter& Parameters::named(const std::string& name) const {
   return *found->second;
 }
 
+Weight Parameters::find(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
 std::int64_t Parameters::global_elements() const {
   std::int64_t total = 0;
   for (const auto& parameter : parameters_) total += parameter->global_shape.elements();
@@ -345,6 +350,20 @@ Weight Scope::inside_weight(const std::string& name,
                             const Shape& global_shape,
                             const Initial& initial) const {
   return parameters_->add(child(name).path(), global_shape, -1, initial, true, {}, true);
+}
+
+Weight Scope::inside_weight_of_model(const std::string& name,
+                                     const Shape& global_shape,
+                                     const Initial& initial) const {
+  if (Weight known = parameters_->find(name)) {
+    require(known->global_shape == global_shape,
+            "parameter \"{}\" of shape {} was asked for with shape {}",
+            name,
+            known->global_shape,
+            global_shape);
+    return known;
+  }
+  return parameters_->add(name, global_shape, -1, initial, true, {}, true);
 }
 
 Weight Scope::bias(std::int64_t elements, int split_axis) const {

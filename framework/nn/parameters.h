@@ -171,6 +171,8 @@ class Parameters {
   const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
+  // Nothing when there is none.
+  Weight find(const std::string& name) const;
   // True when a gradient is this tensor rank's share of a sum over the tensor ranks: with sequence
   // parallelism that of every weight that is not split, without it that of those that are read
   // inside.
@@ -239,6 +241,10 @@ class Scope {
   Weight inside_weight(const std::string& name,
                        const Shape& global_shape,
                        const Initial& initial) const;
+  // The same of the whole model, by its name alone: made by the first layer that asks for it.
+  Weight inside_weight_of_model(const std::string& name,
+                                const Shape& global_shape,
+                                const Initial& initial) const;
   // "bias", which a product adds. Zeros at first, does not decay.
   Weight bias(std::int64_t elements, int split_axis = -1) const;
   // "weight" [count, width], which decays, and "bias" of an output layer of so many classes, split

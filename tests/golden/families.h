@@ -39,5 +39,6 @@ void check_performer(const GoldenFile& file);
 void check_performer_projection(const GoldenFile& file);
 void check_guided_alignment(const GoldenFile& file);
 void check_pointer_generator(const GoldenFile& file);
+void check_linformer(const GoldenFile& file);
 
 }  // namespace longspan::golden

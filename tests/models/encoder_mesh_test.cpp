@@ -57,6 +57,7 @@ struct Kind {
   Pooling pooling = Pooling::first;
   PositionKind positions = PositionKind::sinusoidal;
   std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
+  LinformerSharing linformer = LinformerSharing::heads;
 };
 
 struct Mode {
@@ -93,6 +94,14 @@ std::vector<Kind> attention_kinds() {
          .tags = TagReadout::crf,
          .positions = all.size() % 2 == 0 ? PositionKind::relative : PositionKind::sinusoidal,
          .attention = names});
+  for (const LinformerSharing sharing : {LinformerSharing::none,
+                                         LinformerSharing::heads,
+                                         LinformerSharing::keys_values,
+                                         LinformerSharing::layers})
+    all.push_back({.name = fmt::format("class by linformer, sharing {}", static_cast<int>(sharing)),
+                   .pooling = Pooling::mean,
+                   .attention = {"linformer"},
+                   .linformer = sharing});
   return all;
 }
 
@@ -132,7 +141,8 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .summary = 1,
                               .global = {1},
                               .random = 1,
-                              .block = 2};
+                              .block = 2,
+                              .linformer = {.keys = 3, .sharing = kind.linformer}};
   options.pooling = kind.pooling;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =

@@ -95,6 +95,7 @@ void declare(OptionTable& table,
             at_least(0));
   declare(table, options.lsh);
   declare(table, options.features);
+  declare(table, options.linformer);
   warn_of_unread(table, options);
 }
 

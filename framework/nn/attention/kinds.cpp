@@ -114,8 +114,12 @@ const std::vector<Kind>& kinds() {
 
 // A new kind that is a mechanism of its own is a line here.
 const std::vector<MechanismKind>& mechanism_kinds() {
-  static const std::vector<MechanismKind> all = {
-      lsh_kind(), linear_kind(), efficient_kind(), performer_kind(), random_features_kind()};
+  static const std::vector<MechanismKind> all = {lsh_kind(),
+                                                 linear_kind(),
+                                                 efficient_kind(),
+                                                 performer_kind(),
+                                                 random_features_kind(),
+                                                 linformer_kind()};
   return all;
 }
 

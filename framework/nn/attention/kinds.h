@@ -8,18 +8,20 @@
 
 #include "framework/core/options.h"
 #include "framework/nn/attention/feature_options.h"
+#include "framework/nn/attention/linformer_attention.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/mechanism_kind.h"
 #include "framework/nn/attention/pattern.h"
 
 namespace longspan {
 
-// The keys model.attention, model.attention_*, model.lsh_* and those of FeatureOptions.
+// The keys model.attention, model.attention_*, model.lsh_* and those of the other mechanisms.
 //
 // `kinds` has an element for each layer and is repeated to the number of layers. In an element `/`
 // divides the heads, head h taking the part h modulo their number, and `+` unites kinds in one
 // softmax: the three ways of Child et al. 2019 are [local, strided], [local/strided] and
-// [local+strided]. A layer of lsh has nothing else.
+// [local+strided]. A layer of a kind
+// that is a mechanism of its own has nothing else.
 struct AttentionOptions {
   std::vector<std::string> kinds = {"causal"};
   std::vector<std::int64_t> window = {127};  // of all layers, or of each
@@ -35,6 +37,7 @@ struct AttentionOptions {
   std::int64_t seed = 0;
   LshOptions lsh = {};
   FeatureOptions features = {};
+  LinformerOptions linformer = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on

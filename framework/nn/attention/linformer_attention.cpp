@@ -1,0 +1,143 @@
+#include "framework/nn/attention/linformer_attention.h"
+
+#include <cmath>
+
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/time_products.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/attention/whole_keys.h"
+
+namespace longspan {
+namespace {
+
+std::string problem_of_linformer(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has linformer, whose projections are of the positions of one sequence: "
+           "it cannot be with a memory of earlier segments";
+  if (setting.causal)
+    return "model.attention has linformer, each of whose keys mixes all tokens of a sequence: it "
+           "is for encoders and cannot be causal";
+  const std::optional<std::int64_t>& longest = options.linformer.longest;
+  if (longest && setting.segment > *longest)
+    return fmt::format("model.linformer_longest is {}, but sequences have up to {} positions",
+                       *longest,
+                       setting.segment);
+  return "";
+}
+
+std::int64_t longest_of(const LinformerOptions& options, const AttentionSetting& setting) {
+  const std::int64_t longest = options.longest.value_or(setting.segment);
+  if (longest == 0)
+    throw ConfigurationError(
+        "model.attention has linformer, whose projections have a row for each position, and "
+        "nothing says how long sequences are; set model.linformer_longest");
+  return longest;
+}
+
+Weight projection(const Scope& scope,
+                  const std::string& name,
+                  const LinformerAttention::Options& options) {
+  const std::int64_t keys = options.linformer.keys;
+  const Initial initial = Initial::uniform(1 / std::sqrt(static_cast<double>(keys)));
+  switch (options.linformer.sharing) {
+    case LinformerSharing::none:
+      return scope.weight(name, {options.heads, options.longest, keys}, initial, 0);
+    case LinformerSharing::layers:
+      return scope.inside_weight_of_model(name, {1, options.longest, keys}, initial);
+    default:
+      return scope.inside_weight(name, {1, options.longest, keys}, initial);
+  }
+}
+
+}  // namespace
+
+void declare(OptionTable& table, LinformerOptions& options) {
+  table.add("model.linformer_keys",
+            options.keys,
+            "linformer: keys and values that the tokens of a sequence become",
+            between(1, 1 << 20),
+            fixes_weights());
+  table.add("model.linformer_sharing",
+            options.sharing,
+            "linformer: who has a projection together: none, the heads of a layer, its keys and "
+            "values too (keys_values), all layers too (layers)",
+            {{"none", LinformerSharing::none},
+             {"heads", LinformerSharing::heads},
+             {"keys_values", LinformerSharing::keys_values},
+             {"layers", LinformerSharing::layers}},
+            fixes_weights());
+  table.add("model.linformer_longest",
+            options.longest,
+            "linformer: positions of the longest sequence, each of which has a row of the "
+            "projections; none: as many as the training data's",
+            between(1, std::int64_t{1} << 31),
+            fixes_weights());
+}
+
+LinformerAttention::LinformerAttention(const Scope& scope, const Options& options)
+    : longest_(options.longest),
+      dropout_(options.dropout),
+      keys_(projection(scope, "linformer_keys", options)),
+      values_(options.linformer.sharing == LinformerSharing::none ||
+                      options.linformer.sharing == LinformerSharing::heads
+                  ? projection(scope, "linformer_values", options)
+                  : keys_) {}
+
+Variable LinformerAttention::project(const Variable& x,
+                                     const Weight& weight,
+                                     const Projected& input) const {
+  const Ranges positions = key_positions(input);
+  const bool by_head = weight->split();
+  Variable y = by_head ? heads_inside(project_time(heads_first(x), weight->variable, positions),
+                                      x.shape()[2])
+                       : project_time(x, weight->variable, positions);
+  if (!input.shares) return y;
+  const Communicator& ranks = input.shares->ranks;
+  return enter_split(leave_split(std::move(y), ranks), ranks);
+}
+
+Variable LinformerAttention::operator()(const Projected& input,
+                                        const SegmentContext& context,
+                                        const Pass& pass) const {
+  const AttentionMask& mask = context.mask;
+  if (!mask.rules.one_for_all() || mask.rules.of(0) != masks::everything())
+    throw ConfigurationError(
+        "attention linformer sees all tokens of a sequence, no mask hides one");
+  if (mask.query_begin != 0 || mask.key_begin != 0)
+    throw ConfigurationError("attention linformer goes with no memory of earlier segments");
+  if (input.positions() > longest_)
+    throw ConfigurationError("a sequence has {} positions, but model.linformer_longest is {}",
+                             input.positions(),
+                             longest_);
+  const auto projected = [&](const Variable& x, const Weight& weight) {
+    return project(
+        hide_rows(x, key_positions(input), mask.key_length, mask.key_padding), weight, input);
+  };
+  return attend_whole_keys(input,
+                           projected(input.key, keys_),
+                           projected(input.value, values_),
+                           probability_dropout(dropout_, input.heads, pass));
+}
+
+MechanismKind linformer_kind() {
+  return {.name = "linformer",
+          .sees = "few mixtures of all tokens",
+          .alone = "its keys are no tokens",
+          .keys = {"linformer_keys", "linformer_sharing", "linformer_longest"},
+          .own_weights = true,
+          .problem = problem_of_linformer,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_linformer(options, setting));
+            return std::make_unique<LinformerAttention>(
+                attention,
+                LinformerAttention::Options{.linformer = options.linformer,
+                                            .longest = longest_of(options.linformer, setting),
+                                            .heads = setting.heads,
+                                            .dropout = setting.dropout});
+          }};
+}
+
+}  // namespace longspan
