@@ -20,19 +20,27 @@ class Decoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        positions_(scope, options.positions, options.common, setting),
+        positions_(positions(scope)),
+        spans_(options.spans.any()
+                   ? std::optional<Spans>(std::in_place, scope, options.spans, options.common)
+                   : std::nullopt),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
     // GPT-2's learned positions are as large as its embeddings.
-    const double scale =
-        options_.positions.learned() ? 1 : std::sqrt(static_cast<double>(options_.common.width));
-    const Variable x = drop(positions_.embed(embedding_, tokens, scale, pass),
+    const double scale = options_.positions.learned() && !spans_
+                             ? 1
+                             : std::sqrt(static_cast<double>(options_.common.width));
+    const Variable x = drop(positions_ ? positions_->embed(embedding_, tokens, scale, pass)
+                                       : embedding_(tokens, scale, pass.time),
                             options_.common.dropout,
                             pass.child("embedding"));
-    return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")), .time = pass.time};
+    States states = {.hidden = residual_->run(layers_, x, {}, pass.child("layers")),
+                     .time = pass.time};
+    if (spans_) states.terms.push_back(spans_->term());
+    return states;
   }
 
   BodyEnd end() const override {
@@ -43,9 +51,26 @@ class Decoder : public Body {
   }
   bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return positions_.longest(); }
+  std::int64_t longest_segment() const override { return positions_ ? positions_->longest() : 0; }
+  std::vector<std::pair<std::string, double>> figures() const override {
+    if (spans_) return spans_->figures();
+    return {};
+  }
 
  private:
+  // None where distances have keys.
+  std::optional<Positions> positions(const Scope& scope) const {
+    if (options_.spans.any()) return std::nullopt;
+    return Positions(scope, options_.positions, options_.common, setting_);
+  }
+  MechanismFactory attention() {
+    if (!spans_) return mechanisms(options_.common, options_.positions, {}, setting_.segment);
+    const auto patterns = attention_patterns(
+        options_.common.attention, options_.common.attention_setting({}, setting_.segment));
+    return [this, patterns](const Scope& scope, std::int64_t layer) {
+      return spans_->add_layer(scope, patterns[static_cast<std::size_t>(layer)]);
+    };
+  }
   std::vector<Layer> layers(const Scope& scope) {
     const ModelOptions& common = options_.common;
     // GPT-2: what writes to the stream starts smaller, so that its variance does not grow with
@@ -55,14 +80,15 @@ class Decoder : public Body {
     if (common.initial_deviation) initial_out = Initial::normal(*common.initial_deviation / depth);
     return make_layers(scope,
                        {.common = common, .initial_out = initial_out, .memory = setting_.memory},
-                       mechanisms(common, options_.positions, {}, setting_.segment));
+                       attention());
   }
 
   DecoderOptions options_;
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
-  Positions positions_;
+  std::optional<Positions> positions_;
+  std::optional<Spans> spans_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
 };
@@ -72,12 +98,18 @@ class Decoder : public Body {
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned);
   declare(table, options.positions, options.common, Sequences::segments, planned);
+  declare(table, options.spans, options.common);
+  for (const std::string key : {"model.positions", "model.longest"})
+    table.warn(key, [&options]() -> std::string {
+      return options.spans.any() ? "model.span has keys of distances in place of positions" : "";
+    });
 }
 
 BodyFactory decoder_body(const DecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
-    refuse(
-        positions_problem(options.positions, options.common, Sequences::segments, setting.segment));
+    if (!options.spans.any())
+      refuse(positions_problem(
+          options.positions, options.common, Sequences::segments, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };
 }

@@ -5,12 +5,14 @@
 #include "framework/model/family.h"
 #include "framework/model/model.h"
 #include "models/positions.h"
+#include "models/spans.h"
 
 namespace longspan {
 
 struct DecoderOptions {
   ModelOptions common = {.activation = Activation::gelu_tanh, .norm = NormPlacement::pre};
   PositionOptions positions = {};
+  SpanOptions spans = {};  // in place of the positions
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);

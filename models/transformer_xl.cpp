@@ -28,6 +28,9 @@ class TransformerXl : public Body {
         patterns_(attention_patterns(
             options.common.attention,
             options.common.attention_setting({.memory = true}, setting.segment))),
+        spans_(options.spans.any()
+                   ? std::optional<Spans>(std::in_place, scope, options.spans, options.common)
+                   : std::nullopt),
         layers_(layers(scope)),
         residual_(make_residual(options.common, setting.memory)) {}
 
@@ -37,19 +40,22 @@ class TransformerXl : public Body {
     const Variable x = drop(
         embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
     const Carried& carried = reading.carried;
+    // What no head sees is not remembered.
+    const std::int64_t longest = spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
+                                        : reading.longest_memory;
     States states = {.time = pass.time};
+    if (spans_) {
+      states.carried.all = std::min(longest, carried.length() + pass.time.total);
+      states.terms.push_back(spans_->term());
+    }
     StackReads reads = {.context = context(reading, pass)};
     for (const CarriedTensor& layer : carried.tensors) reads.memories.emplace_back(layer.tensor);
     const auto keep = [&](std::size_t layer, const Tensor& input) {
-      if (reading.longest_memory == 0) return;
+      if (longest == 0) return;
       const Tensor before = reads.memories.empty() ? Tensor() : carried.tensors[layer].tensor;
-      states.carried.tensors.push_back({memory_name(layer),
-                                        remember(before,
-                                                 carried.length(),
-                                                 input,
-                                                 pass.time.total,
-                                                 reading.longest_memory,
-                                                 setting_.mesh)});
+      states.carried.tensors.push_back(
+          {memory_name(layer),
+           remember(before, carried.length(), input, pass.time.total, longest, setting_.mesh)});
     };
     states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), {.input = keep});
     return states;
@@ -64,7 +70,16 @@ class TransformerXl : public Body {
     return end;
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_memory() const override { return options_.memory; }
+  std::int64_t longest_memory() const override {
+    // Where nothing is computed nothing is cut either.
+    if (spans_ && setting_.device.state().dry())
+      return std::min(options_.memory, spans_->longest_memory());
+    return options_.memory;
+  }
+  std::vector<std::pair<std::string, double>> figures() const override {
+    if (spans_) return spans_->figures();
+    return {};
+  }
   std::vector<std::string> carried_names() const override {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < layers_.size(); ++i) names.push_back(memory_name(i));
@@ -76,13 +91,13 @@ class TransformerXl : public Body {
     return Initial::normal(options_.common.initial_deviation.value_or(0), 1);
   }
 
-  std::vector<Layer> layers(const Scope& scope) const {
+  std::vector<Layer> layers(const Scope& scope) {
     const ModelOptions& common = options_.common;
     std::optional<PositionBiases> shared;
     const auto biases = [&](const Scope& where) {
       return PositionBiases(where, common.heads, common.head_dim(), common.table_initial());
     };
-    if (options_.share_position_biases) shared = biases(scope);
+    if (options_.share_position_biases && !spans_) shared = biases(scope);
     return make_layers(
         scope,
         {.common = common,
@@ -90,7 +105,9 @@ class TransformerXl : public Body {
          .initial_out = common.initial(),
          .memory = setting_.memory,
          .initial_gain = initial_gain()},
-        [&](const Scope& attention, std::int64_t layer) {
+        [&](const Scope& attention, std::int64_t layer) -> std::unique_ptr<Mechanism> {
+          if (spans_)
+            return spans_->add_layer(attention, patterns_[static_cast<std::size_t>(layer)]);
           return std::make_unique<RelativeAttention>(
               attention,
               RelativeAttention::Options{.width = common.width,
@@ -112,6 +129,8 @@ class TransformerXl : public Body {
 
   SegmentContext context(const Reading& reading, const Pass& pass) const {
     const std::int64_t memory = reading.carried.length();
+    const AttentionMask mask = {.rules = rules(reading.longest_memory), .query_begin = memory};
+    if (spans_) return {.mask = mask};
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,
                                    memory + pass.time.total,
@@ -126,8 +145,7 @@ class TransformerXl : public Body {
     const Shape flat = table.shape();
     const Variable dropped =
         drop(Variable(table.reshape({1, flat[0], flat[1]})), options_.common.dropout, positions);
-    return {.mask = {.rules = rules(reading.longest_memory), .query_begin = memory},
-            .distances = reshape(dropped, flat)};
+    return {.mask = mask, .distances = reshape(dropped, flat)};
   }
 
   TransformerXlOptions options_;
@@ -135,6 +153,7 @@ class TransformerXl : public Body {
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   std::vector<AttentionPattern> patterns_;  // of each layer
+  std::optional<Spans> spans_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
 };
@@ -160,6 +179,11 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
             fixes_weights());
   table.add(
       "model.output_bias", options.output_bias, "a bias of the output layer", fixes_weights());
+  declare(table, options.spans, options.common);
+  for (const std::string key : {"model.clamp_length", "model.share_position_biases"})
+    table.warn(key, [&options]() -> std::string {
+      return options.spans.any() ? "model.span has keys of distances in place of encodings" : "";
+    });
   table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
     return "model.same_length needs model.memory of at least 1";

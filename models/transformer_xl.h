@@ -4,7 +4,7 @@
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
-#include "models/model_options.h"
+#include "models/spans.h"
 
 namespace longspan {
 
@@ -15,6 +15,7 @@ struct TransformerXlOptions {
   std::optional<std::int64_t> clamp_length = {};  // distances beyond it count as it
   bool share_position_biases = true;              // one u and v for all layers
   bool output_bias = true;
+  SpanOptions spans = {};  // in place of the encodings of distances
 };
 
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned);

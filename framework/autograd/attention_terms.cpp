@@ -39,6 +39,7 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
     if (shaw->key_table.defined()) {
       call.shaw->key_table = shaw->key_table.value();
       places.key_table = input(shaw->key_table);
+      places.key_table_is_made = shaw->made;
     }
     if (shaw->value_table.defined()) {
       call.shaw->value_table = shaw->value_table.value();
@@ -65,7 +66,9 @@ AttentionGradient term_gradients(Gradients& gradients,
     call.dposition_bias =
         gradient_or_scratch(gradients, first + 2, forward.relative->position_bias);
   }
-  if (places.key_table != 0)
+  if (places.key_table_is_made)
+    call.dkey_table = zeros_of_sums(forward.shaw->key_table);
+  else if (places.key_table != 0)
     call.dkey_table = gradient_or_scratch(gradients, places.key_table, forward.shaw->key_table);
   if (places.value_table != 0)
     call.dvalue_table =
@@ -81,6 +84,8 @@ void give_term_gradients(Gradients& gradients,
   if (forward.relative && gradients.wanted(places.relative))
     gradients.give(places.relative,
                    in_dtype(found.dposition_key, forward.relative->position_key.dtype()));
+  if (places.key_table_is_made && gradients.wanted(places.key_table))
+    gradients.give(places.key_table, in_dtype(found.dkey_table, forward.shaw->key_table.dtype()));
 }
 
 }  // namespace longspan

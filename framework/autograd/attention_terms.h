@@ -14,6 +14,7 @@ namespace longspan {
 struct TermPlaces {
   std::size_t relative = 0;  // and its two biases behind it
   std::size_t key_table = 0;
+  bool key_table_is_made = false;  // it is an activation
   std::size_t value_table = 0;
   std::size_t span = 0;
 };

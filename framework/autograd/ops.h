@@ -115,6 +115,7 @@ struct ShawVariables {
   Variable key_table;
   Variable value_table;
   bool of_keys = false;
+  bool made = false;  // the key table is an activation: its gradient is rounded once
 };
 struct SpanVariables {
   Variable span;

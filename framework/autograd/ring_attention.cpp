@@ -281,8 +281,9 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
   require(!mask.sorted,
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
-  require(!terms.span && !terms.hash,
-          "attention over {} context ranks has relative positions or slopes, no other term",
+  require(!terms.hash && (!terms.span || terms.span->span.shape().dimensions() == 1),
+          "attention over {} context ranks has relative positions, slopes or a span for each head, "
+          "no other term",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
               std::ssize(shares.keys) == shares.ranks.size(),

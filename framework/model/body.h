@@ -23,7 +23,7 @@ namespace longspan {
 struct States {
   Variable hidden = {};    // [rows, time, width] of the positions that `time` gives this rank
   TimeDivision time = {};  // of all positions of `hidden`
-  Carried carried = {};    // for the next batch
+  Carried carried = {};    // for the next batch; `all` may be left to the model
   // What the body has of them beside its readout's.
   std::vector<Term> terms = {};
   std::vector<Watched> watched = {};
@@ -64,6 +64,9 @@ class Body {
   // without.
   virtual std::int64_t longest_memory() const { return 0; }
   virtual std::vector<std::string> carried_names() const { return {}; }
+  // What it tells of its weights as they are now: by name, in metrics. Collective over the ranks
+  // that share the weights.
+  virtual std::vector<std::pair<std::string, double>> figures() const { return {}; }
 };
 
 // What the data of a task have.

@@ -32,7 +32,7 @@ States Model::read(const Reading& reading, const Pass& pass) const {
   if (final_norm_) states.hidden = (*final_norm_)(states.hidden);
   divided.time = states.time;
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
-  if (!states.carried.tensors.empty())
+  if (!states.carried.tensors.empty() && !states.carried.all)
     states.carried.all =
         std::min(reading.longest_memory, reading.carried.length() + reading.time());
   return states;

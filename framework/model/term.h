@@ -12,7 +12,8 @@ namespace longspan {
 struct Term {
   std::string name;
   Variable values;    // accumulator dtype, of what this context rank has; any shape
-  std::string count;  // of the batch: "tokens"
+  std::string count;  // of the batch: "tokens"; empty: `values` are the same on every rank and in
+                      // every part of a batch, and count once
   double weight = 1;
 };
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "framework/kernels/clamp.h"
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
@@ -108,7 +109,8 @@ Weight Parameters::add(const std::string& name,
                        const Initial& initial,
                        bool decays,
                        const InProducts& in_products,
-                       bool inside) {
+                       bool inside,
+                       const std::optional<ValueRange>& range) {
   auto parameter = std::make_shared<Parameter>();
   require(by_name_.emplace(name, parameter).second, "there are two parameters \"{}\"", name);
   parameter->name = name;
@@ -118,6 +120,7 @@ Weight Parameters::add(const std::string& name,
   parameter->decays = decays;
   parameter->inside = inside;
   parameter->hidden = in_products.hidden;
+  parameter->range = range;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
     parameter->part = part_of(global_shape[split_axis], mesh_.tensor.rank(), mesh_.tensor.size());
@@ -286,6 +289,17 @@ void Parameters::refresh_compute() const {
   gather();
 }
 
+void Parameters::hold_in_ranges() const {
+  for (const auto& parameter : parameters_) {
+    if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
+    on(device_, [&](auto backend) {
+      clamp(backend, parameter->own_master, parameter->range->least, parameter->range->most);
+      if (parameter->own_compute.defined())
+        scale(backend, 1.0, parameter->own_master, parameter->own_compute);
+    });
+  }
+}
+
 void Parameters::gather() const {
   std::vector<Request> requests;
   for (const ParameterBucket& bucket : buckets_)
@@ -390,6 +404,15 @@ Weight Scope::undecayed(const std::string& name,
                         const Initial& initial,
                         int split_axis) const {
   return parameters_->add(child(name).path(), global_shape, split_axis, initial, false);
+}
+
+Weight Scope::bounded(const std::string& name,
+                      const Shape& global_shape,
+                      const Initial& initial,
+                      const ValueRange& range,
+                      int split_axis) const {
+  return parameters_->add(
+      child(name).path(), global_shape, split_axis, initial, false, {}, false, range);
 }
 
 Part Scope::part(std::int64_t total) const {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,6 +31,12 @@ struct Initial {
   static Initial uniform(double bound) { return {Kind::uniform, 0, bound}; }
   // Glorot & Bengio 2010.
   static Initial xavier(std::int64_t in, std::int64_t out);
+};
+
+// What a parameter is held to after each update.
+struct ValueRange {
+  double least = 0;
+  double most = 0;
 };
 
 // This rank's part of a split axis: [begin, begin + count) of total, as even as it gets.
@@ -67,6 +74,7 @@ struct Parameter {
   // own part makes of it.
   bool inside = false;
   Initial initial;
+  std::optional<ValueRange> range = {};
 
   Shape shape;  // of this rank's piece
   // Rows of zeros behind the piece, which `variable` and its gradient have too and no other tensor
@@ -152,7 +160,8 @@ class Parameters {
              const Initial& initial,
              bool decays,
              const InProducts& in_products = {},
-             bool inside = false);
+             bool inside = false,
+             const std::optional<ValueRange>& range = {});
 
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
@@ -162,6 +171,9 @@ class Parameters {
   // After every rank has updated what it owns: brings the others' part of the weights here.
   // Collective where something is shared out.
   void gather() const;
+  // After an update, before `gather`: what this rank updates of the parameters that have a range
+  // becomes the nearest numbers of it.
+  void hold_in_ranges() const;
   // Forgets the gradients. Costs nothing: the first to arrive overwrites.
   void clear_gradients() const;
 
@@ -256,6 +268,13 @@ class Scope {
                    const Shape& global_shape,
                    const Initial& initial,
                    int split_axis = -1) const;
+
+  // Nor does this, which is held to a range.
+  Weight bounded(const std::string& name,
+                 const Shape& global_shape,
+                 const Initial& initial,
+                 const ValueRange& range,
+                 int split_axis = -1) const;
 
   const Parameters& parameters() const { return *parameters_; }
   // This tensor rank's part of an axis.

@@ -114,6 +114,7 @@ std::string json_line(const StepMetrics& metrics) {
     append(line, watched.name + "_mean", watched.mean);
     append(line, watched.name + "_largest", watched.largest);
   }
+  for (const auto& [name, value] : metrics.figures) append(line, name, value);
   append(line, "learning_rate", metrics.learning_rate);
   append(line, "gradient_norm", metrics.gradient_norm);
   if (metrics.loss_scale) append(line, "loss_scale", *metrics.loss_scale);

@@ -31,7 +31,8 @@ struct StepMetrics {
   std::vector<TermLoss> terms = {};  // where the loss has several, as "loss_NAME"
   // As "NAME_mean" and "NAME_largest".
   std::vector<WatchedResult> watched = {};
-  std::vector<Figure> validation = {};  // of the task, as "validation_NAME"
+  std::vector<std::pair<std::string, double>> figures = {};  // of the body's weights
+  std::vector<Figure> validation = {};                       // of the task, as "validation_NAME"
 };
 
 // One line, without its end. Numbers read back to the same bits. What JSON has no number for

@@ -380,7 +380,8 @@ bool TrainingRun::report(const StepResult& result) {
                          .loss_scale = result.loss_scale,
                          .reconstruction_error = result.reconstruction_error,
                          .terms = result.terms,
-                         .watched = result.watched};
+                         .watched = result.watched,
+                         .figures = trainer_.model().body().figures()};
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);

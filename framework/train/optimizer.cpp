@@ -25,6 +25,7 @@ void Optimizer::update(double learning_rate, double gradient_factor) {
   complete_gradients(parameters_);
   rule_->update(
       {.number = updates_, .learning_rate = learning_rate, .gradient_factor = gradient_factor});
+  parameters_.hold_in_ranges();
   parameters_.gather();
 }
 

@@ -13,8 +13,12 @@
 namespace longspan {
 namespace {
 
-// What the terms add to the loss: weight x sum / count.
-double weight_of(const Term& term, const std::map<std::string, double, std::less<>>& counts) {
+// What the terms add to the loss: weight x sum / count. `repeated`: how often what counts once is
+// there, in the parts of a batch and on ranks that add up.
+double weight_of(const Term& term,
+                 const std::map<std::string, double, std::less<>>& counts,
+                 double repeated) {
+  if (term.count.empty()) return term.weight / repeated;
   const auto count = counts.find(term.count);
   require(count != counts.end(), "the batch does not count `{}`", term.count);
   return term.weight / std::max(count->second, 1.0);
@@ -78,8 +82,10 @@ Trainer::PartLoss Trainer::losses_of(const Reading& reading,
   if (next) *next = std::move(found.carried);
   PartLoss result = {.terms = std::move(found.terms)};
   result.watched = std::move(found.watched);
+  const double repeated =
+      static_cast<double>(std::ssize(carried_) * mesh().data.size() * mesh().context.size());
   for (Term& term : result.terms)
-    result.losses.push_back(sum(std::exchange(term.values, {}), weight_of(term, counts)));
+    result.losses.push_back(sum(std::exchange(term.values, {}), weight_of(term, counts, repeated)));
   return result;
 }
 

@@ -133,6 +133,9 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
       decoder("  positions: relative\n  attention: [causal, lsh]\n"),
       "c.yaml:4:3: model.positions: found relative with lsh in model.attention, which knows no "
       "distances; set it to sinusoidal or learned");
+  EXPECT_EQ(decoder("  span: adaptive\n  attention: [causal, lsh]\n"),
+            "c.yaml:4:3: model.span: found adaptive with lsh in model.attention, which knows no "
+            "distances; set it to none");
   EXPECT_EQ(decoder("  heads: 8\n", "parallel: {tensor: 3}\n"),
             "c.yaml:4:3: model.heads is 8, which does not divide by parallel.tensor = 3");
   EXPECT_EQ(decoder("", "parallel: {tensor: 3}\n"),
@@ -341,6 +344,7 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   };
   EXPECT_EQ(of_decoder("sinusoidal"), 1u);
   EXPECT_EQ(of_decoder("relative"), 0u);
+  EXPECT_EQ(of_decoder("alibi"), 1u);
 }
 
 TEST(Configuration, AWindowTooWideToCountIsRefused) {

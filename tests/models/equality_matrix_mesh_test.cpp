@@ -74,6 +74,31 @@ Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
           }};
 }
 
+// Heads learn how far back they look.
+Kind with_spans(const AttentionOptions& attention, const SpanForm& form, std::int64_t memory) {
+  const SpanOptions spans = {.kind = SpanKind::adaptive, .form = form, .penalty = 0.05};
+  return {fmt::format("{}, spans", memory > 0 ? "transformer_xl" : "decoder"),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            const auto common = [&] {
+              ModelOptions options = dropped_options(NormPlacement::pre);
+              options.residual = residual;
+              options.attention = attention;
+              return options;
+            };
+            if (memory > 0) {
+              TransformerXlOptions options;
+              options.common = common();
+              options.memory = memory;
+              options.spans = spans;
+              return make_transformer_xl(options, setting);
+            }
+            DecoderOptions options;
+            options.common = common();
+            options.spans = spans;
+            return make_decoder(options, setting);
+          }};
+}
+
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {transformer_xl(short_attention({"causal"}), 3),
                            transformer_xl(short_attention({"local", "strided/dilated"}), 3)};
@@ -94,6 +119,9 @@ std::vector<Kind> kinds() {
   AttentionOptions projected = short_attention({"global/causal"});
   projected.global_projections = true;
   all.push_back(decoder(projected));
+  const SpanForm spans = {.limit = 4, .ramp = 2, .initial = 1.3};
+  all.push_back(with_spans(short_attention({"causal"}), spans, 0));
+  all.push_back(with_spans(short_attention({"causal", "strided"}), spans, 3));
   return all;
 }
 
@@ -113,7 +141,9 @@ TEST(EqualityMatrix, LongSegments) {
       decoder(long_attention({"fixed", "dilated"})),
       decoder(long_attention({"lsh"})),
       decoder(long_attention({"linear", "performer"})),
-      decoder(long_attention({"random_features", "performer"}))};
+      decoder(long_attention({"random_features", "performer"})),
+      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 0),
+      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 140)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

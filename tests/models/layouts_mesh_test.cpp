@@ -46,6 +46,21 @@ std::vector<Case> cases() {
     options.common.attention = {.kinds = {"lsh", "causal"}, .lsh = {.chunk = 2}};
     return make_decoder(options, setting);
   };
+  const SpanOptions spans = {
+      .kind = SpanKind::adaptive, .form = {.limit = 7, .ramp = 3, .initial = 1.7}, .penalty = 0.05};
+  const auto span_decoder = [=](const ModelSetting& setting) {
+    DecoderOptions options;
+    options.common = dropped_options(NormPlacement::pre);
+    options.spans = spans;
+    return make_decoder(options, setting);
+  };
+  const auto span_transformer_xl = [=](const ModelSetting& setting) {
+    TransformerXlOptions options;
+    options.common = dropped_options(NormPlacement::post);
+    options.memory = 6;
+    options.spans = spans;
+    return make_transformer_xl(options, setting);
+  };
   return {
       {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
       {"transformer_xl, memory 3, norms before, untied",
@@ -53,10 +68,14 @@ std::vector<Case> cases() {
       {"decoder, sinusoidal", decoder(PositionKind::sinusoidal)},
       {"decoder, learned", decoder(PositionKind::learned)},
       {"decoder, relative", decoder(PositionKind::relative)},
+      {"decoder, relative keys of keys too", decoder(PositionKind::relative_key_query)},
+      {"decoder, slopes", decoder(PositionKind::alibi)},
       {"decoder, lsh, then causal", lsh_decoder},
       {"transformer_xl, gated by gru", gated({.biases = true})},
       {"transformer_xl, gated by highway", gated({.kind = GateKind::highway})},
       {"transformer_xl, gated by sigtanh", gated({.kind = GateKind::sigtanh})},
+      {"decoder, spans", span_decoder},
+      {"transformer_xl, spans", span_transformer_xl},
   };
 }
 

@@ -1,4 +1,6 @@
 // Attention that reads on from keys and values that were kept.
+#include <algorithm>
+
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kept_keys.h"
 
@@ -55,7 +57,9 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   check_reads_on(*mechanism_, pass);
   if (mechanism_->carries_state()) return carry_on(x, context, pass);
   LayerKeys& kept = pass.kept->layer(pass.random.place());
-  const std::optional<std::int64_t>& longest = pass.kept->longest();
+  std::optional<std::int64_t> longest = pass.kept->longest();
+  if (const auto farthest = mechanism_->farthest())
+    longest = std::min(*farthest, longest.value_or(*farthest));
   // A window hides from one query what is no longer remembered. Several see equally far back, and
   // so does what is let go of once in a while.
   const std::int64_t begin = kept.end();

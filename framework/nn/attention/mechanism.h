@@ -81,6 +81,9 @@ class Mechanism {
   virtual bool reads_on() const { return false; }
   // Whether what it reads on from is a state (Projected::state) and not keys.
   virtual bool carries_state() const { return false; }
+  // The farthest distance of a key that any head of this rank sees, where it knows one: keys that
+  // are kept need not reach farther back.
+  virtual std::optional<std::int64_t> farthest() const { return std::nullopt; }
   // Keys of distances, [distances, heads, dim], by the context's encodings; undefined where it has
   // none.
   virtual Variable distance_keys(const SegmentContext&, const Pass&) const { return {}; }

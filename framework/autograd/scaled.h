@@ -1,0 +1,11 @@
+// A multiple of a variable.
+#pragma once
+
+#include "framework/autograd/variable.h"
+
+namespace longspan {
+
+// factor * x, in x's dtype.
+Variable scaled(const Variable& x, double factor);
+
+}  // namespace longspan

@@ -1,0 +1,93 @@
+// Adaptive attention span (Sukhbaatar et al. 2019): each head learns how far back it looks. The key
+// that is x keys behind the nearest one has the weight
+//   clamp((ramp + z - x) / ramp, 0, 1) in the head's probabilities, which then sum to one again,
+// and what is beyond the ramp is not multiplied at all. Positions are a learned key for each
+// distance, which heads and layers share: the score is q_p . (key_k + e_x) / sqrt(dim).
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/nn/attention/mechanism.h"
+#include "framework/nn/attention/pattern.h"
+
+namespace longspan {
+
+struct SpanForm {
+  std::int64_t limit = 1024;  // the longest span, in keys
+  std::int64_t ramp = 32;     // keys beyond the span until nothing is seen
+  double initial = 0;         // of the spans, in keys
+  bool self = false;          // a query sees its own key, which then is the nearest
+
+  // The distance of the nearest key.
+  std::int64_t nearest() const { return self ? 0 : 1; }
+};
+
+// The spans of one layer's heads: the parameter "span" [heads] has them as parts of the limit, from
+// 0 to 1. A value.
+class HeadSpans {
+ public:
+  HeadSpans(const Scope& attention, const SpanForm& form, std::int64_t heads);
+
+  // z of this rank's heads in keys, [heads], in the dtype of sums.
+  Variable in_keys() const;
+  // The keys that each of them sees, at most the limit: those that have a weight, and up to 63
+  // more, so that plans are few. Where nothing is computed that of the initial span. A GPU is
+  // waited for.
+  std::vector<std::int64_t> windows() const;
+  // The longest of them.
+  std::int64_t longest_window() const;
+  // The sum of this rank's spans and the longest of them, in keys.
+  struct Extent {
+    double sum = 0;
+    double longest = 0;
+  };
+  Extent extent() const;
+  const Part& heads() const { return heads_; }
+
+ private:
+  std::vector<double> read() const;
+
+  SpanForm form_;
+  Part heads_;
+  Weight parts_;
+};
+
+// The keys of distances "span_positions" [limit, dim], for all layers: row limit - 1 - x is e_x.
+Weight span_positions(const Scope& scope, const SpanForm& form, std::int64_t dim);
+
+// The model's own mask must be causal.
+class SpanAttention : public Mechanism {
+ public:
+  SpanAttention(const SpanForm& form,
+                HeadSpans spans,
+                Weight positions,
+                double dropout,
+                AttentionPattern pattern = {})
+      : form_(form),
+        spans_(std::move(spans)),
+        positions_(std::move(positions)),
+        dropout_(dropout),
+        pattern_(std::move(pattern)) {}
+  bool reads_on() const override { return true; }
+  std::optional<std::int64_t> farthest() const override {
+    return spans_.longest_window() - 1 + form_.nearest();
+  }
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+ private:
+  AttentionMask mask(const Projected& input,
+                     const SegmentContext& context,
+                     const std::vector<std::int64_t>& windows) const;
+  Variable key_table(std::int64_t window) const;
+
+  SpanForm form_;
+  HeadSpans spans_;
+  Weight positions_;
+  double dropout_;
+  AttentionPattern pattern_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,117 @@
+#include "models/spans.h"
+
+#include <algorithm>
+
+#include "framework/autograd/collectives.h"
+#include "framework/autograd/ops.h"
+
+namespace longspan {
+namespace {
+
+// Rows of memory beyond the longest span, as in the authors' code.
+constexpr std::int64_t slack = 64;
+
+}  // namespace
+
+std::string span_problem(const SpanOptions& options, const ModelOptions& common) {
+  if (!options.any()) return "";
+  if (const MechanismKind* const kind = kind_without_distances(common.attention))
+    return fmt::format(
+        "model.span: found adaptive with {} in model.attention, which knows no distances; set it "
+        "to none",
+        kind->name);
+  for (std::int64_t layer = 0; layer < common.layers; ++layer)
+    if (projects_global(common.attention, layer))
+      return "model.span: found adaptive with model.attention_global_projections, whose queries "
+             "have no span; set one of them otherwise";
+  if (options.form.initial > static_cast<double>(options.form.limit))
+    return fmt::format("model.span_initial is {}, more than model.span_limit = {}",
+                       options.form.initial,
+                       options.form.limit);
+  return "";
+}
+
+void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common) {
+  table.add("model.span",
+            options.kind,
+            "how far back heads look: as far as model.attention says (none), or as far as each "
+            "head learns (adaptive, Sukhbaatar et al. 2019); positions are then a learned key for "
+            "each distance",
+            {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}},
+            fixes_weights());
+  table.add("model.span_limit",
+            options.form.limit,
+            "the longest span, in keys",
+            between(1, 1 << 24),
+            fixes_weights());
+  table.add("model.span_ramp",
+            options.form.ramp,
+            "keys beyond a span over which their weight falls to nothing",
+            between(1, 1 << 20));
+  table.add("model.span_initial",
+            options.form.initial,
+            "spans at the start, in keys; a head looks as far as that and the ramp",
+            at_least(0.0));
+  table.add("model.span_self",
+            options.form.self,
+            "a query sees its own key too, otherwise only those before it");
+  table.add("model.span_penalty",
+            options.penalty,
+            "loss of a key of a layer's mean span: what makes spans short",
+            at_least(0.0));
+  for (const std::string key :
+       {"span_limit", "span_ramp", "span_initial", "span_self", "span_penalty"})
+    table.warn("model." + key,
+               [&options]() -> std::string { return options.any() ? "" : "model.span is none"; });
+  table.check({"model.span",
+               "model.span_limit",
+               "model.span_initial",
+               "model.attention",
+               "model.attention_global_projections"},
+              [&options, &common] { return span_problem(options, common); });
+}
+
+Spans::Spans(const Scope& scope, const SpanOptions& options, const ModelOptions& common)
+    : options_(options), common_(common), tensor_(scope.parameters().mesh().tensor) {
+  refuse(span_problem(options, common));
+  positions_ = span_positions(scope, options.form, common.head_dim());
+}
+
+std::unique_ptr<Mechanism> Spans::add_layer(const Scope& attention,
+                                            const AttentionPattern& pattern) {
+  layers_.emplace_back(attention, options_.form, common_.heads);
+  return std::make_unique<SpanAttention>(
+      options_.form, layers_.back(), positions_, common_.attention_dropout, pattern);
+}
+
+Term Spans::term() const {
+  Variable total;
+  for (const HeadSpans& layer : layers_) {
+    const Variable mean = sum(layer.in_keys(), 1 / static_cast<double>(common_.heads));
+    total = total.defined() ? add(total, mean) : mean;
+  }
+  if (tensor_.size() > 1) total = leave_split(std::move(total), tensor_);
+  return {.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty};
+}
+
+std::int64_t Spans::longest_memory() const {
+  std::int64_t longest = 0;
+  for (const HeadSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
+  longest = tensor_.all_reduce(longest, Reduction::maximum);
+  return std::min(options_.form.limit, longest + slack);
+}
+
+std::vector<std::pair<std::string, double>> Spans::figures() const {
+  double total = 0, longest = 0;
+  for (const HeadSpans& layer : layers_) {
+    const HeadSpans::Extent extent = layer.extent();
+    total += extent.sum;
+    longest = std::max(longest, extent.longest);
+  }
+  total = tensor_.all_reduce(total, Reduction::sum);
+  longest = tensor_.all_reduce(longest, Reduction::maximum);
+  const auto heads = static_cast<double>(common_.heads * std::ssize(layers_));
+  return {{"span_mean", total / heads}, {"span_longest", longest}};
+}
+
+}  // namespace longspan

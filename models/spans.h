@@ -1,0 +1,59 @@
+// Attention whose heads learn how far back they look, of a stack (Sukhbaatar et al. 2019).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/nn/attention/span_attention.h"
+#include "models/model_options.h"
+
+namespace longspan {
+
+enum class SpanKind : std::uint8_t { none, adaptive };
+
+struct SpanOptions {
+  SpanKind kind = SpanKind::none;
+  SpanForm form = {};
+  double penalty = 2e-6;  // of a layer's mean span, in keys
+
+  bool any() const { return kind != SpanKind::none; }
+};
+
+// The keys model.span and model.span_*.
+void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common);
+
+// What keeps a stack from having spans, as a sentence; empty where nothing does.
+std::string span_problem(const SpanOptions& options, const ModelOptions& common);
+
+// The spans of the layers of a stack that has them.
+class Spans {
+ public:
+  // Makes the keys of distances, which the layers share. Throws ConfigurationError with
+  // span_problem.
+  Spans(const Scope& scope, const SpanOptions& options, const ModelOptions& common);
+
+  // The attention of the next layer, in the scope of its attention.
+  std::unique_ptr<Mechanism> add_layer(const Scope& attention, const AttentionPattern& pattern);
+
+  // The penalty: the sum over the layers of the mean span of their heads, as the term "span".
+  // Collective over the tensor ranks, as what follows.
+  Term term() const;
+  // The memory that no head of any layer sees beyond, and some slack in which spans may grow. Where
+  // nothing is computed that of the initial spans.
+  std::int64_t longest_memory() const;
+  // The mean and the longest span of all heads of all layers, in keys: "span_mean" and
+  // "span_longest".
+  std::vector<std::pair<std::string, double>> figures() const;
+
+ private:
+  SpanOptions options_;
+  ModelOptions common_;
+  Communicator tensor_;
+  Weight positions_;
+  std::vector<HeadSpans> layers_;
+};
+
+}  // namespace longspan

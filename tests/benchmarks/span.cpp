@@ -1,0 +1,94 @@
+// Seconds of a training step of a small transformer_xl whose heads learn their span: where every
+// span is as long as its limit, and where all have settled at an eighth of it. In turns, the best
+// step of each.
+//   benchmark_span [LIMIT] [STEPS]
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <string>
+
+#include "framework/train/trainer.h"
+#include "models/transformer_xl.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t segment = 512;
+constexpr std::int64_t vocabulary = 256;
+
+Trainer trainer_of(std::int64_t limit, double span, const Device& device) {
+  TransformerXlOptions options;
+  options.common = {
+      .layers = 2, .width = 128, .heads = 4, .feed_forward = 512, .dropout = 0, .attention = {}};
+  options.memory = limit;
+  options.spans = {.kind = SpanKind::adaptive,
+                   .form = {.limit = limit, .ramp = 32, .initial = span},
+                   .penalty = 0};
+  TrainingOptions training;
+  training.learning_rate = 0;  // spans stay where they are
+  return Trainer(
+      make_transformer_xl(
+          options,
+          {.vocabulary = vocabulary, .segment = segment, .device = device, .random = Random(1)}),
+      training,
+      Random(2));
+}
+
+Batch batch_of(std::uint64_t step, const Device& device) {
+  Batch batch;
+  for (const char* const name : {"tokens", "targets"}) {
+    const Tensor ids = Tensor::empty({1, segment}, DType::i64, device);
+    const Random random = Random(3).child(step).child(name);
+    for (std::int64_t i = 0; i < segment; ++i)
+      ids.data<std::int64_t>()[i] = static_cast<std::int64_t>(
+          random.word(static_cast<std::uint64_t>(i)) % static_cast<std::uint64_t>(vocabulary));
+    batch.fields[name] = ids;
+  }
+  batch.counts = {{"tokens", segment}};
+  batch.place = "in a benchmark";
+  return batch;
+}
+
+double seconds(Trainer& trainer, std::uint64_t step, const Device& device) {
+  const Batch batch = batch_of(step, device);
+  const auto begin = std::chrono::steady_clock::now();
+  trainer.step(batch);
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+  return passed.count();
+}
+
+void run(std::int64_t limit, std::uint64_t steps) {
+  const Device device = Device::cpu();
+  Trainer whole = trainer_of(limit, static_cast<double>(limit), device);
+  Trainer settled = trainer_of(limit, static_cast<double>(limit) / 8, device);
+  double best_whole = std::numeric_limits<double>::infinity(), best_settled = best_whole;
+  const auto filling = static_cast<std::uint64_t>(limit / segment + 1);
+  for (std::uint64_t step = 0; step < filling + steps; ++step) {
+    const double of_whole = seconds(whole, step, device);
+    const double of_settled = seconds(settled, step, device);
+    if (step < filling) continue;  // the memory is not full yet
+    best_whole = std::min(best_whole, of_whole);
+    best_settled = std::min(best_settled, of_settled);
+  }
+  fmt::print(
+      "a limit of {} keys, segments of {}, {} threads\n", limit, segment, omp_get_max_threads());
+  fmt::print("spans at the limit: {:.4f} s a step, a memory of {} rows\n",
+             best_whole,
+             whole.carried_length());
+  fmt::print("spans at an eighth: {:.4f} s a step, a memory of {} rows\n",
+             best_settled,
+             settled.carried_length());
+  fmt::print("{:.2f} times as fast\n", best_whole / best_settled);
+}
+
+}  // namespace
+}  // namespace longspan
+
+int main(int count, char** words) {
+  longspan::run(count > 1 ? std::stoll(words[1]) : 4096,
+                count > 2 ? static_cast<std::uint64_t>(std::stoll(words[2])) : 5);
+  return 0;
+}

@@ -1,0 +1,167 @@
+// Models whose heads learn how far back they look.
+#include "models/spans.h"
+
+#include "framework/nn/attention/kept_keys.h"
+#include "framework/train/trainer.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::random_ids;
+using testing::segment_of;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+constexpr SpanForm form = {.limit = 9, .ramp = 3, .initial = 1.6};
+
+DecoderOptions decoder_options(const SpanForm& spans = form) {
+  DecoderOptions options;
+  options.common = testing::tiny_options(NormPlacement::pre);
+  options.spans = {.kind = SpanKind::adaptive, .form = spans, .penalty = 0.01};
+  return options;
+}
+
+TransformerXlOptions transformer_xl_options(std::int64_t memory, const SpanForm& spans = form) {
+  TransformerXlOptions options;
+  options.common = testing::tiny_options();
+  options.spans = {.kind = SpanKind::adaptive, .form = spans, .penalty = 0.01};
+  options.memory = memory;
+  return options;
+}
+
+std::vector<std::unique_ptr<Model>> models() {
+  std::vector<std::unique_ptr<Model>> all;
+  all.push_back(make_decoder(decoder_options(), tiny_setting()));
+  all.push_back(make_transformer_xl(transformer_xl_options(6), tiny_setting()));
+  return all;
+}
+
+TEST(Spans, GradientOfAllWeights) {
+  for (const auto& model : models())
+    testing::expect_layer_gradients(
+        model->parameters(),
+        [&](const std::vector<Variable>&) {
+          const Losses losses = model->losses(segment_of(random_ids(2, 6, 1), 0, 5), Pass());
+          EXPECT_EQ(losses.terms.size(), 2u);
+          EXPECT_EQ(losses.terms[1].name, "span");
+          return add(sum(losses.terms[0].values), sum(losses.terms[1].values, 0.3));
+        },
+        {},
+        {.directions = 1, .elements = 1});
+}
+
+TEST(Spans, ThePenaltyIsTheSumOfTheLayersMeanSpans) {
+  for (const auto& model : models()) {
+    const Losses losses = model->losses(segment_of(random_ids(2, 6, 1), 0, 5), Pass());
+    EXPECT_NEAR(losses.terms[1].values.value().item(), 2 * form.initial, 1e-12);
+    EXPECT_EQ(losses.terms[1].weight, 0.01);
+    const auto figures = model->body().figures();
+    ASSERT_EQ(figures.size(), 2u);
+    EXPECT_EQ(figures[0].first, "span_mean");
+    EXPECT_NEAR(figures[0].second, form.initial, 1e-12);
+    EXPECT_NEAR(figures[1].second, form.initial, 1e-12);
+  }
+}
+
+TEST(Spans, SeeNothingOfTheFuture) {
+  for (const auto& model : models()) {
+    const Tensor text = random_ids(1, 6, 1);
+    const Tensor changed = text.clone();
+    std::int64_t& token = changed.data<std::int64_t>()[3];
+    token = (token + 1) % testing::vocabulary;
+    const Reading segment = segment_of(text, 0, 5);
+    Reading other = segment;
+    other.fields["tokens"] = testing::columns(changed, 0, 5);
+    const auto losses = [&](const Reading& reading) {
+      return values_of(model->losses(reading, Pass()).terms.front().values.value());
+    };
+    const Values before = losses(segment), after = losses(other);
+    for (std::size_t i = 0; i < 5; ++i) EXPECT_EQ(before[i] == after[i], i < 3);
+  }
+}
+
+// Segments with a memory as long as the spans are read as one long segment is.
+TEST(Spans, AMemoryAsLongAsTheSpansLosesNothing) {
+  const SpanForm spans = {.limit = 9, .ramp = 3, .initial = 4.5};
+  const auto model = make_transformer_xl(transformer_xl_options(9, spans), tiny_setting(12));
+  const Tensor text = random_ids(2, 13, 1);
+  const Values whole =
+      values_of(model->losses(segment_of(text, 0, 12, {}, 9), Pass()).terms.front().values.value());
+  Carried carried;
+  std::vector<Values> pieces;
+  for (const std::int64_t begin : {0, 4, 8}) {
+    Losses losses = model->losses(segment_of(text, begin, 4, carried, 9), Pass());
+    pieces.push_back(values_of(losses.terms.front().values.value()));
+    carried = losses.carried;
+  }
+  for (std::size_t row = 0; row < 2; ++row)
+    for (std::size_t t = 0; t < 12; ++t)
+      EXPECT_NEAR(pieces[t / 4][row * 4 + t % 4], whole[row * 12 + t], 1e-12);
+}
+
+TEST(Spans, AreHeldToTheirRangeAndCutTheMemory) {
+  // The loss pulls weakly, the penalty strongly: spans shrink until nothing is left.
+  TransformerXlOptions options =
+      transformer_xl_options(400, {.limit = 400, .ramp = 8, .initial = 300});
+  options.spans.penalty = 10;
+  TrainingOptions training;
+  training.steps = 12;
+  training.learning_rate = 1e-4;
+  training.optimizer.kind = OptimizerKind::sgd;
+  training.clip_norm = 0;
+  Trainer trainer(make_transformer_xl(options, tiny_setting(150)), training, Random(1));
+  const Batch batch = testing::batch_of_rows(random_ids(1, 151, 1));
+  std::vector<std::int64_t> remembered;
+  for (int step = 0; step < 12; ++step) {
+    const StepResult result = trainer.step(batch);
+    ASSERT_EQ(result.terms.size(), 2u);
+    remembered.push_back(trainer.carried_length());
+    for (std::int64_t layer = 0; layer < 2; ++layer)
+      for (const double part :
+           values_of(trainer.model()
+                         .parameters()
+                         .named("layers/" + std::to_string(layer) + "/attention/span")
+                         .master)) {
+        EXPECT_GE(part, 0);
+        EXPECT_LE(part, 1);
+      }
+  }
+  EXPECT_EQ(remembered.front(), 150);
+  EXPECT_EQ(trainer.model().body().figures()[1].second, 0);
+  EXPECT_EQ(remembered.back(), 128);  // a window of 64 and slack
+}
+
+TEST(Spans, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+  const NoGradient unrecorded;
+  const auto model =
+      make_decoder(decoder_options({.limit = 100, .ramp = 3, .initial = 5}), tiny_setting(200));
+  const Tensor text = random_ids(1, 200, 1);
+  const auto kept = std::make_shared<KeptKeys>();
+  std::int64_t begin = 0;
+  for (const std::int64_t end : {50, 51, 52, 190, 191, 192, 200}) {
+    const auto scores = [&](std::int64_t from, const Pass& pass) {
+      return values_of(
+          model
+              ->scores({.fields = {{"tokens", testing::columns(text, from, end - from)}},
+                        .only_last = true},
+                       pass)
+              .scores.value());
+    };
+    expect_close(scores(begin, Pass{.kept = kept}), scores(0, Pass()), 1e-12);
+    begin = end;
+  }
+}
+
+TEST(Spans, AreRefusedWhereTheyCannotBe) {
+  DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 10});
+  EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
+  options = decoder_options();
+  options.common.attention.kinds = {"causal", "lsh"};
+  EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
