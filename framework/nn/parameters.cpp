@@ -295,7 +295,7 @@ void Parameters::hold_in_ranges() const {
     on(device_, [&](auto backend) {
       clamp(backend, parameter->own_master, parameter->range->least, parameter->range->most);
       if (parameter->own_compute.defined())
-        scale(backend, 1.0, parameter->own_master, parameter->own_compute);
+        clamp(backend, parameter->own_compute, parameter->range->least, parameter->range->most);
     });
   }
 }
