@@ -19,7 +19,7 @@ Variable rows_joined(const Variable& before, const Variable& x) {
 
 Ranges key_positions(const Projected& input) {
   if (input.shares) return input.shares->keys[input.shares->own()];
-  return {{0, input.key.shape()[1]}};
+  return {{0, input.value.shape()[1]}};
 }
 
 Variable attend_whole_keys(const Projected& input,
@@ -30,7 +30,8 @@ Variable attend_whole_keys(const Projected& input,
   if (!input.shares || !dropout) return attention(input.query, key, value, mask, {}, dropout);
   Variable result;
   std::int64_t row = 0;
-  for (const Range& range : input.shares->query_rows()[input.shares->own()]) {
+  const Ranges rows = input.shares->query_rows()[input.shares->own()];
+  for (const Range& range : rows) {
     AttentionDropout own = *dropout;
     own.time_begin = range.begin;
     own.time_total = input.shares->queries_total;
