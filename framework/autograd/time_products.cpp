@@ -9,14 +9,22 @@
 namespace longspan {
 namespace {
 
+// A rank of several that share a short sequence may have no row of it.
 void multiply(const Matmul& product) {
+  if (product.c.elements() == 0) return;
+  if (product.a.elements() == 0) {
+    if (!product.accumulate) product.c.zero();
+    return;
+  }
   on_or_dry(product.a.device(), [&](auto backend) { matmul(backend, product); });
 }
 
 // Item n of a leading axis as a matrix [rows, all that follows].
 Tensor item(const Tensor& x, std::int64_t n) {
-  const std::int64_t rows = x.shape()[1];
-  return x.slice(n, n + 1).reshape({rows, x.elements() / x.shape()[0] / rows});
+  const Shape& shape = x.shape();
+  std::int64_t width = 1;
+  for (int axis = 2; axis < shape.dimensions(); ++axis) width *= shape[axis];
+  return x.slice(n, n + 1).reshape({shape[1], width});
 }
 
 // Calls f(n, range of positions, its first row) for all items and ranges.

@@ -280,6 +280,7 @@ void Parameters::allocate(const Random& random) {
   fill_buckets();
   for (ParameterBucket& bucket : buckets_) allocate(bucket);
   for (const auto& parameter : parameters_) draw(*parameter, random);
+  for (const auto& each : centroids_) each->begin(random);
 }
 
 void Parameters::refresh_compute() const {

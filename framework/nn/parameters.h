@@ -11,6 +11,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/comm/process_mesh.h"
 #include "framework/core/random.h"
+#include "framework/nn/moving_centroids.h"
 
 namespace longspan {
 
@@ -163,6 +164,11 @@ class Parameters {
              bool inside = false,
              const std::optional<ValueRange>& range = {});
 
+  // Centroids of all heads of a layer, of which this rank has its part; made by `allocate`.
+  std::shared_ptr<const MovingCentroids> add_centroids(const std::string& name,
+                                                       const Shape& global_shape,
+                                                       double decay);
+
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
   // After the masters have changed, where there is more than this rank's part of them: rounds them
@@ -174,11 +180,15 @@ class Parameters {
   // After an update, before `gather`: what this rank updates of the parameters that have a range
   // becomes the nearest numbers of it.
   void hold_in_ranges() const;
+  // After a step: centroids follow what fell to them where the step counts. Collective where it
+  // does and there are any.
+  void end_step(bool counts) const;
   // Forgets the gradients. Costs nothing: the first to arrive overwrites.
   void clear_gradients() const;
 
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
+  const std::vector<std::shared_ptr<MovingCentroids>>& centroids() const { return centroids_; }
   // Of all buckets; only where there is something to update.
   const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
@@ -225,6 +235,7 @@ class Parameters {
   std::vector<std::shared_ptr<Parameter>> parameters_;
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
+  std::vector<std::shared_ptr<MovingCentroids>> centroids_;
   std::vector<ParameterRun> runs_;
   std::int64_t own_elements_ = 0;
   std::int64_t steps_ = 0;
@@ -263,6 +274,10 @@ class Scope {
   // over them.
   Weight classes(std::int64_t count, std::int64_t width, const Initial& initial) const;
   Weight class_bias(std::int64_t count) const;
+  // Of the layer's heads: [heads, clusters, dim].
+  std::shared_ptr<const MovingCentroids> centroids(const std::string& name,
+                                                   const Shape& global_shape,
+                                                   double decay) const;
   // Never decays, whatever its shape.
   Weight undecayed(const std::string& name,
                    const Shape& global_shape,

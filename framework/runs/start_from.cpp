@@ -107,6 +107,9 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
     else
       whole_.emplace(name, shape);
   }
+  for (const auto& each : model.parameters().centroids())
+    if (!is_anew(each->name) && checkpoint.has(each->name))
+      whole_.emplace(each->name, each->global_shape());
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "

@@ -28,6 +28,12 @@ TrainingState weights_state(const Parameters& parameters) {
   TrainingState state;
   for (const auto& parameter : parameters.all())
     add_own(state, parameter->name, parameters, *parameter, parameter->own_master);
+  for (const auto& each : parameters.centroids())
+    state.add_box(each->name,
+                  each->centroids,
+                  each->global_shape(),
+                  {each->head_begin, 0, 0},
+                  parameters.mesh().replicas.rank() == 0);
   return state;
 }
 

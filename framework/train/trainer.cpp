@@ -213,6 +213,7 @@ StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
     optimizer_.update(result.learning_rate,
                       clip_factor(result.gradient_norm, options_.clip_norm) / scale());
   }
+  model_->parameters().end_step(!result.skipped);
   // Gradients may overflow where what rows carry does not: the next batch follows it.
   if (std::isfinite(result.loss)) carried_.swap(next_carried_);
   next_carried_.assign(carried_.size(), {});

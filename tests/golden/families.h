@@ -40,5 +40,7 @@ void check_performer_projection(const GoldenFile& file);
 void check_guided_alignment(const GoldenFile& file);
 void check_pointer_generator(const GoldenFile& file);
 void check_linformer(const GoldenFile& file);
+void check_routing(const GoldenFile& file);
+void check_sinkhorn(const GoldenFile& file);
 
 }  // namespace longspan::golden

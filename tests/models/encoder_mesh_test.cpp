@@ -102,6 +102,9 @@ std::vector<Kind> attention_kinds() {
                    .pooling = Pooling::mean,
                    .attention = {"linformer"},
                    .linformer = sharing});
+  all.push_back({.name = "tags by routing, sinkhorn",
+                 .has_tags = true,
+                 .attention = {"routing", "sinkhorn"}});
   return all;
 }
 
@@ -142,7 +145,9 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .global = {1},
                               .random = 1,
                               .block = 2,
-                              .linformer = {.keys = 3, .sharing = kind.linformer}};
+                              .linformer = {.keys = 3, .sharing = kind.linformer},
+                              .routing = {.clusters = 3},
+                              .sinkhorn = {.block = 2}};
   options.pooling = kind.pooling;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =

@@ -27,7 +27,9 @@ AttentionOptions short_attention(std::vector<std::string> names) {
           .global = {1},
           .random = 1,
           .block = 1,
-          .lsh = {.chunk = 2}};
+          .lsh = {.chunk = 2},
+          .routing = {.clusters = 2, .width = 3},
+          .sinkhorn = {.block = 2}};
 }
 
 AttentionOptions long_attention(std::vector<std::string> names) {
@@ -39,7 +41,9 @@ AttentionOptions long_attention(std::vector<std::string> names) {
           .global = {1, 70},
           .random = 1,
           .block = 16,
-          .lsh = {.chunk = 16}};
+          .lsh = {.chunk = 16},
+          .routing = {.clusters = 9},
+          .sinkhorn = {.block = 16}};
 }
 
 Kind decoder(const AttentionOptions& attention,
@@ -114,7 +118,9 @@ std::vector<Kind> kinds() {
                                  "lsh",
                                  "linear",
                                  "performer",
-                                 "random_features"})
+                                 "random_features",
+                                 "routing",
+                                 "sinkhorn"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global/causal"});
   projected.global_projections = true;
@@ -122,6 +128,9 @@ std::vector<Kind> kinds() {
   const SpanForm spans = {.limit = 4, .ramp = 2, .initial = 1.3};
   all.push_back(with_spans(short_attention({"causal"}), spans, 0));
   all.push_back(with_spans(short_attention({"causal", "strided"}), spans, 3));
+  AttentionOptions strict = short_attention({"routing"});
+  strict.routing.strict = true;
+  all.push_back(decoder(strict));
   return all;
 }
 
@@ -143,7 +152,8 @@ TEST(EqualityMatrix, LongSegments) {
       decoder(long_attention({"linear", "performer"})),
       decoder(long_attention({"random_features", "performer"})),
       with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 0),
-      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 140)};
+      with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 140),
+      decoder(long_attention({"routing", "sinkhorn"}))};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

@@ -90,6 +90,7 @@ struct Trained {
   std::vector<std::shared_ptr<Parameter>> parameters;
   std::vector<Values> first_gradients;  // one a parameter
   std::vector<Values> last_weights;
+  std::vector<std::shared_ptr<MovingCentroids>> centroids;  // after the last step
 };
 
 inline Trained train(const Case& c, const ProcessMesh& mesh) {
@@ -123,6 +124,7 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
         run.last_weights.push_back(values_of(parameter->compute));
   }
   run.parameters = trainer.model().parameters().all();
+  run.centroids = trainer.model().parameters().centroids();
   return run;
 }
 
@@ -177,6 +179,14 @@ inline std::string difference(const Trained& found, const Trained& expected, con
     compare("weights of " + parameter.name,
             found.last_weights[i],
             piece_of(expected.last_weights[i], parameter),
+            bounds.weights);
+  }
+  for (std::size_t i = 0; i < found.centroids.size(); ++i) {
+    const MovingCentroids& part = *found.centroids[i];
+    const std::int64_t begin = part.head_begin, end = begin + part.centroids.shape()[0];
+    compare(part.name,
+            values_of(part.centroids),
+            values_of(expected.centroids[i]->centroids.slice(begin, end)),
             bounds.weights);
   }
   return first;

@@ -333,7 +333,9 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
                       "lsh",
                       "performer",
                       "random_features",
-                      "linformer"},
+                      "linformer",
+                      "routing",
+                      "sinkhorn"},
                      all),
             std::vector<std::string>());
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),

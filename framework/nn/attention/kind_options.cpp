@@ -96,6 +96,8 @@ void declare(OptionTable& table,
   declare(table, options.lsh);
   declare(table, options.features);
   declare(table, options.linformer);
+  declare(table, options.routing);
+  declare(table, options.sinkhorn);
   warn_of_unread(table, options);
 }
 

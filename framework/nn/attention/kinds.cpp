@@ -119,7 +119,9 @@ const std::vector<MechanismKind>& mechanism_kinds() {
                                                  efficient_kind(),
                                                  performer_kind(),
                                                  random_features_kind(),
-                                                 linformer_kind()};
+                                                 linformer_kind(),
+                                                 routing_kind(),
+                                                 sinkhorn_kind()};
   return all;
 }
 

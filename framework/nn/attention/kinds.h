@@ -12,6 +12,8 @@
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/mechanism_kind.h"
 #include "framework/nn/attention/pattern.h"
+#include "framework/nn/attention/routing_attention.h"
+#include "framework/nn/attention/sinkhorn_attention.h"
 
 namespace longspan {
 
@@ -38,6 +40,8 @@ struct AttentionOptions {
   LshOptions lsh = {};
   FeatureOptions features = {};
   LinformerOptions linformer = {};
+  RoutingOptions routing = {};
+  SinkhornOptions sinkhorn = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on

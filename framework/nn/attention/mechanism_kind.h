@@ -30,4 +30,12 @@ struct MechanismKind {
                                      const AttentionSetting&) = nullptr;
 };
 
+// What forbids a kind that needs whole sequences, each with a part of the heads where context ranks
+// share time, as a sentence; empty where nothing does.
+std::string whole_heads_problem(const std::string& kind, std::int64_t heads, const MeshShape& mesh);
+
+// Whether the model's own mask is the causal one. Throws ConfigurationError, with the kind's name,
+// where it is neither that nor none, for a memory, and for padding other than by lengths.
+bool sees_earlier_only(const AttentionMask& mask, const std::string& kind);
+
 }  // namespace longspan

@@ -1,0 +1,59 @@
+#include "framework/kernels/attention/shared/block_weights.h"
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+namespace {
+
+// One thread has a matrix.
+struct Alone {
+  std::int64_t first() const { return 0; }
+  std::int64_t size() const { return 1; }
+  void wait() const {}
+};
+
+// Its own cost in elements: every step goes over all.
+std::int64_t cost_of(const SinkhornWeights& sinkhorn) {
+  const std::int64_t blocks = sinkhorn.scores.shape()[1];
+  return blocks * blocks * 2 * sinkhorn.iterations;
+}
+
+}  // namespace
+
+void sinkhorn_weights(Cpu, const SinkhornWeights& sinkhorn) {
+  check(sinkhorn);
+  with_wide_type(sinkhorn.scores, [&]<typename A>(TypeTag<A>) {
+    const SinkhornMatrix<A> matrix(sinkhorn);
+    for_pieces(sinkhorn.scores.shape()[0], cost_of(sinkhorn), [&](std::int64_t n) {
+      weigh_matrix(Alone(), matrix, n);
+    });
+  });
+}
+
+void sinkhorn_weights_backward(Cpu, const SinkhornWeightsGradient& gradient) {
+  check(gradient);
+  const SinkhornWeights& forward = gradient.forward;
+  with_wide_type(forward.scores, [&]<typename A>(TypeTag<A>) {
+    const SinkhornMatrix<A> matrix(forward);
+    for_pieces(forward.scores.shape()[0], cost_of(forward), [&](std::int64_t n) {
+      weigh_matrix_backward(Alone(),
+                            matrix,
+                            gradient.dweights.data<A>(),
+                            gradient.dscores.data<A>(),
+                            gradient.totals.data<A>(),
+                            n);
+    });
+  });
+}
+
+void choose_blocks(Cpu cpu, const TopWeights& top) { choose_blocks_on(cpu, top); }
+void top_weights(Cpu cpu, const TopWeights& top) { top_weights_on(cpu, top); }
+void top_weights_backward(Cpu cpu, const TopWeightsGradient& gradient) {
+  top_weights_backward_on(cpu, gradient);
+}
+void count_blocks(Cpu cpu, const Tensor& length, std::int64_t size, const Tensor& blocks) {
+  count_blocks_on(cpu, length, size, blocks);
+}
+void mixed_padding(Cpu cpu, const MixedPadding& mixed) { mixed_padding_on(cpu, mixed); }
+
+}  // namespace longspan

@@ -1,0 +1,58 @@
+#include "framework/kernels/attention/shared/block_weights.h"
+#include "framework/kernels/cuda/block.h"
+#include "framework/kernels/cuda/launch.h"
+
+namespace longspan {
+namespace {
+
+// A block has a matrix.
+struct BlockTeam {
+  __device__ std::int64_t first() const { return threadIdx.x; }
+  __device__ std::int64_t size() const { return blockDim.x; }
+  __device__ void wait() const { __syncthreads(); }
+};
+
+template <typename A>
+__global__ void weigh(SinkhornMatrix<A> matrix) {
+  weigh_matrix(BlockTeam(), matrix, blockIdx.x);
+}
+
+template <typename A>
+__global__ void weigh_backward(SinkhornMatrix<A> matrix, const A* dweights, A* dscores, A* totals) {
+  weigh_matrix_backward(BlockTeam(), matrix, dweights, dscores, totals, blockIdx.x);
+}
+
+}  // namespace
+
+void sinkhorn_weights(Cuda cuda, const SinkhornWeights& sinkhorn) {
+  check(sinkhorn);
+  with_wide_type(sinkhorn.scores, [&]<typename A>(TypeTag<A>) {
+    launch(cuda, {.blocks = sinkhorn.scores.shape()[0]}, weigh<A>, SinkhornMatrix<A>(sinkhorn));
+  });
+}
+
+void sinkhorn_weights_backward(Cuda cuda, const SinkhornWeightsGradient& gradient) {
+  check(gradient);
+  with_wide_type(gradient.forward.scores, [&]<typename A>(TypeTag<A>) {
+    const A* const dweights = gradient.dweights.data<A>();
+    launch(cuda,
+           {.blocks = gradient.forward.scores.shape()[0]},
+           weigh_backward<A>,
+           SinkhornMatrix<A>(gradient.forward),
+           dweights,
+           gradient.dscores.data<A>(),
+           gradient.totals.data<A>());
+  });
+}
+
+void choose_blocks(Cuda cuda, const TopWeights& top) { choose_blocks_on(cuda, top); }
+void top_weights(Cuda cuda, const TopWeights& top) { top_weights_on(cuda, top); }
+void top_weights_backward(Cuda cuda, const TopWeightsGradient& gradient) {
+  top_weights_backward_on(cuda, gradient);
+}
+void count_blocks(Cuda cuda, const Tensor& length, std::int64_t size, const Tensor& blocks) {
+  count_blocks_on(cuda, length, size, blocks);
+}
+void mixed_padding(Cuda cuda, const MixedPadding& mixed) { mixed_padding_on(cuda, mixed); }
+
+}  // namespace longspan

@@ -1,0 +1,31 @@
+#include "framework/nn/attention/mechanism_kind.h"
+
+namespace longspan {
+
+std::string whole_heads_problem(const std::string& kind,
+                                std::int64_t heads,
+                                const MeshShape& mesh) {
+  if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
+  return fmt::format(
+      "model.heads is {}: attention {} divides heads over tensor and context ranks, of which there "
+      "are {} x {}",
+      heads,
+      kind,
+      mesh.tensor,
+      mesh.context);
+}
+
+bool sees_earlier_only(const AttentionMask& mask, const std::string& kind) {
+  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
+  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
+  if (!causal && !everything)
+    throw ConfigurationError("attention {} sees all tokens or the earlier ones, no other mask",
+                             kind);
+  if (mask.query_begin != 0 || mask.key_begin != 0)
+    throw ConfigurationError("attention {} goes with no memory of earlier segments", kind);
+  if (mask.key_padding.defined())
+    throw ConfigurationError("attention {} knows padding behind a row alone", kind);
+  return causal;
+}
+
+}  // namespace longspan

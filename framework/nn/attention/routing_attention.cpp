@@ -1,0 +1,191 @@
+#include "framework/nn/attention/routing_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/autograd/routed_attention.h"
+#include "framework/autograd/time_products.h"
+#include "framework/kernels/attention/clusters.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+std::string problem_of_routing(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has routing, which clusters the tokens of a segment: it cannot be with "
+           "a memory of earlier segments";
+  if (options.routing.strict && !setting.causal)
+    return "model.routing_strict keeps tokens from depending on later ones, and in an encoder "
+           "every "
+           "token sees both sides; set it to false";
+  if (options.routing.strict && !options.routing.shared)
+    return "model.routing_strict needs queries and keys that are one projection, so that both have "
+           "one cluster; set model.routing_shared to true";
+  return whole_heads_problem("routing", setting.heads, setting.mesh);
+}
+
+std::int64_t clusters_of(const RoutingOptions& options, const AttentionSetting& setting) {
+  if (options.clusters) return *options.clusters;
+  if (setting.segment == 0)
+    throw ConfigurationError(
+        "model.attention has routing, and nothing says how long sequences are; set "
+        "model.routing_clusters");
+  const double root = std::sqrt(static_cast<double>(setting.segment));
+  return std::max<std::int64_t>(1, std::llround(root));
+}
+
+// Products of the directions of x [batch, time, heads, dim] with centroids [heads, clusters, dim]:
+// [batch, heads, clusters, time].
+Tensor similarities(const Tensor& directions, const Tensor& centroids) {
+  const Shape& shape = directions.shape();
+  const NoGradient unrecorded;
+  const Variable scores =
+      multiply_each(Variable(centroids), heads_first(Variable(directions)), true);
+  return scores.value().reshape({shape[0], shape[2], centroids.shape()[1], shape[1]});
+}
+
+Tensor directions_of(const Variable& x) {
+  const NoGradient unrecorded;
+  const DType wide = accumulator_of(x.value().dtype());
+  return unit_length(cast(x.detach(), wide)).value();
+}
+
+}  // namespace
+
+void declare(OptionTable& table, RoutingOptions& options) {
+  table.add("model.routing_clusters",
+            options.clusters,
+            "routing: clusters of a head; none: about the root of the length",
+            between(1, 1 << 20),
+            fixes_weights());
+  table.add("model.routing_width",
+            options.width,
+            "routing: tokens of a cluster, or with model.routing_strict the earlier ones of its "
+            "cluster that a token sees; none: length / clusters",
+            at_least(1));
+  table.add("model.routing_shared",
+            options.shared,
+            "routing: queries and keys are one projection",
+            fixes_weights());
+  table.add(
+      "model.routing_strict",
+      options.strict,
+      "routing: a token sees the last of its own cluster before it, so that nothing depends on "
+      "later tokens; as published clusters take the nearest tokens of the whole segment");
+  table.add("model.routing_decay",
+            options.decay,
+            "routing: of the moving averages that centroids are",
+            between(0.0, 1.0));
+}
+
+RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
+    : options_(options.routing), dropout_(options.dropout) {
+  refuse(whole_heads_problem("routing", options.heads, scope.parameters().mesh().shape));
+  centroids_ =
+      scope.centroids("centroids", {options.heads, options.clusters, options.dim}, options_.decay);
+}
+
+// Made once a step: a layer that is computed again has the clusters of the first time, and its
+// tokens are not counted twice.
+Tensor RoutingAttention::decided(const Variable& x,
+                                 std::int64_t head,
+                                 const Tensor& length,
+                                 const Pass& pass) const {
+  return pass.decide([&] {
+    const Shape& shape = x.shape();
+    const std::int64_t clusters = centroids_->centroids.shape()[1], end = head + shape[2];
+    const Device& device = x.value().device();
+    const Tensor directions = directions_of(x);
+    const Tensor scores = similarities(directions, centroids_->centroids.slice(head, end));
+    const Tensor cluster = Tensor::empty({shape[0], shape[2], 1, shape[1]}, DType::i32, device);
+    if (pass.training || options_.strict)
+      on(device, [&](auto backend) {
+        nearest_cluster(backend, {.scores = scores, .cluster = cluster, .length = length});
+      });
+    if (pass.training)
+      on(device, [&](auto backend) {
+        add_cluster_sums(backend,
+                         {.x = directions,
+                          .cluster = cluster,
+                          .sums = centroids_->sums.slice(head, end),
+                          .counts = centroids_->counts.slice(head, end)});
+      });
+    if (options_.strict) return cluster;
+    const std::int64_t even = (shape[1] + clusters - 1) / clusters;
+    const std::int64_t width = std::min(options_.width.value_or(even), shape[1]);
+    const Tensor position =
+        Tensor::empty({shape[0], clusters, shape[2], width}, DType::i32, device);
+    on(device, [&](auto backend) {
+      cluster_members(backend, {.scores = scores, .position = position, .length = length});
+    });
+    return position;
+  });
+}
+
+Variable RoutingAttention::operator()(const Projected& input,
+                                      const SegmentContext& context,
+                                      const Pass& pass) const {
+  const bool causal = sees_earlier_only(context.mask, "routing");
+  const Tensor& length = context.mask.key_length;
+  const Projected all = whole_sequence(input);
+  const std::int64_t head = all.heads.begin - centroids_->head_begin;
+  const bool wide = all.query.value().dtype() == DType::f64;
+  const auto dropout = probability_dropout(dropout_, all.heads, pass);
+  const std::optional<double> self_score =
+      options_.shared ? std::optional(wide ? -1e5 : -1e3) : std::nullopt;
+  const Variable key = options_.shared ? unit_length(all.query) : all.key;
+  const Tensor queries = decided(all.query, head, length, pass.child("queries"));
+  if (options_.strict) {
+    const std::int64_t clusters = centroids_->centroids.shape()[1], time = all.query.shape()[1];
+    return own_share(
+        clustered_attention(all.query,
+                            key,
+                            all.value,
+                            {.cluster = queries,
+                             .clusters = clusters,
+                             .width = options_.width.value_or((time + clusters - 1) / clusters),
+                             .self_score = self_score},
+                            dropout),
+        input);
+  }
+  const Tensor keys =
+      options_.shared ? queries : decided(all.key, head, length, pass.child("keys"));
+  return own_share(routed_attention(all.query,
+                                    key,
+                                    all.value,
+                                    {.query_position = queries,
+                                     .key_position = keys,
+                                     .causal = causal,
+                                     .self_score = self_score},
+                                    dropout),
+                   input);
+}
+
+MechanismKind routing_kind() {
+  return {.name = "routing",
+          .sees = "the tokens of its cluster",
+          .alone = "queries and keys may be one projection there",
+          .keys = {"routing_clusters",
+                   "routing_width",
+                   "routing_shared",
+                   "routing_strict",
+                   "routing_decay"},
+          .own_weights = true,
+          .problem = problem_of_routing,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_routing(options, setting));
+            return std::make_unique<RoutingAttention>(
+                attention,
+                RoutingAttention::Options{.routing = options.routing,
+                                          .clusters = clusters_of(options.routing, setting),
+                                          .heads = setting.heads,
+                                          .dim = setting.dim,
+                                          .dropout = setting.dropout});
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,194 @@
+#include "framework/nn/attention/sinkhorn_attention.h"
+
+#include <algorithm>
+
+#include "framework/autograd/time_products.h"
+#include "framework/core/queued_copy.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+std::string problem_of_sinkhorn(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has sinkhorn, which sorts the blocks of a segment: it cannot be with a "
+           "memory of earlier segments";
+  if (setting.causal && options.sinkhorn.top == 0)
+    return "model.sinkhorn_top is 0, a mixture of all blocks, which cannot be causal; set it to at "
+           "least 1";
+  return whole_heads_problem("sinkhorn", setting.heads, setting.mesh);
+}
+
+// Numbers between 0 and 1 for each stream and head of the model: [batch * heads, blocks, blocks].
+Tensor uniform_numbers(const Random& random,
+                       std::int64_t first_stream,
+                       std::int64_t batch,
+                       const Part& heads,
+                       std::int64_t blocks,
+                       DType dtype,
+                       const Device& device) {
+  const std::int64_t elements = blocks * blocks;
+  const Tensor drawn = Tensor::empty({batch * heads.count, blocks, blocks}, dtype, device.host());
+  on_host(drawn.device(), [&] {
+    with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+      T* const to = drawn.data<T>();
+#pragma omp parallel for if (drawn.elements() > 16384)
+      for (std::int64_t n = 0; n < batch * heads.count; ++n) {
+        const Random place =
+            random.child(static_cast<std::uint64_t>(first_stream + n / heads.count))
+                .child(static_cast<std::uint64_t>(heads.begin + n % heads.count));
+        for (std::int64_t i = 0; i < elements; ++i)
+          to[n * elements + i] =
+              T(static_cast<Accumulator<T>>(place.uniform_at(static_cast<std::uint64_t>(i))));
+      }
+    });
+  });
+  return queued_to(drawn, device, MemoryTag::activations);
+}
+
+// x [batch, time, heads, dim] with zeros behind it.
+Variable filled_up(const Variable& x, std::int64_t time) {
+  const Shape& shape = x.shape();
+  if (shape[1] == time) return x;
+  const std::int64_t width = shape[2] * shape[3];
+  const Variable zeros(
+      Tensor::zeros({shape[0], time - shape[1], width}, x.value().dtype(), x.value().device()));
+  return reshape(concat_time(reshape(x, {shape[0], shape[1], width}), zeros), shape.with(1, time));
+}
+
+// Of rows that may end later than the sequence, or nobody has said where they end.
+Tensor lengths_of(const Tensor& length,
+                  std::int64_t batch,
+                  std::int64_t time,
+                  const Device& device) {
+  if (length.defined()) return length;
+  const Tensor all = Tensor::empty({batch}, DType::i64, device.host());
+  on_host(all.device(), [&] { std::ranges::fill(all.span<std::int64_t>(), time); });
+  return queued_to(all, device, MemoryTag::activations);
+}
+
+}  // namespace
+
+void declare(OptionTable& table, SinkhornOptions& options) {
+  table.add(
+      "model.sinkhorn_block", options.block, "sinkhorn: tokens of a block", between(1, 1 << 20));
+  table.add("model.sinkhorn_top",
+            options.top,
+            "sinkhorn: blocks that a block chooses beside itself; 0: a mixture of all, not causal; "
+            "none: causal 2, otherwise 0",
+            between(0, 1 << 10));
+  table.add("model.sinkhorn_iterations",
+            options.iterations,
+            "sinkhorn: times that rows and columns of a mixture are normalised",
+            between(1, 100));
+  table.add("model.sinkhorn_temperature",
+            options.temperature,
+            "sinkhorn: divides the scores between blocks; none: causal 1, otherwise 0.75",
+            more_than(0.0));
+  table.add(
+      "model.sinkhorn_rotated",
+      options.rotated,
+      "sinkhorn: in half of the heads of a causal model blocks begin model.sinkhorn_block - 1 "
+      "tokens later");
+}
+
+SortedBlockAttention::SortedBlockAttention(const Scope& scope, const Options& options)
+    : options_(options), heads_(scope.part(options.heads)) {
+  refuse(whole_heads_problem("sinkhorn", options.heads, scope.parameters().mesh().shape));
+  if (!options.causal) return;
+  const Initial initial = Initial::normal(0.02);
+  null_key_ = scope.undecayed("null_key", {options.heads, options.dim}, initial, 0);
+  null_value_ = scope.undecayed("null_value", {options.heads, options.dim}, initial, 0);
+}
+
+SinkhornAttention SortedBlockAttention::call(const Projected& all,
+                                             const SegmentContext& context,
+                                             std::int64_t blocks,
+                                             const Pass& pass) const {
+  const SinkhornOptions& options = options_.sinkhorn;
+  const bool causal = options_.causal;
+  const Shape& shape = all.query.shape();
+  const Device& device = all.query.value().device();
+  SinkhornAttention call = {.block = options.block,
+                            .top = std::min(options.top.value_or(causal ? 2 : 0), blocks),
+                            .temperature = options.temperature.value_or(causal ? 1 : 0.75),
+                            .iterations = options.iterations,
+                            .causal = causal,
+                            .rotated_from = shape[2]};
+  call.decide = [place = pass.child("blocks")](const std::function<Tensor()>& make) {
+    return place.decide(make);
+  };
+  if (causal) {
+    const std::int64_t begin = all.heads.begin - heads_.begin, count = shape[2];
+    const auto own = [&](const Weight& weight) {
+      const Variable rows = reshape(weight->variable, {1, heads_.count, options_.dim});
+      return reshape(rows_of_time(rows, begin, count), {1, count, options_.dim});
+    };
+    call.null_key = own(null_key_);
+    call.null_value = own(null_value_);
+    const std::int64_t half = all.heads.total / 2 - all.heads.begin;
+    if (options.rotated) call.rotated_from = std::clamp<std::int64_t>(half, 0, count);
+    return call;
+  }
+  if (context.mask.key_length.defined() || shape[1] % options.block != 0)
+    call.length = lengths_of(context.mask.key_length, shape[0], shape[1], device);
+  if (call.top == 0 && pass.training)
+    call.uniform = uniform_numbers(pass.random.child("noise"),
+                                   pass.first_stream,
+                                   shape[0],
+                                   all.heads,
+                                   blocks,
+                                   accumulator_of(all.query.value().dtype()),
+                                   device);
+  return call;
+}
+
+Variable SortedBlockAttention::operator()(const Projected& input,
+                                          const SegmentContext& context,
+                                          const Pass& pass) const {
+  if (sees_earlier_only(context.mask, "sinkhorn") != options_.causal)
+    throw ConfigurationError("attention sinkhorn is made for {} tokens alone",
+                             options_.causal ? "earlier" : "all");
+  const Projected all = whole_sequence(input);
+  const std::int64_t time = all.query.shape()[1], block = options_.sinkhorn.block;
+  const std::int64_t blocks = (time + block - 1) / block;
+  const SinkhornAttention options = call(all, context, blocks, pass);
+  const auto prepared = [&](const Variable& x) {
+    const Variable whole = filled_up(x, blocks * block);
+    return hide_rows(whole, {{0, blocks * block}}, options.length);
+  };
+  const Variable mixed = sinkhorn_attention(prepared(all.query),
+                                            prepared(all.key),
+                                            prepared(all.value),
+                                            options,
+                                            probability_dropout(options_.dropout, all.heads, pass));
+  return own_share(rows_of_time(mixed, 0, time), input);
+}
+
+MechanismKind sinkhorn_kind() {
+  return {.name = "sinkhorn",
+          .sees = "its block and others that sorting puts beside it",
+          .alone = "whole blocks are sorted there",
+          .keys = {"sinkhorn_block",
+                   "sinkhorn_top",
+                   "sinkhorn_iterations",
+                   "sinkhorn_temperature",
+                   "sinkhorn_rotated"},
+          .own_weights = true,
+          .problem = problem_of_sinkhorn,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_sinkhorn(options, setting));
+            return std::make_unique<SortedBlockAttention>(
+                attention,
+                SortedBlockAttention::Options{.sinkhorn = options.sinkhorn,
+                                              .causal = setting.causal,
+                                              .heads = setting.heads,
+                                              .dim = setting.dim,
+                                              .dropout = setting.dropout});
+          }};
+}
+
+}  // namespace longspan

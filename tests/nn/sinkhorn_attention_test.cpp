@@ -1,0 +1,136 @@
+#include "framework/nn/attention/sinkhorn_attention.h"
+
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+constexpr std::int64_t batch = 2, heads = 2, dim = 4, width = 6;
+
+std::unique_ptr<MultiHeadAttention> layer_of(Parameters& parameters,
+                                             const SinkhornOptions& sinkhorn,
+                                             bool causal,
+                                             double dropout = 0) {
+  const Scope scope = Scope(parameters).child("attention");
+  auto layer = std::make_unique<MultiHeadAttention>(
+      scope,
+      MultiHeadAttention::Options{.width = width, .heads = heads, .dim = dim},
+      std::make_unique<SortedBlockAttention>(scope,
+                                             SortedBlockAttention::Options{.sinkhorn = sinkhorn,
+                                                                           .causal = causal,
+                                                                           .heads = heads,
+                                                                           .dim = dim,
+                                                                           .dropout = dropout}));
+  allocate_randomly(parameters, 3);
+  return layer;
+}
+
+SegmentContext seeing(bool causal, const std::vector<std::int64_t>& lengths = {}) {
+  SegmentContext context;
+  context.mask.rules = causal ? masks::causal() : masks::everything();
+  if (!lengths.empty())
+    context.mask.key_length =
+        Tensor::from<std::int64_t>(lengths, {std::ssize(lengths)}, backend_device());
+  return context;
+}
+
+Values run(const MultiHeadAttention& layer, const Tensor& x, const SegmentContext& context) {
+  return values_of(layer(Variable(x), Variable(), context, Pass()).value());
+}
+
+TEST(SinkhornLayer, Gradient) {
+  struct Way {
+    bool causal;
+    std::int64_t top;
+    std::vector<std::int64_t> lengths = {};
+  };
+  for (const Way& way :
+       std::vector<Way>{{true, 1}, {true, 2}, {false, 0}, {false, 2}, {false, 0, {11, 5}}}) {
+    Parameters parameters = one_process_parameters();
+    const auto layer = layer_of(parameters, {.block = 3, .top = way.top}, way.causal, 0.3);
+    const Pass pass = {
+        .training = true, .random = Random(5), .decisions = std::make_shared<Decisions>()};
+    const SegmentContext context = seeing(way.causal, way.lengths);
+    expect_layer_gradients(
+        parameters,
+        [&](const auto& in) { return (*layer)(in[0], Variable(), context, pass); },
+        {random_tensor({batch, 11, width}, 1)},
+        {.step = way.top == 0 ? 1e-5 : 1e-4, .directions = 1, .elements = 1});
+  }
+}
+
+// Every layer is of block 4; the last block is not full, and one of the text is shorter than two.
+TEST(SinkhornLayer, ACausalOneDependsOnNoLaterToken) {
+  for (const bool rotated : {false, true})
+    for (const std::int64_t time : {2, 11, 16}) {
+      Parameters parameters = one_process_parameters();
+      const auto layer = layer_of(parameters, {.block = 4, .rotated = rotated}, true);
+      const Tensor x = random_tensor({1, time, width}, 1);
+      const Values before = run(*layer, x, seeing(true));
+      for (std::int64_t changed = 0; changed < time; ++changed) {
+        const Tensor other = x.clone();
+        for (std::int64_t i = 0; i < width; ++i) other.data<double>()[changed * width + i] *= -3;
+        const Values after = run(*layer, other, seeing(true));
+        const auto row = static_cast<std::size_t>(changed * width);
+        double leak = 0;
+        for (std::size_t i = 0; i < row; ++i) leak = std::max(leak, std::abs(before[i] - after[i]));
+        EXPECT_LT(leak, 1e-12) << changed << " of " << time;
+        EXPECT_NE(before[row], after[row]);
+      }
+    }
+}
+
+// What it sees reaches beyond its own block.
+TEST(SinkhornLayer, SeesOtherBlocks) {
+  for (const bool causal : {false, true}) {
+    Parameters parameters = one_process_parameters();
+    const auto layer = layer_of(parameters, {.block = 4, .rotated = false}, causal);
+    const Tensor x = random_tensor({1, 8, width}, 1), other = x.clone();
+    other.data<double>()[0] += 1;
+    EXPECT_NE(run(*layer, x, seeing(causal)).back(), run(*layer, other, seeing(causal)).back());
+  }
+}
+
+TEST(SinkhornLayer, OfOneBlockThatSeesItselfTwiceIsFullAttention) {
+  Parameters parameters = one_process_parameters(), others = one_process_parameters();
+  const auto layer = layer_of(parameters, {.block = 8}, false);
+  const MultiHeadAttention full(Scope(others).child("attention"),
+                                {.width = width, .heads = heads, .dim = dim},
+                                std::make_unique<SoftmaxAttention>(0));
+  allocate_randomly(others, 3);
+  const Tensor x = random_tensor({batch, 8, width}, 1);
+  expect_close(run(*layer, x, seeing(false)),
+               values_of(full(Variable(x), Variable(), seeing(false), Pass()).value()),
+               1e-12);
+}
+
+// A row that ends within the last block, alone and among longer ones.
+TEST(SinkhornLayer, PaddingIsAsIfTheRowEnded) {
+  Parameters parameters = one_process_parameters();
+  const auto layer = layer_of(parameters, {.block = 4}, false);
+  const Tensor x = random_tensor({1, 12, width}, 1);
+  const Tensor start = x.reshape({12, width}).slice(0, 10).reshape({1, 10, width});
+  Values padded = run(*layer, x, seeing(false, {10}));
+  padded.resize(10 * width);
+  expect_close(padded, run(*layer, start, seeing(false)), 1e-13);
+}
+
+TEST(SinkhornKind, SaysWhatItCannotBeWith) {
+  const auto problem = [](const SinkhornOptions& sinkhorn, const AttentionSetting& setting) {
+    return problem_of(AttentionOptions{.kinds = {"sinkhorn"}, .sinkhorn = sinkhorn}, setting);
+  };
+  EXPECT_EQ(problem({}, {.segment = 100}), "");
+  EXPECT_EQ(problem({.top = 0}, {.segment = 100, .causal = false}), "");
+  EXPECT_NE(problem({}, {.memory = true}).find("memory of earlier segments"), std::string::npos);
+  EXPECT_NE(problem({.top = 0}, {}).find("cannot be causal"), std::string::npos);
+  EXPECT_NE(problem({}, {.heads = 2, .mesh = {.context = 4}}).find("attention sinkhorn divides"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace longspan
