@@ -105,6 +105,9 @@ std::vector<Kind> attention_kinds() {
   all.push_back({.name = "tags by routing, sinkhorn",
                  .has_tags = true,
                  .attention = {"routing", "sinkhorn"}});
+  all.push_back({.name = "tags by compressed, synthesizer",
+                 .has_tags = true,
+                 .attention = {"compressed", "synthesizer"}});
   return all;
 }
 
@@ -147,7 +150,8 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .block = 2,
                               .linformer = {.keys = 3, .sharing = kind.linformer},
                               .routing = {.clusters = 3},
-                              .sinkhorn = {.block = 2}};
+                              .sinkhorn = {.block = 2},
+                              .synthesizer = {.scores = {"factorised_dense", "dot_product"}}};
   options.pooling = kind.pooling;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =

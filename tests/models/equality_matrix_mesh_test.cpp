@@ -120,7 +120,8 @@ std::vector<Kind> kinds() {
                                  "performer",
                                  "random_features",
                                  "routing",
-                                 "sinkhorn"})
+                                 "sinkhorn",
+                                 "compressed"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global/causal"});
   projected.global_projections = true;
@@ -131,6 +132,12 @@ std::vector<Kind> kinds() {
   AttentionOptions strict = short_attention({"routing"});
   strict.routing.strict = true;
   all.push_back(decoder(strict));
+  for (const std::vector<std::string>& scores : std::vector<std::vector<std::string>>{
+           {"dense", "dot_product"}, {"random", "factorised_random", "factorised_dense"}}) {
+    AttentionOptions synthesizer = short_attention({"synthesizer"});
+    synthesizer.synthesizer.scores = scores;
+    all.push_back(decoder(synthesizer));
+  }
   return all;
 }
 

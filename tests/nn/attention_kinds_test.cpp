@@ -335,7 +335,9 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
                       "random_features",
                       "linformer",
                       "routing",
-                      "sinkhorn"},
+                      "sinkhorn",
+                      "synthesizer",
+                      "compressed"},
                      all),
             std::vector<std::string>());
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),

@@ -49,8 +49,10 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
       region_(mesh_.tensor),
       heads_(heads_of(scope, options.heads)),
       dim_(options.dim),
-      query_(projection(scope.child("query"), options)),
-      key_(mechanism->shares_query_and_key()
+      query_(mechanism->projects_query_and_key()
+                 ? std::optional(projection(scope.child("query"), options))
+                 : std::nullopt),
+      key_(mechanism->shares_query_and_key() || !mechanism->projects_query_and_key()
                ? std::nullopt
                : std::optional(projection(scope.child("key"), options, options.side_width))),
       value_(projection(scope.child("value"), options, options.side_width)),
@@ -97,7 +99,7 @@ Variable MultiHeadAttention::look(const Variable& asking,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
-  const Variable query = by_head(query_(asking));
+  const Variable query = query_ ? by_head((*query_)(asking)) : Variable();
   Projected projected = {.query = query,
                          .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),

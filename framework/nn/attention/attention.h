@@ -83,8 +83,8 @@ class MultiHeadAttention {
   Region region_;
   Part heads_;
   std::int64_t dim_;
-  Linear query_;
-  std::optional<Linear> key_;  // none where the mechanism shares the query
+  std::optional<Linear> query_;  // none where the mechanism wants no queries
+  std::optional<Linear> key_;    // none where it shares the query
   Linear value_;
   // Of global positions, where the mechanism wants them: query, key and value. They start as copies
   // of the others.

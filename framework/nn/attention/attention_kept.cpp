@@ -70,7 +70,7 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   for (std::size_t i = 1; i < global_.size(); ++i)
     projections.push_back(by_head(global_[i](asking)));
   kept.append(projections);
-  Projected projected = {.query = by_head(query_(asking)),
+  Projected projected = {.query = by_head((*query_)(asking)),
                          .key = kept.projection(0),
                          .value = kept.projection(1),
                          .heads = heads_};
@@ -108,7 +108,7 @@ Variable MultiHeadAttention::read_side(const Variable& x,
           kept.rows());
   SegmentContext of_side = context;
   of_side.mask.key_length = kept.length;
-  return mix({.query = by_head(query_(region_.enter(x, pass.time))),
+  return mix({.query = by_head((*query_)(region_.enter(x, pass.time))),
               .key = kept.projection(0),
               .value = kept.projection(1),
               .heads = heads_},

@@ -98,6 +98,8 @@ void declare(OptionTable& table,
   declare(table, options.linformer);
   declare(table, options.routing);
   declare(table, options.sinkhorn);
+  declare(table, options.synthesizer);
+  declare(table, options.compressed);
   warn_of_unread(table, options);
 }
 

@@ -121,7 +121,9 @@ const std::vector<MechanismKind>& mechanism_kinds() {
                                                  random_features_kind(),
                                                  linformer_kind(),
                                                  routing_kind(),
-                                                 sinkhorn_kind()};
+                                                 sinkhorn_kind(),
+                                                 synthesizer_kind(),
+                                                 compressed_kind()};
   return all;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/core/options.h"
+#include "framework/nn/attention/compressed_attention.h"
 #include "framework/nn/attention/feature_options.h"
 #include "framework/nn/attention/linformer_attention.h"
 #include "framework/nn/attention/lsh_attention.h"
@@ -14,6 +15,7 @@
 #include "framework/nn/attention/pattern.h"
 #include "framework/nn/attention/routing_attention.h"
 #include "framework/nn/attention/sinkhorn_attention.h"
+#include "framework/nn/attention/synthesizer_attention.h"
 
 namespace longspan {
 
@@ -42,6 +44,8 @@ struct AttentionOptions {
   LinformerOptions linformer = {};
   RoutingOptions routing = {};
   SinkhornOptions sinkhorn = {};
+  SynthesizerOptions synthesizer = {};
+  CompressedOptions compressed = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on

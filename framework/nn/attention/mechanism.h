@@ -75,6 +75,9 @@ class Mechanism {
   // Whether queries and keys are one projection: Projected::key is then the query, and there is
   // neither memory nor another source to look at.
   virtual bool shares_query_and_key() const { return false; }
+  // Whether there are projections to queries and keys; otherwise Projected has neither, and what
+  // the layer looks at is itself.
+  virtual bool projects_query_and_key() const { return true; }
   // Whether Projected::global is wanted.
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.

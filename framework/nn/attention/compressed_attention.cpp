@@ -1,0 +1,154 @@
+#include "framework/nn/attention/compressed_attention.h"
+
+#include <algorithm>
+
+#include "framework/autograd/time_products.h"
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/attention/block_weights.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+std::string problem_of_compressed(const AttentionOptions&, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has compressed, which counts positions from the start of the text: it "
+           "cannot be with a memory of earlier segments";
+  return whole_heads_problem("compressed", setting.heads, setting.mesh);
+}
+
+// Rows of `after` behind those of `before`, both [batch, any, heads, dim].
+Variable behind(const Variable& before, const Variable& after) {
+  const auto flat = [](const Variable& x) {
+    const Shape& shape = x.shape();
+    return reshape(x, {shape[0], shape[1], shape[2] * shape[3]});
+  };
+  const Variable both = concat_time(flat(before), flat(after));
+  return reshape(both, after.shape().with(1, both.shape()[1]));
+}
+
+Variable filled_up(const Variable& x, std::int64_t rows) {
+  if (x.shape()[1] == rows) return x;
+  const Shape missing = x.shape().with(1, rows - x.shape()[1]);
+  return behind(x, Variable(Tensor::zeros(missing, x.value().dtype(), x.value().device())));
+}
+
+// Positions of the compressed keys, those of their last tokens, then of none up to `room`, and of
+// the tokens themselves; and of the queries.
+SortedSequence causal_positions(std::int64_t batch,
+                                std::int64_t heads,
+                                std::int64_t time,
+                                std::int64_t width,
+                                std::int64_t compressed,
+                                std::int64_t room,
+                                const Device& device) {
+  const auto rows_of = [&](std::int64_t begin, std::int64_t count) {
+    const Tensor here = Tensor::empty({batch, heads, count}, DType::i32, device.host());
+    on_host(here.device(), [&] {
+      for (std::int64_t i = 0; i < here.elements(); ++i) {
+        const std::int64_t k = begin + i % count;
+        const std::int64_t of_block = k < compressed ? (k + 1) * width - 1 : -1;
+        here.data<std::int32_t>()[i] = static_cast<std::int32_t>(k < room ? of_block : k - room);
+      }
+    });
+    return queued_to(here, device, MemoryTag::activations);
+  };
+  return {.query_position = rows_of(room, time), .key_position = rows_of(0, room + time)};
+}
+
+}  // namespace
+
+void declare(OptionTable& table, CompressedOptions& options) {
+  table.add("model.compressed_width",
+            options.width,
+            "compressed: tokens that become one key and one value",
+            between(1, 1 << 16),
+            fixes_weights());
+}
+
+CompressedAttention::CompressedAttention(const Scope& scope, const Options& options)
+    : width_(options.compressed.width),
+      dropout_(options.dropout),
+      heads_(scope.part(options.heads)) {
+  refuse(whole_heads_problem("compressed", options.heads, scope.parameters().mesh().shape));
+  const Shape shape = {options.heads, width_ * options.dim, options.dim};
+  const Initial initial = Initial::xavier(width_ * options.dim, options.dim);
+  keys_ = scope.weight("compressed_keys", shape, initial, 0);
+  values_ = scope.weight("compressed_values", shape, initial, 0);
+}
+
+Variable CompressedAttention::compress(const Variable& x,
+                                       const Weight& weight,
+                                       const Part& heads) const {
+  const Shape& shape = x.shape();
+  const Shape& map = weight->shape;
+  const Variable flat = reshape(weight->variable, {1, map[0], map[1] * map[2]});
+  const Variable maps = reshape(rows_of_time(flat, heads.begin - heads_.begin, heads.count),
+                                {heads.count, map[1], map[2]});
+  const Variable rows =
+      reshape(heads_first(x), {shape[0] * shape[2], shape[1] / width_, width_ * shape[3]});
+  return heads_inside(multiply_each(rows, maps), shape[2]);
+}
+
+Variable CompressedAttention::operator()(const Projected& input,
+                                         const SegmentContext& context,
+                                         const Pass& pass) const {
+  const bool causal = sees_earlier_only(context.mask, "compressed");
+  Projected all = whole_sequence(input);
+  all.shares = {};
+  const Tensor& length = context.mask.key_length;
+  const Shape& shape = all.query.shape();
+  const std::int64_t time = shape[1], heads = shape[2];
+  const std::int64_t blocks = (time + width_ - 1) / width_;
+  const Device& device = all.query.value().device();
+  const auto compressed = [&](const Variable& x, const Weight& weight) {
+    const Variable real = hide_rows(x, {{0, time}}, length);
+    return compress(filled_up(real, blocks * width_), weight, all.heads);
+  };
+  const Variable key = compressed(all.key, keys_), value = compressed(all.value, values_);
+  const auto dropout = probability_dropout(dropout_, all.heads, pass);
+  AttentionMask mask = {.rules = masks::everything()};
+  if (!causal) {
+    if (length.defined()) {
+      mask.key_length = length.like();
+      on(device, [&](auto backend) { count_blocks(backend, length, width_, mask.key_length); });
+    }
+    return own_share(attention(all.query, key, value, mask, {}, dropout), input);
+  }
+  // Tokens stand behind whole blocks of places for what is compressed, so that those of a query's
+  // own block are a block of places too.
+  const std::int64_t room = (blocks + width_ - 1) / width_ * width_;
+  mask.rules = masks::columns(masks::unlimited, 0, room) | masks::block(width_);
+  mask.query_begin = room;
+  mask.sorted = causal_positions(shape[0], heads, time, width_, blocks, room, device);
+  return own_share(attention(all.query,
+                             behind(filled_up(key, room), all.key),
+                             behind(filled_up(value, room), all.value),
+                             mask,
+                             {},
+                             dropout),
+                   input);
+}
+
+MechanismKind compressed_kind() {
+  return {.name = "compressed",
+          .sees = "a key for every few tokens",
+          .alone = "its keys are no tokens",
+          .keys = {"compressed_width"},
+          .own_weights = true,
+          .problem = problem_of_compressed,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_compressed(options, setting));
+            return std::make_unique<CompressedAttention>(
+                attention,
+                CompressedAttention::Options{.compressed = options.compressed,
+                                             .heads = setting.heads,
+                                             .dim = setting.dim,
+                                             .dropout = setting.dropout});
+          }};
+}
+
+}  // namespace longspan

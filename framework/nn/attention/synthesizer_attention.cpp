@@ -1,0 +1,319 @@
+#include "framework/nn/attention/synthesizer_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/autograd/outer_rows.h"
+#include "framework/autograd/time_products.h"
+#include "framework/core/option_text.h"
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/attention/whole_keys.h"
+
+namespace longspan {
+namespace {
+
+const std::string dot_product = "dot_product";
+const std::vector<std::string> all_scores = {
+    "dense", "random", "factorised_dense", "factorised_random", dot_product};
+
+std::string problem_of_synthesizer(const AttentionOptions& options,
+                                   const AttentionSetting& setting) {
+  const SynthesizerOptions& own = options.synthesizer;
+  for (const std::string& name : own.scores) {
+    if (std::ranges::count(all_scores, name) == 0)
+      return fmt::format("model.synthesizer has {}, wanted one of {}",
+                         in_quotes(name),
+                         fmt::join(all_scores, ", "));
+    if (std::ranges::count(own.scores, name) > 1)
+      return fmt::format("model.synthesizer has {} more than once", name);
+  }
+  if (setting.memory)
+    return "model.attention has synthesizer, which counts positions from the start of the text: it "
+           "cannot be with a memory of earlier segments";
+  if (own.longest && setting.segment > *own.longest)
+    return fmt::format("model.synthesizer_longest is {}, but sequences have up to {} positions",
+                       *own.longest,
+                       setting.segment);
+  return "";
+}
+
+std::int64_t longest_of(const SynthesizerOptions& options, const AttentionSetting& setting) {
+  const std::int64_t longest = options.longest.value_or(setting.segment);
+  if (longest == 0)
+    throw ConfigurationError(
+        "model.attention has synthesizer, whose scores have a place for each position, and nothing "
+        "says how long sequences are; set model.synthesizer_longest");
+  return longest;
+}
+
+// The smaller factor of about as many products as there are positions.
+std::int64_t factor_of(std::int64_t longest) {
+  return std::max<std::int64_t>(1,
+                                std::llround(std::ceil(std::sqrt(static_cast<double>(longest)))));
+}
+
+Variable by_head(const Variable& x, std::int64_t heads) {
+  const Shape& shape = x.shape();
+  return reshape(x, {shape[0], shape[1], heads, shape[2] / heads});
+}
+
+// The features of both, one after another. [batch, time, heads, any].
+Variable beside(const Variable& a, const Variable& b) {
+  if (!a.defined()) return b;
+  const Shape& left = a.shape();
+  const Shape& right = b.shape();
+  const std::int64_t rows = left.rows();
+  const Variable both =
+      concat_time(reshape(a, {rows, left[3], 1}), reshape(b, {rows, right[3], 1}));
+  return reshape(both, left.with(3, left[3] + right[3]));
+}
+
+Variable ones(const Shape& shape, const Variable& like) {
+  const Tensor result = Tensor::empty(shape, like.value().dtype(), like.value().device());
+  const Tensor one = Tensor::scalar(1, result.dtype(), result.device());
+  on(result.device(), [&](auto backend) { fill(backend, 1, one, result); });
+  return Variable(result);
+}
+
+// x times an element [1, 1, 1].
+Variable times(const Variable& x, const Variable& factor) {
+  const Variable column = reshape(x, {1, x.shape().elements(), 1});
+  return reshape(multiply_each(column, factor), x.shape());
+}
+
+// [count, count] with `factor` on the diagonal.
+Tensor diagonal(std::int64_t count, double factor, DType dtype, const Device& device) {
+  const Tensor here = Tensor::zeros({count, count}, dtype, device.host());
+  on_host(here.device(), [&] {
+    with_floating_type(dtype, [&]<typename T>(TypeTag<T>) {
+      for (std::int64_t i = 0; i < count; ++i)
+        here.data<T>()[i * (count + 1)] = T(static_cast<Accumulator<T>>(factor));
+    });
+  });
+  return queued_to(here, device, MemoryTag::activations);
+}
+
+// The softmax of the elements, [1, 1, count].
+Variable softmax(const Variable& elements) {
+  const std::int64_t count = elements.shape().elements();
+  const DType dtype = elements.value().dtype();
+  const Device& device = elements.value().device();
+  AttentionTerms terms;
+  terms.scale = 1;
+  const Variable values(diagonal(count, 1, dtype, device).reshape({1, count, 1, count}));
+  const Variable shares = attention(ones({1, 1, 1, 1}, elements),
+                                    reshape(elements, {1, count, 1, 1}),
+                                    values,
+                                    {.rules = masks::everything()},
+                                    terms);
+  return reshape(shares, {1, 1, count});
+}
+
+Ranges query_positions(const Projected& input, std::int64_t time) {
+  if (input.shares) return input.shares->query_rows()[input.shares->own()];
+  return {{0, time}};
+}
+
+}  // namespace
+
+void declare(OptionTable& table, SynthesizerOptions& options) {
+  table.add("model.synthesizer",
+            options.scores,
+            fmt::format("synthesizer: what its scores are, or those whose mixture they are: {}",
+                        fmt::join(all_scores, ", ")),
+            not_empty(),
+            fixes_weights());
+  table.add("model.synthesizer_hidden",
+            options.hidden,
+            "synthesizer: hidden features a head of dense; none: the head's width",
+            between(1, 1 << 16),
+            fixes_weights());
+  table.add("model.synthesizer_rank",
+            options.rank,
+            "synthesizer: rank of factorised_random",
+            between(1, 1 << 16),
+            fixes_weights());
+  table.add("model.synthesizer_longest",
+            options.longest,
+            "synthesizer: positions of the longest sequence; none: as many as the training data's",
+            between(1, std::int64_t{1} << 20),
+            fixes_weights());
+}
+
+SynthesizerAttention::SynthesizerAttention(const Scope& scope, const Options& options)
+    : options_(options) {
+  const auto& names = options.synthesizer.scores;
+  for (const std::string& name : names) members_.push_back(member(scope.child(name), name));
+  if (names.size() > 1)
+    mixture_ = scope.inside_weight("mixture", {std::ssize(names)}, Initial::constant(0));
+}
+
+bool SynthesizerAttention::projects_query_and_key() const {
+  return std::ranges::count(options_.synthesizer.scores, dot_product) > 0;
+}
+
+SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
+                                                          const std::string& name) const {
+  const std::int64_t heads = options_.heads, longest = options_.longest;
+  Member result = {.name = name};
+  const auto add_map = [&](const std::string& map, std::int64_t features) {
+    result.maps.emplace_back(
+        scope.child(map),
+        Linear::Options{.in = options_.width, .out = heads * features, .split = Split::columns});
+  };
+  const auto add_table = [&](const std::string& table, std::int64_t features) {
+    result.tables.push_back(
+        scope.weight(table, {longest, heads, features}, Initial::normal(0.02), 1));
+  };
+  if (name == "dense") {
+    const std::int64_t hidden = options_.synthesizer.hidden.value_or(options_.dim);
+    add_map("hidden", hidden);
+    result.tables.push_back(
+        scope.weight("keys", {longest, heads, hidden}, Initial::xavier(hidden, longest), 1));
+    result.tables.push_back(
+        scope.undecayed("key_bias", {longest, heads, 1}, Initial::constant(0), 1));
+  } else if (name == "random") {
+    add_table("scores", longest);
+  } else if (name == "factorised_dense") {
+    const std::int64_t factor = factor_of(longest);
+    add_map("low", factor);
+    add_map("high", (longest + factor - 1) / factor);
+  } else if (name == "factorised_random") {
+    add_table("queries", options_.synthesizer.rank);
+    add_table("keys", options_.synthesizer.rank);
+  }
+  return result;
+}
+
+Variable SynthesizerAttention::at_positions(const Weight& table,
+                                            const Ranges& positions,
+                                            const Projected& input) const {
+  const Shape& shape = table->shape;
+  const std::int64_t width = shape[1] * shape[2], count = count_of(positions);
+  const std::int64_t batch = input.value.shape()[0];
+  const Variable whole = reshape(table->variable, {1, shape[0], width});
+  Variable rows;
+  for (const Range& range : positions)
+    if (range.count() > 0)
+      rows = concat_time(rows, rows_of_time(whole, range.begin, range.count()));
+  const Tensor& like = input.value.value();
+  const Variable none(Tensor::zeros({batch, count, width}, like.dtype(), like.device()));
+  const Variable each =
+      rows.defined() ? scale_and_add_positions(none, 1, reshape(rows, {count, width})) : none;
+  return reshape(each, {batch, count, shape[1], shape[2]});
+}
+
+// Of each key's position the unit vector, for all heads.
+Variable SynthesizerAttention::unit_keys(const Projected& input) const {
+  const Shape& shape = input.value.shape();
+  const std::int64_t longest = options_.longest, heads = shape[2];
+  const Tensor& like = input.value.value();
+  const Variable unit(
+      diagonal(longest, 1, like.dtype(), like.device()).reshape({1, longest, longest}));
+  Variable rows;
+  for (const Range& range : key_positions(input))
+    if (range.count() > 0) rows = concat_time(rows, rows_of_time(unit, range.begin, range.count()));
+  // Each row once for each head of each batch row.
+  const Tensor keys =
+      Tensor::zeros({shape[0], shape[1], heads, longest}, like.dtype(), like.device());
+  if (rows.defined())
+    on(keys.device(), [&](auto backend) {
+      for (std::int64_t b = 0; b < shape[0]; ++b)
+        for (std::int64_t h = 0; h < heads; ++h)
+          copy_rows(backend,
+                    rows.value().reshape({shape[1], 1, longest}),
+                    0,
+                    keys.slice(b, b + 1).reshape({shape[1], heads, longest}),
+                    h,
+                    1,
+                    false);
+    });
+  return Variable(keys);
+}
+
+SynthesizerAttention::Features SynthesizerAttention::features(const Member& member,
+                                                              const Projected& input) const {
+  if (member.name == dot_product) return {input.query, input.key};
+  const std::int64_t heads = input.heads.count, time = input.input.shape()[1];
+  const Ranges asking = query_positions(input, time), seen = key_positions(input);
+  const auto mapped = [&](std::size_t map) {
+    return by_head(member.maps[map](input.input), heads);
+  };
+  const auto table = [&](std::size_t index, const Ranges& positions) {
+    return at_positions(member.tables[index], positions, input);
+  };
+  if (member.name == "dense") {
+    const Variable hidden = activate(Activation::relu, mapped(0));
+    return {beside(hidden, ones(hidden.shape().with(3, 1), hidden)),
+            beside(table(0, seen), table(1, seen))};
+  }
+  if (member.name == "random") return {table(0, asking), unit_keys(input)};
+  if (member.name == "factorised_random") return {table(0, asking), table(1, seen)};
+  return {outer_rows(mapped(0), mapped(1), options_.longest), unit_keys(input)};
+}
+
+Variable SynthesizerAttention::operator()(const Projected& input,
+                                          const SegmentContext& context,
+                                          const Pass& pass) const {
+  if (context.mask.query_begin != 0 || context.mask.key_begin != 0)
+    throw ConfigurationError("attention synthesizer goes with no memory of earlier segments");
+  const std::int64_t positions = input.shares ? input.shares->keys_total : input.value.shape()[1];
+  if (positions > options_.longest)
+    throw ConfigurationError("a sequence has {} positions, but model.synthesizer_longest is {}",
+                             positions,
+                             options_.longest);
+  AttentionTerms terms;
+  terms.scale = 1;
+  Variable shares;
+  if (mixture_) shares = softmax(cast(mixture_->variable, input.value.value().dtype()));
+  const double by_dim = 1 / std::sqrt(static_cast<double>(options_.dim));
+  Features all;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Features own = features(members_[i], input);
+    const double factor = members_[i].name == dot_product ? by_dim : 1;
+    if (mixture_) {
+      const auto count = static_cast<std::int64_t>(members_.size());
+      const Tensor picked =
+          diagonal(count, factor, own.query.value().dtype(), own.query.value().device());
+      const auto index = static_cast<std::int64_t>(i);
+      const Variable share =
+          multiply_each(shares, Variable(picked.slice(index, index + 1).reshape({1, count, 1})));
+      own.query = times(own.query, share);
+    } else {
+      terms.scale = factor;
+    }
+    all = {beside(all.query, own.query), beside(all.key, own.key)};
+  }
+  Projected attended = input;
+  attended.query = all.query;
+  attended.key = all.key;
+  return attend(
+      attended, context.mask, terms, probability_dropout(options_.dropout, input.heads, pass));
+}
+
+MechanismKind synthesizer_kind() {
+  return {.name = "synthesizer",
+          .sees = "every key its scores, made without it, are for",
+          .alone = "queries and keys may be none there",
+          .keys = {"synthesizer", "synthesizer_hidden", "synthesizer_rank", "synthesizer_longest"},
+          .own_weights = true,
+          .problem = problem_of_synthesizer,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_synthesizer(options, setting));
+            return std::make_unique<SynthesizerAttention>(
+                attention,
+                SynthesizerAttention::Options{.synthesizer = options.synthesizer,
+                                              .longest = longest_of(options.synthesizer, setting),
+                                              .heads = setting.heads,
+                                              .dim = setting.dim,
+                                              .width = setting.width,
+                                              .dropout = setting.dropout});
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,76 @@
+// Attention whose scores are no products of queries and keys but made from a token alone, or from
+// positions (Synthesizer, Tay et al. 2020).
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/core/options.h"
+#include "framework/nn/attention/mechanism_kind.h"
+#include "framework/nn/layers.h"
+
+namespace longspan {
+
+struct SynthesizerOptions {
+  // Whose scores are summed, each times its share of a learned softmax where there are several:
+  // dense, random, factorised_dense, factorised_random, dot_product.
+  std::vector<std::string> scores = {"random"};
+  std::optional<std::int64_t> hidden = {};   // of dense; none: the head's width
+  std::int64_t rank = 8;                     // of factorised_random
+  std::optional<std::int64_t> longest = {};  // none: the training data's
+};
+
+// The keys model.synthesizer and model.synthesizer_*.
+void declare(OptionTable& table, SynthesizerOptions& options);
+
+// The score of query i and key j is an inner product of features of the query and features of the
+// position j, so that it is tile attention of another query and key:
+//   dense               W2_j relu(W1 x_i + b1) + b2_j
+//   random              R_ij
+//   factorised_dense    (A x_i)_{j mod a} (B x_i)_{j / a}, with about as many rows in A as in B
+//   factorised_random   R1_i R2_j, of a rank
+//   dot_product         q_i k_j / sqrt(dim), as usual
+// random and factorised_dense have as many features as the longest sequence has positions.
+class SynthesizerAttention : public Mechanism {
+ public:
+  struct Options {
+    SynthesizerOptions synthesizer;
+    std::int64_t longest = 0;
+    std::int64_t heads = 0;  // of the model
+    std::int64_t dim = 0;    // of a head
+    std::int64_t width = 0;
+    double dropout = 0;  // of the probabilities
+  };
+  SynthesizerAttention(const Scope& scope, const Options& options);
+  bool projects_query_and_key() const override;
+  // Throws ConfigurationError for a memory and for a sequence that is too long.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+ private:
+  // What one kind of scores reads; parameters of this rank's heads.
+  struct Member {
+    std::string name;
+    std::vector<Linear> maps = {};
+    std::vector<Weight> tables = {};  // [longest, heads, features]
+  };
+  struct Features {
+    Variable query;  // [batch, time, heads, features]
+    Variable key;
+  };
+  Member member(const Scope& scope, const std::string& name) const;
+  Features features(const Member& member, const Projected& input) const;
+  Variable at_positions(const Weight& table, const Ranges& positions, const Projected& input) const;
+  Variable unit_keys(const Projected& input) const;
+
+  Options options_;
+  std::vector<Member> members_;
+  Weight mixture_;  // none where there is one kind of scores
+};
+
+MechanismKind synthesizer_kind();
+
+}  // namespace longspan
