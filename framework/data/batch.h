@@ -16,7 +16,8 @@ inline constexpr std::int64_t ignored_target = -1;
 
 // Tensors by name, each [rows, ...], in memory that the host reads. Which there are is the
 // source's: `tokens` and `targets` [rows, time] of a stream; `source`, `source_length` beside them
-// of pairs; `label` of a labelled text.
+// of pairs; `label` of a labelled text. `earlier` [rows]: how many positions stood before a row's
+// first in what it is a part of: of what it carries, no more is seen.
 using Fields = std::map<std::string, Tensor, std::less<>>;
 
 // Throws Failure, which names the field, where there is none.

@@ -1,0 +1,106 @@
+#include "framework/data/episode_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+
+EpisodeSource::EpisodeSource(Environment environment,
+                             const EpisodeLayout& layout,
+                             const Random& random,
+                             int rank,
+                             int ranks,
+                             const Device& device)
+    : environment_(std::move(environment)),
+      layout_(layout),
+      random_(random),
+      range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
+      device_(device),
+      rows_(static_cast<std::size_t>(range_.count())) {
+  require(layout_.segment >= 1, "a segment of {} steps", layout_.segment);
+  for (std::int64_t i = 0; i < range_.count(); ++i) begin(rows_[static_cast<std::size_t>(i)], i);
+}
+
+void EpisodeSource::begin(Row& row, std::int64_t index) const {
+  const auto stream = static_cast<std::uint64_t>(range_.begin + index);
+  row.steps =
+      environment_.episode(random_.child(stream).child(static_cast<std::uint64_t>(row.episode)));
+}
+
+Batch EpisodeSource::next() {
+  const Shape shape = {range_.count(), layout_.segment};
+  Batch batch;
+  for (const char* name : {"tokens", "targets"})
+    batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  batch.fields["earlier"] =
+      Tensor::empty({range_.count()}, DType::i64, device_, MemoryTag::workspace);
+  batch.first_row = range_.begin;
+  batch.place =
+      fmt::format("at segment {} of episode {} of each stream", rows_[0].segment, rows_[0].episode);
+  batch.counts = {{"tokens", 0}, {"rows", range_.count()}};
+  for (std::int64_t i = 0; i < range_.count(); ++i)
+    read_row(rows_[static_cast<std::size_t>(i)], i, batch);
+  return batch;
+}
+
+void EpisodeSource::read_row(Row& row, std::int64_t index, Batch& batch) const {
+  const auto tokens = batch.field("tokens").slice(index, index + 1).span<std::int64_t>();
+  const auto targets = batch.field("targets").slice(index, index + 1).span<std::int64_t>();
+  std::ranges::fill(tokens, std::int64_t{0});
+  std::ranges::fill(targets, ignored_target);
+  const std::int64_t first = row.segment * layout_.segment;
+  batch.field("earlier").span<std::int64_t>()[static_cast<std::size_t>(index)] = first;
+  const std::int64_t count = std::min(layout_.segment, environment_.steps - first);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto step = static_cast<std::size_t>(first + i);
+    const auto at = static_cast<std::size_t>(i);
+    tokens[at] = static_cast<unsigned char>(row.steps.observations[step]);
+    if (row.steps.actions[step] == no_action) continue;
+    targets[at] = row.steps.actions[step];
+    ++batch.counts["tokens"];
+  }
+  if (++row.segment < layout_.segments_of(environment_)) return;
+  row.segment = 0;
+  ++row.episode;
+  begin(row, index);
+}
+
+Tensor EpisodeSource::cursors() const {
+  const Tensor state =
+      Tensor::empty({range_.count(), 2}, DType::i64, device_, MemoryTag::workspace);
+  auto* to = state.data<std::int64_t>();
+  for (const Row& row : rows_) {
+    *to++ = row.episode;
+    *to++ = row.segment;
+  }
+  return state;
+}
+
+void EpisodeSource::restore(const Tensor& cursors) {
+  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
+    throw DataError("cursors of shape {} do not fit {} streams of episodes; [{}, 2] i64 is needed",
+                    cursors.shape().to_string(),
+                    range_.count(),
+                    range_.count());
+  const auto values = cursors.span<std::int64_t>();
+  const std::int64_t segments = layout_.segments_of(environment_);
+  for (std::int64_t i = 0; i < range_.count(); ++i) {
+    Row& row = rows_[static_cast<std::size_t>(i)];
+    row.episode = values[static_cast<std::size_t>(2 * i)];
+    row.segment = values[static_cast<std::size_t>(2 * i + 1)];
+    if (row.episode < 0 || row.segment < 0 || row.segment >= segments)
+      throw DataError(
+          "stream {} is to go on at segment {} of episode {}, but an episode has {} segments; was "
+          "the checkpoint made with other data, or another data.segment?",
+          range_.begin + i,
+          row.segment,
+          row.episode,
+          segments);
+    begin(row, i);
+  }
+}
+
+}  // namespace longspan

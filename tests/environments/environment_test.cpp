@@ -1,0 +1,148 @@
+// Environments: what is asked for can be told from what was seen, and from nothing else.
+#include "framework/environments/environment.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+Environment environment(const std::string& text) { return parse_environment(text, "world.txt"); }
+
+std::string complaint(const std::string& text) {
+  try {
+    environment(text);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+const std::string all[] = {"corridor", "memory_maze", "number_pad"};
+
+TEST(Environment, EpisodesAreFunctionsOfTheirRandomNumbers) {
+  for (const std::string& name : all) {
+    SCOPED_TRACE(name);
+    const Environment world = environment(name), again = environment(name);
+    std::map<std::string, int> lives;
+    for (std::uint64_t episode = 0; episode < 50; ++episode) {
+      const Episode life = world.episode(Random(3).child(episode));
+      const Episode same = again.episode(Random(3).child(episode));
+      EXPECT_EQ(life.observations, same.observations);
+      EXPECT_EQ(life.actions, same.actions);
+      ASSERT_EQ(std::ssize(life.observations), world.steps);
+      ASSERT_EQ(std::ssize(life.actions), world.steps);
+      for (const std::int64_t action : life.actions)
+        EXPECT_TRUE(action >= no_action && action < std::ssize(world.actions));
+      ++lives[life.observations];
+    }
+    EXPECT_GE(lives.size(), name == "corridor" ? 2u : 40u) << "episodes differ";
+    EXPECT_TRUE(std::ranges::is_sorted(world.actions));
+  }
+}
+
+TEST(Environment, TheForkOfACorridorGoesByTheSign) {
+  const Environment world = environment("corridor length 3");
+  EXPECT_EQ(world.steps, 5);
+  bool seen[2] = {};
+  for (std::uint64_t episode = 0; episode < 20; ++episode) {
+    const Episode life = world.episode(Random(1).child(episode));
+    const std::int64_t way = life.observations[0] == 'L' ? 0 : 1;
+    EXPECT_EQ(life.observations, (way == 0 ? "L...?" : "R...?"));
+    EXPECT_EQ(life.actions, (std::vector<std::int64_t>{-1, -1, -1, -1, way}));
+    seen[way] = true;
+  }
+  EXPECT_TRUE(seen[0] && seen[1]);
+}
+
+// Who knows of the cells only which capital letter was seen finds every move that is asked for.
+TEST(Environment, MovesOfAMemoryMazeLeadToThePlaceThatWasSeen) {
+  const Environment world = environment("memory_maze side 5 steps 120");
+  int asked = 0, found = 0;
+  for (std::uint64_t episode = 0; episode < 20; ++episode) {
+    const Episode life = world.episode(Random(1).child(episode));
+    std::int64_t goal = -1;
+    for (std::size_t i = 0; i < life.observations.size(); ++i) {
+      const char seen = life.observations[i];
+      if (seen < 'a') {
+        EXPECT_TRUE(goal == -1 || goal == seen - 'A') << "the place stays where it is";
+        goal = seen - 'A';
+        ++found;
+      }
+      EXPECT_EQ(life.actions[i] == no_action, seen < 'a' || goal == -1);
+      if (life.actions[i] == no_action) continue;
+      ++asked;
+      const std::int64_t cell = seen - 'a', across = goal % 5 - cell % 5;
+      const std::string move = across > 0    ? "right"
+                               : across < 0  ? "left"
+                               : goal > cell ? "down"
+                                             : "up";
+      EXPECT_EQ(world.actions[static_cast<std::size_t>(life.actions[i])], move);
+      const std::int64_t to = cell + (move == "right"  ? 1
+                                      : move == "left" ? -1
+                                      : move == "down" ? 5
+                                                       : -5);
+      if (i + 1 < life.observations.size()) {
+        EXPECT_EQ(std::tolower(life.observations[i + 1]) - 'a', to);
+      }
+    }
+  }
+  EXPECT_GT(asked, 200);
+  EXPECT_GT(found, 60);
+}
+
+// Who writes down what was right at each place of the sequence knows every key that is asked for.
+TEST(Environment, KeysOfANumberPadAreThoseThatWereRight) {
+  constexpr std::size_t length = 4;
+  const Environment world = environment("number_pad side 3 sequence 4 steps 80");
+  int asked = 0, completed = 0;
+  for (std::uint64_t episode = 0; episode < 20; ++episode) {
+    const Episode life = world.episode(Random(1).child(episode));
+    std::vector<std::int64_t> known(length, no_action);
+    std::size_t place = 0;
+    for (std::size_t i = 0; i < life.observations.size(); ++i) {
+      const char seen = life.observations[i];
+      EXPECT_EQ(seen == '*', i == 0);
+      if (seen >= 'a') place = 0;
+      if (seen >= 'A' && seen < 'a') {
+        EXPECT_TRUE(known[place] == no_action || known[place] == seen - 'A');
+        if (place > 0) {
+          const auto beside = neighbours_of(known[place - 1], 3);
+          EXPECT_TRUE(std::ranges::count(beside, seen - 'A') == 1);
+        }
+        known[place] = seen - 'A';
+        completed += place + 1 == length ? 1 : 0;
+        place = (place + 1) % length;
+      }
+      EXPECT_EQ(life.actions[i], known[place]) << "step " << i << " of " << life.observations;
+      asked += life.actions[i] != no_action ? 1 : 0;
+    }
+  }
+  EXPECT_GT(asked, 400);
+  EXPECT_GT(completed, 60);
+}
+
+TEST(Environment, DescriptionsAreRead) {
+  EXPECT_EQ(environment("corridor").steps, 12);
+  EXPECT_EQ(environment("# a long one\ncorridor\n  length 500  # steps\n").steps, 502);
+  EXPECT_EQ(environment("number_pad steps 9\n").steps, 9);
+  EXPECT_EQ(complaint(" # nothing"),
+            "world.txt: is empty, wanted the name of an environment and its numbers");
+  EXPECT_EQ(complaint("corridr length 3"),
+            "world.txt: found \"corridr\", wanted the name of an environment: corridor, "
+            "memory_maze, number_pad");
+  EXPECT_EQ(complaint("corridor lenght 3"), "world.txt: found \"lenght\", a corridor has length");
+  EXPECT_EQ(complaint("memory_maze side 9"),
+            "world.txt: side: found \"9\", wanted a number from 2 to 5");
+  EXPECT_EQ(complaint("memory_maze side"),
+            "world.txt: side: found \"\", wanted a number from 2 to 5");
+  EXPECT_EQ(complaint("corridor length 3x"),
+            "world.txt: length: found \"3x\", wanted a number from 0 to 16777216");
+  EXPECT_EQ(complaint("corridor length 3 length 4"), "world.txt: length is given twice");
+}
+
+}  // namespace
+}  // namespace longspan
