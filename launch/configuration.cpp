@@ -283,6 +283,12 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
     if (!reads_images || configuration.task == "classification") return "";
     return "data.format: images is for run.task: classification; run.task is " + configuration.task;
   });
+  table.check({"training.sampling", "run.task"}, [&configuration]() -> std::string {
+    if (configuration.training.sampling.mixing == InputMixing::none ||
+        configuration.task == "translation")
+      return "";
+    return "training.sampling is for run.task: translation; run.task is " + configuration.task;
+  });
   table.check({"training.label_smoothing", "run.task"}, [&configuration]() -> std::string {
     const TaskKind& task = configuration.task_kind();
     if (configuration.training.label_smoothing.share == 0 || !task.has_labels) return "";

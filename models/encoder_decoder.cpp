@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "framework/core/queued_copy.h"
+#include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/embedding.h"
 #include "models/mechanisms.h"
@@ -115,13 +116,15 @@ class EncoderDecoder : public Body {
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
     const Pass writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
-    const Variable y = embed(embedding_, positions_, tokens, writing);
+    const Variable guessed = guessed_of(reading, pass.time);
+    const Variable y = embed(embedding_, positions_, tokens, writing, guessed);
     States states;
     states.time = pass.time;
     LayerWatch watch;
     if (looks(pass)) watch.side = watched(states.look.attention);
     states.hidden = decoder_(y, reads, writing, watch);
-    if (options_.source.copies) states.look.embedding = embedding_(tokens, scale(), pass.time);
+    if (options_.source.copies)
+      states.look.embedding = with(guessed, embedding_(tokens, scale(), pass.time));
     return states;
   }
 
@@ -133,6 +136,9 @@ class EncoderDecoder : public Body {
     end.source = options_.source;
     end.embedding_width = options_.common.width;
     return end;
+  }
+  Tensor mixed_embeddings(const Tensor& weights) const override {
+    return embedding_.mixed(weights, scale());
   }
   bool reads_on() const override { return true; }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
@@ -201,12 +207,34 @@ class EncoderDecoder : public Body {
                       setting_.segment);
   }
 
+  // What is read in place of tokens, of the positions that this rank has outside; undefined where
+  // nothing is.
+  Variable guessed_of(const Reading& reading, const TimeDivision& time) const {
+    const Tensor& all = reading.guessed;
+    if (!all.defined()) return {};
+    const Ranges& positions = time.outside();
+    const Tensor own =
+        Tensor::empty(all.shape().with(1, count_of(positions)), all.dtype(), all.device());
+    std::int64_t row = 0;
+    for (const Range& range : positions) {
+      on(all.device(), [&](auto backend) {
+        copy_rows(backend, all, range.begin, own, row, range.count(), false);
+      });
+      row += range.count();
+    }
+    return Variable(own);
+  }
+  static Variable with(const Variable& guessed, const Variable& x) {
+    return guessed.defined() ? add(x, guessed) : x;
+  }
+
   // Of what the rows of `pass.time` hold.
   Variable embed(const TokenEmbedding& embedding,
                  const Positions& positions,
                  const Tensor& tokens,
-                 const Pass& pass) const {
-    return drop(positions.embed(embedding, tokens, scale(), pass),
+                 const Pass& pass,
+                 const Variable& guessed = {}) const {
+    return drop(with(guessed, positions.embed(embedding, tokens, scale(), pass)),
                 options_.common.dropout,
                 pass.child("embedding"));
   }

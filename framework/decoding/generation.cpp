@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "framework/core/utf8.h"
-#include "framework/decoding/whole_logits.h"
+#include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
 
 namespace longspan {

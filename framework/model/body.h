@@ -11,6 +11,7 @@
 #include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
 #include "framework/model/reading.h"
+#include "framework/model/scheduled_sampling.h"
 #include "framework/model/source_look.h"
 #include "framework/model/term.h"
 #include "framework/nn/embedding.h"
@@ -52,6 +53,12 @@ class Body {
   // `pass.kept` the reading goes on behind what is kept there.
   virtual States run(const Reading& reading, const Pass& pass) const = 0;
 
+  // What Reading::guessed has: the scaled embeddings [n, width] of weights [n, this rank's part of
+  // the vocabulary]. Collective over the tensor ranks. Nothing is recorded.
+  virtual Tensor mixed_embeddings(const Tensor& /*weights*/) const {
+    throw Failure("this family reads no mean of embeddings");
+  }
+
   // Whether it can read on from kept keys (Pass::kept), a few positions at a time.
   virtual bool reads_on() const { return false; }
 
@@ -91,8 +98,9 @@ struct ModelSetting {
   Random random{0};  // of the initial weights
   MemoryOptions memory = {};
   WeightSharing sharing = {};
-  bool separate_masters = false;  // see Parameters
-  LabelSmoothing smoothing = {};  // of targets, in training
+  bool separate_masters = false;    // see Parameters
+  LabelSmoothing smoothing = {};    // of targets, in training
+  ScheduledSampling sampling = {};  // of inputs, in training
 };
 
 // What a configuration says of it, for checks over keys of other sections too, which are declared

@@ -12,7 +12,9 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
                                                setting.compute,
                                                setting.mesh,
                                                setting.sharing,
-                                               setting.separate_masters)) {
+                                               setting.separate_masters)),
+      sampling_(setting.sampling) {
+  refuse(problem_of(sampling_));
   const Scope scope(*parameters_);
   body_ = body(scope, setting);
   readout_ = readout(scope, *body_, setting);
@@ -38,7 +40,9 @@ States Model::read(const Reading& reading, const Pass& pass) const {
   return states;
 }
 
-Losses Model::losses(const Reading& reading, const Pass& pass) const {
+Losses Model::losses(const Reading& given, const Pass& pass) const {
+  const bool mixes = pass.training && sampling_.mixing != InputMixing::none;
+  const Reading reading = mixes ? mixed_reading(sampling_, *this, given, pass) : given;
   States states = read(reading, pass);
   std::vector<Term> terms = readout_->terms(states, reading, pass);
   std::ranges::move(states.terms, std::back_inserter(terms));

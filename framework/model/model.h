@@ -51,6 +51,7 @@ class Model {
   std::unique_ptr<Readout> readout_;
   std::optional<Norm> final_norm_;
   double dropout_ = 0;
+  ScheduledSampling sampling_;
 };
 
 }  // namespace longspan

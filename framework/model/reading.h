@@ -13,6 +13,10 @@ struct Reading {
   // The longest memory to keep afterwards; evaluation may use a longer one than training.
   std::int64_t longest_memory = 0;
   bool only_last = false;  // of the scores: those of the last position, without gradient
+  // [rows, time, width] on the device, in the dtype of computing, of all positions: scaled
+  // embeddings, without gradient, of what is read where `tokens` is -1; zeros elsewhere. Undefined:
+  // there is none.
+  Tensor guessed = {};
 
   std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
   // The field whose ids stand at the positions that are read.

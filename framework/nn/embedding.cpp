@@ -2,6 +2,7 @@
 
 #include "framework/autograd/recompute.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/kernels/matmul.h"
 
 namespace longspan {
 namespace {
@@ -30,6 +31,21 @@ Variable TokenEmbedding::operator()(const Tensor& tokens,
                                     const TimeDivision& time) const {
   const Part& rows = table_->part;
   return region_.leave(embedding(table_->variable, tokens, rows.begin, scale, rows.count), time);
+}
+
+Tensor TokenEmbedding::mixed(const Tensor& weights, double factor) const {
+  const NoGradient unrecorded;
+  const Tensor rows = table_->variable.value().slice(0, table_->part.count);
+  const Tensor y = Tensor::zeros({weights.shape()[0], rows.shape().width()},
+                                 rows.dtype(),
+                                 rows.device(),
+                                 MemoryTag::workspace);
+  if (weights.elements() > 0) {
+    on_or_dry(y.device(),
+              [&](auto backend) { matmul(backend, {.a = weights, .b = rows, .c = y}); });
+    on(y.device(), [&](auto backend) { scale(backend, factor, y, y); });
+  }
+  return region_.leave(Variable(y), {}).value();
 }
 
 OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weight& tied_table)

@@ -18,6 +18,9 @@ class TokenEmbedding {
   // gives this rank.
   Variable operator()(const Tensor& tokens, double scale, const TimeDivision& time = {}) const;
   const Weight& table() const { return table_; }
+  // scale * weights table, of weights [n, this rank's rows] in the dtype of computing: [n, width],
+  // the sum over the tensor ranks. Nothing is recorded.
+  Tensor mixed(const Tensor& weights, double scale) const;
 
  private:
   Region region_;

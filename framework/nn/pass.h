@@ -37,6 +37,7 @@ class Decisions {
 struct Pass {
   bool training = false;
   Random random{0};               // of this step
+  std::int64_t step = 0;          // of training, counted from 0
   std::int64_t first_stream = 0;  // the global index of batch row 0
   // The positions of the segment and of the memory that this rank reads.
   TimeDivision time = {};

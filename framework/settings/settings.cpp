@@ -25,7 +25,8 @@ ModelSetting model_setting(const Settings& settings,
           .sharing = {.zero = static_cast<int>(settings.parallel.zero),
                       .bucket_megabytes = settings.training.bucket_megabytes},
           .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
-          .smoothing = settings.training.label_smoothing};
+          .smoothing = settings.training.label_smoothing,
+          .sampling = settings.training.sampling};
 }
 
 std::int64_t Settings::longest() const {

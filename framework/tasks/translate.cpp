@@ -5,7 +5,7 @@
 #include "framework/data/batch_plan.h"
 #include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
-#include "framework/decoding/whole_logits.h"
+#include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
 
 namespace longspan {

@@ -96,6 +96,7 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
   const Pass pass = {
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
+      .step = steps_,
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
       .reconstruction = reconstruction_};
   PartLoss found = losses_of(reading, counts, pass, &next_carried_[part]);

@@ -12,7 +12,7 @@
 #include <string>
 
 #include "framework/decoding/search.h"
-#include "framework/decoding/whole_logits.h"
+#include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "tests/benchmarks/support/pairs_model.h"
 

@@ -1,34 +1,12 @@
 // What is made of attention to a source is the same on every layout and in every memory mode.
 #include "tests/models/equality_testing.h"
-#include "tests/models/source_look_testing.h"
+#include "tests/models/source_look_mesh_testing.h"
 
 namespace longspan {
 namespace {
 
-using testing::Case;
 using testing::Kind;
 using testing::LookKind;
-
-// Pairs of unequal lengths, some without a source or a target.
-Batch pairs_of_step(const Case& c, int step, const StreamRange& range) {
-  const std::vector<Lengths> all = {{5, 7}, {2, 3}, {0, 0}, {4, 1}, {0, 5}, {3, 6}};
-  std::vector<Lengths> rows;
-  Batch batch;
-  for (const char* name : {"tokens", "cells", "linked"}) batch.counts[name] = 0;
-  for (std::int64_t row = range.begin; row < range.end; ++row) {
-    const Lengths lengths = all[static_cast<std::size_t>(row + 2 * step) % all.size()];
-    rows.push_back(lengths);
-    batch.counts["tokens"] += lengths.target;
-    batch.counts["cells"] += lengths.source * lengths.target;
-  }
-  batch.fields = testing::pair_fields(
-      rows, {c.segment, c.segment + 2}, static_cast<std::uint64_t>(step), range.begin);
-  batch.counts["linked"] = testing::add_links(batch.fields);
-  batch.first_row = range.begin;
-  batch.fresh = true;
-  batch.place = "in a test";
-  return batch;
-}
 
 Kind kind_of(const LookKind& kind) {
   return {kind.name,
@@ -44,7 +22,7 @@ Kind kind_of(const LookKind& kind) {
               options.common.norm = NormPlacement::post;
             return testing::make_encoder_decoder(testing::with_look(options, kind), setting);
           },
-          pairs_of_step};
+          testing::looked_pairs};
 }
 
 TEST(SourceLookMesh, EveryKindInEveryModeOnEveryLayout) {

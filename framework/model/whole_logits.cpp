@@ -1,4 +1,4 @@
-#include "framework/decoding/whole_logits.h"
+#include "framework/model/whole_logits.h"
 
 #include <algorithm>
 

@@ -1,0 +1,350 @@
+#include "framework/model/scheduled_sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "framework/autograd/ops.h"
+#include "framework/core/queued_copy.h"
+#include "framework/model/model.h"
+#include "framework/model/whole_logits.h"
+
+namespace longspan {
+namespace {
+
+std::vector<double> soft(std::span<const double> x) {
+  const double largest = *std::ranges::max_element(x);
+  std::vector<double> result;
+  for (const double value : x) result.push_back(std::exp(value - largest));
+  const double sum = std::accumulate(result.begin(), result.end(), 0.0);
+  for (double& value : result) value /= sum;
+  return result;
+}
+
+// The projection of x onto the simplex (Martins & Astudillo 2016, algorithm 1).
+std::vector<double> sparse(std::span<const double> x) {
+  std::vector<double> sorted(x.begin(), x.end());
+  std::ranges::sort(sorted, std::greater());
+  double sum = 0, threshold = 0;
+  for (std::size_t k = 0; k < sorted.size(); ++k) {
+    sum += sorted[k];
+    if (1 + static_cast<double>(k + 1) * sorted[k] <= sum) break;
+    threshold = (sum - 1) / static_cast<double>(k + 1);
+  }
+  std::vector<double> result;
+  for (const double value : x) result.push_back(std::max(value - threshold, 0.0));
+  return result;
+}
+
+// Of equal ones the first.
+std::int64_t best_of(std::span<const double> x) { return std::ranges::max_element(x) - x.begin(); }
+
+std::int64_t drawn(std::span<const double> weights, double uniform) {
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    sum += weights[i];
+    if (uniform < sum) return static_cast<std::int64_t>(i);
+  }
+  return best_of(weights);
+}
+
+// In (0, 1).
+double open_uniform(const Random& random, std::uint64_t element) {
+  return (static_cast<double>(random.word(element)) + 0.5) * 0x1p-32;
+}
+
+// The scores of this rank's positions, whole.
+class Scored {
+ public:
+  Scored(const Tensor& scores, const Part& part, const ProcessMesh& mesh)
+      : scores_(
+            whole_logits(scores.reshape({scores.shape().rows(), part.count}), part, mesh.tensor)) {}
+
+  std::vector<double> of(std::int64_t place) const {
+    std::vector<double> row;
+    with_floating_type(scores_.dtype(), [&]<typename T>(TypeTag<T>) {
+      const std::int64_t width = scores_.shape().width();
+      for (std::int64_t i = place * width; i < (place + 1) * width; ++i)
+        row.push_back(static_cast<double>(static_cast<Accumulator<T>>(scores_.data<T>()[i])));
+    });
+    return row;
+  }
+
+ private:
+  Tensor scores_;
+};
+
+// One time that the model is asked.
+class Round {
+ public:
+  Round(const ScheduledSampling& options,
+        const Model& model,
+        const Reading& reading,
+        const Pass& pass,
+        std::int64_t number)
+      : options_(options),
+        model_(model),
+        mesh_(model.parameters().mesh()),
+        pass_(pass.child("sampling").child(number)),
+        rows_(reading.rows()),
+        time_(reading.time()) {}
+
+  // After `before`; its first `fixed` positions stay what they are.
+  Reading mixed(const Reading& before, const Tensor& gold, std::int64_t fixed, double share) const {
+    Pass asking = pass_;
+    asking.reconstruction = nullptr;
+    const Tensor scores = model_.scores(before, asking).scores.value();
+    if (scores.device().state().dry()) return before;
+    const Scored scored(scores, model_.readout().part(), mesh_);
+    Reading after = before;
+    Tensor& tokens = after.fields["tokens"];
+    tokens = tokens.clone(MemoryTag::workspace);
+    // Where the guesses go, and of which row of the scores they are; -1: the true word.
+    const std::vector<std::int64_t> sources = chosen(tokens, gold, fixed, share);
+    if (is_a_word(options_.guess))
+      put_words(scored, sources, tokens);
+    else
+      after.guessed = mixtures(scored, sources);
+    return after;
+  }
+
+ private:
+  std::uint64_t element(std::int64_t row, std::int64_t t) const {
+    return static_cast<std::uint64_t>((pass_.first_stream + row) * time_ + t);
+  }
+
+  // [rows * time]: by a coin, which row of this rank's scores is read at a position; -1: none, -2:
+  // another rank's. Writes what else is read there: the true word, or -1 for what is guessed.
+  std::vector<std::int64_t> chosen(const Tensor& tokens,
+                                   const Tensor& gold,
+                                   std::int64_t fixed,
+                                   double share) const {
+    // The scores of each position.
+    const Ranges positions = divide_time(mesh_, time_).inside();
+    std::vector<std::int64_t> place(static_cast<std::size_t>(time_), -1);
+    for (std::int64_t i = 0; const Range& range : positions)
+      for (std::int64_t t = range.begin; t < range.end; ++t)
+        place[static_cast<std::size_t>(t)] = i++;
+    const std::int64_t held = count_of(positions);
+    const Random coin = pass_.random.child("coin");
+    std::vector<std::int64_t> sources(static_cast<std::size_t>(rows_ * time_), -1);
+    for (std::int64_t row = 0; row < rows_; ++row)
+      for (std::int64_t t = std::max<std::int64_t>(fixed, 1); t < time_; ++t) {
+        const std::int64_t at = row * time_ + t;
+        const bool is_gold = open_uniform(coin, element(row, t)) < share;
+        tokens.data<std::int64_t>()[at] = is_gold ? gold.data<std::int64_t>()[at] : -1;
+        if (is_gold) continue;
+        // What was said for the position before.
+        const std::int64_t here = place[static_cast<std::size_t>(t - 1)];
+        sources[static_cast<std::size_t>(at)] = here < 0 ? -2 : row * held + here;
+      }
+    return sources;
+  }
+
+  void put_words(const Scored& scored,
+                 const std::vector<std::int64_t>& sources,
+                 const Tensor& tokens) const {
+    const Device host = tokens.device();
+    const Tensor words = Tensor::zeros({rows_ * time_}, DType::f64, host, MemoryTag::workspace);
+    const Random draws = pass_.random.child("draw");
+    for (std::int64_t at = 0; at < rows_ * time_; ++at) {
+      const std::int64_t source = sources[static_cast<std::size_t>(at)];
+      if (source < 0) continue;
+      std::vector<double> scores = scored.of(source);
+      std::int64_t word = best_of(scores);
+      if (options_.guess == InputGuess::sample) {
+        for (double& score : scores) score *= options_.sharpness;
+        word = drawn(soft(scores), open_uniform(draws, element(at / time_, at % time_)));
+      }
+      words.data<double>()[at] = static_cast<double>(word);
+    }
+    mesh_.context.all_reduce(words, Reduction::sum);
+    for (std::int64_t at = 0; at < rows_ * time_; ++at)
+      if (sources[static_cast<std::size_t>(at)] != -1)
+        tokens.data<std::int64_t>()[at] = static_cast<std::int64_t>(words.data<double>()[at]);
+  }
+
+  std::vector<double> weights_of(const Scored& scored, std::int64_t source, std::int64_t at) const {
+    const std::vector<double> scores = scored.of(source);
+    std::vector<double> noise;
+    if (options_.guess == InputGuess::gumbel) {
+      const Random random = pass_.random.child("gumbel");
+      const auto first = element(at / time_, at % time_) * scores.size();
+      for (std::size_t i = 0; i < scores.size(); ++i)
+        noise.push_back(-std::log(-std::log(open_uniform(random, first + i))));
+    }
+    return guess_weights(options_.guess, options_.sharpness, scores, noise);
+  }
+
+  // [rows, time, width], zeros where no guess is.
+  Tensor mixtures(const Scored& scored, const std::vector<std::int64_t>& sources) const {
+    const Parameters& parameters = model_.parameters();
+    const Part& part = model_.readout().part();
+    const Device host = parameters.device().host();
+    std::vector<std::int64_t> places;
+    std::vector<double> weights;
+    for (std::int64_t at = 0; at < rows_ * time_; ++at) {
+      const std::int64_t source = sources[static_cast<std::size_t>(at)];
+      if (source < 0) continue;
+      places.push_back(at);
+      const std::vector<double> all = weights_of(scored, source, at);
+      weights.insert(
+          weights.end(), all.begin() + part.begin, all.begin() + part.begin + part.count);
+    }
+    const Tensor mine =
+        Tensor::from<double>(weights, {std::ssize(places), part.count}, host, MemoryTag::workspace);
+    const Tensor found =
+        cast(Variable(model_.body().mixed_embeddings(
+                 cast(Variable(queued_to(mine, parameters.device())), parameters.compute_dtype())
+                     .value())),
+             DType::f64)
+            .value()
+            .to_host();
+    const std::int64_t width = found.shape().width();
+    const Tensor all = Tensor::zeros({rows_, time_, width}, DType::f64, host, MemoryTag::workspace);
+    for (std::size_t i = 0; i < places.size(); ++i)
+      std::copy_n(found.data<double>() + static_cast<std::int64_t>(i) * width,
+                  width,
+                  all.data<double>() + places[i] * width);
+    mesh_.context.all_reduce(all, Reduction::sum);
+    return cast(Variable(queued_to(all, parameters.device())), parameters.compute_dtype()).value();
+  }
+
+  const ScheduledSampling& options_;
+  const Model& model_;
+  const ProcessMesh& mesh_;
+  Pass pass_;
+  std::int64_t rows_;
+  std::int64_t time_;
+};
+
+}  // namespace
+
+double ScheduledSampling::decays() const {
+  if (decay) return *decay;
+  if (schedule == GoldSchedule::linear) return 1e-4;
+  return schedule == GoldSchedule::exponential ? 0.9999 : 1000;
+}
+
+double ScheduledSampling::gold_share(std::int64_t step) const {
+  const auto i = static_cast<double>(step);
+  const double k = decays();
+  if (schedule == GoldSchedule::linear) return std::min(1.0, std::max(least, start - k * i));
+  if (schedule == GoldSchedule::exponential) return std::pow(k, i);
+  if (schedule == GoldSchedule::inverse_sigmoid) return k / (k + std::exp(i / k));
+  const auto last = static_cast<double>(std::max<std::int64_t>(warmup, 1));
+  return 1 - most * std::pow(0.001, std::max(0.0, last - i) / last);
+}
+
+std::string problem_of(const ScheduledSampling& options) {
+  if (options.mixing == InputMixing::none) return "";
+  if (options.mixing != InputMixing::two_pass && !is_a_word(options.guess))
+    return "training.sampling_guess is a mean of embeddings, which training.sampling: two_pass "
+           "reads alone; set it to sample or argmax";
+  const double decay = options.decays();
+  if (options.schedule == GoldSchedule::exponential && decay > 1)
+    return fmt::format(
+        "training.sampling_decay is {}; training.sampling_schedule: exponential wants at most 1",
+        decay);
+  if (options.schedule == GoldSchedule::inverse_sigmoid && decay < 1)
+    return fmt::format(
+        "training.sampling_decay is {}; training.sampling_schedule: "
+        "inverse_sigmoid wants at least 1",
+        decay);
+  return "";
+}
+
+std::vector<double> guess_weights(InputGuess guess,
+                                  double sharpness,
+                                  std::span<const double> scores,
+                                  std::span<const double> noise) {
+  std::vector<double> x(scores.begin(), scores.end());
+  for (std::size_t i = 0; i < x.size(); ++i)
+    x[i] = sharpness * (x[i] + (noise.empty() ? 0.0 : noise[i]));
+  if (guess == InputGuess::sparsemax) return sparse(x);
+  if (guess == InputGuess::top_five) {
+    std::vector<std::size_t> order(x.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return x[i]; });
+    for (std::size_t rank = 5; rank < order.size(); ++rank)
+      x[order[rank]] = -std::numeric_limits<double>::infinity();
+  }
+  return soft(x);
+}
+
+Reading mixed_reading(const ScheduledSampling& options,
+                      const Model& model,
+                      const Reading& reading,
+                      const Pass& pass) {
+  const double share = options.gold_share(pass.step);
+  const Tensor gold = field_of(reading.fields, "tokens");
+  // Without a guess nothing is asked, but for plans.
+  if (share >= 1 && !gold.device().state().dry()) return reading;
+  const NoGradient unrecorded;
+  std::int64_t rounds = 1;
+  if (options.mixing == InputMixing::sequential)
+    rounds = std::max<std::int64_t>(reading.time() - 1, 1);
+  if (options.mixing == InputMixing::parallel) rounds = options.passes;
+  Reading mixed = reading;
+  for (std::int64_t round = 1; round <= rounds; ++round)
+    mixed = Round(options, model, reading, pass, round).mixed(mixed, gold, round, share);
+  return mixed;
+}
+
+void declare(OptionTable& table, ScheduledSampling& options) {
+  table.add("training.sampling",
+            options.mixing,
+            "with run.task: translation, whether training reads in place of some true words what "
+            "the model would say: asked once a word (Bengio et al. 2015), once in all (Mihaylova & "
+            "Martins 2019), or training.sampling_passes times (Duckworth et al. 2019)",
+            {{"none", InputMixing::none},
+             {"sequential", InputMixing::sequential},
+             {"two_pass", InputMixing::two_pass},
+             {"parallel", InputMixing::parallel}});
+  table.add("training.sampling_guess",
+            options.guess,
+            "what is read of its scores: a word that is drawn, or the likeliest; with two_pass "
+            "also a mean of embeddings by their softmax, the same with Gumbel noise, of the five "
+            "likeliest words, or by their sparsemax",
+            {{"sample", InputGuess::sample},
+             {"argmax", InputGuess::argmax},
+             {"softmax", InputGuess::softmax},
+             {"gumbel", InputGuess::gumbel},
+             {"top_five", InputGuess::top_five},
+             {"sparsemax", InputGuess::sparsemax}});
+  table.add("training.sampling_sharpness",
+            options.sharpness,
+            "what scores are multiplied by before",
+            more_than(0.0));
+  table.add("training.sampling_passes",
+            options.passes,
+            "with training.sampling: parallel, how often the model is asked",
+            between(1, 1 << 16));
+  table.add("training.sampling_schedule",
+            options.schedule,
+            "the share of true words at step i, from 0: max(sampling_least, sampling_start - "
+            "sampling_decay i); sampling_decay^i; k / (k + exp(i / k)) with k sampling_decay; or 1 "
+            "- sampling_most 0.001^(max(0, w - i) / w) with w sampling_warmup",
+            {{"linear", GoldSchedule::linear},
+             {"exponential", GoldSchedule::exponential},
+             {"inverse_sigmoid", GoldSchedule::inverse_sigmoid},
+             {"warmup", GoldSchedule::warmup}});
+  table.add("training.sampling_start",
+            options.start,
+            "as training.sampling_schedule says",
+            at_least(0.0));
+  table.add("training.sampling_least", options.least, "likewise", between(0, 1));
+  table.add("training.sampling_decay",
+            options.decay,
+            "likewise; none: 1e-4 (linear), 0.9999 (exponential) or 1000 (inverse_sigmoid)",
+            at_least(0.0));
+  table.add("training.sampling_most", options.most, "likewise", between(0, 1));
+  table.add("training.sampling_warmup", options.warmup, "likewise, in steps", at_least(1));
+  table.check({"training.sampling_guess",
+               "training.sampling",
+               "training.sampling_decay",
+               "training.sampling_schedule"},
+              [&options] { return problem_of(options); });
+}
+
+}  // namespace longspan

@@ -1,0 +1,51 @@
+// What is read in place of true words is the same on every layout and in every memory mode.
+#include "tests/models/equality_testing.h"
+#include "tests/models/source_look_mesh_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Kind;
+
+Kind kind_of(const char* name, const ScheduledSampling& sampling, const SourceLookOptions& source) {
+  return {name,
+          [=](ResidualKind residual, const ModelSetting& given) {
+            EncoderDecoderOptions options;
+            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common.residual = residual;
+            // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
+            // weights keep them below the bound.
+            options.common.initial_deviation = 0.05;
+            options.source = source;
+            ModelSetting setting = given;
+            setting.sampling = sampling;
+            return testing::make_encoder_decoder(options, setting);
+          },
+          testing::looked_pairs};
+}
+
+TEST(ScheduledSamplingMesh, EveryKindInEveryModeOnEveryLayout) {
+  using enum InputMixing;
+  const ScheduledSampling sampled = {.mixing = parallel,
+                                     .guess = InputGuess::sample,
+                                     .passes = 2,
+                                     .schedule = GoldSchedule::linear,
+                                     .start = 0.6,
+                                     .decay = 0.1};
+  ScheduledSampling noisy = sampled, sparse = sampled, greedy = sampled;
+  noisy.mixing = sparse.mixing = two_pass;
+  noisy.guess = InputGuess::gumbel;
+  sparse.guess = InputGuess::sparsemax;
+  sparse.sharpness = 3;
+  greedy.mixing = sequential;
+  greedy.guess = InputGuess::argmax;
+  testing::expect_equal({kind_of("parallel", sampled, {}),
+                         kind_of("two passes, Gumbel", noisy, {}),
+                         kind_of("two passes, sparse, copied", sparse, {.copies = true}),
+                         kind_of("sequential", greedy, {})},
+                        testing::layouts(),
+                        {.steps = 2});
+}
+
+}  // namespace
+}  // namespace longspan

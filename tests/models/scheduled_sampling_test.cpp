@@ -1,0 +1,183 @@
+#include "framework/model/scheduled_sampling.h"
+
+#include "tests/data/temporary_file.h"
+#include "tests/models/source_look_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::make_encoder_decoder;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
+constexpr std::int64_t columns = 5;
+
+Reading reading() { return {.fields = testing::pair_fields(rows, {4, columns}, 1)}; }
+
+EncoderDecoderOptions tiny(double dropout = 0) {
+  EncoderDecoderOptions options;
+  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common.activation = Activation::gelu_tanh;
+  options.common.dropout = options.common.attention_dropout = dropout;
+  return options;
+}
+
+// Of a share of true words that stays what it is.
+ScheduledSampling with_share(InputMixing mixing, InputGuess guess, double share) {
+  return {.mixing = mixing,
+          .guess = guess,
+          .passes = 2,
+          .schedule = GoldSchedule::linear,
+          .start = share,
+          .decay = 0};
+}
+
+std::unique_ptr<Model> model_with(const ScheduledSampling& sampling,
+                                  const EncoderDecoderOptions& options = tiny()) {
+  ModelSetting setting = tiny_setting();
+  setting.sampling = sampling;
+  return make_encoder_decoder(options, setting);
+}
+
+const std::vector<ScheduledSampling>& all_kinds(double share) {
+  static std::vector<ScheduledSampling> all;
+  all.clear();
+  for (const InputGuess guess : {InputGuess::sample,
+                                 InputGuess::argmax,
+                                 InputGuess::softmax,
+                                 InputGuess::gumbel,
+                                 InputGuess::top_five,
+                                 InputGuess::sparsemax})
+    all.push_back(with_share(InputMixing::two_pass, guess, share));
+  for (const InputMixing mixing : {InputMixing::parallel, InputMixing::sequential})
+    for (const InputGuess guess : {InputGuess::sample, InputGuess::argmax})
+      all.push_back(with_share(mixing, guess, share));
+  return all;
+}
+
+const Pass training = {.training = true, .random = Random(3)};
+
+TEST(ScheduledSampling, SharesFallAsTheScheduleSays) {
+  ScheduledSampling options = {.schedule = GoldSchedule::linear, .least = 0.25, .decay = 0.1};
+  EXPECT_DOUBLE_EQ(options.gold_share(0), 1);
+  EXPECT_DOUBLE_EQ(options.gold_share(5), 0.5);
+  EXPECT_DOUBLE_EQ(options.gold_share(50), 0.25);
+  options = {.schedule = GoldSchedule::exponential, .decay = 0.9};
+  EXPECT_DOUBLE_EQ(options.gold_share(2), 0.81);
+  options = {.schedule = GoldSchedule::inverse_sigmoid, .decay = 10};
+  EXPECT_DOUBLE_EQ(options.gold_share(0), 10.0 / 11);
+  EXPECT_DOUBLE_EQ(options.gold_share(20), 10 / (10 + std::exp(2.0)));
+  options = {.schedule = GoldSchedule::warmup, .most = 0.5, .warmup = 100};
+  EXPECT_DOUBLE_EQ(options.gold_share(0), 1 - 0.0005);
+  EXPECT_DOUBLE_EQ(options.gold_share(100), 0.5);
+  EXPECT_DOUBLE_EQ(options.gold_share(1000), 0.5);
+}
+
+TEST(ScheduledSampling, WeightsOfSoftGuesses) {
+  const Values scores = {0.2, 1.5, -1, 0.7, 0.1, 0.3, -2};
+  double sum = 0;
+  Values soft;
+  for (const double score : scores) sum += std::exp(2 * score);
+  for (const double score : scores) soft.push_back(std::exp(2 * score) / sum);
+  expect_close(guess_weights(InputGuess::softmax, 2, scores), soft, 1e-14);
+  Values five = soft;
+  five[2] = five[6] = 0;
+  for (double& weight : five) weight /= 1 - soft[2] - soft[6];
+  expect_close(guess_weights(InputGuess::top_five, 2, scores), five, 1e-14);
+  // 1.5 - t + 0.7 - t = 1.
+  expect_close(guess_weights(InputGuess::sparsemax, 1, scores), {0, 0.9, 0, 0.1, 0, 0, 0}, 1e-14);
+  Values noise(7, 0);
+  noise[2] = 50;
+  EXPECT_NEAR(guess_weights(InputGuess::gumbel, 1, scores, noise)[2], 1, 1e-15);
+}
+
+TEST(ScheduledSampling, TrueWordsAloneAreTeacherForcing) {
+  const Values expected =
+      values_of(testing::losses_of(*model_with({}, tiny(0.3)), reading(), training).value());
+  for (const ScheduledSampling& kind : all_kinds(1))
+    EXPECT_EQ(
+        values_of(testing::losses_of(*model_with(kind, tiny(0.3)), reading(), training).value()),
+        expected);
+  for (const ScheduledSampling& kind : all_kinds(0.3)) {
+    const auto model = model_with(kind, tiny(0.3));
+    EXPECT_NE(values_of(testing::losses_of(*model, reading(), training).value()), expected);
+    EXPECT_EQ(values_of(testing::losses_of(*model, reading()).value()),
+              values_of(testing::losses_of(*model_with({}, tiny(0.3)), reading()).value()));
+  }
+}
+
+// Asked once a word for the likeliest, it reads what it says greedily.
+TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
+  const NoGradient unrecorded;
+  const auto options = with_share(InputMixing::sequential, InputGuess::argmax, 0);
+  const auto model = model_with(options);
+  const Reading found = mixed_reading(options, *model, reading(), training);
+  Reading said = reading();
+  for (std::int64_t t = 0; t + 1 < columns; ++t) {
+    const Tensor scores = model->scores(said, training).scores.value();
+    for (std::size_t row = 0; row < rows.size(); ++row) {
+      const double* const here =
+          scores.data<double>() +
+          (static_cast<std::int64_t>(row) * columns + t) * testing::vocabulary;
+      row_of(said.fields["tokens"], row)[static_cast<std::size_t>(t) + 1] =
+          std::max_element(here, here + testing::vocabulary) - here;
+    }
+  }
+  const auto ids = [](const Reading& read) {
+    const auto span = read.fields.at("tokens").span<std::int64_t>();
+    return std::vector(span.begin(), span.end());
+  };
+  EXPECT_EQ(ids(found), ids(said));
+  // And as many parallel passes are the same.
+  ScheduledSampling passes = with_share(InputMixing::parallel, InputGuess::argmax, 0);
+  passes.passes = columns - 1;
+  EXPECT_EQ(ids(mixed_reading(passes, *model_with(passes), reading(), training)), ids(said));
+}
+
+TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
+  const auto losses = [](InputGuess guess) {
+    ScheduledSampling options = with_share(InputMixing::two_pass, guess, 0.4);
+    options.sharpness = 1e6;
+    EncoderDecoderOptions copies = tiny();
+    copies.source.copies = true;
+    return values_of(testing::losses_of(*model_with(options, copies), reading(), training).value());
+  };
+  const Values likeliest = losses(InputGuess::argmax);
+  for (const InputGuess guess : {InputGuess::softmax, InputGuess::top_five, InputGuess::sparsemax})
+    expect_close(losses(guess), likeliest, 1e-12);
+}
+
+TEST(ScheduledSampling, ATargetDependsOnWhatIsBeforeIt) {
+  for (const ScheduledSampling& kind : all_kinds(0.5)) {
+    const auto model = model_with(kind);
+    const Reading later = reading();
+    std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
+    id = (id + 1) % testing::vocabulary;
+    const Values before = values_of(testing::losses_of(*model, reading(), training).value());
+    const Values after = values_of(testing::losses_of(*model, later, training).value());
+    for (std::size_t place = 0; place < before.size(); ++place) {
+      if (place >= 3 && place < static_cast<std::size_t>(columns)) continue;
+      EXPECT_EQ(before[place], after[place]) << place;
+    }
+  }
+}
+
+// Guesses have no gradient: that of the weights is of what was read.
+TEST(ScheduledSampling, GradientOfAllWeights) {
+  const auto model =
+      model_with(with_share(InputMixing::two_pass, InputGuess::argmax, 0.4), tiny(0.3));
+  testing::expect_model_gradients(*model, reading(), training);
+}
+
+TEST(ScheduledSampling, RefusesWhatCannotBe) {
+  EXPECT_EQ(sentence_of<ConfigurationError>(
+                [] { model_with(with_share(InputMixing::parallel, InputGuess::softmax, 0.5)); }),
+            "training.sampling_guess is a mean of embeddings, which training.sampling: two_pass "
+            "reads alone; set it to sample or argmax");
+}
+
+}  // namespace
+}  // namespace longspan
