@@ -37,6 +37,8 @@ Variable MultiHeadAttention::carry_on(const Variable& x,
                                       const Pass& pass) const {
   LayerKeys& kept = pass.kept->layer(pass.random.place());
   require(!pass.kept->longest(), "a state that is carried forgets no position");
+  require(!context.mask.key_length.defined() && !context.mask.key_padding.defined(),
+          "a state that is carried has read no padding");
   const Variable asking = region_.enter(x, pass.time);
   kept.require_rows(x.shape()[0]);
   SegmentContext causal = context;
