@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/forgotten_keys.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
@@ -129,7 +130,9 @@ class TransformerXl : public Body {
 
   SegmentContext context(const Reading& reading, const Pass& pass) const {
     const std::int64_t memory = reading.carried.length();
-    const AttentionMask mask = {.rules = rules(reading.longest_memory), .query_begin = memory};
+    const AttentionMask mask = {.rules = rules(reading.longest_memory),
+                                .query_begin = memory,
+                                .key_padding = forgotten_keys(reading, setting_.device)};
     if (spans_) return {.mask = mask};
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,

@@ -21,7 +21,11 @@ EpisodeSource::EpisodeSource(Environment environment,
       device_(device),
       rows_(static_cast<std::size_t>(range_.count())) {
   require(layout_.segment >= 1, "a segment of {} steps", layout_.segment);
-  for (std::int64_t i = 0; i < range_.count(); ++i) begin(rows_[static_cast<std::size_t>(i)], i);
+  for (std::int64_t i = 0; i < range_.count(); ++i) {
+    Row& row = rows_[static_cast<std::size_t>(i)];
+    if (layout_.staggered) row.segment = (range_.begin + i) % layout_.segments_of(environment_);
+    begin(row, i);
+  }
 }
 
 void EpisodeSource::begin(Row& row, std::int64_t index) const {

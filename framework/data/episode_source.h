@@ -14,6 +14,9 @@ namespace longspan {
 struct EpisodeLayout {
   std::int64_t streams = 1;  // data.batch: rows, each with episodes of its own
   std::int64_t segment = 1;  // steps of an episode in one batch
+  // Stream s begins in the middle of its first episode, with segment s modulo their number, so that
+  // not all batches but one in so many have no end of an episode.
+  bool staggered = false;
 
   // What is left of the last is padding: an episode begins with a segment.
   std::int64_t segments_of(const Environment& environment) const {

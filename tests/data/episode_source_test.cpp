@@ -51,6 +51,21 @@ TEST(EpisodeSource, AnEpisodeBeginsWithASegmentAndIsPaddedBehindItsEnd) {
   }
 }
 
+TEST(EpisodeSource, StreamsMayBeginInTheMiddle) {
+  EpisodeLayout staggered = layout;
+  staggered.staggered = true;
+  const Environment world = parse_environment("number_pad steps 13", "world");
+  EpisodeSource source(world, staggered, Random(7), 0, 1, Device::cpu());
+  EpisodeSource whole = source_of();
+  const Batch first = source.next();
+  EXPECT_EQ(ids_of(first.field("earlier")), (Ids{0, 5, 10, 0}));
+  for (std::int64_t segment = 0; segment < 3; ++segment) {
+    const Batch batch = whole.next();
+    EXPECT_EQ(ids_of(first.field("tokens").slice(segment, segment + 1)),
+              ids_of(batch.field("tokens").slice(segment, segment + 1)));
+  }
+}
+
 TEST(EpisodeSource, RanksReadTheRowsOfOneProcess) {
   EpisodeSource whole = source_of();
   EpisodeSource parts[] = {source_of(0, 2), source_of(1, 2)};

@@ -1,0 +1,94 @@
+// What rows carry of an episode that has ended is not seen any more.
+#include "framework/model/forgotten_keys.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::random_ids;
+using testing::segment_of;
+using testing::tiny_options;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t rows = 3;
+constexpr std::int64_t segment = 5;
+constexpr std::int64_t longest = 8;
+
+std::unique_ptr<Model> gated_model() {
+  TransformerXlOptions options = {.common = tiny_options(NormPlacement::pre), .memory = longest};
+  options.common.residual = ResidualKind::gated;
+  return make_transformer_xl(options, tiny_setting(segment));
+}
+
+Reading with_earlier(Reading reading, const std::vector<std::int64_t>& earlier) {
+  reading.fields["earlier"] = testing::ids_of(earlier);
+  return reading;
+}
+
+// The losses [rows, segment] of each segment of a text.
+std::vector<Values> read(const Model& model,
+                         const Tensor& text,
+                         const std::vector<std::vector<std::int64_t>>& earlier) {
+  const NoGradient unrecorded;
+  std::vector<Values> found;
+  Carried carried;
+  for (const auto& of_segment : earlier) {
+    const std::int64_t begin = segment * std::ssize(found);
+    const Losses losses = model.losses(
+        with_earlier(segment_of(text, begin, segment, carried, longest), of_segment), Pass());
+    carried = losses.carried;
+    found.push_back(values_of(testing::loss_values(losses).value()));
+  }
+  return found;
+}
+
+Values row_of(const Values& losses, std::int64_t row) {
+  return {losses.begin() + row * segment, losses.begin() + (row + 1) * segment};
+}
+
+TEST(Episodes, AreReadAsIfTheyWereAlone) {
+  const auto model = gated_model();
+  const Tensor text = random_ids(rows, 3 * segment + 1, 3);
+  // The first row begins anew with the last segment, the second with the one before, the third
+  // never.
+  const auto mixed = read(*model, text, {{0, 0, 0}, {5, 0, 5}, {0, 5, 10}});
+  const Tensor last = testing::columns(text, 2 * segment, segment + 1);
+  testing::expect_close(row_of(mixed[2], 0), row_of(read(*model, last, {{0, 0, 0}})[0], 0), 1e-13);
+  const Tensor later = testing::columns(text, segment, 2 * segment + 1);
+  const auto of_later = read(*model, later, {{0, 0, 0}, {5, 5, 5}});
+  testing::expect_close(row_of(mixed[1], 1), row_of(of_later[0], 1), 1e-13);
+  testing::expect_close(row_of(mixed[2], 1), row_of(of_later[1], 1), 1e-13);
+  const auto whole = read(*model, text, {{0, 0, 0}, {5, 5, 5}, {10, 10, 10}});
+  testing::expect_close(row_of(mixed[2], 2), row_of(whole[2], 2), 1e-13);
+  // And it matters.
+  EXPECT_NE(row_of(mixed[2], 0), row_of(whole[2], 0));
+}
+
+TEST(Episodes, GradientsAreThoseOfDifferences) {
+  const auto model = gated_model();
+  const Tensor text = random_ids(rows, 2 * segment + 1, 3);
+  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
+  testing::expect_model_gradients(
+      *model,
+      with_earlier(segment_of(text, segment, segment, carried, longest), {0, 5, 2}),
+      {.training = true, .random = Random(1)});
+}
+
+TEST(Episodes, ForgottenKeysAreThoseBeforeTheBeginning) {
+  const Tensor text = random_ids(2, segment + 1, 3);
+  Reading reading = segment_of(text, 0, segment);
+  EXPECT_FALSE(forgotten_keys(reading, testing::backend_device()).defined());
+  reading = with_earlier(reading, {2, 100});
+  EXPECT_FALSE(forgotten_keys(reading, testing::backend_device()).defined())
+      << "nothing is carried";
+  reading.carried = testing::memory_of({testing::random_tensor({2, 3, 8}, 1)});
+  const Tensor forgotten = forgotten_keys(reading, testing::backend_device()).to_host();
+  const auto found = forgotten.span<std::uint8_t>();
+  EXPECT_EQ(std::vector<int>(found.begin(), found.end()),
+            (std::vector<int>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace longspan
