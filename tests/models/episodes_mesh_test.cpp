@@ -1,0 +1,66 @@
+// Episodes are learnt the same on every layout, whatever is computed again.
+#include "framework/data/episode_source.h"
+#include "framework/model/tag_readout.h"
+#include "tests/models/layouts_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::expect_same_training;
+using testing::Trained;
+
+constexpr std::int64_t segment = 7;
+constexpr std::int64_t streams = 4;
+
+Environment world() { return parse_environment("memory_maze side 3 steps 18", "world"); }
+
+// The batch of that number; rows begin new episodes at different ones.
+Batch batch_of(int step, const StreamRange& range) {
+  EpisodeSource source(
+      world(), {streams, segment}, Random(2), 0, 1, testing::backend_device().host());
+  std::vector<std::int64_t> cursors;
+  for (std::int64_t row = 0; row < streams; ++row) {
+    const std::int64_t at = step + row;
+    cursors.insert(cursors.end(), {at / 3, at % 3});
+  }
+  source.restore(Tensor::from<std::int64_t>(cursors, {streams, 2}, Device::cpu()));
+  Batch batch = source.next();
+  batch.fields = rows_of(batch.fields, range.begin, range.end);
+  batch.first_row = range.begin;
+  batch.counts["tokens"] = std::ranges::count_if(batch.field("targets").span<std::int64_t>(),
+                                                 [](std::int64_t target) { return target >= 0; });
+  return batch;
+}
+
+Case case_of(ResidualKind residual, const MemoryOptions& memory) {
+  TransformerXlOptions options;
+  options.common = testing::dropped_options(NormPlacement::pre);
+  options.common.residual = residual;
+  options.common.vocabulary = 256;
+  options.memory = 9;
+  return {.name = memory.recompute,
+          .make =
+              [options](const ModelSetting& setting) {
+                return std::make_unique<Model>(
+                    setting, transformer_xl_body(options), tag_readout());
+              },
+          .memory = memory,
+          .segment = segment,
+          .classes = 4,
+          .batch = batch_of};
+}
+
+TEST(Episodes, AreLearntTheSameOnEveryLayout) {
+  for (const Case& c : {case_of(ResidualKind::gated, {}),
+                        case_of(ResidualKind::gated, {.recompute = "layer"}),
+                        case_of(ResidualKind::plain, {.recompute = "attention"})}) {
+    const Trained expected = testing::train(c, ProcessMesh());
+    for (const auto& layouts : {testing::data_and_tensor_layouts(), testing::time_layouts()})
+      testing::for_each_layout(
+          layouts, [&](const ProcessMesh& mesh) { expect_same_training(c, expected, mesh); });
+  }
+}
+
+}  // namespace
+}  // namespace longspan
