@@ -39,7 +39,7 @@ class Decoder : public Body {
                             pass.child("embedding"));
     States states = {.hidden = residual_->run(layers_, x, {}, pass.child("layers")),
                      .time = pass.time};
-    if (spans_) states.terms.push_back(spans_->term());
+    if (spans_) states.terms = spans_->terms();
     return states;
   }
 

@@ -1,6 +1,7 @@
 #include "models/spans.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "framework/autograd/collectives.h"
 #include "framework/autograd/ops.h"
@@ -11,34 +12,64 @@ namespace {
 // Rows of memory beyond the longest span, as in the authors' code.
 constexpr std::int64_t slack = 64;
 
+const char* name_of(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::none:
+      return "none";
+    case SpanKind::adaptive:
+      return "adaptive";
+    case SpanKind::dynamic:
+      return "dynamic";
+  }
+  return "";
+}
+
 }  // namespace
+
+SpanForm SpanOptions::whole_form() const {
+  SpanForm whole = form;
+  if (initial) whole.initial = *initial;
+  if (!initial && kind == SpanKind::dynamic && form.initial == 0)
+    whole.initial = static_cast<double>(form.limit) / (1 + std::exp(4));
+  return whole;
+}
 
 std::string span_problem(const SpanOptions& options, const ModelOptions& common) {
   if (!options.any()) return "";
   if (const MechanismKind* const kind = kind_without_distances(common.attention))
     return fmt::format(
-        "model.span: found adaptive with {} in model.attention, which knows no distances; set it "
+        "model.span: found {} with {} in model.attention, which knows no distances; set it "
         "to none",
+        name_of(options.kind),
         kind->name);
   for (std::int64_t layer = 0; layer < common.layers; ++layer)
     if (projects_global(common.attention, layer))
-      return "model.span: found adaptive with model.attention_global_projections, whose queries "
-             "have no span; set one of them otherwise";
-  if (options.form.initial > static_cast<double>(options.form.limit))
-    return fmt::format("model.span_initial is {}, more than model.span_limit = {}",
-                       options.form.initial,
-                       options.form.limit);
+      return "model.span goes with no model.attention_global_projections, whose queries would have "
+             "no span; set one of them otherwise";
+  const double initial = options.whole_form().initial;
+  const auto limit = static_cast<double>(options.form.limit);
+  if (initial > limit)
+    return fmt::format(
+        "model.span_initial is {}, more than model.span_limit = {}", initial, options.form.limit);
+  if (options.kind == SpanKind::dynamic && (initial <= 0 || initial >= limit))
+    return fmt::format(
+        "model.span_initial is {}, wanted more than 0 and less than model.span_limit = {}: spans "
+        "of "
+        "tokens never reach either",
+        initial,
+        options.form.limit);
   return "";
 }
 
 void declare(OptionTable& table, SpanOptions& options, const ModelOptions& common) {
-  table.add("model.span",
-            options.kind,
-            "how far back heads look: as far as model.attention says (none), or as far as each "
-            "head learns (adaptive, Sukhbaatar et al. 2019); positions are then a learned key for "
-            "each distance",
-            {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}},
-            fixes_weights());
+  table.add(
+      "model.span",
+      options.kind,
+      "how far back heads look: as far as model.attention says (none), or as far as each "
+      "head learns (adaptive, Sukhbaatar et al. 2019), or learns to see from the token "
+      "(dynamic); positions are then a learned key for each distance",
+      {{"none", SpanKind::none}, {"adaptive", SpanKind::adaptive}, {"dynamic", SpanKind::dynamic}},
+      fixes_weights());
   table.add("model.span_limit",
             options.form.limit,
             "the longest span, in keys",
@@ -49,8 +80,9 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
             "keys beyond a span over which their weight falls to nothing",
             between(1, 1 << 20));
   table.add("model.span_initial",
-            options.form.initial,
-            "spans at the start, in keys; a head looks as far as that and the ramp",
+            options.initial,
+            "spans at the start, in keys; a head looks as far as that and the ramp. none: 0, for "
+            "dynamic ones model.span_limit / (1 + e^4)",
             at_least(0.0));
   table.add("model.span_self",
             options.form.self,
@@ -74,27 +106,38 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
 Spans::Spans(const Scope& scope, const SpanOptions& options, const ModelOptions& common)
     : options_(options), common_(common), tensor_(scope.parameters().mesh().tensor) {
   refuse(span_problem(options, common));
-  positions_ = span_positions(scope, options.form, common.head_dim());
+  options_.form = options.whole_form();
+  positions_ = span_positions(scope, options_.form, common.head_dim());
 }
 
 std::unique_ptr<Mechanism> Spans::add_layer(const Scope& attention,
                                             const AttentionPattern& pattern) {
+  if (options_.kind == SpanKind::dynamic)
+    return std::make_unique<TokenSpanAttention>(
+        options_.form,
+        TokenSpans(attention, options_.form, common_.heads, common_.width),
+        positions_,
+        options_.penalty,
+        common_.attention_dropout,
+        pattern);
   layers_.emplace_back(attention, options_.form, common_.heads);
   return std::make_unique<SpanAttention>(
       options_.form, layers_.back(), positions_, common_.attention_dropout, pattern);
 }
 
-Term Spans::term() const {
+std::vector<Term> Spans::terms() const {
+  if (layers_.empty()) return {};
   Variable total;
   for (const HeadSpans& layer : layers_) {
     const Variable mean = sum(layer.in_keys(), 1 / static_cast<double>(common_.heads));
     total = total.defined() ? add(total, mean) : mean;
   }
   if (tensor_.size() > 1) total = leave_split(std::move(total), tensor_);
-  return {.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty};
+  return {{.name = "span", .values = std::move(total), .count = "", .weight = options_.penalty}};
 }
 
 std::int64_t Spans::longest_memory() const {
+  if (layers_.empty()) return options_.form.limit;
   std::int64_t longest = 0;
   for (const HeadSpans& layer : layers_) longest = std::max(longest, layer.longest_window());
   longest = tensor_.all_reduce(longest, Reduction::maximum);
@@ -102,6 +145,7 @@ std::int64_t Spans::longest_memory() const {
 }
 
 std::vector<std::pair<std::string, double>> Spans::figures() const {
+  if (layers_.empty()) return {};
   double total = 0, longest = 0;
   for (const HeadSpans& layer : layers_) {
     const HeadSpans::Extent extent = layer.extent();

@@ -12,14 +12,22 @@
 
 namespace longspan {
 
-enum class SpanKind : std::uint8_t { none, adaptive };
+enum class SpanKind : std::uint8_t {
+  none,
+  adaptive,  // a span for each head
+  dynamic    // for each head and token
+};
 
 struct SpanOptions {
   SpanKind kind = SpanKind::none;
   SpanForm form = {};
+  // Of the spans, in keys; none: the form's, and where that is 0, for dynamic ones, limit / (1 +
+  // e^4), the logistic function of -4.
+  std::optional<double> initial = {};
   double penalty = 2e-6;  // of a layer's mean span, in keys
 
   bool any() const { return kind != SpanKind::none; }
+  SpanForm whole_form() const;
 };
 
 // The keys model.span and model.span_*.
@@ -38,14 +46,15 @@ class Spans {
   // The attention of the next layer, in the scope of its attention.
   std::unique_ptr<Mechanism> add_layer(const Scope& attention, const AttentionPattern& pattern);
 
-  // The penalty: the sum over the layers of the mean span of their heads, as the term "span".
-  // Collective over the tensor ranks, as what follows.
-  Term term() const;
-  // The memory that no head of any layer sees beyond, and some slack in which spans may grow. Where
-  // nothing is computed that of the initial spans.
+  // The penalty of spans of heads: the sum over the layers of their mean, as the term "span"; none
+  // of spans of tokens, whose layers tell theirs. Collective over the tensor ranks, as what
+  // follows.
+  std::vector<Term> terms() const;
+  // The memory that no head of any layer sees beyond, and some slack in which spans may grow: where
+  // nothing is computed that of the initial spans, of spans of tokens the limit.
   std::int64_t longest_memory() const;
   // The mean and the longest span of all heads of all layers, in keys: "span_mean" and
-  // "span_longest".
+  // "span_longest". None of spans of tokens, which the weights alone do not tell.
   std::vector<std::pair<std::string, double>> figures() const;
 
  private:
@@ -53,7 +62,7 @@ class Spans {
   ModelOptions common_;
   Communicator tensor_;
   Weight positions_;
-  std::vector<HeadSpans> layers_;
+  std::vector<HeadSpans> layers_;  // none of spans of tokens
 };
 
 }  // namespace longspan

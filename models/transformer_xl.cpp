@@ -47,7 +47,7 @@ class TransformerXl : public Body {
     States states = {.time = pass.time};
     if (spans_) {
       states.carried.all = std::min(longest, carried.length() + pass.time.total);
-      states.terms.push_back(spans_->term());
+      states.terms = spans_->terms();
     }
     StackReads reads = {.context = context(reading, pass)};
     for (const CarriedTensor& layer : carried.tensors) reads.memories.emplace_back(layer.tensor);

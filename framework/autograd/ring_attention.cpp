@@ -42,6 +42,13 @@ class DryMeetings {
   std::map<std::pair<std::size_t, std::int64_t>, Meeting> most_;  // by query range and keys
 };
 
+// Spans by token [batch, time, heads] as rows [batch, time, heads, 1], and the way back.
+Shape by_feature(const Shape& shape) { return {shape[0], shape[1], shape[2], 1}; }
+Tensor without_feature(const Tensor& spans) {
+  const Shape& shape = spans.shape();
+  return spans.reshape({shape[0], shape[1], shape[2]});
+}
+
 // What the passes share: the call, whose parts are made from it, and this rank's rows.
 class Ring {
  public:
@@ -55,6 +62,9 @@ class Ring {
             form_.value[1],
             count_of(own_keys()));
     queries_ = pieces_of(call_.query, own_queries());
+    if (call_.span && call_.span->span.shape().dimensions() == 3)
+      spans_ =
+          pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
     if (count_of(own_keys()) < form_.rows) own_.elements().zero();
     std::int64_t begin = 0;
@@ -116,6 +126,7 @@ class Ring {
   std::vector<std::vector<Tensor>> padding_;  // of each rank's ranges, where there is some
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
+  std::vector<Tensor> spans_;  // [batch, queries, heads, 1] where they depend on the token
   std::vector<Tensor> log_sum_exps_;
   Tensor out_;  // of all of them: what reads it keeps it too
 };
@@ -147,6 +158,7 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
   result.mask.query_begin = queries.begin;
   result.mask.key_begin = keys.begin;
   if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
+  if (!spans_.empty()) result.span->span = without_feature(spans_[i]);
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;
     result.dropout->time_total = shares_.queries_total;
@@ -230,6 +242,8 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   std::vector<Tensor> dqueries;
   for (const Tensor& query : queries_)
     dqueries.push_back(Tensor::zeros(query.shape(), sums, device()));
+  std::vector<Tensor> dspans;
+  for (const Tensor& span : spans_) dspans.push_back(Tensor::zeros(span.shape(), sums, device()));
 
   // The gradients follow their keys and values one step behind: what the ranks before this one
   // found arrives while this rank computes its own share.
@@ -252,6 +266,7 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
           gradient.dkey = share.key(keys, j);
           gradient.dvalue = share.value(keys, j);
           gradient.add = true;
+          if (!dspans.empty()) gradient.dspan = without_feature(dspans[i]);
           on_or_dry(device(), [&](auto backend) { attention_backward(backend, gradient); });
           gradients_under_way.test();
         });
@@ -265,6 +280,10 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
     gradients_under_way = pass_on(sent.elements(), received.elements());
   });
   gradients_under_way.wait();
+  if (!dspans.empty()) {
+    const Tensor all = joined(dspans);
+    on(device(), [&](auto backend) { accumulate(backend, 1.0, all, terms.dspan); });
+  }
 
   std::vector<Tensor> dkeys;
   std::vector<Tensor> dvalues;
@@ -281,9 +300,8 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
   require(!mask.sorted,
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
-  require(!terms.hash && (!terms.span || terms.span->span.shape().dimensions() == 1),
-          "attention over {} context ranks has relative positions, slopes or a span for each head, "
-          "no other term",
+  require(!terms.hash,
+          "attention over {} context ranks has relative positions, slopes and spans, no other term",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
               std::ssize(shares.keys) == shares.ranks.size(),

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "framework/autograd/collectives.h"
 #include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/inner_losses.h"
 
 namespace longspan {
 
@@ -46,6 +48,12 @@ Losses Model::losses(const Reading& given, const Pass& pass) const {
   States states = read(reading, pass);
   std::vector<Term> terms = readout_->terms(states, reading, pass);
   std::ranges::move(states.terms, std::back_inserter(terms));
+  if (pass.inner)
+    for (const auto& [name, sum] : pass.inner->sums())
+      terms.push_back({.name = name,
+                       .values = leave_split(Variable(sum.total), parameters().mesh().tensor),
+                       .count = "",
+                       .weight = sum.weight});
   return {std::move(terms), std::move(states.carried), std::move(states.watched)};
 }
 

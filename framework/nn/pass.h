@@ -12,7 +12,8 @@
 
 namespace longspan {
 
-class KeptKeys;  // attention/kept_keys.h
+class KeptKeys;     // attention/kept_keys.h
+class InnerLosses;  // inner_losses.h
 
 // The discrete choices of a forward pass (the buckets of a hash), by their place in the model. A
 // stack that computes layers again in the backward pass keeps them: what it rebuilds may differ
@@ -49,6 +50,9 @@ struct Pass {
   // Where it is set, attention reads on from the keys that are kept there, without a gradient. All
   // passes of one reading have the same `random`, by whose places layers find their own.
   std::shared_ptr<KeptKeys> kept = {};
+
+  // Where it is set, layers tell it the losses that they make themselves.
+  std::shared_ptr<InnerLosses> inner = {};
 
   template <typename Name>
   Pass child(const Name& name) const {

@@ -7,6 +7,7 @@
 #include "framework/core/queued_copy.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/nn/inner_losses.h"
 #include "framework/train/divergence.h"
 #include "framework/train/parameter_state.h"
 
@@ -66,6 +67,10 @@ Trainer::Counts Trainer::count(const Batch& batch) const {
   return counts;
 }
 
+double Trainer::repeated() const {
+  return static_cast<double>(std::ssize(carried_) * mesh().data.size() * mesh().context.size());
+}
+
 Reading Trainer::reading_of(const Batch& batch, std::size_t part) const {
   const std::int64_t rows = batch.rows() / std::ssize(carried_);
   const std::int64_t begin = rows * static_cast<std::int64_t>(part);
@@ -82,10 +87,9 @@ Trainer::PartLoss Trainer::losses_of(const Reading& reading,
   if (next) *next = std::move(found.carried);
   PartLoss result = {.terms = std::move(found.terms)};
   result.watched = std::move(found.watched);
-  const double repeated =
-      static_cast<double>(std::ssize(carried_) * mesh().data.size() * mesh().context.size());
   for (Term& term : result.terms)
-    result.losses.push_back(sum(std::exchange(term.values, {}), weight_of(term, counts, repeated)));
+    result.losses.push_back(
+        sum(std::exchange(term.values, {}), weight_of(term, counts, repeated())));
   return result;
 }
 
@@ -98,7 +102,8 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
       .step = steps_,
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
-      .reconstruction = reconstruction_};
+      .reconstruction = reconstruction_,
+      .inner = std::make_shared<InnerLosses>(seed(), 1 / repeated())};
   PartLoss found = losses_of(reading, counts, pass, &next_carried_[part]);
   reduction_.begin(part, parts);
   std::vector<Variable> values;

@@ -125,6 +125,8 @@ class Trainer {
   };
   double scale() const { return loss_scale_ ? loss_scale_->value() : 1.0; }
   Counts count(const Batch& batch) const;
+  // How often what counts once is there: in the parts of a batch, and on ranks that add up.
+  double repeated() const;
   Reading reading_of(const Batch& batch, std::size_t part) const;
   // `next`, where given: what the rows carry afterwards.
   PartLoss losses_of(const Reading& reading,

@@ -79,14 +79,20 @@ Kind transformer_xl(const AttentionOptions& attention, std::int64_t memory) {
 }
 
 // Heads learn how far back they look.
-Kind with_spans(const AttentionOptions& attention, const SpanForm& form, std::int64_t memory) {
-  const SpanOptions spans = {.kind = SpanKind::adaptive, .form = form, .penalty = 0.05};
-  return {fmt::format("{}, spans", memory > 0 ? "transformer_xl" : "decoder"),
+Kind with_spans(const AttentionOptions& attention,
+                const SpanForm& form,
+                std::int64_t memory,
+                SpanKind kind = SpanKind::adaptive) {
+  const SpanOptions spans = {.kind = kind, .form = form, .penalty = 0.05};
+  return {fmt::format("{}, spans{}",
+                      memory > 0 ? "transformer_xl" : "decoder",
+                      kind == SpanKind::dynamic ? " of tokens" : ""),
           [=](ResidualKind residual, const ModelSetting& setting) {
             const auto common = [&] {
               ModelOptions options = dropped_options(NormPlacement::pre);
               options.residual = residual;
               options.attention = attention;
+              options.norm_kind = NormKind::rms;
               return options;
             };
             if (memory > 0) {
@@ -138,6 +144,7 @@ std::vector<Kind> kinds() {
     synthesizer.synthesizer.scores = scores;
     all.push_back(decoder(synthesizer));
   }
+  all.push_back(with_spans(short_attention({"causal"}), spans, 0, SpanKind::dynamic));
   return all;
 }
 
@@ -160,7 +167,11 @@ TEST(EqualityMatrix, LongSegments) {
       decoder(long_attention({"random_features", "performer"})),
       with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 0),
       with_spans(long_attention({"causal"}), {.limit = 200, .ramp = 30, .initial = 20}, 140),
-      decoder(long_attention({"routing", "sinkhorn"}))};
+      decoder(long_attention({"routing", "sinkhorn"})),
+      with_spans(long_attention({"causal"}),
+                 {.limit = 200, .ramp = 30, .initial = 20},
+                 0,
+                 SpanKind::dynamic)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

@@ -46,7 +46,7 @@ std::vector<Case> cases() {
     options.common.attention = {.kinds = {"lsh", "causal"}, .lsh = {.chunk = 2}};
     return make_decoder(options, setting);
   };
-  const SpanOptions spans = {
+  SpanOptions spans = {
       .kind = SpanKind::adaptive, .form = {.limit = 7, .ramp = 3, .initial = 1.7}, .penalty = 0.05};
   const auto span_decoder = [=](const ModelSetting& setting) {
     DecoderOptions options;
@@ -57,6 +57,16 @@ std::vector<Case> cases() {
   const auto span_transformer_xl = [=](const ModelSetting& setting) {
     TransformerXlOptions options;
     options.common = dropped_options(NormPlacement::post);
+    options.common.norm_kind = NormKind::rms;
+    options.memory = 6;
+    options.spans = spans;
+    return make_transformer_xl(options, setting);
+  };
+  spans.kind = SpanKind::dynamic;
+  const auto token_spans = [=](const ModelSetting& setting) {
+    TransformerXlOptions options;
+    options.common = dropped_options(NormPlacement::pre);
+    options.common.norm_kind = NormKind::rms;
     options.memory = 6;
     options.spans = spans;
     return make_transformer_xl(options, setting);
@@ -75,7 +85,8 @@ std::vector<Case> cases() {
       {"transformer_xl, gated by highway", gated({.kind = GateKind::highway})},
       {"transformer_xl, gated by sigtanh", gated({.kind = GateKind::sigtanh})},
       {"decoder, spans", span_decoder},
-      {"transformer_xl, spans", span_transformer_xl},
+      {"transformer_xl, spans, rms norms", span_transformer_xl},
+      {"transformer_xl, spans of tokens, rms norms before", token_spans},
   };
 }
 

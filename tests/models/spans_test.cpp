@@ -2,6 +2,7 @@
 #include "models/spans.h"
 
 #include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/inner_losses.h"
 #include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
@@ -37,6 +38,102 @@ std::vector<std::unique_ptr<Model>> models() {
   all.push_back(make_decoder(decoder_options(), tiny_setting()));
   all.push_back(make_transformer_xl(transformer_xl_options(6), tiny_setting()));
   return all;
+}
+
+std::unique_ptr<Model> token_model(double penalty = 0.01) {
+  DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 2.6});
+  options.spans.kind = SpanKind::dynamic;
+  options.spans.penalty = penalty;
+  return make_decoder(options, tiny_setting());
+}
+
+// Where no token's span is alike, as its weights start at 0.
+void set_token_weights(Model& model, double size) {
+  for (const auto& parameter : model.parameters().all())
+    if (parameter->name.ends_with("span/weight"))
+      for (std::int64_t i = 0; i < parameter->master.elements(); ++i)
+        parameter->master.data<double>()[i] = size * std::sin(static_cast<double>(i + 1));
+}
+
+TEST(SpansOfTokens, GradientOfAllWeights) {
+  const auto model = token_model(0);
+  set_token_weights(*model, 0.4);
+  testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), Pass());
+}
+
+// What is told as the loss has the gradient that is added where it is made, also where layers are
+// computed again.
+TEST(SpansOfTokens, ThePenaltyHasTheGradientOfItsValue) {
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  for (const char* const again : {"none", "layer", "attention"}) {
+    SCOPED_TRACE(again);
+    DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 2.6});
+    options.spans.kind = SpanKind::dynamic;
+    ModelSetting setting = tiny_setting();
+    setting.memory.recompute = again;
+    const auto model = make_decoder(options, setting);
+    set_token_weights(*model, 0.4);
+    const Tensor seed = Tensor::from<double>(std::vector<double>{2.0}, {1}, setting.device);
+    const auto penalty = [&] {
+      const auto inner = std::make_shared<InnerLosses>(seed, 0.5);
+      const Losses losses = model->losses(segment, {.training = true, .inner = inner});
+      EXPECT_EQ(losses.terms.size(), 2u);
+      EXPECT_EQ(losses.terms[1].name, "span");
+      EXPECT_EQ(losses.terms[1].weight, 0.01);
+      return losses;
+    };
+    model->parameters().clear_gradients();
+    // Of the losses of tokens nothing, so that only what is added is left.
+    backward(sum(penalty().terms[0].values, 0.0));
+    for (const auto& parameter : model->parameters().all()) {
+      if (parameter->name.find("/span/") == std::string::npos) continue;
+      double* const value = parameter->master.data<double>();
+      const double middle = *value, step = 1e-5;
+      const auto at = [&](double x) {
+        *value = x;
+        const double found = penalty().terms[1].values.value().item();
+        *value = middle;
+        return found;
+      };
+      const double slope = (at(middle + step) - at(middle - step)) / (2 * step);
+      EXPECT_NEAR(*parameter->gradient.data<double>(), 2.0 * 0.5 * 0.01 * slope, 1e-9)
+          << parameter->name;
+    }
+  }
+}
+
+// Without a token's word they are those of heads.
+TEST(SpansOfTokens, WithoutWeightsAreThoseOfHeads) {
+  const SpanForm spans = {.limit = 9, .ramp = 3, .initial = 2.6};
+  const auto model = token_model();
+  const auto of_heads = make_decoder(decoder_options(spans), tiny_setting());
+  const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
+  expect_close(values_of(testing::losses_of(*model, segment).value()),
+               values_of(of_heads->losses(segment, Pass()).terms.front().values.value()),
+               1e-6);  // the authors' 1e-8 of what is beyond a span
+}
+
+TEST(SpansOfTokens, KeptKeysGiveTheLogitsOfReadingAllAgain) {
+  const NoGradient unrecorded;
+  DecoderOptions options = decoder_options({.limit = 100, .ramp = 3, .initial = 5});
+  options.spans.kind = SpanKind::dynamic;
+  const auto model = make_decoder(options, tiny_setting(200));
+  set_token_weights(*model, 0.3);
+  const Tensor text = random_ids(1, 200, 1);
+  const auto kept = std::make_shared<KeptKeys>();
+  std::int64_t begin = 0;
+  for (const std::int64_t end : {50, 51, 190, 191, 200}) {
+    const auto scores = [&](std::int64_t from, const Pass& pass) {
+      return values_of(
+          model
+              ->scores({.fields = {{"tokens", testing::columns(text, from, end - from)}},
+                        .only_last = true},
+                       pass)
+              .scores.value());
+    };
+    expect_close(scores(begin, Pass{.kept = kept}), scores(0, Pass()), 1e-12);
+    begin = end;
+  }
 }
 
 TEST(Spans, GradientOfAllWeights) {
@@ -157,6 +254,9 @@ TEST(Spans, KeptKeysGiveTheLogitsOfReadingAllAgain) {
 
 TEST(Spans, AreRefusedWhereTheyCannotBe) {
   DecoderOptions options = decoder_options({.limit = 9, .ramp = 3, .initial = 10});
+  EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
+  options = decoder_options({.limit = 9, .ramp = 3, .initial = 9});
+  options.spans.kind = SpanKind::dynamic;
   EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError);
   options = decoder_options();
   options.common.attention.kinds = {"causal", "lsh"};

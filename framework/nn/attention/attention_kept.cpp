@@ -43,7 +43,7 @@ Variable MultiHeadAttention::carry_on(const Variable& x,
   kept.require_rows(x.shape()[0]);
   SegmentContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
-  return mix({.query = by_head(query_(asking)),
+  return mix({.query = by_head((*query_)(asking)),
               .key = by_head((*key_)(asking)),
               .value = by_head(value_(asking)),
               .heads = heads_,
@@ -75,7 +75,8 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   Projected projected = {.query = by_head((*query_)(asking)),
                          .key = kept.projection(0),
                          .value = kept.projection(1),
-                         .heads = heads_};
+                         .heads = heads_,
+                         .input = asking};
   if (!global_.empty())
     projected.global = {.query = by_head(global_[0](asking)),
                         .key = kept.projection(2),

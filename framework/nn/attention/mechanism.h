@@ -37,7 +37,7 @@ struct Projected {
   std::optional<SequenceShares> shares = {};
   // What distance_keys of the mechanism has given before; undefined: it is to be asked again.
   Variable distance_keys = {};
-  // What was projected: [batch, time, width].
+  // What was projected, at the queries' positions: [batch, time, width].
   Variable input = {};
   // Where a mechanism that carries a state reads on: tensors [batch, ...] behind the positions that
   // were read before, none at the beginning. It writes those behind these positions.

@@ -53,6 +53,24 @@ class HeadSpans {
   Weight parts_;
 };
 
+// Spans that depend on the token (section 2.2 of the paper): z = limit / (1 + exp(-w_h . x - b_h))
+// of the layer's input x at the query, with the parameters "span/weight" [heads, width] and
+// "span/bias" [heads]. A value.
+class TokenSpans {
+ public:
+  // The weights start at 0, the biases so that every span is the form's initial one, which is more
+  // than 0 and less than the limit.
+  TokenSpans(const Scope& attention, const SpanForm& form, std::int64_t heads, std::int64_t width);
+
+  // x: [batch, time, width], inside the region; result: [batch, time, this rank's heads].
+  Variable in_keys(const Variable& x) const;
+
+ private:
+  SpanForm form_;
+  Weight weight_;
+  Weight bias_;
+};
+
 // The keys of distances "span_positions" [limit, dim], for all layers: row limit - 1 - x is e_x.
 Weight span_positions(const Scope& scope, const SpanForm& form, std::int64_t dim);
 
@@ -78,14 +96,47 @@ class SpanAttention : public Mechanism {
                       const Pass& pass) const override;
 
  private:
-  AttentionMask mask(const Projected& input,
-                     const SegmentContext& context,
-                     const std::vector<std::int64_t>& windows) const;
-  Variable key_table(std::int64_t window) const;
-
   SpanForm form_;
   HeadSpans spans_;
   Weight positions_;
+  double dropout_;
+  AttentionPattern pattern_;
+};
+
+// The same with spans that depend on the token. What is beyond a span is not seen at all, so that
+// nothing depends on what is multiplied, which is what the longest span of a head in the batch
+// reaches. The penalty is an inner loss of the pass, "span": `penalty` times the mean over the
+// tokens of the mean span of the heads, for each layer.
+class TokenSpanAttention : public Mechanism {
+ public:
+  TokenSpanAttention(const SpanForm& form,
+                     TokenSpans spans,
+                     Weight positions,
+                     double penalty,
+                     double dropout,
+                     AttentionPattern pattern = {})
+      : form_(form),
+        spans_(std::move(spans)),
+        positions_(std::move(positions)),
+        penalty_(penalty),
+        dropout_(dropout),
+        pattern_(std::move(pattern)) {}
+  bool reads_on() const override { return true; }
+  std::optional<std::int64_t> farthest() const override {
+    return form_.limit - 1 + form_.nearest();
+  }
+  // Needs Projected::input.
+  Variable operator()(const Projected& input,
+                      const SegmentContext& context,
+                      const Pass& pass) const override;
+
+ private:
+  std::vector<std::int64_t> windows(const Tensor& spans) const;
+
+  SpanForm form_;
+  TokenSpans spans_;
+  Weight positions_;
+  double penalty_;
   double dropout_;
   AttentionPattern pattern_;
 };
