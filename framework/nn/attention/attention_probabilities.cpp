@@ -13,7 +13,7 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
                                            std::int64_t heads,
                                            const Pass& pass) const {
   require(key_.has_value(), "shared queries and keys look at nothing but themselves");
-  const Variable query = by_head(query_(region_.enter(x, pass.time)));
+  const Variable query = by_head((*query_)(region_.enter(x, pass.time)));
   Variable key;
   Tensor length = side.length;
   if (pass.kept) {
