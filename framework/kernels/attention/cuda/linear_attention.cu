@@ -53,8 +53,8 @@ struct LinearView {
   static X* of(const Tensor& tensor) {
     return tensor.defined() ? tensor.data<X>() : nullptr;
   }
-  std::int64_t columns() const { return values + 1; }
-  std::int64_t state_elements() const { return features * columns(); }
+  LONGSPAN_HOST_DEVICE std::int64_t columns() const { return values + 1; }
+  LONGSPAN_HOST_DEVICE std::int64_t state_elements() const { return features * columns(); }
 };
 
 // Which part of which head a block computes.
