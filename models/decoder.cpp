@@ -121,7 +121,7 @@ std::unique_ptr<Model> make_decoder(const DecoderOptions& options, const ModelSe
 Family decoder_family() {
   return {"decoder",
           "causal language model with absolute or relative positions (GPT-2, Radford et al. 2019)",
-          {"language_model"},
+          {"language_model", "recall"},
           [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<DecoderOptions>();
             declare(table, *options, planned);

@@ -207,7 +207,7 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
 Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
-          {"language_model"},
+          {"language_model", "recall"},
           [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<TransformerXlOptions>();
             declare(table, *options, planned);

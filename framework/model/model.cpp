@@ -59,8 +59,10 @@ Losses Model::losses(const Reading& given, const Pass& pass) const {
 
 Answers Model::answers(const Reading& reading, const Pass& pass) const {
   const NoGradient unrecorded;
-  const States states = read(reading, pass);
-  return {readout_->terms(states, reading, pass), readout_->choices(states, reading, pass)};
+  States states = read(reading, pass);
+  std::vector<Term> terms = readout_->terms(states, reading, pass);
+  Tensor choices = readout_->choices(states, reading, pass);
+  return {std::move(terms), std::move(choices), std::move(states.carried)};
 }
 
 Scores Model::scores(const Reading& reading, const Pass& pass) const {

@@ -24,6 +24,7 @@ struct Scores {
 struct Answers {
   std::vector<Term> terms;
   Tensor choices;  // as Readout::choices
+  Carried carried = {};
 };
 
 class Model {

@@ -3,14 +3,18 @@
 
 #include "framework/tasks/classification.h"
 #include "framework/tasks/language_model.h"
+#include "framework/tasks/recall.h"
 #include "framework/tasks/tagging.h"
 #include "framework/tasks/translation.h"
 
 namespace longspan {
 
 std::span<const TaskKind> task_kinds() {
-  static const std::array all = {
-      language_model_task(), translation_task(), tagging_task(), classification_task()};
+  static const std::array all = {language_model_task(),
+                                 translation_task(),
+                                 tagging_task(),
+                                 classification_task(),
+                                 recall_task()};
   return all;
 }
 

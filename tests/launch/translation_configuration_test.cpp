@@ -28,15 +28,16 @@ TEST(TranslationConfiguration, AGoodOneIsTaken) {
 }
 
 TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
-  EXPECT_EQ(refusal({"model.family=decoder"}),
-            "--set: model.family: decoder learns run.task: language_model, found translation");
+  EXPECT_EQ(
+      refusal({"model.family=decoder"}),
+      "--set: model.family: decoder learns run.task: language_model or recall, found translation");
   EXPECT_EQ(refusal({"run.task=language_model"}),
             "c.yaml:2:9: model.family: encoder_decoder learns run.task: translation, found "
             "language_model\nc.yaml:3:18: data.train_target is for run.task: translation, and "
             "run.task is language_model; set one of them");
   EXPECT_EQ(refusal({"run.task=translate"}),
             "--set: run.task: found \"translate\"; allowed: language_model, translation, "
-            "tagging or classification");
+            "tagging, classification or recall");
 }
 
 TEST(TranslationConfiguration, BothSidesAreNamed) {

@@ -1,5 +1,8 @@
 // What rows carry of an episode that has ended is not seen any more.
+#include "framework/data/episode_source.h"
 #include "framework/model/forgotten_keys.h"
+#include "framework/model/tag_readout.h"
+#include "framework/train/trainer.h"
 #include "tests/models/model_testing.h"
 
 namespace longspan {
@@ -74,6 +77,57 @@ TEST(Episodes, GradientsAreThoseOfDifferences) {
       *model,
       with_earlier(segment_of(text, segment, segment, carried, longest), {0, 5, 2}),
       {.training = true, .random = Random(1)});
+}
+
+// In percent, of actions in episodes that were not learnt from.
+double accuracy_of(const Model& model, EpisodeSource source, int batches) {
+  double asked = 0, right = 0;
+  Reading reading = {.longest_memory = model.body().longest_memory()};
+  for (int i = 0; i < batches; ++i) {
+    reading.fields = source.next().fields;
+    Answers answers = model.answers(reading, Pass());
+    reading.carried = std::move(answers.carried);
+    const auto wanted = reading.fields.at("targets").span<std::int64_t>();
+    for (std::size_t j = 0; j < wanted.size(); ++j) {
+      asked += wanted[j] >= 0 ? 1 : 0;
+      right += wanted[j] >= 0 && answers.choices.span<std::int64_t>()[j] == wanted[j] ? 1 : 0;
+    }
+  }
+  return 100 * right / asked;
+}
+
+double accuracy_after(int steps, std::int64_t memory) {
+  const Environment corridor = parse_environment("corridor length 12", "world");
+  TransformerXlOptions options = {.common = {.layers = 2,
+                                             .width = 16,
+                                             .heads = 2,
+                                             .feed_forward = 32,
+                                             .norm = NormPlacement::pre,
+                                             .residual = ResidualKind::gated,
+                                             .dropout = 0,
+                                             .initial_deviation = {}},
+                                  .memory = memory};
+  ModelSetting setting = tiny_setting(6);
+  setting.vocabulary = 256;
+  setting.classes = 2;
+  TrainingOptions training;
+  training.steps = steps;
+  training.learning_rate = 3e-3;
+  Trainer trainer(std::make_unique<Model>(setting, transformer_xl_body(options), tag_readout()),
+                  training,
+                  Random(1));
+  const Device host = testing::backend_device().host();
+  EpisodeSource source(corridor, {16, 6, true}, Random(1), 0, 1, host);
+  for (int step = 0; step < steps; ++step) trainer.step(source.next());
+  return accuracy_of(trainer.model(), {corridor, {16, 6}, Random(2), 0, 1, host}, 12);
+}
+
+// The sign is two segments before the fork.
+TEST(Episodes, ACorridorIsLearntWithMemoryAndNotWithout) {
+  EXPECT_EQ(accuracy_after(150, 18), 100);
+  const double without = accuracy_after(150, 0);
+  EXPECT_GT(without, 20);
+  EXPECT_LT(without, 80);
 }
 
 TEST(Episodes, ForgottenKeysAreThoseBeforeTheBeginning) {

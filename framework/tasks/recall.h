@@ -1,0 +1,10 @@
+// The right action in environments where it depends on what was seen long before.
+#pragma once
+
+#include "framework/tasks/task.h"
+
+namespace longspan {
+
+TaskKind recall_task();
+
+}  // namespace longspan

@@ -1,0 +1,113 @@
+// Recall: how models are measured in episodes, and what is told of environments that do not fit.
+#include "framework/tasks/recall.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "models/transformer_xl.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+class Recall : public ::testing::Test {
+ protected:
+  NamedPath file(const std::string& name, const std::string& text) {
+    std::ofstream(directory_.path() / name) << text;
+    return {(directory_.path() / name).string(), "data.train", "c.yaml:1:1"};
+  }
+  DataOptions data(const std::string& train, const std::string& validation) {
+    DataOptions options;
+    options.train = file("train.txt", train);
+    options.validation = file("validation.txt", validation);
+    options.batch = 4;
+    options.segment = 6;
+    return options;
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+std::unique_ptr<Task> opened(const DataOptions& data, std::int64_t validation_batches = 0) {
+  return recall_task().open({.data = data, .run = {}, .validation_batches = validation_batches});
+}
+
+std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
+  TransformerXlOptions options;
+  options.common = {.layers = 2,
+                    .width = 16,
+                    .heads = 2,
+                    .feed_forward = 32,
+                    .norm = NormPlacement::pre,
+                    .residual = ResidualKind::gated,
+                    .dropout = 0,
+                    .initial_deviation = {}};
+  options.memory = memory;
+  return std::make_unique<Model>(ModelSetting{.vocabulary = 256,
+                                              .classes = task.classes(),
+                                              .segment = 6,
+                                              .device = Device::cpu(),
+                                              .random = Random(1)},
+                                 transformer_xl_body(options),
+                                 recall_task().readout);
+}
+
+TEST_F(Recall, ValidationSaysWhatOfEpisodesIsRight) {
+  const DataOptions options = data("number_pad", "number_pad side 3 steps 20");
+  const auto task = opened(options, 5);
+  const auto model = model_of(*task, 8);
+  const Measurement found = *task->validate(*model);
+  EXPECT_EQ(found.find("episodes"), 8) << "two whole episodes of each stream";
+  EXPECT_GT(*found.find("loss"), 1);
+  EXPECT_LT(*found.find("accuracy"), 50);
+  EXPECT_EQ(found.figures, task->validate(*model)->figures) << "the same episodes each time";
+}
+
+std::string complaint(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
+  const DataOptions other = data("corridor", "memory_maze");
+  EXPECT_NE(
+      complaint([&] { opened(other); })
+          .find("the actions that are learnt are left, right, and a memory maze of 4 x 4 cells, "
+                "80 steps has down, left, right, up"),
+      std::string::npos);
+  DataOptions missing = other;
+  missing.train = {"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
+  EXPECT_EQ(complaint([&] { opened(missing); }),
+            "c.yaml:1:1: data.train: /nowhere/world.txt cannot be read");
+  DataOptions words = other;
+  words.tokenizer = TokenizerKind::characters;
+  EXPECT_EQ(recall_task().problem(words),
+            "data.tokenizer is characters, and with run.task: recall what is seen at a step is a "
+            "byte; set it to bytes");
+}
+
+TEST_F(Recall, WritesAnActionForEachStep) {
+  const DataOptions options = data("corridor", "corridor");
+  const auto task = opened(options);
+  const auto model = model_of(*task, 8);
+  const std::vector<std::string> lines = {"L.?", "", "R"};
+  const LabelSet actions({"left", "right"});
+  const std::vector<std::string> written = recall_task().write({.model = *model,
+                                                                .tokenizer = task->tokenizer(),
+                                                                .labels = actions,
+                                                                .data = options,
+                                                                .lines = lines,
+                                                                .place = {}});
+  ASSERT_EQ(written.size(), 3u);
+  EXPECT_EQ(std::ranges::count(written[0], ' '), 2);
+  EXPECT_EQ(written[1], "");
+  EXPECT_TRUE(written[2] == "left" || written[2] == "right");
+}
+
+}  // namespace
+}  // namespace longspan
