@@ -41,6 +41,7 @@ Variable gate(GateFunction function,
                                    .logits = logits,
                                    .bias = bias,
                                    .dy = gradients.take_output(),
+                                   .dx = {},
                                    .dlogits = logits.like()};
         gradient.dx = gradient.dy;
         if (change.defined()) gradient.dchange = change.like();
