@@ -59,7 +59,7 @@ AttentionTerms span_terms(const SpanForm& form,
                           const std::vector<std::int64_t>& windows,
                           const SpanVariables& span) {
   const Variable table = key_table(form, positions, *std::ranges::max_element(windows));
-  return {.shaw = ShawVariables{.key_table = table, .made = true}, .span = span};
+  return {.shaw = ShawVariables{.key_table = table, .value_table = {}, .made = true}, .span = span};
 }
 
 std::vector<double> numbers_of(const Tensor& tensor) {
