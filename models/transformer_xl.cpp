@@ -133,7 +133,7 @@ class TransformerXl : public Body {
     const AttentionMask mask = {.rules = rules(reading.longest_memory),
                                 .query_begin = memory,
                                 .key_padding = forgotten_keys(reading, setting_.device)};
-    if (spans_) return {.mask = mask};
+    if (spans_) return {.mask = mask, .distances = {}};
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,
                                    memory + pass.time.total,
