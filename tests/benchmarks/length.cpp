@@ -48,6 +48,7 @@ double best_seconds(const std::string& kind, std::int64_t time, const Device& de
   const auto mechanism = mechanism_of(options, time, parameters);
   const Shape shape = {1, time, heads, dim};
   const Random random(1);
+  parameters.allocate(random.child("weights"));
   const Variable query = Variable::leaf(random_tensor(shape, device, random.child("query")));
   const Variable value = Variable::leaf(random_tensor(shape, device, random.child("value")));
   const Variable key = mechanism->shares_query_and_key()
