@@ -131,11 +131,13 @@ void declare_halting(OptionTable& table, UniversalTransformerOptions& options) {
             halting.steps,
             "how often the layers run; with model.halting adaptive, at most",
             between(1, 1 << 12));
-  table.add("model.halting",
-            options.count,
-            "whether all positions take model.steps, or each as many as it needs (Graves 2016)",
-            {{"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
-            fixes_weights());
+  table.add(
+      "model.halting",
+      options.count,
+      "whether all positions take model.steps, or each as many as it needs (Graves 2016); plans "
+      "and the operations that a run counts are those of all steps",
+      {{"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
+      fixes_weights());
   table.add("model.halting_slack",
             halting.slack,
             "a position halts where its halting probabilities sum to 1 less this",
