@@ -78,8 +78,15 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
 void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add("model.norm",
             options.norm,
-            "layer norm after the residual sum (post) or before each sublayer (pre)",
+            "a norm after the residual sum (post) or before each sublayer (pre)",
             {{"post", NormPlacement::post}, {"pre", NormPlacement::pre}},
+            fixes_weights());
+  table.add("model.norm_kind",
+            options.norm_kind,
+            "what norms divide by: the deviation, once the mean is taken away (layer, Ba et al. "
+            "2016), or the root of the mean square (rms, Zhang and Sennrich 2019), which has no "
+            "bias",
+            {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
             fixes_weights());
   table.add("model.final_norm",
             options.final_norm,

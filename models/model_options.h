@@ -47,6 +47,7 @@ struct ModelOptions {
   std::optional<std::int64_t> feed_forward = {};  // 4 width
   Activation activation = Activation::relu;
   NormPlacement norm = NormPlacement::post;
+  NormKind norm_kind = NormKind::layer;
   std::optional<bool> final_norm = {};  // with norms before the sublayers
   ResidualKind residual = ResidualKind::plain;
   StreamJoin reversible_output = StreamJoin::mean;

@@ -75,7 +75,12 @@ class LayerMaker {
             .initial_out = options_.initial_out};
   }
   Sublayer sublayer(const Scope& scope, Reads reads, decltype(Sublayer::run) run) const {
-    return {.norm = Norm(scope.child("norm"), options_.common.width, options_.initial_gain),
+    const Norm norm(scope.child("norm"),
+                    options_.common.width,
+                    options_.initial_gain,
+                    1e-5,
+                    options_.common.norm_kind);
+    return {.norm = norm,
             .reads = reads,
             .run = std::move(run),
             .name = scope.path(),
@@ -147,6 +152,7 @@ std::int64_t end_of(const Pass& pass) {
 BodyEnd body_end(const ModelOptions& options) {
   BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
+  end.norm_kind = options.norm_kind;
   return end;
 }
 
@@ -154,8 +160,11 @@ Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFac
     : layers_(make_layers(scope, options, mechanism)),
       residual_(make_residual(options.common, options.memory)) {
   if (options.common.has_final_norm())
-    final_norm_.emplace(
-        scope.child("final_norm"), options.common.output_width(), options.initial_gain);
+    final_norm_.emplace(scope.child("final_norm"),
+                        options.common.output_width(),
+                        options.initial_gain,
+                        1e-5,
+                        options.common.norm_kind);
 }
 
 Variable Stack::normed(const Variable& y) const { return final_norm_ ? (*final_norm_)(y) : y; }

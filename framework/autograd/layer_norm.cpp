@@ -1,27 +1,44 @@
-// Layer normalisation, alone and of the sum of a residual.
+// Normalisation of rows, alone and of the sum of a residual.
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
+#include "framework/autograd/rms_norm.h"
 #include "framework/kernels/layer_norm_of_sum.h"
 
 namespace longspan {
 namespace {
 
+// What a norm is beside its input. Not centred it has no bias.
+struct NormForm {
+  Variable weight;
+  Variable bias;
+  double epsilon;
+  bool centered;
+};
+
+NormForm centered_form(const Variable& weight, const Variable& bias, double epsilon) {
+  return {.weight = weight, .bias = bias, .epsilon = epsilon, .centered = true};
+}
+NormForm rms_form(const Variable& weight, double epsilon) {
+  const Tensor& gain = weight.value();
+  return {.weight = weight,
+          .bias = Variable(Tensor::zeros(gain.shape(), gain.dtype(), gain.device())),
+          .epsilon = epsilon,
+          .centered = false};
+}
+
 // The call, with results that are still to be written.
-LayerNorm norm_of(const Tensor& x,
-                  const Variable& weight,
-                  const Variable& bias,
-                  double epsilon,
-                  const Tensor& y) {
+LayerNorm norm_of(const Tensor& x, const NormForm& form, const Tensor& y) {
   const auto statistics = [&] {
     return Tensor::empty({x.shape().rows()}, accumulator_of(x.dtype()), x.device());
   };
   return {.x = matrix(x),
-          .weight = weight.value(),
-          .bias = bias.value(),
+          .weight = form.weight.value(),
+          .bias = form.bias.value(),
           .y = matrix(y),
           .mean = statistics(),
           .inverse_deviation = statistics(),
-          .epsilon = epsilon};
+          .epsilon = form.epsilon,
+          .centered = form.centered};
 }
 
 // What of it the backward pass needs.
@@ -30,7 +47,8 @@ struct KeptNorm {
       : x(norm.x),
         weight(norm.weight),
         mean(norm.mean),
-        inverse_deviation(norm.inverse_deviation) {}
+        inverse_deviation(norm.inverse_deviation),
+        centered(norm.centered) {}
 
   // The call; the weight and the bias are inputs `first` and first + 1.
   LayerNormGradient gradient(
@@ -48,14 +66,77 @@ struct KeptNorm {
             .dx = matrix(dx),
             .dweight = sums(first),
             .dbias = sums(first + 1),
-            .add = add};
+            .add = add,
+            .centered = centered};
   }
 
   Tensor x;
   Tensor weight;
   Tensor mean;
   Tensor inverse_deviation;
+  bool centered;
 };
+
+Variable norm_by(const NormForm& form, const Variable& x, std::optional<DType> dtype) {
+  const Tensor& value = x.value();
+  Tensor y = Tensor::empty(value.shape(), dtype.value_or(value.dtype()), value.device());
+  const LayerNorm norm = norm_of(value, form, y);
+  on(y.device(), [&](auto backend) { layer_norm(backend, norm); });
+  return record(
+      std::move(y), {x, form.weight, form.bias}, [kept = KeptNorm(norm)](Gradients& gradients) {
+        const Tensor& dy = gradients.output();
+        const GradientTarget dx =
+            gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = kept.x.like()};
+        const LayerNormGradient call = kept.gradient(gradients, 1, dy, dx.tensor, dx.add);
+        on(dy.device(), [&](auto backend) { layer_norm_backward(backend, call); });
+      });
+}
+
+NormedSum norm_of_sum_by(const NormForm& form,
+                         const Variable& a,
+                         Variable&& x,
+                         double rate,
+                         const Random& random,
+                         const Placement& placement) {
+  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
+  const Variable added = std::move(x);
+  const Tensor sum = a.value().like();
+  // The variable itself is the one holder of its value.
+  const Tensor y = added.value().held_by(1) ? added.value() : sum.like();
+  const LayerNorm norm = norm_of(sum, form, y);
+  Dropout change = {
+      .x = added.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
+  on(sum.device(), [&](auto backend) { layer_norm_of_sum(backend, a.value(), change, norm); });
+  change.x = change.y = Tensor();
+  std::vector<Variable> outputs =
+      record({sum, y},
+             {a, added, form.weight, form.bias},
+             [kept = KeptNorm(norm), change](Gradients& gradients) {
+               const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
+               // Written over: the norm's gradient by the change's or, where it comes alone, the
+               // sum's.
+               const Tensor dnorm = has_norm ? gradients.take_output(1) : Tensor();
+               const Tensor dsum = has_sum ? gradients.take_output(0) : dnorm;
+               const bool drops = change.rate > 0 && gradients.wanted(1);
+               const Tensor dx = !drops ? dsum : (has_sum && has_norm ? dnorm : dsum.like());
+               Dropout drop = change;
+               drop.x = dsum;
+               drop.y = dx;
+               LayerNormGradient call;
+               if (has_norm) call = kept.gradient(gradients, 2, dnorm, dsum, has_sum);
+               on(dsum.device(), [&](auto backend) {
+                 if (has_norm && drops)
+                   layer_norm_of_sum_backward(backend, call, drop);
+                 else if (has_norm)
+                   layer_norm_backward(backend, call);
+                 else if (drops)
+                   dropout(backend, drop);
+               });
+               if (gradients.wanted(0)) gradients.give(0, dsum);
+               if (gradients.wanted(1)) gradients.give(1, dx);
+             });
+  return {std::move(outputs[0]), std::move(outputs[1])};
+}
 
 }  // namespace
 
@@ -64,17 +145,14 @@ Variable layer_norm(const Variable& x,
                     const Variable& bias,
                     double epsilon,
                     std::optional<DType> dtype) {
-  const Tensor& value = x.value();
-  Tensor y = Tensor::empty(value.shape(), dtype.value_or(value.dtype()), value.device());
-  const LayerNorm norm = norm_of(value, weight, bias, epsilon, y);
-  on(y.device(), [&](auto backend) { layer_norm(backend, norm); });
-  return record(std::move(y), {x, weight, bias}, [kept = KeptNorm(norm)](Gradients& gradients) {
-    const Tensor& dy = gradients.output();
-    const GradientTarget dx =
-        gradients.wanted(0) ? gradients.target(0) : GradientTarget{.tensor = kept.x.like()};
-    const LayerNormGradient call = kept.gradient(gradients, 1, dy, dx.tensor, dx.add);
-    on(dy.device(), [&](auto backend) { layer_norm_backward(backend, call); });
-  });
+  return norm_by(centered_form(weight, bias, epsilon), x, dtype);
+}
+
+Variable rms_norm(const Variable& x,
+                  const Variable& weight,
+                  double epsilon,
+                  std::optional<DType> dtype) {
+  return norm_by(rms_form(weight, epsilon), x, dtype);
 }
 
 NormedSum layer_norm_of_sum(const Variable& a,
@@ -85,41 +163,18 @@ NormedSum layer_norm_of_sum(const Variable& a,
                             const Variable& weight,
                             const Variable& bias,
                             double epsilon) {
-  require(a.shape() == x.shape(), "shapes {} and {} cannot be added", a.shape(), x.shape());
-  const Variable added = std::move(x);
-  const Tensor sum = a.value().like();
-  // The variable itself is the one holder of its value.
-  const Tensor y = added.value().held_by(1) ? added.value() : sum.like();
-  const LayerNorm norm = norm_of(sum, weight, bias, epsilon, y);
-  Dropout change = {
-      .x = added.value(), .y = sum, .rate = rate, .random = random, .placement = placement};
-  on(sum.device(), [&](auto backend) { layer_norm_of_sum(backend, a.value(), change, norm); });
-  change.x = change.y = Tensor();
-  std::vector<Variable> outputs = record(
-      {sum, y}, {a, added, weight, bias}, [kept = KeptNorm(norm), change](Gradients& gradients) {
-        const bool has_sum = gradients.has_output(0), has_norm = gradients.has_output(1);
-        // Written over: the norm's gradient by the change's or, where it comes alone, the sum's.
-        const Tensor dnorm = has_norm ? gradients.take_output(1) : Tensor();
-        const Tensor dsum = has_sum ? gradients.take_output(0) : dnorm;
-        const bool drops = change.rate > 0 && gradients.wanted(1);
-        const Tensor dx = !drops ? dsum : (has_sum && has_norm ? dnorm : dsum.like());
-        Dropout drop = change;
-        drop.x = dsum;
-        drop.y = dx;
-        LayerNormGradient call;
-        if (has_norm) call = kept.gradient(gradients, 2, dnorm, dsum, has_sum);
-        on(dsum.device(), [&](auto backend) {
-          if (has_norm && drops)
-            layer_norm_of_sum_backward(backend, call, drop);
-          else if (has_norm)
-            layer_norm_backward(backend, call);
-          else if (drops)
-            dropout(backend, drop);
-        });
-        if (gradients.wanted(0)) gradients.give(0, dsum);
-        if (gradients.wanted(1)) gradients.give(1, dx);
-      });
-  return {std::move(outputs[0]), std::move(outputs[1])};
+  return norm_of_sum_by(
+      centered_form(weight, bias, epsilon), a, std::move(x), rate, random, placement);
+}
+
+NormedSum rms_norm_of_sum(const Variable& a,
+                          Variable&& x,
+                          double rate,
+                          const Random& random,
+                          const Placement& placement,
+                          const Variable& weight,
+                          double epsilon) {
+  return norm_of_sum_by(rms_form(weight, epsilon), a, std::move(x), rate, random, placement);
 }
 
 }  // namespace longspan

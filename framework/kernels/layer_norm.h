@@ -1,11 +1,13 @@
-// Layer normalisation over the last axis (Ba et al. 2016), statistics in the accumulator dtype.
+// Layer normalisation over the last axis (Ba et al. 2016), or by the root of the mean square (Zhang
+// and Sennrich 2019), statistics in the accumulator dtype.
 #pragma once
 
 #include "framework/core/tensor.h"
 
 namespace longspan {
 
-// y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias.
+// y = weight * (x - mean) / sqrt(biased variance + epsilon) + bias. Not centred, the mean counts as
+// 0, also in the variance.
 // x, y: [rows, width] (leading axes flattened), of one dtype; y of f32 may be bf16 or f16. weight,
 // bias: [width], of x's dtype or its accumulator's. mean, inverse_deviation: [rows] in the
 // accumulator dtype, written, kept for the backward pass.
@@ -17,6 +19,7 @@ struct LayerNorm {
   Tensor mean;
   Tensor inverse_deviation;
   double epsilon = 1e-5;
+  bool centered = true;
 };
 void layer_norm(Cpu, const LayerNorm&);
 void layer_norm(Cuda, const LayerNorm&);
@@ -34,6 +37,7 @@ struct LayerNormGradient {
   Tensor dweight;
   Tensor dbias;
   bool add = false;
+  bool centered = true;
 };
 void layer_norm_backward(Cpu, const LayerNormGradient&);
 void layer_norm_backward(Cuda, const LayerNormGradient&);

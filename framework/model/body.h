@@ -33,8 +33,9 @@ struct States {
 
 // What stands between the body and its readout, and what the readout is to be made like.
 struct BodyEnd {
-  std::int64_t width = 0;                 // of the hidden states
-  std::optional<Initial> norm = {};       // of the gain of a norm; none: there is no norm
+  std::int64_t width = 0;            // of the hidden states
+  std::optional<Initial> norm = {};  // of the gain of a norm; none: there is no norm
+  NormKind norm_kind = NormKind::layer;
   double dropout = 0;                     // after it
   bool bias = false;                      // of the readout
   Initial initial = {};                   // of its weights

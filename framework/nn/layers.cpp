@@ -1,6 +1,7 @@
 #include "framework/nn/layers.h"
 
 #include "framework/autograd/recompute.h"
+#include "framework/autograd/rms_norm.h"
 
 namespace longspan {
 namespace {
@@ -75,21 +76,28 @@ Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
-Norm::Norm(const Scope& scope, std::int64_t width, const Initial& gain, double epsilon)
-    : epsilon_(epsilon),
-      weight_(scope.weight("weight", {width}, gain)),
-      bias_(scope.weight("bias", {width}, Initial::constant(0))) {}
+Norm::Norm(
+    const Scope& scope, std::int64_t width, const Initial& gain, double epsilon, NormKind kind)
+    : epsilon_(epsilon), weight_(scope.weight("weight", {width}, gain)) {
+  if (kind == NormKind::layer) bias_ = scope.weight("bias", {width}, Initial::constant(0));
+}
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
+  if (!bias_) return rms_norm(x, weight_->variable, epsilon_, dtype);
   return layer_norm(x, weight_->variable, bias_->variable, epsilon_, dtype);
 }
 
 NormedSum Norm::of_sum(const Variable& x, Variable&& change, double rate, const Pass& pass) const {
+  const Placement placement = placement_of(x.shape(), pass, {});
+  const double dropped = pass.training ? rate : 0;
+  if (!bias_)
+    return rms_norm_of_sum(
+        x, std::move(change), dropped, pass.random, placement, weight_->variable, epsilon_);
   return layer_norm_of_sum(x,
                            std::move(change),
-                           pass.training ? rate : 0,
+                           dropped,
                            pass.random,
-                           placement_of(x.shape(), pass, {}),
+                           placement,
                            weight_->variable,
                            bias_->variable,
                            epsilon_);

@@ -54,13 +54,19 @@ class Linear {
   Weight bias_;
 };
 
-// Parameters "weight" and "bias" [width].
+enum class NormKind : std::uint8_t {
+  layer,  // Ba et al. 2016
+  rms     // Zhang and Sennrich 2019
+};
+
+// Parameters "weight" [width] and, but for rms, "bias" [width].
 class Norm {
  public:
   Norm(const Scope& scope,
        std::int64_t width,
        const Initial& gain = Initial::constant(1),
-       double epsilon = 1e-5);
+       double epsilon = 1e-5,
+       NormKind kind = NormKind::layer);
   // In x's dtype or, for f32, in a narrower one.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
   // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
@@ -69,7 +75,7 @@ class Norm {
  private:
   double epsilon_;
   Weight weight_;
-  Weight bias_;
+  Weight bias_;  // none of rms
 };
 
 // Dropout of an activation [batch, time, width]. Inside a split region `part` says which features

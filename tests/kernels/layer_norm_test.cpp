@@ -19,14 +19,15 @@ Reference reference(const Values& x,
                     const Values& bias,
                     const Values& dy,
                     std::size_t rows,
-                    double epsilon) {
+                    double epsilon,
+                    bool centered = true) {
   const std::size_t width = weight.size();
   const auto count = static_cast<double>(width);
   Reference result{
       Values(x.size()), Values(rows), Values(rows), Values(x.size()), Values(width), Values(width)};
   for (std::size_t r = 0; r < rows; ++r) {
     double mean = 0, variance = 0, sum = 0, product = 0;
-    for (std::size_t i = 0; i < width; ++i) mean += x[r * width + i] / count;
+    for (std::size_t i = 0; centered && i < width; ++i) mean += x[r * width + i] / count;
     for (std::size_t i = 0; i < width; ++i)
       variance += (x[r * width + i] - mean) * (x[r * width + i] - mean) / count;
     const double inverse = 1 / std::sqrt(variance + epsilon);
@@ -39,6 +40,7 @@ Reference reference(const Values& x,
       result.dweight[i] += above * normal(i);
       result.dbias[i] += above;
     }
+    if (!centered) sum = 0;
     for (std::size_t i = 0; i < width; ++i)
       result.dx[r * width + i] =
           inverse * (dy[r * width + i] * weight[i] - sum - normal(i) * product);
@@ -89,6 +91,28 @@ TYPED_TEST_SUITE(LayerNormOf, FloatingTypes);
 
 constexpr std::array<std::int64_t, 2> shapes[] = {
     {1, 1}, {0, 5}, {3, 17}, {17, 3}, {1, 1000}, {300, 67}, {65, 128}};
+
+TYPED_TEST(LayerNormOf, NotCentredItDividesByTheRootOfTheMeanSquare) {
+  for (const auto& [rows, width] : shapes) {
+    SCOPED_TRACE(fmt::format("[{}, {}]", rows, width));
+    Problem<TypeParam> problem(rows, width, 0.5);
+    problem.forward.centered = false;
+    const auto expected = reference(problem.x,
+                                    problem.weight,
+                                    problem.bias,
+                                    problem.dy,
+                                    static_cast<std::size_t>(rows),
+                                    1e-5,
+                                    false);
+    layer_norm(backend(), problem.forward);
+    expect_close(values_of(problem.forward.y), expected.y, tolerance<TypeParam>());
+    expect_close(values_of(problem.forward.mean), expected.mean, 0);
+    auto gradient = problem.gradient();
+    gradient.centered = false;
+    layer_norm_backward(backend(), gradient);
+    expect_close(values_of(gradient.dx), expected.dx, tolerance<TypeParam>(), 3);
+  }
+}
 
 TYPED_TEST(LayerNormOf, EqualsItsFormulaAndAddsToTheGradientsOfTheParameters) {
   for (const auto& [rows, width] : shapes) {

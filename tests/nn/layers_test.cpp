@@ -92,6 +92,44 @@ TEST(NormLayer, Gradient) {
       parameters, [&](const auto& in) { return norm(in[0]); }, {random_tensor({2, 3, 5}, 1)});
 }
 
+TEST(RmsNormLayer, DividesByTheRootOfTheMeanSquareAndHasNoBias) {
+  Parameters parameters = one_process_parameters();
+  const Norm norm(Scope(parameters).child("norm"), 5, Initial::constant(1), 1e-3, NormKind::rms);
+  EXPECT_EQ(parameters.all().size(), 1u);
+  allocate_randomly(parameters, 1);
+  const Tensor x = random_tensor({2, 3, 5}, 1);
+  const double* const gain = parameters.named("norm/weight").master.data<double>();
+  Values expected;
+  for (std::int64_t row = 0; row < 6; ++row) {
+    const double* const values = x.data<double>() + row * 5;
+    double squares = 0;
+    for (int i = 0; i < 5; ++i) squares += values[i] * values[i];
+    for (int i = 0; i < 5; ++i)
+      expected.push_back(gain[i] * values[i] / std::sqrt(squares / 5 + 1e-3));
+  }
+  expect_close(values_of(norm(Variable(x)).value()), expected, 1e-13);
+  expect_layer_gradients(parameters, [&](const auto& in) { return norm(in[0]); }, {x});
+}
+
+// Alone and of the sum of a residual they are the same.
+TEST(RmsNormLayer, OfASumIsThatOfTheSum) {
+  Parameters parameters = one_process_parameters();
+  const Norm norm(Scope(parameters).child("norm"), 5, Initial::constant(1), 1e-3, NormKind::rms);
+  allocate_randomly(parameters, 1);
+  const Tensor x = random_tensor({2, 3, 5}, 1), change = random_tensor({2, 3, 5}, 2);
+  const Pass pass = training_pass(3);
+  const NormedSum both = norm.of_sum(Variable(x), Variable(change.clone()), 0.3, pass);
+  expect_close(values_of(both.norm.value()),
+               values_of(norm(add_dropped(Variable(x), Variable(change), 0.3, pass)).value()),
+               1e-13);
+  expect_layer_gradients(parameters,
+                         [&](const auto& in) {
+                           const NormedSum sum = norm.of_sum(in[0], Variable(in[1]), 0.3, pass);
+                           return add(sum.sum, sum.norm);
+                         },
+                         {x, change});
+}
+
 TEST(FeedForwardLayer, Gradient) {
   for (const Activation activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh})
     for (const double dropout : {0.0, 0.3}) {

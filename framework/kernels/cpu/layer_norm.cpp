@@ -20,8 +20,14 @@ struct Row {
 // Two passes: the squares are of differences from a first mean, which their sum then corrects, so a
 // large mean costs no digits.
 template <typename T, typename A>
-Row<A> statistics(const T* x, std::int64_t width, A epsilon) {
+Row<A> statistics(const T* x, std::int64_t width, A epsilon, bool centered) {
   const A count = static_cast<A>(width);
+  if (!centered) {
+    A all = 0;
+#pragma omp simd reduction(+ : all)
+    for (std::int64_t i = 0; i < width; ++i) all += static_cast<A>(x[i]) * static_cast<A>(x[i]);
+    return {A{0}, A{1} / std::sqrt(all / count + epsilon)};
+  }
   A sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (std::int64_t i = 0; i < width; ++i) sum += static_cast<A>(x[i]);
@@ -48,11 +54,12 @@ void forward(const LayerNorm& norm) {
   Y* y = norm.y.data<Y>();
   A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
   const A epsilon = static_cast<A>(norm.epsilon);
+  const bool centered = norm.centered;
   for_rows(rows, width, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       const T* from = x + r * width;
       Y* to = y + r * width;
-      const auto [mean, inverse] = statistics(from, width, epsilon);
+      const auto [mean, inverse] = statistics(from, width, epsilon, centered);
       means[r] = mean;
       inverses[r] = inverse;
 #pragma omp simd
@@ -64,12 +71,14 @@ void forward(const LayerNorm& norm) {
 
 // With g = weight dy and h = (x - mean) / deviation:
 //   dx = (g - mean(g) - h mean(g h)) / deviation, or dx += that; dweight += dy h; dbias += dy.
+// Not centred, without mean(g).
 template <bool add, typename T, typename Y, typename A>
 void backward_row(const T* x,
                   const Y* dy,
                   const A* weight,
                   A mean,
                   A inverse,
+                  bool centered,
                   std::int64_t width,
                   T* dx,
                   A* dweight,
@@ -84,7 +93,7 @@ void backward_row(const T* x,
     dweight[i] += above * normal;
     dbias[i] += above;
   }
-  sum /= static_cast<A>(width);
+  sum = centered ? sum / static_cast<A>(width) : A{0};
   product /= static_cast<A>(width);
 #pragma omp simd
   for (std::int64_t i = 0; i < width; ++i) {
@@ -104,6 +113,7 @@ void backward(const LayerNormGradient& norm) {
   const Y* dy = norm.dy.data<Y>();
   T* dx = norm.dx.data<T>();
   const A *means = norm.mean.data<A>(), *inverses = norm.inverse_deviation.data<A>();
+  const bool centered = norm.centered;
   const std::int64_t block = rows_in_block(rows), blocks = (rows + block - 1) / block;
   const Tensor partial =
       Tensor::empty({2, blocks, width}, DTypeOf<A>::value, norm.x.device(), MemoryTag::workspace);
@@ -119,6 +129,7 @@ void backward(const LayerNormGradient& norm) {
                           weight,
                           means[r],
                           inverses[r],
+                          centered,
                           width,
                           dx + r * width,
                           dweight,

@@ -47,6 +47,7 @@ struct SummedRows {
 template <typename T, typename Y, typename P, typename A, typename Rows>
 __global__ void normalise_rows(std::int64_t width,
                                A epsilon,
+                               bool centered,
                                Rows rows,
                                const P* weight,
                                const P* bias,
@@ -65,7 +66,8 @@ __global__ void normalise_rows(std::int64_t width,
     const Four<T> four = read_four(x, first, width);
     for (int k = 0; k < 4; ++k) part += wide(four.at[k]);
   });
-  const A first_mean = over_block(part, scratch, Plus()) / count;
+  const A sum = over_block(part, scratch, Plus());
+  const A first_mean = centered ? sum / count : A{0};
   A squares = 0, differences = 0;
   each_four(width, [&](std::int64_t first) {
     const Four<T> four = read_four(x, first, width);
@@ -76,7 +78,7 @@ __global__ void normalise_rows(std::int64_t width,
     }
   });
   add_over_block(squares, differences, scratch);
-  const A correction = differences / count;
+  const A correction = centered ? differences / count : A{0};
   const A variance = Greater()(squares / count - correction * correction, A{0});
   const A mean = first_mean + correction;
   const A inverse = A{1} / std::sqrt(variance + epsilon);
@@ -128,6 +130,7 @@ struct BackwardRows {
   T* dx;
   bool add;    // to dx
   bool holds;  // shared memory has place for the sums of a block
+  bool centered;
   A* partial;  // [blocks, 2 width]
 };
 
@@ -179,7 +182,7 @@ __global__ void normalise_rows_backward(BackwardRows<T, Y, P, A> given, More mor
       write_four(dbias, first, width, sums);
     });
     add_over_block(sum, product, scratch);
-    sum /= count;
+    sum = given.centered ? sum / count : A{0};
     product /= count;
     each_four(width, [&](std::int64_t first) {
       const Four<T> value = read_four(x, first, width);
@@ -249,6 +252,7 @@ void normalise(Cuda cuda, const LayerNorm& norm, bool sums, const RowsOf& rows_o
                           normalise_rows<T, Y, P, A, std::remove_const_t<decltype(rows)>>,
                           width,
                           static_cast<A>(norm.epsilon),
+                          norm.centered,
                           rows,
                           norm.weight.data<P>(),
                           norm.bias.data<P>(),
@@ -295,6 +299,7 @@ void normalise_backward(Cuda cuda, const LayerNormGradient& norm, const MoreOf& 
                                         .dx = norm.dx.data<T>(),
                                         .add = norm.add,
                                         .holds = holds,
+                                        .centered = norm.centered,
                                         .partial = partial.data<A>()},
                more);
         add_partials(cuda,

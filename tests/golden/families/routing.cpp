@@ -148,7 +148,9 @@ void check_routing(const GoldenFile& file) {
   expect_extent(file, "len", query.shape()[2]);
   expect_extent(file, "d_head", query.shape()[3]);
   expect_extent(file, "clusters", means.shape()[1]);
-  RoutedAttention options = {.causal = file.flag("causal"), .count_floor = 1e-5};
+  RoutedAttention options;
+  options.causal = file.flag("causal");
+  options.count_floor = 1e-5;
   if (shared) options.self_score = -5e4;
   std::vector<Variable> inputs = {inside(query)};
   if (!shared) inputs.push_back(inside(key));
