@@ -92,13 +92,19 @@ TEST(AttentionKindsOfADecoder, AreRefusedWhereTheSegmentIsTooShort) {
   EXPECT_THROW(make_decoder(options, testing::tiny_setting(20)), ConfigurationError);
 }
 
+// A gate forgets what came before: an encoder has none.
+AttentionOptions without_gate(const std::vector<std::string>& kinds) {
+  AttentionOptions options = attention_of(kinds);
+  options.features.gate = false;
+  return options;
+}
+
 // One layer, so that a state tells which tokens its position sees.
 std::unique_ptr<Model> encoder_of(const std::string& kind, PositionKind positions) {
   EncoderOptions options;
   options.common = testing::tiny_options(NormPlacement::pre);
   options.common.layers = 1;
-  options.common.attention = attention_of({kind});
-  options.common.attention.features.gate = false;
+  options.common.attention = without_gate({kind});
   options.positions = {.kind = positions, .reach = 3};
   ModelSetting setting = testing::tiny_setting(time);
   setting.classes = 2;
@@ -126,7 +132,7 @@ TEST(AttentionKindsOfAnEncoder, SeeWhatTheirDefinitionSaysOnBothSidesAndNoPaddin
       SCOPED_TRACE(kinds.front());
       const auto model = encoder_of(kinds.front(), positions);
       const AttentionPattern pattern =
-          attention_patterns(attention_of(kinds), {.heads = 2, .causal = false}).front();
+          attention_patterns(without_gate(kinds), {.heads = 2, .causal = false}).front();
       const HeadMasks rules = pattern.rules(time);
       const Values before = states_of(*model, text, length);
       const std::size_t width = before.size() / time;

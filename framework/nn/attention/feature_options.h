@@ -13,7 +13,7 @@ struct FeatureOptions {
   std::int64_t seed = 0;
   bool relu = false;
   std::int64_t redraw = 1000;  // 0: never
-  std::int64_t draws = 8;
+  std::int64_t draws = 16;
   bool gate = true;
 };
 
