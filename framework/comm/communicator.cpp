@@ -279,8 +279,7 @@ std::string Communicator::broadcast(std::string bytes, int root, Place place) co
   operation->root = root;
   operation->signature.root = group_->members[static_cast<std::size_t>(root)];
   operation->bytes.resize(length);
-  if (rank() == root)
-    std::ranges::copy(std::as_bytes(std::span(bytes)), operation->bytes.begin());
+  if (rank() == root) std::ranges::copy(std::as_bytes(std::span(bytes)), operation->bytes.begin());
   operation->send = operation->receive = operation->bytes.data();
   group_->run(operation);
   return {reinterpret_cast<const char*>(operation->bytes.data()), length};
