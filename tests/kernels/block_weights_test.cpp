@@ -153,9 +153,9 @@ TEST(BlockWeights, TopGradient) {
 TEST(BlockWeights, ABlockCountsWhereAnyTokenIsReal) {
   const std::vector<std::int64_t> lengths = {0, 1, 3, 4, 9};
   const Tensor length = Tensor::from<std::int64_t>(lengths, {5}, backend_device());
-  const Tensor blocks = length.like();
-  count_blocks(backend(), length, 3, blocks);
-  const Tensor here = blocks.to_host();
+  const Tensor counts = length.like();
+  count_blocks(backend(), length, 3, counts);
+  const Tensor here = counts.to_host();
   const auto found = here.span<std::int64_t>();
   EXPECT_EQ(std::vector<std::int64_t>(found.begin(), found.end()),
             (std::vector<std::int64_t>{0, 1, 1, 2, 3}));

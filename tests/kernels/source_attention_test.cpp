@@ -188,7 +188,8 @@ TEST(SourceAttentionKernels, RefuseOtherShapes) {
   EXPECT_THROW(guide_losses(backend(), {.attention = wrong, .guide = wrong, .losses = wrong}),
                Failure);
   EXPECT_THROW(
-      head_attention(backend(), {.query = wrong, .key = wrong, .each = wrong, .mean = wrong}),
+      head_attention(backend(),
+                     {.query = wrong, .key = wrong, .lengths = {}, .each = wrong, .mean = wrong}),
       Failure);
 }
 
