@@ -232,14 +232,14 @@ TYPED_TEST(OptimizerOf, ComputeReceivesTheRoundedWeights) {
       for (std::size_t i = 0; i < updated.size(); ++i)
         EXPECT_EQ(compute[i], rounded<C>(updated[i])) << i;
     };
-    const Tensor zeros = tensor_of<TypeParam>(Values(131), {count});
-    adam_update(backend(), {.range = range, .first = zeros, .second = zeros.clone()});
+    const auto zeros = [&] { return tensor_of<TypeParam>(Values(131), {count}); };
+    adam_update(backend(), {.range = range, .first = zeros(), .second = zeros()});
     expect_rounded();
     sgd_update(backend(), {.range = range});
     expect_rounded();
-    lion_update(backend(), {.range = range, .first = zeros});
+    lion_update(backend(), {.range = range, .first = zeros()});
     expect_rounded();
-    adagrad_update(backend(), {.range = range, .sum = zeros});
+    adagrad_update(backend(), {.range = range, .sum = zeros()});
     expect_rounded();
   };
   run(TypeTag<BFloat16>{});

@@ -166,7 +166,7 @@ TEST_F(CommandLine, TheReferenceOfAFileHasWhatItSets) {
     EXPECT_EQ(result.code, 0);
     EXPECT_NE(result.output.find("here book.txt, set at " + good_ + ":3:8)"), std::string::npos)
         << result.output;
-    EXPECT_EQ(result.output.find("model."), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("\n  model."), std::string::npos) << result.output;
   }
   const Result bad = longspan("config --reference " + bad_);
   EXPECT_EQ(bad.code, 2);

@@ -33,7 +33,7 @@ RandomFeatureMechanism::RandomFeatureMechanism(const Scope& scope, const Options
           scope.undecayed("deviation", {options.heads, options.dim}, Initial::constant(1), 0)) {
   if (options_.gate)
     gate_.emplace(
-        scope.child("gate"),
+        scope.child("forget_gate"),
         Linear::Options{.in = options.width, .out = options.heads, .split = Split::columns});
 }
 
