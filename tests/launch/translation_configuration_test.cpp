@@ -94,6 +94,19 @@ TEST(TranslationConfiguration, StacksThatDoNotFit) {
       "batches, which this family reads");
 }
 
+// The configuration that a run writes names every key, also those that nobody set.
+TEST(TranslationConfiguration, AlignmentsAreSetWhereTheyNameAFile) {
+  EXPECT_EQ(refusal({"data.train_alignments="}), "");
+  EXPECT_EQ(
+      refusal({"data.train_alignments=links.txt"}),
+      "--set: data.train_alignments is set, and model.guide is not alignments; set one to the "
+      "other");
+  EXPECT_EQ(refusal({"model.guide=alignments"}),
+            "--set: model.guide is alignments, and data.train_alignments is not set; set it to the "
+            "file that has them");
+  EXPECT_EQ(refusal({"model.guide=alignments", "data.train_alignments=links.txt"}), "");
+}
+
 // The kinds' own sentences, of what says how long these sequences are.
 TEST(TranslationConfiguration, KindsThatSequencesAreTooShortFor) {
   EXPECT_EQ(refusal({"model.attention=strided", "data.longest=64"}),
