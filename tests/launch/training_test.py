@@ -306,8 +306,8 @@ class LastWords(jobs.TestCase):
             self.assert_last_words(directory, result, "held-out.txt")
 
     def test_of_a_disk_without_space(self):
-        # Files of 8 KiB: enough for a log, not for a checkpoint.
-        job = jobs.Job("/bin/bash", ["-c", 'ulimit -f 8; exec "$0" train tiny.yaml', self.program],
+        # Files of 16 KiB: enough for the configuration and a log, not for a checkpoint.
+        job = jobs.Job("/bin/bash", ["-c", 'ulimit -f 16; exec "$0" train tiny.yaml', self.program],
                        directory=self.directory)
         self.addCleanup(job.close)
         result = job.wait()
