@@ -80,7 +80,7 @@ TEST(AttentionKindsOfADecoder, LearnASegmentByHeart) {
     const auto model = decoder_of(kinds);
     const Tensor text = random_ids(2, time + 1, 1);
     const auto [first, last] =
-        testing::descend(*model, testing::segment_of(text, 0, time), 30, 0.3);
+        testing::descend(*model, testing::segment_of(text, 0, time), 60, 0.15);
     EXPECT_LT(last, 0.7 * first);
   }
 }
