@@ -153,6 +153,8 @@ TEST(Ptx, ComparisonsWithNanAreFalseButUnorderedOnesTrue) {
   EXPECT_TRUE(holds("lt", 1, 2) && holds("ltu", 1, 2) && !holds("ge", 1, 2) && !holds("geu", 1, 2));
   EXPECT_TRUE(holds("ne", 1, 2) && holds("neu", 1, 2) && !holds("eq", 1, 2) && !holds("equ", 1, 2));
   EXPECT_TRUE(holds("le", 2, 2) && !holds("gt", 2, 2) && !holds("gtu", 2, 2) && holds("leu", 2, 2));
+  EXPECT_TRUE(holds("nan", nan, 1) && holds("nan", 1, nan) && !holds("nan", 1, 2));
+  EXPECT_TRUE(holds("num", 1, 2) && !holds("num", nan, 1) && !holds("num", 1, nan));
 }
 
 TEST(Ptx, BranchesGuardsAndCallsGoWhereTheyShould) {

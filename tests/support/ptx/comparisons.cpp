@@ -31,6 +31,8 @@ constexpr auto not_greater_or_equal = [](auto a, auto b) { return !greater_or_eq
 constexpr auto not_greater = [](auto a, auto b) { return !greater(a, b); };
 constexpr auto not_less_or_equal = [](auto a, auto b) { return !less_or_equal(a, b); };
 constexpr auto not_less = [](auto a, auto b) { return !less(a, b); };
+constexpr auto ordered = [](auto a, auto b) { return equal(a, a) && equal(b, b); };
+constexpr auto unordered = [](auto a, auto b) { return !ordered(a, b); };
 
 Action comparison(std::string_view how, std::string_view type) {
   const auto of = [&]<auto compare>() {
@@ -49,6 +51,8 @@ Action comparison(std::string_view how, std::string_view type) {
   if (how == "leu") return of.template operator()<not_greater>();
   if (how == "gtu") return of.template operator()<not_less_or_equal>();
   if (how == "geu") return of.template operator()<not_less>();
+  if (how == "num") return of.template operator()<ordered>();
+  if (how == "nan") return of.template operator()<unordered>();
   return nullptr;
 }
 
