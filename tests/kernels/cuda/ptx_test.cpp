@@ -112,6 +112,10 @@ TEST(Ptx, BitsAreMovedAndCounted) {
   EXPECT_EQ(word("prmt.b32 %r1, 0x33221100, 0x77665544, 0x7054;"), 0x77005544u);
   EXPECT_EQ(word("prmt.b32 %r1, 0x00008000, 0, 0x9090;"), 0xff00ff00u);
   EXPECT_EQ(word("bfi.b32 %r1, 0xff, 0x11111111, 8, 4;"), 0x11111f11u);
+  EXPECT_EQ(word("mov.u64 %rd1, 0xff; mov.u64 %rd2, 0; bfi.b64 %rd3, %rd1, %rd2, 32, 4; shr.u64 "
+                 "%rd3, %rd3, 28; "
+                 "cvt.u32.u64 %r1, %rd3;"),
+            0xf0u);
   EXPECT_EQ(word("shf.l.wrap.b32 %r1, 0x80000000, 1, 33;"), 3u);
   EXPECT_EQ(word("clz.b32 %r1, 0xf;"), 28u);
   EXPECT_EQ(word("mov.b64 %rd1, {1, 2}; mov.b64 {_, %r1}, %rd1;"), 2u);

@@ -235,6 +235,18 @@ void select(Thread& t, const Instruction& i) {
   t.put<T>(i, 0, t.get_bool(i, 3) ? t.get<T>(i, 1) : t.get<T>(i, 2));
 }
 
+// The lowest bits of one number in the place of some of another's.
+template <typename T>
+void insert_field(Thread& t, const Instruction& i) {
+  constexpr std::uint32_t bits = 8 * sizeof(T);
+  const auto begin = std::min(t.get<std::uint32_t>(i, 3) & 0xff, bits),
+             count = std::min(t.get<std::uint32_t>(i, 4) & 0xff, bits);
+  const T ones = count == bits ? ~T{0} : static_cast<T>((T{1} << count) - 1);
+  const T mask = begin == bits ? T{0} : static_cast<T>(ones << begin);
+  const T field = begin == bits ? T{0} : static_cast<T>(t.get<T>(i, 1) << begin);
+  t.put(i, 0, static_cast<T>((t.get<T>(i, 2) & ~mask) | (field & mask)));
+}
+
 void permute_bytes(Thread& t, const Instruction& i) {
   const std::uint64_t bytes =
       std::uint64_t{t.get<std::uint32_t>(i, 2)} << 32 | t.get<std::uint32_t>(i, 1);
@@ -274,15 +286,8 @@ const std::map<std::string_view, Action>& named() {
       {"prmt.b32", permute_bytes},
       {"clz.b32", count_bits<std::uint32_t, zeros_before>},
       {"clz.b64", count_bits<std::uint64_t, zeros_before>},
-      {"bfi.b32",
-       [](Thread& t, const Instruction& i) {
-         const auto begin = std::min(t.get<std::uint32_t>(i, 3) & 0xff, 32u),
-                    count = std::min(t.get<std::uint32_t>(i, 4) & 0xff, 32u);
-         const auto mask = static_cast<std::uint32_t>(((std::uint64_t{1} << count) - 1) << begin);
-         const auto field =
-             static_cast<std::uint32_t>(std::uint64_t{t.get<std::uint32_t>(i, 1)} << begin);
-         t.put(i, 0, (t.get<std::uint32_t>(i, 2) & ~mask) | (field & mask));
-       }},
+      {"bfi.b32", insert_field<std::uint32_t>},
+      {"bfi.b64", insert_field<std::uint64_t>},
       {"shf.l.wrap.b32",
        [](Thread& t, const Instruction& i) {
          const auto both =
