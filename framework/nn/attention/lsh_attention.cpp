@@ -29,7 +29,8 @@ std::string problem_of_lsh(const AttentionOptions& options, const AttentionSetti
   if (setting.examples)
     return "model.attention has lsh, whose hashes know no padding: it cannot be with padded "
            "batches, which this family reads";
-  if (const std::string problem = lsh_heads_problem(setting.heads, setting.mesh); !problem.empty())
+  if (const std::string problem = whole_heads_problem("lsh", setting.heads, setting.mesh);
+      !problem.empty())
     return problem;
   return self_score_problem(options.lsh, setting.compute);
 }
@@ -112,16 +113,6 @@ Tensor hash_rotations(const Random& random,
   return queued_to(rotations, device, MemoryTag::activations);
 }
 
-std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh) {
-  if (heads % (std::int64_t{mesh.tensor} * mesh.context) == 0) return "";
-  return fmt::format(
-      "model.heads is {}: attention lsh divides heads over tensor and context ranks, of which "
-      "there are {} x {}",
-      heads,
-      mesh.tensor,
-      mesh.context);
-}
-
 std::string self_score_problem(const LshOptions& options, DType compute) {
   const double found = options.self_score.value_or(0);
   if (compute == DType::f64 || found >= lowest_narrow_self_score) return "";
@@ -134,7 +125,7 @@ std::string self_score_problem(const LshOptions& options, DType compute) {
 
 LshAttention::LshAttention(const Scope& scope, const Options& options)
     : options_(options.lsh), dropout_(options.dropout) {
-  refuse(lsh_heads_problem(options.heads, scope.parameters().mesh().shape));
+  refuse(whole_heads_problem("lsh", options.heads, scope.parameters().mesh().shape));
   refuse(self_score_problem(options_, scope.parameters().compute_dtype()));
 }
 

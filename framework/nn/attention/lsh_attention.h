@@ -42,10 +42,8 @@ Tensor hash_rotations(const Random& random,
                       DType dtype,
                       const Device& device);
 
-// What forbids the attention below, as a sentence; empty where nothing does. Where context ranks
-// share the sequence each attends to all of it with its part of the heads. How low the score of a
+// What forbids the attention below, as a sentence; empty where nothing does: how low the score of a
 // token with itself may be depends on the dtype of computing.
-std::string lsh_heads_problem(std::int64_t heads, const MeshShape& mesh);
 std::string self_score_problem(const LshOptions& options, DType compute);
 
 // Queries and keys are one projection; a sequence of less than two chunks is attended whole.
@@ -60,7 +58,7 @@ class LshAttention : public Mechanism {
     std::int64_t heads = 0;  // of the model
     double dropout = 0;      // of the probabilities
   };
-  // Throws ConfigurationError with lsh_heads_problem or self_score_problem.
+  // Throws ConfigurationError with whole_heads_problem or self_score_problem.
   LshAttention(const Scope& scope, const Options& options);
   bool shares_query_and_key() const override { return true; }
   // Throws ConfigurationError for a memory and for rules other than causal or none.

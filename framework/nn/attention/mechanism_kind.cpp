@@ -16,13 +16,7 @@ std::string whole_heads_problem(const std::string& kind,
 }
 
 bool sees_earlier_only(const AttentionMask& mask, const std::string& kind) {
-  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
-  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
-  if (!causal && !everything)
-    throw ConfigurationError("attention {} sees all tokens or the earlier ones, no other mask",
-                             kind);
-  if (mask.query_begin != 0 || mask.key_begin != 0)
-    throw ConfigurationError("attention {} goes with no memory of earlier segments", kind);
+  const bool causal = is_causal(mask, kind, "it looks at the tokens of a segment");
   if (mask.key_padding.defined())
     throw ConfigurationError("attention {} knows padding behind a row alone", kind);
   return causal;

@@ -34,8 +34,8 @@ struct MechanismKind {
 // share time, as a sentence; empty where nothing does.
 std::string whole_heads_problem(const std::string& kind, std::int64_t heads, const MeshShape& mesh);
 
-// Whether the model's own mask is the causal one. Throws ConfigurationError, with the kind's name,
-// where it is neither that nor none, for a memory, and for padding other than by lengths.
+// As is_causal, for kinds that know padding by lengths alone. Throws ConfigurationError, with the
+// kind's name, for other padding too.
 bool sees_earlier_only(const AttentionMask& mask, const std::string& kind);
 
 }  // namespace longspan
