@@ -268,7 +268,8 @@ bool has_default_value(const OptionTable& table, const std::string& key) {
 }  // namespace
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
-  declare(table, options.common, planned, {.sequences = Sequences::examples});
+  declare(
+      table, options.common, planned, {.sequences = Sequences::examples, .looks_at_side = true});
   table.add("model.encoder_layers",
             options.encoder_layers,
             "layers of the encoder; none: model.layers, which are the decoder's",

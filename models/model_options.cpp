@@ -208,6 +208,12 @@ void declare(OptionTable& table,
   table.check(attention_keys, [&options, traits] {
     return problem_of(options.attention, options.attention_setting(traits, 0));
   });
+  if (!traits.looks_at_side)
+    table.warn("model.attention_dropout", [&options]() -> std::string {
+      return has_probabilities(options.attention)
+                 ? ""
+                 : "no layer of model.attention has probabilities to drop";
+    });
   if (planned) check_beside(table, options, planned, traits);
   table.check({"model.residual", "model.norm"}, [&options]() -> std::string {
     if (options.residual != ResidualKind::reversible || options.norm == NormPlacement::pre)

@@ -28,6 +28,7 @@ struct FamilyTraits {
   bool memory = false;  // it remembers earlier segments
   bool causal = true;   // no position sees a later one
   Sequences sequences = Sequences::segments;
+  bool looks_at_side = false;  // its layers look at another sequence too, by softmax
 };
 
 // Of a gated residual.

@@ -337,6 +337,10 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   EXPECT_EQ(warnings({}), 0u);
   EXPECT_EQ(warnings({"model.attention=[local]", "model.attention_global=[0, 3]"}), 1u);
   EXPECT_EQ(warnings({"model.lsh_rounds=2", "model.attention_random=0"}), 0u);
+  for (const std::string kind : {"linear", "performer", "random_features"})
+    EXPECT_EQ(warnings({"model.attention=[" + kind + "]", "model.attention_dropout=0.1"}), 1u)
+        << kind;
+  EXPECT_EQ(warnings({"model.attention=[linear, causal]", "model.attention_dropout=0.1"}), 0u);
   EXPECT_EQ(warnings({"model.attention=[lsh]", "model.lsh_rounds=4"}), 0u);
   const auto of_decoder = [&](const std::string& positions) {
     return warnings(

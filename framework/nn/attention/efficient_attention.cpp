@@ -27,6 +27,7 @@ MechanismKind efficient_kind() {
           .sees = "in an encoder every key, by a softmax over features and one over positions",
           .alone = "its softmax is another",
           .keys = {},
+          .has_probabilities = false,
           .problem = [](const AttentionOptions&, const AttentionSetting& setting) -> std::string {
             if (setting.causal)
               return "model.attention has efficient, which weighs keys over all positions: it "

@@ -387,6 +387,13 @@ bool reads_on(const AttentionOptions& options) {
   });
 }
 
+bool has_probabilities(const AttentionOptions& options) {
+  return std::ranges::any_of(options.kinds, [](const std::string& element) {
+    const MechanismKind* const own = find_mechanism(element);
+    return own == nullptr || own->has_probabilities;
+  });
+}
+
 const MechanismKind* kind_without_distances(const AttentionOptions& options) {
   for (const std::string& element : options.kinds) {
     const MechanismKind* const own = find_mechanism(element);

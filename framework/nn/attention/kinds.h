@@ -69,6 +69,9 @@ std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechani
 // Whether every layer can read on from kept keys.
 bool reads_on(const AttentionOptions& options);
 
+// Whether any layer has probabilities, which model.attention_dropout drops.
+bool has_probabilities(const AttentionOptions& options);
+
 // The first kind that knows no distances between tokens, so that it does not go with relative
 // positions; nothing where all do.
 const MechanismKind* kind_without_distances(const AttentionOptions& options);

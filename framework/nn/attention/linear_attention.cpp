@@ -73,6 +73,7 @@ MechanismKind linear_kind() {
       .alone = "it is no softmax",
       .keys = {},
       .reads_on = true,
+      .has_probabilities = false,
       .problem = [](const AttentionOptions&,
                     const AttentionSetting& setting) { return memory_problem("linear", setting); },
       .make = [](const Scope&, const AttentionOptions&, const AttentionSetting&)

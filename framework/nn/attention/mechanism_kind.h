@@ -21,6 +21,7 @@ struct MechanismKind {
   bool reads_on = false;          // whether its mechanism does
   bool knows_distances = false;   // whether it goes with relative positions
   bool own_weights = false;       // whether a layer has other weights than a causal one
+  bool has_probabilities = true;  // which model.attention_dropout drops
   // What keeps it from a model like this, as a sentence; empty where nothing does. Memory, padding
   // and what is not causal are its to refuse.
   std::string (*problem)(const AttentionOptions&, const AttentionSetting&) = nullptr;
