@@ -1,9 +1,25 @@
-// Adam and AdamW.
+// Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and RAdam (Liu et al. 2020, algorithm
+// 2): the step is as long as the few gradients seen so far can vouch for, with a weight decay
+// beside the gradient.
+#include <cmath>
+
 #include "framework/train/optimizers/kinds.h"
 #include "framework/train/optimizers/own_buffer.h"
 
 namespace longspan {
 namespace {
+
+// What the learning rate of an update is multiplied by; 0 where the variance of the second moment
+// is not tractable yet, and the first moment alone is followed.
+double rectification(double beta2, std::int64_t update) {
+  const auto t = static_cast<double>(update);
+  const double longest = 2 / (1 - beta2) - 1;
+  const double power = std::pow(beta2, t);
+  const double length = longest - 2 * t * power / (1 - power);
+  if (length <= 4) return 0;
+  return std::sqrt((length - 4) * (length - 2) * longest /
+                   ((longest - 4) * (longest - 2) * length));
+}
 
 class Adam : public UpdateRule {
  public:
@@ -14,6 +30,8 @@ class Adam : public UpdateRule {
         second_("second", parameters) {}
 
   void update(const UpdateStep& step) override {
+    const double beta2 = options_.beta2.value_or(0.999);
+    const double rectified = rectifies() ? rectification(beta2, step.number) : 1;
     for (const ParameterRun& run : parameters_.runs())
       on(parameters_.device(), [&](auto backend) {
         adam_update(backend,
@@ -21,20 +39,26 @@ class Adam : public UpdateRule {
                      .first = first_.of(run),
                      .second = second_.of(run),
                      .beta1 = options_.beta1.value_or(0.9),
-                     .beta2 = options_.beta2.value_or(0.999),
+                     .beta2 = beta2,
                      .epsilon = options_.epsilon.value_or(1e-8),
                      .step = step.number,
-                     .decoupled = options_.kind == OptimizerKind::adamw});
+                     .decoupled = options_.kind != OptimizerKind::adam,
+                     .rectification = rectified > 0 ? rectified : 1,
+                     .adapts = rectified > 0});
       });
   }
 
-  std::string keeps() const override { return "the moments of adam or adamw"; }
+  std::string keeps() const override {
+    return rectifies() ? "the moments of radam" : "the moments of adam or adamw";
+  }
   void add_to(TrainingState& state) const override {
     first_.add_to(state);
     second_.add_to(state);
   }
 
  private:
+  bool rectifies() const { return options_.kind == OptimizerKind::radam; }
+
   OptimizerOptions options_;
   const Parameters& parameters_;
   OwnBuffer first_;

@@ -14,7 +14,7 @@ const std::vector<OptimizerKindEntry>& optimizer_kinds() {
       {Kind::lamb, "lamb", {"beta1", "beta2", "epsilon", "lamb_*"}, make_lamb},
       {Kind::adafactor, "adafactor", {"beta1", "epsilon", "adafactor_*"}, make_adafactor},
       {Kind::adagrad, "adagrad", {"epsilon", "adagrad_*"}, make_adagrad},
-      {Kind::radam, "radam", {"beta1", "beta2", "epsilon"}, make_radam},
+      {Kind::radam, "radam", {"beta1", "beta2", "epsilon"}, make_adam},
       {Kind::lion, "lion", {"beta1", "beta2"}, make_lion},
       {Kind::muon,
        "muon",

@@ -28,7 +28,6 @@ std::unique_ptr<UpdateRule> make_sgd(const OptimizerOptions&, const Parameters&)
 std::unique_ptr<UpdateRule> make_lamb(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<UpdateRule> make_adafactor(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<UpdateRule> make_adagrad(const OptimizerOptions&, const Parameters&);
-std::unique_ptr<UpdateRule> make_radam(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<UpdateRule> make_lion(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<UpdateRule> make_muon(const OptimizerOptions&, const Parameters&);
 std::unique_ptr<UpdateRule> make_schedule_free(const OptimizerOptions&, const Parameters&);
