@@ -8,7 +8,6 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 #include "framework/kernels/scale_columns.h"
-#include "framework/kernels/unit_rows.h"
 
 namespace longspan {
 namespace {
@@ -204,25 +203,6 @@ Variable exponentials_of_positions(const Variable& x,
   return record(y, {x}, [y](Gradients& gradients) {
     const Tensor dx = y.like();
     on(y.device(), [&](auto backend) { multiply(backend, y, gradients.output(), dx); });
-    gradients.give(0, dx);
-  });
-}
-
-Variable unit_rows(const Variable& x) {
-  const Tensor& value = x.value();
-  const Tensor y = value.like();
-  const Tensor inverse_length =
-      Tensor::empty({value.shape().rows()}, accumulator_of(value.dtype()), value.device());
-  on(value.device(), [&](auto backend) {
-    unit_rows(backend, {.x = value, .y = y, .inverse_length = inverse_length});
-  });
-  return record(y, {x}, [y, inverse_length](Gradients& gradients) {
-    const Tensor dx = y.like();
-    dx.zero();
-    on(dx.device(), [&](auto backend) {
-      unit_rows_backward(
-          backend, {.y = y, .inverse_length = inverse_length, .dy = gradients.output(), .dx = dx});
-    });
     gradients.give(0, dx);
   });
 }

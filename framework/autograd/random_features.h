@@ -51,9 +51,6 @@ Variable exponentials_of_positions(const Variable& x,
                                    const Tensor& log_weight,
                                    const std::optional<SequenceShares>& shares = {});
 
-// x / |x| over the last axis (kernels/unit_rows.h).
-Variable unit_rows(const Variable& x);
-
 // x * weight: [..., width] and a weight of `width` elements in all, x's dtype or its accumulator's.
 Variable scale_features(const Variable& x, const Variable& weight);
 

@@ -4,7 +4,6 @@
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/attention/hash_buckets.h"
 #include "framework/kernels/elementwise.h"
-#include "framework/kernels/unit_rows.h"
 
 namespace longspan {
 namespace {
@@ -155,25 +154,6 @@ Variable mean_of_members(const Variable& y,
   };
   return record(divide(sums, dtype), {y}, [groups, divide, dtype](Gradients& gradients) {
     gradients.give(0, gathered(divide(gradients.output(), dtype), groups));
-  });
-}
-
-Variable unit_length(const Variable& x) {
-  Tensor y = x.value().like();
-  const DType wide = accumulator_of(y.dtype());
-  const Tensor inverse = Tensor::empty({y.shape().rows()}, wide, y.device());
-  on(y.device(), [&](auto backend) {
-    unit_rows(backend, {.x = x.value(), .y = y, .inverse_length = inverse});
-  });
-  Tensor kept = y;
-  return record(std::move(y), {x}, [y = std::move(kept), inverse](Gradients& gradients) {
-    on(y.device(), [&](auto backend) {
-      unit_rows_backward(backend,
-                         {.y = y,
-                          .inverse_length = inverse,
-                          .dy = gradients.output(),
-                          .dx = gradients.target_to_add(0)});
-    });
   });
 }
 

@@ -22,9 +22,6 @@ Variable mean_of_members(const Variable& y,
                          std::int64_t time,
                          double floor = 0);
 
-// Rows of the last axis divided by their length, as kernels/unit_rows.h does.
-Variable unit_length(const Variable& x);
-
 struct RoutedAttention {
   // Of the members of each cluster, in ascending order: [batch, clusters, heads, width] i32. Where
   // queries and keys are one projection it is one tensor.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/random_features.h"
+#include "framework/autograd/unit_rows.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan {

@@ -1,6 +1,7 @@
 #include "framework/nn/attention/random_feature_attention.h"
 
 #include "framework/autograd/random_features.h"
+#include "framework/autograd/unit_rows.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/random_projection.h"

@@ -5,6 +5,7 @@
 
 #include "framework/autograd/routed_attention.h"
 #include "framework/autograd/time_products.h"
+#include "framework/autograd/unit_rows.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -49,7 +50,7 @@ Tensor similarities(const Tensor& directions, const Tensor& centroids) {
 Tensor directions_of(const Variable& x) {
   const NoGradient unrecorded;
   const DType wide = accumulator_of(x.value().dtype());
-  return unit_length(cast(x.detach(), wide)).value();
+  return unit_rows(cast(x.detach(), wide)).value();
 }
 
 }  // namespace
@@ -135,7 +136,7 @@ Variable RoutingAttention::operator()(const Projected& input,
   const auto dropout = probability_dropout(dropout_, all.heads, pass);
   const std::optional<double> self_score =
       options_.shared ? std::optional(wide ? -1e5 : -1e3) : std::nullopt;
-  const Variable key = options_.shared ? unit_length(all.query) : all.key;
+  const Variable key = options_.shared ? unit_rows(all.query) : all.key;
   const Tensor queries = decided(all.query, head, length, pass.child("queries"));
   if (options_.strict) {
     const std::int64_t clusters = centroids_->centroids.shape()[1], time = all.query.shape()[1];

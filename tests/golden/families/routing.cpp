@@ -5,6 +5,7 @@
 
 #include "framework/autograd/routed_attention.h"
 #include "framework/autograd/time_products.h"
+#include "framework/autograd/unit_rows.h"
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/matmul.h"
 #include "tests/golden/compare.h"
@@ -157,7 +158,7 @@ void check_routing(const GoldenFile& file) {
   std::vector<Variable> tokens;  // of length one
   std::vector<Tensor> positions, clusters;
   for (const Variable& each : inputs) {
-    tokens.push_back(unit_length(each));
+    tokens.push_back(unit_rows(each));
     const Tensor scores = similarities(tokens.back().value(), means);
     positions.push_back(members_of(scores, file.integer("window")));
     clusters.push_back(nearest_of(scores));

@@ -1,0 +1,11 @@
+// Rows divided by their length as a recorded op.
+#pragma once
+
+#include "framework/autograd/variable.h"
+
+namespace longspan {
+
+// x / |x| over the last axis, as kernels/unit_rows.h has it.
+Variable unit_rows(const Variable& x);
+
+}  // namespace longspan
