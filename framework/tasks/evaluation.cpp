@@ -98,6 +98,7 @@ class Evaluation {
 
   void add(const Losses& losses, const Batch& batch) {
     sums_.add(losses.terms.front().values.value(), batch);
+    positions_ += losses.terms.front().values.value().elements();
     result_.watched.resize(losses.watched.size());
     for (std::size_t i = 0; i < losses.watched.size(); ++i) {
       Watched& all = result_.watched[i];
@@ -114,8 +115,11 @@ class Evaluation {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;
     }
+    // Windows that overlap read a position several times: a mean is over those that were read.
+    const std::int64_t positions = mesh_.replicas.all_reduce(positions_, Reduction::sum);
+    const double share = static_cast<double>(result_.tokens) / static_cast<double>(positions);
     for (Watched& watched : result_.watched) {
-      watched.sum = mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
+      watched.sum = share * mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
       watched.largest = mesh_.replicas.all_reduce(watched.largest, Reduction::maximum);
     }
     result_.seconds = stopwatch_.seconds();
@@ -130,6 +134,7 @@ class Evaluation {
   std::int64_t size_;
   ScanListener listener_;
   std::int64_t passes_ = 0;
+  std::int64_t positions_ = 0;  // that this rank read, in all passes
   double unknown_nats_;
   EvaluationReader reader_;
   LossSums sums_;

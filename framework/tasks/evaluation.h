@@ -29,7 +29,7 @@ struct EvaluationResult {
   // Tokenizer::unknown_nats() more for each.
   std::optional<std::int64_t> unknown = {};
   double seconds = 0;  // in which this rank did it
-  // What the body watched, with sums over all tokens.
+  // What the body watched: a sum is the mean over the positions that were read, times `tokens`.
   std::vector<Watched> watched = {};
 
   double loss() const;  // nats a token

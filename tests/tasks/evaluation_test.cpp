@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "models/universal_transformer.h"
 #include "tests/support/small_models.h"
 
 namespace longspan {
@@ -136,6 +137,22 @@ TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
   const double windows = evaluate_recomputing(*model, file.corpus, 5, {.segment = 8}).nats;
   const double memory = evaluate(*model, file.corpus, {.segment = 8, .memory = 5}).nats;
   EXPECT_GT(std::abs(windows - memory), 1e-6);
+}
+
+// However often windows read a position.
+TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
+  UniversalTransformerOptions options = {.count = StepCount::adaptive};
+  options.common = small_decoder(1).common;
+  options.halting = {.steps = 3, .bias = -100};  // nobody halts before the last step
+  const auto model = make_universal_transformer(options, small_setting());
+  const Text file(varied_text(49));
+  const EvaluationResult passes = evaluate(*model, file.corpus, {.segment = 8});
+  const EvaluationResult windows = evaluate_recomputing(*model, file.corpus, 8, {.segment = 8});
+  for (const EvaluationResult& result : {passes, windows}) {
+    ASSERT_EQ(result.watched.size(), 1u);
+    EXPECT_NEAR(result.watched.front().sum / static_cast<double>(result.tokens), 3, rounding);
+    EXPECT_EQ(result.watched.front().largest, 3);
+  }
 }
 
 TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
