@@ -167,9 +167,10 @@ std::unique_ptr<Configuration> judge(const ConfigurationText& source,
   return configuration;
 }
 
+// Under that family, whichever the assignments name.
 std::vector<Complaint> mistakes_under(const ConfigurationText& source,
                                       const Family& family,
-                                      std::vector<Assignment> assignments) {
+                                      std::vector<Assignment>& assignments) {
   bool is_named = false;
   for (Assignment& assignment : assignments) {
     if (assignment.key != family_key) continue;
@@ -183,47 +184,57 @@ std::vector<Complaint> mistakes_under(const ConfigurationText& source,
   return judge(source, &family, assignments)->table.mistakes();
 }
 
-// Which one is meant is not known: a mistake is one under every family that has the key.
+// Which one is meant is not known: a mistake is one under every family that has the key. There may
+// be a hundred thousand of them.
 std::vector<Complaint> mistakes_under_every_family(const ConfigurationText& source,
-                                                   const std::vector<Assignment>& assignments) {
+                                                   std::vector<Assignment> assignments) {
   struct Judgement {
-    std::vector<Complaint> mistakes;
-    std::set<std::string> lines;
+    std::vector<Complaint> mistakes;  // of keys that the family knows
+    std::set<std::string> lines;      // of the same
     std::set<std::string, std::less<>> unknown_keys;
   };
   const auto line = [](const Complaint& complaint) {
     return complaint.mark.to_string() + complaint.sentence;
   };
+  std::vector<Complaint> unknown;  // to the first family
   std::vector<Judgement> judgements;
   for (const Family& family : families()) {
     Judgement& judgement = judgements.emplace_back();
-    judgement.mistakes = mistakes_under(source, family, assignments);
-    for (const Complaint& mistake : judgement.mistakes) {
-      judgement.lines.insert(line(mistake));
-      if (mistake.unknown_key) judgement.unknown_keys.insert(mistake.key);
+    for (Complaint& mistake : mistakes_under(source, family, assignments)) {
+      if (mistake.unknown_key) {
+        judgement.unknown_keys.insert(mistake.key);
+        if (judgements.size() == 1) unknown.push_back(std::move(mistake));
+      } else {
+        judgement.lines.insert(line(mistake));
+        judgement.mistakes.push_back(std::move(mistake));
+      }
     }
   }
-  const std::map<std::string, std::vector<std::string>> owners = owners_of_keys();
-  std::vector<std::string> known;
-  for (const auto& [key, names] : owners) known.push_back(key);
-
   std::vector<Complaint> found;
+  std::vector<std::string> known;
+  for (const auto& [key, names] : owners_of_keys()) known.push_back(key);
+  std::size_t to_any = 0;
+  for (Complaint& mistake : unknown) {
+    const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
+      return other.unknown_keys.contains(mistake.key);
+    });
+    if (!is_one) continue;
+    if (mistake.key.starts_with("model.")) {
+      const std::string near = ++to_any > most_told ? "" : nearest(mistake.key, known);
+      mistake.sentence = fmt::format("{} is not a key of any family{}",
+                                     mistake.key,
+                                     near.empty() ? "" : "; did you mean \"" + near + "\"?");
+    }
+    found.push_back(std::move(mistake));
+  }
   std::set<std::string> told;
-  std::size_t unknown = 0;
-  for (const Judgement& judgement : judgements) {
-    for (Complaint mistake : judgement.mistakes) {
+  for (Judgement& judgement : judgements) {
+    for (Complaint& mistake : judgement.mistakes) {
+      const std::string told_as = line(mistake);
       const bool is_one = std::ranges::all_of(judgements, [&](const Judgement& other) {
-        return other.unknown_keys.contains(mistake.key) ||
-               (!mistake.unknown_key && other.lines.contains(line(mistake)));
+        return other.unknown_keys.contains(mistake.key) || other.lines.contains(told_as);
       });
-      if (!is_one) continue;
-      if (mistake.unknown_key && mistake.key.starts_with("model.")) {
-        const std::string near = ++unknown > most_told ? "" : nearest(mistake.key, known);
-        mistake.sentence = fmt::format("{} is not a key of any family{}",
-                                       mistake.key,
-                                       near.empty() ? "" : "; did you mean \"" + near + "\"?");
-      }
-      if (told.insert(line(mistake)).second) found.push_back(std::move(mistake));
+      if (is_one && told.insert(told_as).second) found.push_back(std::move(mistake));
     }
   }
   return found;

@@ -22,8 +22,8 @@ namespace {
 MeshShape layout(const Configuration& configuration, int ranks, DefaultAxis axis) {
   ParallelOptions parallel = configuration.parallel;
   const OptionTable& table = configuration.table;
-  if (axis == DefaultAxis::tensor && table.is_default("parallel.tensor") &&
-      table.is_default("parallel.data"))
+  if (axis == DefaultAxis::tensor && !table.is_given("parallel.tensor") &&
+      !table.is_given("parallel.data"))
     parallel.tensor = std::max<std::int64_t>(1, ranks / parallel.context);
   return mesh_shape(parallel, ranks);
 }

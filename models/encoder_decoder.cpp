@@ -253,20 +253,6 @@ class EncoderDecoder : public Body {
 
 }  // namespace
 
-namespace {
-
-// Whether a key has its default's value, given or not.
-bool has_default_value(const OptionTable& table, const std::string& key) {
-  const auto values = table.values();
-  const auto reference = table.reference();
-  const auto value = std::ranges::find(values, key, &OptionValue::key);
-  const auto described = std::ranges::find(reference, key, &OptionDescription::key);
-  return value != values.end() && described != reference.end() &&
-         value->text == described->standard;
-}
-
-}  // namespace
-
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
   declare(
       table, options.common, planned, {.sequences = Sequences::examples, .looks_at_side = true});
@@ -303,7 +289,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;
-      if (has_default_value(table, "data.train_alignments") != is_guided) return "";
+      if (table.is_default("data.train_alignments") != is_guided) return "";
       return is_guided ? "model.guide is alignments, and data.train_alignments is not set; set "
                          "it to the file that has them"
                        : "data.train_alignments is set, and model.guide is not alignments; set "

@@ -1,7 +1,6 @@
 #include "framework/core/options.h"
 
 #include <algorithm>
-#include <map>
 
 #include "framework/core/option_text.h"
 
@@ -79,6 +78,7 @@ void OptionTable::insert(const std::string& key,
   Entry entry{key, std::move(documentation), std::move(rule), std::move(binding), "", {}, false};
   entry.standard = entry.binding->text();
   entry.binding->tell_place(key, "default");
+  index_.emplace(key, entries_.size());
   entries_.push_back(std::move(entry));
 }
 
@@ -95,13 +95,12 @@ void OptionTable::warn(const std::string& key, std::function<std::string()> reas
 }
 
 void OptionTable::note_elsewhere(const std::string& key, std::string sentence) {
-  elsewhere_.emplace_back(key, std::move(sentence));
+  elsewhere_.emplace(key, std::move(sentence));
 }
 
 OptionTable::Entry* OptionTable::find(std::string_view key) {
-  const auto found = std::find_if(
-      entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.key == key; });
-  return found == entries_.end() ? nullptr : &*found;
+  const auto found = index_.find(key);
+  return found == index_.end() ? nullptr : &entries_[found->second];
 }
 
 const OptionTable::Entry* OptionTable::find(std::string_view key) const {
@@ -112,15 +111,26 @@ bool OptionTable::has(std::string_view key) const { return find(key) != nullptr;
 
 bool OptionTable::is_section(std::string_view key) const {
   const std::string prefix = fmt::format("{}.", key);
-  return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-    return entry.key.starts_with(prefix);
-  });
+  const auto first = index_.lower_bound(prefix);
+  return first != index_.end() && first->first.starts_with(prefix);
+}
+
+const OptionTable::Entry& OptionTable::declared(std::string_view key) const {
+  const Entry* entry = find(key);
+  require(entry != nullptr, "option {} was asked for, which is not declared", key);
+  return *entry;
 }
 
 std::string OptionTable::place(std::string_view key) const {
-  const Entry* entry = find(key);
-  require(entry != nullptr, "the place of option {} was asked for, which is not declared", key);
-  return entry->mark ? entry->mark->to_string() : "default";
+  const Entry& entry = declared(key);
+  return entry.mark ? entry.mark->to_string() : "default";
+}
+
+bool OptionTable::is_given(std::string_view key) const { return declared(key).mark.has_value(); }
+
+bool OptionTable::is_default(std::string_view key) const {
+  const Entry& entry = declared(key);
+  return entry.binding->text() == entry.standard;
 }
 
 void OptionTable::assign(std::span<const Assignment> assignments) {
@@ -201,11 +211,8 @@ void OptionTable::refuse_unknown(const Assignment& assignment) {
              "{} is a section: found {}; allowed: keys below it", key, found_text(assignment)),
          key});
   }
-  for (const auto& [elsewhere, sentence] : elsewhere_) {
-    if (elsewhere == key) {
-      return complain({assignment.mark, fmt::format("{} {}", key, sentence), key, true});
-    }
-  }
+  if (const auto found = elsewhere_.find(key); found != elsewhere_.end())
+    return complain({assignment.mark, fmt::format("{} {}", key, found->second), key, true});
   for (std::size_t dot = key.rfind('.'); dot != std::string::npos && dot > 0;
        dot = key.rfind('.', dot - 1)) {
     const Entry* parent = find(key.substr(0, dot));
@@ -298,7 +305,7 @@ std::vector<std::string> OptionTable::warnings() const {
   std::vector<Complaint> found;
   for (const Warning& warning : warnings_) {
     const Entry& entry = *find(warning.key);
-    if (!entry.mark || entry.binding->text() == entry.standard) continue;
+    if (!entry.mark || is_default(warning.key)) continue;
     const std::string reason = warning.reason();
     if (!reason.empty())
       found.push_back({*entry.mark, fmt::format("{} is set, but {}", entry.key, reason)});

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -223,7 +224,10 @@ class OptionTable {
   bool has(std::string_view key) const;
   // "file:line:column", "--set" or "default". Throws Failure for an unknown key.
   std::string place(std::string_view key) const;
-  bool is_default(std::string_view key) const { return place(key) == "default"; }
+  // The same. Whether the configuration says something of the key, and whether the key's value is
+  // the default's, be it given or not.
+  bool is_given(std::string_view key) const;
+  bool is_default(std::string_view key) const;
 
   // In the order in which keys were added, sections together.
   std::vector<OptionDescription> reference() const;
@@ -272,6 +276,7 @@ class OptionTable {
               std::unique_ptr<OptionBinding> binding);
   Entry* find(std::string_view key);
   const Entry* find(std::string_view key) const;
+  const Entry& declared(std::string_view key) const;
   bool is_section(std::string_view key) const;
   std::vector<const Entry*> by_section() const;
   void assign_one(const Assignment& assignment);
@@ -284,9 +289,10 @@ class OptionTable {
   void run_checks(std::vector<Complaint>& found) const;
 
   std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> index_;  // where in entries_ a key is
   std::vector<Check> checks_;
   std::vector<Warning> warnings_;
-  std::vector<std::pair<std::string, std::string>> elsewhere_;  // key, sentence
+  std::map<std::string, std::string, std::less<>> elsewhere_;  // a key's sentence
   std::vector<Complaint> complaints_;
   std::size_t unknown_keys_ = 0;
   std::string file_;  // the last one an assignment came from

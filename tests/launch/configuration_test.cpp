@@ -36,6 +36,7 @@ TEST(Configuration, WhatIsNotGivenHasItsDefault) {
   EXPECT_EQ(configuration->run.seed, RunOptions().seed);
   EXPECT_EQ(configuration->precision.compute, DType::f32);
   EXPECT_TRUE(configuration->body);
+  EXPECT_FALSE(configuration->table.is_given("run.seed"));
   EXPECT_TRUE(configuration->table.is_default("run.seed"));
   EXPECT_EQ(configuration->table.place("model.family"), "c.yaml:4:3");
 }
