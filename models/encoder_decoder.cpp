@@ -24,6 +24,40 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
       *options.encoder_layers);
 }
 
+constexpr FamilyTraits encoder_traits = {.causal = false, .sequences = Sequences::examples};
+constexpr FamilyTraits decoder_traits = {.sequences = Sequences::examples, .looks_at_side = true};
+
+// A sentence about attention, with the keys of the encoder where it has its own.
+std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
+  const auto replace = [&](const std::string& key, const std::string& by) {
+    std::size_t at = 0;
+    while ((at = sentence.find(key, at)) != std::string::npos) {
+      const std::size_t end = at + key.size();
+      if (end == sentence.size() || sentence[end] != '_') sentence.replace(at, key.size(), by);
+      at += by.size();
+    }
+  };
+  if (!options.common.attention.encoder_kinds.empty())
+    replace("model.attention", "model.encoder_attention");
+  if (options.encoder_layers) replace("model.layers", "model.encoder_layers");
+  return sentence;
+}
+
+// What is wrong with the attention of the encoder; empty where nothing is, or where it is the
+// decoder's, of which the same is told.
+std::string encoder_attention_problem(const EncoderDecoderOptions& options,
+                                      const PlannedSetting& planned) {
+  const ModelOptions encoder = options.encoder();
+  const auto problem = [&](const ModelOptions& of, const FamilyTraits& traits) {
+    std::string found = problem_of(of.attention, of.attention_setting(traits, 0));
+    if (found.empty() && planned) found = attention_problem(of, planned(), traits);
+    return found.empty() ? distances_problem(options.positions, of) : found;
+  };
+  const bool is_told = options.common.attention.encoder_kinds.empty() &&
+                       !problem(options.common, decoder_traits).empty();
+  return is_told ? "" : said_of_encoder(problem(encoder, encoder_traits), options);
+}
+
 // What keeps the heads and the layer that are looked at from being there; empty where they are.
 std::string alignment_problem(const EncoderDecoderOptions& options) {
   const ModelOptions& common = options.common;
@@ -37,6 +71,28 @@ std::string alignment_problem(const EncoderDecoderOptions& options) {
         *options.alignment_layer,
         common.layers);
   return "";
+}
+
+void declare_encoder_attention(OptionTable& table,
+                               EncoderDecoderOptions& options,
+                               const PlannedSetting& planned) {
+  table.add("model.encoder_attention",
+            options.common.attention.encoder_kinds,
+            "what each layer of the encoder sees, as in model.attention, whose other keys it "
+            "shares; empty: the same as in the decoder",
+            fixes_weights([&options](const std::string& kinds) {
+              const ModelOptions encoder = options.encoder();
+              const AttentionOptions& attention = options.common.attention;
+              return layers_of_other_weights(
+                  kinds == "[]" ? fmt::format("{}", fmt::join(attention.kinds, ",")) : kinds,
+                  encoder.layers,
+                  attention.global_projections);
+            }));
+  std::vector<std::string> keys = {
+      "model.encoder_attention", "model.attention", "model.encoder_layers", "model.positions"};
+  if (planned) std::ranges::copy(attention_keys_beside(encoder_traits), std::back_inserter(keys));
+  table.check(std::move(keys),
+              [&options, planned] { return encoder_attention_problem(options, planned); });
 }
 
 void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
@@ -103,8 +159,12 @@ class EncoderDecoder : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
-        encoder_(scope.child("encoder"), encoder_stack(), mechanisms_of(encoder_options(), false)),
-        decoder_(scope.child("decoder"), decoder_stack(), mechanisms_of(decoder_options(), true)),
+        encoder_(scope.child("encoder"),
+                 encoder_stack(),
+                 mechanisms_of(options_.encoder(), encoder_traits)),
+        decoder_(scope.child("decoder"),
+                 decoder_stack(),
+                 mechanisms_of(options_.common, decoder_traits)),
         source_embedding_(source_embedding(scope)),
         source_positions_(scope.child("encoder"), options.positions, options.common, setting),
         positions_(scope.child("decoder"), options.positions, options.common, setting) {}
@@ -161,7 +221,7 @@ class EncoderDecoder : public Body {
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
   std::vector<Side> sides(const Reading& reading, const Pass& pass) const {
     if (pass.kept && pass.kept->positions() > 0)
-      return std::vector<Side>(reads_all_layers(options_.wiring) ? encoder_options().layers : 1);
+      return std::vector<Side>(reads_all_layers(options_.wiring) ? options_.encoder().layers : 1);
     const std::int64_t time = field_of(reading.fields, "source").shape()[1];
     const Side side = {
         .time = pass.kept ? undivided_time(time) : divide_time(setting_.mesh, time),
@@ -181,31 +241,22 @@ class EncoderDecoder : public Body {
     return TokenEmbedding(
         scope.child("source_embedding"), vocabulary_size_, common.width, common.table_initial());
   }
-  ModelOptions decoder_options() const { return options_.common; }
-  ModelOptions encoder_options() const {
-    ModelOptions options = options_.common;
-    options.layers = options_.encoder_layers.value_or(options.layers);
-    return options;
-  }
   StackOptions stack(const ModelOptions& options) const {
     return {.common = options, .memory = setting_.memory};
   }
   StackOptions encoder_stack() const {
     refuse(encoder_recompute_problem(options_, setting_.memory));
-    return stack(encoder_options());
+    return stack(options_.encoder());
   }
   StackOptions decoder_stack() const {
-    StackOptions options = stack(decoder_options());
+    StackOptions options = stack(options_.common);
     options.cross = CrossOptions{.wiring = options_.wiring,
-                                 .encoder_layers = encoder_options().layers,
+                                 .encoder_layers = options_.encoder().layers,
                                  .encoder_width = options_.common.output_width()};
     return options;
   }
-  MechanismFactory mechanisms_of(const ModelOptions& options, bool causal) const {
-    return mechanisms(options,
-                      options_.positions,
-                      {.causal = causal, .sequences = Sequences::examples},
-                      setting_.segment);
+  MechanismFactory mechanisms_of(const ModelOptions& options, const FamilyTraits& traits) const {
+    return mechanisms(options, options_.positions, traits, setting_.segment);
   }
 
   // What is read in place of tokens, of the positions that this rank has outside; undefined where
@@ -253,9 +304,16 @@ class EncoderDecoder : public Body {
 
 }  // namespace
 
+ModelOptions EncoderDecoderOptions::encoder() const {
+  ModelOptions options = common;
+  options.layers = encoder_layers.value_or(common.layers);
+  if (!common.attention.encoder_kinds.empty())
+    options.attention.kinds = common.attention.encoder_kinds;
+  return options;
+}
+
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
-  declare(
-      table, options.common, planned, {.sequences = Sequences::examples, .looks_at_side = true});
+  declare(table, options.common, planned, decoder_traits);
   table.add("model.encoder_layers",
             options.encoder_layers,
             "layers of the encoder; none: model.layers, which are the decoder's",
@@ -274,6 +332,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"full", Wiring::full}},
       fixes_weights());
   declare(table, options.positions, options.common, Sequences::examples, planned);
+  declare_encoder_attention(table, options, planned);
   table.add("model.embeddings",
             options.embeddings,
             "source and target have one table, or one each",
@@ -310,8 +369,8 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(alignment_problem(options));
-    refuse(
-        positions_problem(options.positions, options.common, Sequences::examples, setting.segment));
+    for (const ModelOptions& stack : {options.common, options.encoder()})
+      refuse(positions_problem(options.positions, stack, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
   };
 }

@@ -19,6 +19,9 @@ struct EncoderDecoderOptions {
   SourceLookOptions source = {};
   std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
   std::optional<std::int64_t> alignment_layer = {};  // counted from 1; none: the last one
+
+  // Of the encoder alone.
+  ModelOptions encoder() const;
 };
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned);

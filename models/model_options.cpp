@@ -18,21 +18,10 @@ void check_beside(OptionTable& table,
                   const ModelOptions& options,
                   const PlannedSetting& planned,
                   const FamilyTraits& traits) {
-  std::vector<std::string> keys = attention_keys;
-  for (const std::string name : {"dilation", "global", "random", "block", "seed"})
-    keys.push_back("model.attention_" + name);
-  for (const auto& [key, kinds] : readers_of_mechanism_keys()) keys.push_back("model." + key);
-  keys.push_back(traits.sequences == Sequences::segments ? "data.segment" : "data.longest");
-  for (const std::string key : {"parallel.context", "parallel.tensor", "precision.compute"})
-    keys.push_back(key);
-  table.check(keys, [&options, planned, traits]() -> std::string {
-    const ModelSetting setting = planned();
-    AttentionSetting asked = options.attention_setting(traits, 0);
-    if (!problem_of(options.attention, asked).empty()) return "";  // that is told already
-    asked.segment = setting.segment;
-    asked.compute = setting.compute;
-    if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
-    return problem_of(options.attention, asked);
+  table.check(attention_keys_beside(traits), [&options, planned, traits]() -> std::string {
+    const bool is_told =
+        !problem_of(options.attention, options.attention_setting(traits, 0)).empty();
+    return is_told ? "" : attention_problem(options, planned(), traits);
   });
   table.check({"model.heads", "parallel.tensor"},
               [&options, planned] { return heads_problem(options.heads, planned().mesh.shape); });
@@ -238,6 +227,26 @@ void declare(OptionTable& table,
         options.width,
         options.heads);
   });
+}
+
+std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {
+  std::vector<std::string> keys = attention_keys;
+  for (const std::string name : {"dilation", "global", "random", "block", "seed"})
+    keys.push_back("model.attention_" + name);
+  for (const auto& [key, kinds] : readers_of_mechanism_keys()) keys.push_back("model." + key);
+  keys.push_back(traits.sequences == Sequences::segments ? "data.segment" : "data.longest");
+  for (const std::string key : {"parallel.context", "parallel.tensor", "precision.compute"})
+    keys.push_back(key);
+  return keys;
+}
+
+std::string attention_problem(const ModelOptions& options,
+                              const ModelSetting& setting,
+                              const FamilyTraits& traits) {
+  AttentionSetting asked = options.attention_setting(traits, setting.segment);
+  asked.compute = setting.compute;
+  if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
+  return problem_of(options.attention, asked);
 }
 
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory) {

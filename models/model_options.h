@@ -95,6 +95,13 @@ void declare(OptionTable& table,
              const PlannedSetting& planned,
              const FamilyTraits& traits = {});
 
+// What is wrong with the attention of a stack, given the sections beside `model`, as a sentence;
+// empty where nothing is. It depends on these keys.
+std::string attention_problem(const ModelOptions& options,
+                              const ModelSetting& setting,
+                              const FamilyTraits& traits);
+std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
+
 // What keeps the two from going together, as a sentence; empty where nothing does.
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);
 std::string reconstruction_problem(const ModelOptions& options, const MemoryOptions& memory);

@@ -42,17 +42,6 @@ const char* name_of(PositionKind kind) {
   return "";
 }
 
-std::string kind_problem(const PositionOptions& options, const ModelOptions& common) {
-  if (!options.by_distance()) return "";
-  const MechanismKind* const kind = kind_without_distances(common.attention);
-  if (kind == nullptr) return "";
-  return fmt::format(
-      "model.positions: found {} with {} in model.attention, which knows no distances; set it to "
-      "sinusoidal or learned",
-      name_of(options.kind),
-      kind->name);
-}
-
 std::string table_problem(const PositionOptions& options,
                           Sequences sequences,
                           std::int64_t segment) {
@@ -104,7 +93,7 @@ void declare(OptionTable& table,
     return options.has_tables() ? "" : "model.positions has no tables by distance";
   });
   table.check({"model.positions", "model.attention"},
-              [&options, &common] { return kind_problem(options, common); });
+              [&options, &common] { return distances_problem(options, common); });
   if (!planned) return;
   std::vector<std::string> keys = {"model.longest", "model.positions"};
   const std::vector<std::string> lengths = length_keys(sequences);
@@ -114,11 +103,22 @@ void declare(OptionTable& table,
   });
 }
 
+std::string distances_problem(const PositionOptions& options, const ModelOptions& common) {
+  if (!options.by_distance()) return "";
+  const MechanismKind* const kind = kind_without_distances(common.attention);
+  if (kind == nullptr) return "";
+  return fmt::format(
+      "model.positions: found {} with {} in model.attention, which knows no distances; set it to "
+      "sinusoidal or learned",
+      name_of(options.kind),
+      kind->name);
+}
+
 std::string positions_problem(const PositionOptions& options,
                               const ModelOptions& common,
                               Sequences sequences,
                               std::int64_t segment) {
-  const std::string problem = kind_problem(options, common);
+  const std::string problem = distances_problem(options, common);
   return problem.empty() ? table_problem(options, sequences, segment) : problem;
 }
 

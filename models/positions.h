@@ -42,6 +42,9 @@ void declare(OptionTable& table,
              Sequences sequences,
              const PlannedSetting& planned);
 
+// What keeps relative positions from the attention kinds of a stack, as a sentence; empty where
+// nothing does.
+std::string distances_problem(const PositionOptions& options, const ModelOptions& common);
 // What keeps a stack with these options from sequences of `segment` positions (0: of any length),
 // as a sentence; empty where nothing does.
 std::string positions_problem(const PositionOptions& options,

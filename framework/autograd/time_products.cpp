@@ -202,9 +202,10 @@ Variable hide_rows(const Variable& x,
 Variable rows_of_time(const Variable& x, std::int64_t begin, std::int64_t count) {
   const Shape& shape = x.shape();
   if (count == shape[1]) return x;
-  const auto flat = [](const Tensor& tensor) {
-    const Shape& of = tensor.shape();
-    return tensor.reshape({of[0], of[1], of.elements() / std::max<std::int64_t>(of[0] * of[1], 1)});
+  std::int64_t width = 1;
+  for (int axis = 2; axis < shape.dimensions(); ++axis) width *= shape[axis];
+  const auto flat = [width](const Tensor& tensor) {
+    return tensor.reshape({tensor.shape()[0], tensor.shape()[1], width});
   };
   Tensor y = Tensor::empty(shape.with(1, count), x.value().dtype(), x.value().device());
   on(y.device(),

@@ -1,6 +1,8 @@
 // What of a configuration does not fit to a task or its family.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "launch/configuration.h"
 #include "launch/generate_lines.h"
 
@@ -38,6 +40,29 @@ TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
   EXPECT_EQ(refusal({"run.task=translate"}),
             "--set: run.task: found \"translate\"; allowed: language_model, translation, "
             "tagging, classification or recall");
+}
+
+// The mistakes of the encoder's attention are told by its own keys.
+TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
+  EXPECT_EQ(refusal({"model.encoder_attention=[linformer]"}), "");
+  EXPECT_EQ(refusal({"model.encoder_attention=[nearby]", "model.layers=2"}).substr(0, 58),
+            "--set: model.encoder_attention has \"nearby\", wanted one of");
+  EXPECT_EQ(refusal({"model.encoder_attention=[causal, local, local]", "model.encoder_layers=2"}),
+            "--set: model.encoder_attention has 3 elements, more than model.encoder_layers = 2");
+  EXPECT_EQ(refusal({"model.encoder_attention=[linformer]", "model.positions=relative"}),
+            "--set: model.positions: found relative with linformer in model.encoder_attention, "
+            "which knows no distances; set it to sinusoidal or learned");
+  // What both have in common is told once.
+  const std::string of_both = refusal({"model.attention=[nearby]"});
+  EXPECT_EQ(std::ranges::count(of_both, '\n'), 0) << of_both;
+  const std::string alone = refusal({"model.attention=[linformer]"});
+  EXPECT_EQ(std::ranges::count(alone, '\n'), 0) << alone;
+  // Keys of a kind that the encoder alone has are not without effect.
+  const auto configuration =
+      configure({.file = "c.yaml",
+                 .text = good,
+                 .settings = {"model.encoder_attention=[linformer]", "model.linformer_keys=64"}});
+  EXPECT_EQ(configuration->table.warnings(), std::vector<std::string>{});
 }
 
 TEST(TranslationConfiguration, BothSidesAreNamed) {

@@ -69,6 +69,15 @@ std::vector<Kind> kinds() {
                  options.positions.longest = 7;
                }),
           kind("mix", Wiring::mix, [](Options& options) { options.encoder_layers = 3; }),
+          kind("last, the encoder by linformer and local",
+               Wiring::last,
+               [](Options& options) {
+                 AttentionOptions& attention = options.common.attention;
+                 attention.encoder_kinds = {"linformer", "local"};
+                 attention.linformer = {.keys = 2, .longest = 8};
+                 attention.window = {2};
+                 options.common.initial_deviation = 0.05;  // as above
+               }),
           kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; })};
 }
 

@@ -271,6 +271,28 @@ TEST(EncoderDecoderModel, RefusesToComputeMoreLayersAgainThanTheEncoderHas) {
             "many");
 }
 
+TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  options.common.attention.linformer = {.keys = 2, .longest = 8};
+  const auto weights = [&] {
+    return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
+  };
+  const std::size_t of_softmax = weights();
+  options.common.attention.encoder_kinds = {"linformer"};
+  EXPECT_GT(weights(), of_softmax);
+  const auto model = make_encoder_decoder(options, tiny_setting());
+  const Values before = losses_after(*model, reading());
+  Reading changed = reading();
+  change(changed, "source", 0, 3);
+  EXPECT_NE(at(losses_after(*model, changed), 0, 0), at(before, 0, 0));
+
+  options.common.attention.kinds = {"linformer"};
+  EXPECT_NE(sentence_of<ConfigurationError>([&] {
+              make_encoder_decoder(options, tiny_setting());
+            }).find("cannot be causal"),
+            std::string::npos);
+}
+
 TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {
   for (const Wiring wiring : {Wiring::same, Wiring::reverse}) {
     EncoderDecoderOptions options = tiny(wiring);

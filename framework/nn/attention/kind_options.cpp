@@ -6,8 +6,9 @@ namespace {
 
 // Why no layer reads a key that these kinds do.
 std::string unread(const AttentionOptions& options, const std::vector<std::string>& kinds) {
+  const AttentionOptions of_encoder = {.kinds = options.encoder_kinds};
   for (const std::string& kind : kinds)
-    if (has_kind(options, kind)) return "";
+    if (has_kind(options, kind) || has_kind(of_encoder, kind)) return "";
   return fmt::format("no layer of model.attention has {}", either(kinds));
 }
 

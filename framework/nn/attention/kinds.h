@@ -28,6 +28,7 @@ namespace longspan {
 // that is a mechanism of its own has nothing else.
 struct AttentionOptions {
   std::vector<std::string> kinds = {"causal"};
+  std::vector<std::string> encoder_kinds = {};  // in their place, in the encoder of a pair
   std::vector<std::int64_t> window = {127};  // of all layers, or of each
   std::int64_t dilation = 2;
   std::int64_t stride = 128;
