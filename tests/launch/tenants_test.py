@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Every family and kind of layer, stopped and resumed: bit for bit on the same layout, to 1e-9 on another.
+
+    tests/launch/tenants_test.py build/launch/longspan
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+ATTENTION = "model.attention"
+FAMILY = "model.family"
+
+
+def tensor():
+    return Layout(1, 2)
+
+
+def time():
+    return Layout(1, 1, context=2)
+
+
+def both():
+    return Layout(1, 2, context=2, sequence=True)
+
+
+class Tenants(jobs.TestCase):
+    sections = {
+        **jobs.TestCase.sections,
+        "model": {"family": "decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1, "norm": "pre",
+                  # The gradient of a bias of keys is rounding alone, of which Adam makes steps.
+                  "initial_deviation": 0.1},
+        "data": {"train": "text.txt", "batch": 4, "segment": 16},
+        "training": {"steps": 6, "learning_rate": 0.003, "warmup": 2, "schedule": "constant"},
+        "precision": {"compute": "float64"},
+        "checkpoint": {"every": 3, "keep": 3},
+    }
+    # What it is, and a layout on which a run of two data ranks goes on.
+    tenants = {
+        "routing": ({ATTENTION: "routing", "model.routing_clusters": 2}, tensor()),
+        "strict routing": ({ATTENTION: "[routing, local]", "model.routing_strict": True, "model.routing_clusters": 2,
+                            "model.routing_width": 4, "model.attention_window": 3}, time()),
+        "sinkhorn": ({ATTENTION: "sinkhorn", "model.sinkhorn_block": 4, "model.sinkhorn_top": 1}, both()),
+        "synthesizer": ({ATTENTION: "synthesizer", "model.synthesizer": "[dense, random]"}, both()),
+        "compressed": ({ATTENTION: "compressed", "model.compressed_width": 2}, tensor()),
+        "lsh": ({ATTENTION: "lsh", "model.lsh_chunk": 4, "model.residual": "reversible"}, tensor()),
+        "linear": ({ATTENTION: "linear"}, time()),
+        # Drawn anew before and after the checkpoint.
+        "performer": ({ATTENTION: "performer", "model.performer_redraw": 2}, both()),
+        "random features": ({ATTENTION: "random_features", "model.random_features_gate": True}, time()),
+        "adaptive span": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4}, time()),
+        "dynamic span": ({"model.span": "dynamic", "model.span_limit": 12, "model.span_ramp": 4}, tensor()),
+        "span and memory": ({FAMILY: "transformer_xl", "model.memory": 12, "model.span": "adaptive",
+                             "model.span_limit": 12, "model.span_ramp": 4}, both()),
+        "gates": ({FAMILY: "transformer_xl", "model.memory": 8, "model.residual": "gated",
+                   "memory.recompute": "layer"}, both()),
+        "slopes": ({"model.positions": "alibi", "model.norm_kind": "rms"}, time()),
+        "relative keys": ({"model.positions": "relative_key_query", "model.relative_reach": 4}, both()),
+        "universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 3}, both()),
+        "adaptive universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 4,
+                                "model.halting": "adaptive", "memory.recompute": "layer"}, time()),
+    }
+
+    def test_go_on_as_if_they_had_not_stopped(self):
+        for name, (settings, other) in self.tenants.items():
+            with self.subTest(tenant=name, other=str(other)):
+                directory = name.replace(" ", "-")
+                layout = Layout(2, 1)
+                settings = {**settings, "parallel.zero": 1}
+                said = self.train(directory, layout, settings)
+                self.assertNotIn("is set, but", said.output + said.errors)
+                run = self.run_at(directory)
+                resumed = {"checkpoint.resume": run.checkpoint(3), "checkpoint.every": 0}
+                self.train(f"{directory}-same", layout, {**settings, "checkpoint.resume": run.checkpoint(3)})
+                same = self.run_at(f"{directory}-same")
+                self.assertEqual(same.metrics_bytes().splitlines(), run.metrics_bytes().splitlines()[3:])
+                self.assertEqual(same.state(6), run.state(6))
+                self.train(f"{directory}-other", other, {**settings, **resumed})
+                lines = self.run_at(f"{directory}-other").metrics()
+                for line, reference in zip(lines, run.metrics()[3:], strict=True):
+                    for key in "loss", "gradient_norm":
+                        self.assertAlmostEqual(line[key], reference[key], delta=1e-9 * abs(reference[key]))
+
+
+if __name__ == "__main__":
+    jobs.main()
