@@ -186,6 +186,34 @@ class Example(jobs.TestCase):
         self.assertRegex(output, r"runs/images/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
         self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
 
+    def test_families_in_one_table(self):
+        (self.tree / "runs" / "families").mkdir(parents=True)
+        (self.tree / "runs" / "families" / "made").touch()
+        corpus = self.tree / "runs" / "corpora" / "kjv"
+        corpus.mkdir(parents=True)
+        for part in "train", "validation", "test":
+            jobs.write_text(corpus / f"{part}.txt", words=400)
+        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=16 --set data.batch=4 --set data.segment=32 "
+                 "--set metrics.every=1 --set run.threads=1")
+        asked = ["softmax", "routing", "gated"]
+        output = self.example("families", *asked, LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        table = output[output.index("system "):].splitlines()[1:]
+        self.assertEqual([line.split()[0] for line in table], asked)
+        for line in table:
+            self.assertRegex(line, r"^\S+ +\d+\.\d{3} +[\d,]+ +\d+$")
+        self.assertIn('no system "soft"; there are softmax relative ', self.example("families", "soft", code=1).stderr)
+
+    def test_every_system_of_the_table_is_understood(self):
+        systems = subprocess.run(["bash", "-c", ". launch/examples/families && systems"], cwd=jobs.SOURCE, check=True,
+                                 capture_output=True, text=True).stdout.splitlines()
+        self.assertGreater(len(systems), 20)
+        for line in systems:
+            name, *settings = line.split()
+            with self.subTest(system=name):
+                words = [word for setting in settings for word in ("--set", setting)]
+                said = self.longspan("config", jobs.SOURCE / "configs" / "families.yaml", *words)
+                self.assertNotIn("is set, but", said.output + said.errors)
+
     def test_says_which_examples_there_are(self):
         names = sorted(file.name for file in (jobs.SOURCE / "launch" / "examples").iterdir())
         self.assertLessEqual({"glosses", "listops", "pronunciation", "tags", "translation"}, set(names))
