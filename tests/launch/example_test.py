@@ -7,6 +7,7 @@
 import collections
 import importlib.machinery
 import importlib.util
+import itertools
 import json
 import os
 import re
@@ -14,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -203,21 +205,52 @@ class Example(jobs.TestCase):
             self.assertRegex(line, r"^\S+ +\d+\.\d{3} +[\d,]+ +\d+$")
         self.assertIn('no system "soft"; there are softmax relative ', self.example("families", "soft", code=1).stderr)
 
-    def test_every_system_of_the_table_is_understood(self):
-        systems = subprocess.run(["bash", "-c", ". launch/examples/families && systems"], cwd=jobs.SOURCE, check=True,
-                                 capture_output=True, text=True).stdout.splitlines()
-        self.assertGreater(len(systems), 20)
-        for line in systems:
-            name, *settings = line.split()
-            with self.subTest(system=name):
-                words = [word for setting in settings for word in ("--set", setting)]
-                said = self.longspan("config", jobs.SOURCE / "configs" / "families.yaml", *words)
-                self.assertNotIn("is set, but", said.output + said.errors)
+    def test_every_system_that_is_compared_is_understood(self):
+        for example, configurations, least in (("families", ["families"], 20), ("long-range", ["long-range", "listops"], 12)):
+            systems = subprocess.run(["bash", "-c", f". launch/examples/{example} && systems"], cwd=jobs.SOURCE, check=True,
+                                     capture_output=True, text=True).stdout.splitlines()
+            self.assertGreaterEqual(len(systems), least)
+            for line, configuration in itertools.product(systems, configurations):
+                name, *settings = line.split()
+                with self.subTest(system=name, configuration=configuration):
+                    words = [word for setting in settings for word in ("--set", setting)]
+                    said = self.longspan("config", jobs.SOURCE / "configs" / f"{configuration}.yaml", *words)
+                    self.assertNotIn("is set, but", said.output + said.errors)
+
+    def test_long_range_from_data_to_a_picture(self):
+        folder = self.tree / "runs" / "long-range"
+        (folder / "listops").mkdir(parents=True)
+        self.listops()
+        for part in "train", "validation", "test":
+            shutil.copy(self.directory / "made" / f"{part}.tsv", folder / "listops")
+        (folder / "text").write_text("".join(line.partition("\t")[2] + "\n" for line in self.made("tsv")["train"]))
+        subprocess.run([self.program, "tokenizer", "train", folder / "text", "--vocabulary", "278", "--kind", "word", "--output",
+                        folder / "listops" / "vocabulary.model"], check=True, capture_output=True)
+        (folder / "made").touch()
+        labels = [number % 10 for number in range(20)]
+        for what, content in ("images-idx3-ubyte", images_test.idx([[[12 * label] * 28] * 28 for label in labels])), \
+                ("labels-idx1-ubyte", images_test.idx_labels(labels)):
+            (self.directory / f"given-{what}").write_bytes(content)
+        for length, rows, columns in (256, 16, 16), (784, 28, 28), (2048, 32, 64):
+            (folder / str(length)).mkdir()
+            for part in "train", "validation", "test":
+                made = subprocess.run([jobs.SOURCE / "launch" / "pixels", self.directory / "given", str(rows), str(columns), "5", "10",
+                                       folder / str(length) / part], capture_output=True, text=True, check=False)
+                self.assertEqual(made.returncode, 0, made.stderr)
+            found = (folder / str(length) / "test-images").read_bytes()
+            self.assertEqual(found[16:], b"".join(bytes([12 * label]) * length for label in labels[5:15]))
+        small = ("--set training.steps=2 --set training.warmup=1 --set model.layers=1 --set model.width=8 --set metrics.every=1 "
+                 "--set run.threads=1 --set training.validation_every=0")
+        output = self.example("long-range", "local", "linear", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertEqual(len(re.findall(r"(?m)^(?:local|linear) +\d+\.\d{3} +[\d,]+ +\d+$", output)), 8, output)
+        picture = (folder / "picture.svg").read_text()
+        self.assertEqual(picture.count("<circle"), 8)
+        self.assertEqual(xml.etree.ElementTree.fromstring(picture).tag, "{http://www.w3.org/2000/svg}svg")
 
     def test_says_which_examples_there_are(self):
         names = sorted(file.name for file in (jobs.SOURCE / "launch" / "examples").iterdir())
         self.assertLessEqual({"glosses", "listops", "pronunciation", "tags", "translation"}, set(names))
-        self.assertEqual(re.findall(r"(?m)^  (\w+)  +\S", self.example("--help").stdout), names)
+        self.assertEqual(re.findall(r"(?m)^  ([\w-]+)  +\S", self.example("--help").stdout), names)
         self.assertNotIn("SPDX", self.example("--help").stdout)
         wrong = self.example("translations", code=2)
         self.assertIn('there is no example "translations"', wrong.stderr)
