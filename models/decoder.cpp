@@ -51,7 +51,10 @@ class Decoder : public Body {
   }
   bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return positions_ ? positions_->longest() : 0; }
+  std::int64_t longest_segment() const override {
+    return shorter_of(positions_ ? positions_->longest() : 0,
+                      longest_sequence_of(options_.common.attention, setting_.segment));
+  }
   std::vector<std::pair<std::string, double>> figures() const override {
     if (spans_) return spans_->figures();
     return {};

@@ -43,7 +43,10 @@ class Encoder : public Body {
             .pooling = options_.pooling};
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return positions_.longest(); }
+  std::int64_t longest_segment() const override {
+    return shorter_of(positions_.longest(),
+                      longest_sequence_of(options_.common.attention, setting_.segment));
+  }
 
  private:
   Variable embed(const Reading& reading, const Pass& pass) const {

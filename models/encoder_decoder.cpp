@@ -24,6 +24,16 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
       *options.encoder_layers);
 }
 
+// What keeps the decoder from writing one token after another; empty where nothing does.
+std::string writing_problem(const EncoderDecoderOptions& options) {
+  const MechanismKind* const kind = kind_that_reads_anew(options.common.attention);
+  if (kind == nullptr) return "";
+  return fmt::format(
+      "model.attention: found {}, which cannot read on from kept keys, as a decoder of pairs does "
+      "when it writes; it may be in model.encoder_attention",
+      kind->name);
+}
+
 constexpr FamilyTraits encoder_traits = {.causal = false, .sequences = Sequences::examples};
 constexpr FamilyTraits decoder_traits = {.sequences = Sequences::examples, .looks_at_side = true};
 
@@ -88,6 +98,12 @@ void declare_encoder_attention(OptionTable& table,
                   encoder.layers,
                   attention.global_projections);
             }));
+  table.check({"model.attention"}, [&options]() -> std::string {
+    const bool is_told =
+        !problem_of(options.common.attention, options.common.attention_setting(decoder_traits, 0))
+             .empty();
+    return is_told ? "" : writing_problem(options);
+  });
   std::vector<std::string> keys = {
       "model.encoder_attention", "model.attention", "model.encoder_layers", "model.positions"};
   if (planned) std::ranges::copy(attention_keys_beside(encoder_traits), std::back_inserter(keys));
@@ -203,7 +219,12 @@ class EncoderDecoder : public Body {
   }
   bool reads_on() const override { return true; }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
-  std::int64_t longest_segment() const override { return positions_.longest(); }
+  std::int64_t longest_segment() const override {
+    std::int64_t longest = positions_.longest();
+    for (const ModelOptions& stack : {options_.common, options_.encoder()})
+      longest = shorter_of(longest, longest_sequence_of(stack.attention, setting_.segment));
+    return longest;
+  }
 
  private:
   // Copying is a part of every result, the losses of training alone.
@@ -368,6 +389,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
 
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(writing_problem(options));
     refuse(alignment_problem(options));
     for (const ModelOptions& stack : {options.common, options.encoder()})
       refuse(positions_problem(options.positions, stack, Sequences::examples, setting.segment));

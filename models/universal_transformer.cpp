@@ -119,10 +119,18 @@ class UniversalTransformer : public Body {
 };
 
 std::string halting_problem(const UniversalTransformerOptions& options) {
-  if (!options.adaptive() || options.common.residual != ResidualKind::reversible) return "";
-  return "model.residual: found reversible with model.halting adaptive, whose output is made of "
-         "the "
-         "states of all steps, which would have to be kept; set one of them otherwise";
+  if (!options.adaptive()) return "";
+  if (options.common.residual == ResidualKind::reversible)
+    return "model.residual: found reversible with model.halting adaptive, whose output is made of "
+           "the states of all steps, which would have to be kept; set one of them otherwise";
+  if (options.halting.output == HaltingOptions::Output::last && !options.halting.freeze)
+    return "model.halting_output: found last with model.halting_freezes false, where the last "
+           "state of a token is that of the step in which all others have halted too; set one of "
+           "them otherwise";
+  if (has_kind(options.common.attention, "routing"))
+    return "model.attention: found routing with model.halting adaptive, where clusters would "
+           "follow the tokens of as many steps as the slowest one takes; set one of them otherwise";
+  return "";
 }
 
 void declare_halting(OptionTable& table, UniversalTransformerOptions& options) {
@@ -130,7 +138,10 @@ void declare_halting(OptionTable& table, UniversalTransformerOptions& options) {
   table.add("model.steps",
             halting.steps,
             "how often the layers run; with model.halting adaptive, at most",
-            between(1, 1 << 12));
+            between(1, 1 << 12),
+            fixes_weights([&options](const std::string& steps) {
+              return options.signals.kind == StepSignalKind::learned ? steps : "";
+            }));
   table.add(
       "model.halting",
       options.count,
@@ -191,7 +202,12 @@ void declare(OptionTable& table,
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.signals, options.positions);
   declare_halting(table, options);
-  table.check({"model.residual", "model.halting"}, [&options] { return halting_problem(options); });
+  table.check({"model.residual",
+               "model.halting",
+               "model.halting_output",
+               "model.halting_freezes",
+               "model.attention"},
+              [&options] { return halting_problem(options); });
 }
 
 BodyFactory universal_transformer_body(const UniversalTransformerOptions& options) {

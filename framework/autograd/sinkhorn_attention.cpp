@@ -135,19 +135,28 @@ Variable with_null(const Variable& x, const Variable& null, const Extents& at) {
                  {at.batch, rows + at.time, at.heads, at.dim});
 }
 
-// The products of what stands for the blocks, in the accumulator's dtype.
+// The products of what stands for the blocks, in the accumulator's dtype: rounded, scores that are
+// nearly equal would be.
 Variable scores_of(const Variable& query,
                    const Variable& key,
                    const Extents& at,
                    const SinkhornAttention& options) {
-  Variable seen = summary(key, at, options.causal, true);
+  const DType wide = accumulator_of(query.value().dtype());
+  Variable seen = cast(summary(key, at, options.causal, true), wide);
   if (options.causal)
     seen = concat_time(
         Variable(Tensor::zeros(
             {at.batch * at.heads, at.top, at.dim}, seen.value().dtype(), seen.value().device())),
         seen);
-  const Variable scores = multiply_each(summary(query, at, options.causal, false), seen, true);
-  return cast(scores, accumulator_of(scores.value().dtype()));
+  return multiply_each(cast(summary(query, at, options.causal, false), wide), seen, true);
+}
+
+// How many blocks of each row have a token that is no padding; undefined where nothing says it.
+Tensor real_blocks(const Extents& at, const SinkhornAttention& options) {
+  if (options.causal || !options.length.defined()) return {};
+  const Tensor count = options.length.like();
+  on(count.device(), [&](auto backend) { count_blocks(backend, options.length, at.block, count); });
+  return count;
 }
 
 Variable weights_of(const Variable& scores, const Extents& at, const SinkhornAttention& options) {
@@ -156,7 +165,8 @@ Variable weights_of(const Variable& scores, const Extents& at, const SinkhornAtt
   const TopChoice choice = {.top = options.top,
                             .before = options.causal ? at.top : 0,
                             .causal = options.causal,
-                            .temperature = options.temperature};
+                            .temperature = options.temperature,
+                            .real = real_blocks(at, options)};
   const auto choose = [&] { return choose_blocks(scores.value(), choice); };
   return top_weights(scores, options.decide ? options.decide(choose) : choose(), choice);
 }
@@ -225,16 +235,20 @@ AttentionMask mask_of(const Variable& weights,
     if (options.rotated_from < at.heads)
       mask.sorted = rotated_sequence(at, options.rotated_from, device);
   } else if (options.padding.defined() || options.length.defined()) {
-    const Tensor position = Tensor::empty(
-        {at.batch * at.blocks, at.heads, (at.top + 1) * at.block}, DType::i32, device);
-    on(device, [&](auto backend) {
-      mixed_padding(backend,
-                    {.weights = weights.value(),
-                     .padding = options.padding,
-                     .length = options.length,
-                     .by_largest = options.padding_by_largest,
-                     .position = position});
-    });
+    const auto make = [&] {
+      const Tensor position = Tensor::empty(
+          {at.batch * at.blocks, at.heads, (at.top + 1) * at.block}, DType::i32, device);
+      on(device, [&](auto backend) {
+        mixed_padding(backend,
+                      {.weights = weights.value(),
+                       .padding = options.padding,
+                       .length = options.length,
+                       .by_largest = options.padding_by_largest,
+                       .position = position});
+      });
+      return position;
+    };
+    const Tensor position = options.decide_padding ? options.decide_padding(make) : make();
     const Tensor asking =
         Tensor::zeros({at.batch * at.blocks, at.heads, at.block}, DType::i32, device);
     mask.sorted =
@@ -278,9 +292,12 @@ Tensor choose_blocks(const Tensor& scores, const TopChoice& options) {
   const Tensor choice =
       Tensor::empty({shape[0], shape[1], options.top}, DType::i32, scores.device());
   on(scores.device(), [&](auto backend) {
-    choose_blocks(
-        backend,
-        {.scores = scores, .choice = choice, .before = options.before, .causal = options.causal});
+    choose_blocks(backend,
+                  {.scores = scores,
+                   .choice = choice,
+                   .before = options.before,
+                   .causal = options.causal,
+                   .real = options.real});
   });
   return choice;
 }
@@ -295,7 +312,8 @@ Variable top_weights(const Variable& scores, const Tensor& choice, const TopChoi
       .causal = options.causal,
       .temperature = options.temperature,
       .weights = Tensor::empty(
-          {shape[0], shape[1] * options.top, shape[2]}, value.dtype(), value.device())};
+          {shape[0], shape[1] * options.top, shape[2]}, value.dtype(), value.device()),
+      .real = options.real};
   on(value.device(), [&](auto backend) { top_weights(backend, call); });
   TopWeights kept = call;
   kept.weights = {};

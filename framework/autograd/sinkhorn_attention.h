@@ -22,6 +22,7 @@ struct TopChoice {
   std::int64_t before = 0;
   bool causal = false;
   double temperature = 1;
+  Tensor real = {};
 };
 Tensor choose_blocks(const Tensor& scores, const TopChoice& options);
 Variable top_weights(const Variable& scores, const Tensor& choice, const TopChoice& options);
@@ -48,8 +49,11 @@ struct SinkhornAttention {
   Tensor padding = {};
   Tensor length = {};
   bool padding_by_largest = false;
-  // Makes the choice of blocks, or gives one made before; empty: it is made.
-  std::function<Tensor(const std::function<Tensor()>&)> decide = {};
+  // Makes the choice of blocks, or which mixed keys are padding, or gives one made before; empty:
+  // it is made.
+  using Decide = std::function<Tensor(const std::function<Tensor()>&)>;
+  Decide decide = {};
+  Decide decide_padding = {};
 };
 
 // What blocks see. query: [batch * blocks, block, heads, dim]; key, value: [batch * blocks, (top +

@@ -78,7 +78,7 @@ Tensor EpisodeSource::cursors() const {
   auto* to = state.data<std::int64_t>();
   for (const Row& row : rows_) {
     *to++ = row.episode;
-    *to++ = row.segment;
+    *to++ = row.segment * layout_.segment;
   }
   return state;
 }
@@ -90,19 +90,20 @@ void EpisodeSource::restore(const Tensor& cursors) {
                     range_.count(),
                     range_.count());
   const auto values = cursors.span<std::int64_t>();
-  const std::int64_t segments = layout_.segments_of(environment_);
   for (std::int64_t i = 0; i < range_.count(); ++i) {
     Row& row = rows_[static_cast<std::size_t>(i)];
     row.episode = values[static_cast<std::size_t>(2 * i)];
-    row.segment = values[static_cast<std::size_t>(2 * i + 1)];
-    if (row.episode < 0 || row.segment < 0 || row.segment >= segments)
+    const std::int64_t step = values[static_cast<std::size_t>(2 * i + 1)];
+    row.segment = step / layout_.segment;
+    if (row.episode < 0 || step < 0 || step >= environment_.steps || step % layout_.segment != 0)
       throw DataError(
-          "stream {} is to go on at segment {} of episode {}, but an episode has {} segments; was "
-          "the checkpoint made with other data, or another data.segment?",
+          "stream {} is to go on at step {} of episode {}, but an episode has {} steps in segments "
+          "of {}; was the checkpoint made with other data, or another data.segment?",
           range_.begin + i,
-          row.segment,
+          step,
           row.episode,
-          segments);
+          environment_.steps,
+          layout_.segment);
     begin(row, i);
   }
 }

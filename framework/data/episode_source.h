@@ -40,7 +40,7 @@ class EpisodeSource : public Source {
                 const Device& device);
 
   Batch next() override;
-  // [streams of this rank, 2] i64: the episode, and the next of its segments.
+  // [streams of this rank, 2] i64: the episode, and the next of its steps.
   Tensor cursors() const override;
   CursorRows cursor_rows() const override { return {range_.begin, layout_.streams}; }
   void restore(const Tensor& cursors) override;

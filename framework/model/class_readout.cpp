@@ -14,7 +14,9 @@ class Classes : public Readout {
         mesh_(setting.mesh),
         part_{0, setting.classes, setting.classes},
         pool_(scope.child("pooling"), end.pooling, end.width, end.initial),
-        scores_(scope, {.in = end.width, .out = setting.classes, .initial = end.initial}) {}
+        scores_(
+            scope,
+            {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {}
 
   std::vector<Term> terms(const States& states,
                           const Reading& reading,

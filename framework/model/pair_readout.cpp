@@ -21,8 +21,9 @@ struct Gate {
   Linear embedding;
 
   Gate(const Scope& scope, const BodyEnd& end)
-      : hidden(scope.child("hidden"), {.in = end.width, .out = 1}),
-        embedding(scope.child("embedding"), {.in = end.embedding_width, .out = 1, .bias = false}) {}
+      : hidden(scope.child("hidden"), {.in = end.width, .out = 1, .hidden = false}),
+        embedding(scope.child("embedding"),
+                  {.in = end.embedding_width, .out = 1, .bias = false, .hidden = false}) {}
 };
 
 class PairReadout : public Readout {

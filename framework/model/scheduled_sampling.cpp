@@ -93,6 +93,8 @@ class Round {
   Reading mixed(const Reading& before, const Tensor& gold, std::int64_t fixed, double share) const {
     Pass asking = pass_;
     asking.reconstruction = nullptr;
+    asking.inner = nullptr;
+    asking.learns = false;
     const Tensor scores = model_.scores(before, asking).scores.value();
     if (scores.device().state().dry()) return before;
     const Scored scored(scores, model_.readout().part(), mesh_);

@@ -52,7 +52,9 @@ class Tags : public Readout {
         mesh_(setting.mesh),
         part_{0, setting.classes, setting.classes},
         kind_(end.tags),
-        scores_(scope, {.in = end.width, .out = setting.classes, .initial = end.initial}) {
+        scores_(
+            scope,
+            {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {
     if (kind_ != TagReadout::crf) return;
     // As pytorch-crf has them.
     const Initial initial = Initial::uniform(0.1);

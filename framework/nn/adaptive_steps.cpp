@@ -37,7 +37,7 @@ Tensor all_under_way(std::int64_t positions, const Device& device) {
 AdaptiveSteps::AdaptiveSteps(const Scope& scope, std::int64_t width, const HaltingOptions& options)
     : mesh_(scope.parameters().mesh()),
       options_(options),
-      unit_(scope, {.in = width, .out = 1, .bias = false}),
+      unit_(scope, {.in = width, .out = 1, .bias = false, .hidden = false}),
       bias_(scope.weight("bias", {1}, Initial::constant(options.bias))) {}
 
 Variable AdaptiveSteps::logits(const Variable& states) const {

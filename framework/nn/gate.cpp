@@ -41,8 +41,9 @@ Gate::Gate(const Scope& scope, const Options& options) : kind_(options.kind) {
   const Initial initial = Initial::xavier(options.width, options.width);
   const auto products = [&](const Scope& place, bool of_both, bool biased) {
     Products made;
-    if (of_both) made.change = place.child("change").weight("weight", square, initial);
-    made.stream = (of_both ? place.child("stream") : place).weight("weight", square, initial);
+    if (of_both) made.change = place.child("change").hidden_matrix("weight", square, initial, -1);
+    made.stream =
+        (of_both ? place.child("stream") : place).hidden_matrix("weight", square, initial, -1);
     if (biased) made.bias = place.bias(options.width);
     return made;
   };

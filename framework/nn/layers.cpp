@@ -27,17 +27,21 @@ Placement placement_of(const Shape& shape, const Pass& pass, const std::optional
           .middle_ranges = rows};
 }
 
+Weight weight_of(const Scope& scope, const Linear::Options& options) {
+  const Shape shape = {options.out, options.in};
+  const Initial initial = options.initial.value_or(Initial::xavier(options.in, options.out));
+  const int axis = options.split == Split::none ? -1 : (options.split == Split::rows ? 1 : 0);
+  return options.hidden ? scope.hidden_matrix("weight", shape, initial, axis)
+                        : scope.weight("weight", shape, initial, axis);
+}
+
 }  // namespace
 
 Linear::Linear(const Scope& scope, const Options& options)
     : name_(scope.path()),
       region_(scope.parameters().mesh().tensor),
       split_(options.split),
-      weight_(scope.hidden_matrix(
-          "weight",
-          {options.out, options.in},
-          options.initial.value_or(Initial::xavier(options.in, options.out)),
-          options.split == Split::none ? -1 : (options.split == Split::rows ? 1 : 0))) {
+      weight_(weight_of(scope, options)) {
   if (options.bias) bias_ = scope.bias(options.out, options.split == Split::columns ? 0 : -1);
 }
 

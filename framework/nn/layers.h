@@ -28,6 +28,7 @@ class Linear {
     Split split = Split::none;
     bool bias = true;
     std::optional<Initial> initial = {};  // Xavier where nothing is said
+    bool hidden = true;                   // see Parameter::hidden
   };
   Linear(const Scope& scope, const Options& options);
 

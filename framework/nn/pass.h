@@ -37,6 +37,7 @@ class Decisions {
 // own.
 struct Pass {
   bool training = false;
+  bool learns = true;             // in training: false in a pass that only asks the model first
   Random random{0};               // of this step
   std::int64_t step = 0;          // of training, counted from 0
   std::int64_t first_stream = 0;  // the global index of batch row 0

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 
@@ -221,21 +222,39 @@ std::string problem(const DataOptions& data) {
   return "";
 }
 
-// What the model does at each step of a line of what is seen, with a space between.
+// What the model does at each step of a line of what is seen, which it reads as an episode.
+std::vector<std::int64_t> actions_of(const Model& model,
+                                     const std::string& line,
+                                     std::int64_t segment) {
+  const Device host = model.parameters().device().host();
+  const auto numbers = [&](const Shape& shape) {
+    return Tensor::zeros(shape, DType::i64, host, MemoryTag::workspace);
+  };
+  std::vector<std::int64_t> actions;
+  Reading reading = {.longest_memory = model.body().longest_memory()};
+  const std::int64_t steps = std::ssize(line);
+  for (std::int64_t first = 0; first < steps; first += segment) {
+    const std::int64_t count = std::min(segment, steps - first);
+    const Tensor tokens = numbers({1, segment}), earlier = numbers({1});
+    for (std::int64_t i = 0; i < count; ++i)
+      tokens.span<std::int64_t>()[static_cast<std::size_t>(i)] =
+          static_cast<unsigned char>(line[static_cast<std::size_t>(first + i)]);
+    earlier.span<std::int64_t>()[0] = first;
+    reading.fields = {{"tokens", tokens}, {"targets", numbers({1, segment})}, {"earlier", earlier}};
+    Answers answers = model.answers(reading, Pass{});
+    reading.carried = std::move(answers.carried);
+    const auto choices = answers.choices.span<std::int64_t>();
+    actions.insert(actions.end(), choices.begin(), choices.begin() + count);
+  }
+  return actions;
+}
+
+// The actions of each line, with a space between.
 std::vector<std::string> write(const WriteRequest& request) {
   std::vector<std::string> result;
-  const Device host = request.model.parameters().device().host();
   for (const std::string& line : request.lines) {
-    const Shape shape = {1, std::ssize(line)};
     std::string& actions = result.emplace_back();
-    if (line.empty()) continue;
-    const Tensor tokens = Tensor::empty(shape, DType::i64, host, MemoryTag::workspace);
-    for (std::size_t i = 0; i < line.size(); ++i)
-      tokens.span<std::int64_t>()[i] = static_cast<unsigned char>(line[i]);
-    const Tensor asked = Tensor::zeros(shape, DType::i64, host, MemoryTag::workspace);
-    const Answers answers =
-        request.model.answers({.fields = {{"tokens", tokens}, {"targets", asked}}}, Pass{});
-    for (const std::int64_t action : answers.choices.span<std::int64_t>())
+    for (const std::int64_t action : actions_of(request.model, line, request.data.segment))
       actions += (actions.empty() ? "" : " ") + request.labels.name(action);
   }
   return result;

@@ -26,6 +26,7 @@ void Optimizer::update(double learning_rate, double gradient_factor) {
   rule_->update(
       {.number = updates_, .learning_rate = learning_rate, .gradient_factor = gradient_factor});
   parameters_.hold_in_ranges();
+  rule_->hold_in_ranges();
   parameters_.gather();
 }
 

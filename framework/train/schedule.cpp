@@ -25,6 +25,9 @@ double progress(const Schedule& schedule, std::int64_t update) {
 
 // The part of the full rate that is left at the end of warmup_stable_decay.
 double left(const Schedule& schedule, std::int64_t update) {
+  if (schedule.end == ScheduleEnd::restart)
+    update = schedule.warmup + (update - schedule.warmup) %
+                                   std::max<std::int64_t>(schedule.total - schedule.warmup, 1);
   const std::int64_t last_full = schedule.total - 1 - schedule.decay;
   if (update <= last_full) return 1;
   const auto done = static_cast<double>(std::min(update, schedule.total) - last_full) /

@@ -95,6 +95,31 @@ TEST(EpisodeSource, GoesOnExactlyOnAnotherNumberOfRanks) {
   }
 }
 
+TEST(EpisodeSource, GoesOnAtTheSameStepInOtherSegments) {
+  EpisodeSource source = source_of();
+  source.next();
+  source.next();  // 10 steps of 13
+  const auto others = [](std::int64_t segment) {
+    EpisodeLayout other = layout;
+    other.segment = segment;
+    return EpisodeSource(
+        parse_environment("number_pad steps 13", "world"), other, Random(7), 0, 1, Device::cpu());
+  };
+  EpisodeSource shorter = others(2);
+  shorter.restore(source.cursors());
+  const Batch expected = source.next(), found = shorter.next();
+  EXPECT_EQ(ids_of(found.field("earlier")), (Ids{10, 10, 10, 10}));
+  for (std::int64_t row = 0; row < 4; ++row) {
+    Ids start = ids_of(expected.field("tokens").slice(row, row + 1));
+    start.resize(2);
+    EXPECT_EQ(ids_of(found.field("tokens").slice(row, row + 1)), start);
+  }
+  EpisodeSource none = others(4), again = source_of();
+  again.next();
+  again.next();
+  EXPECT_THROW(none.restore(again.cursors()), DataError);
+}
+
 TEST(EpisodeSource, NoPlaceInAnEpisodeIsRefused) {
   EpisodeSource source = source_of();
   const Ids wrong = {0, 0, 0, 3, 0, 0, 0, 0};

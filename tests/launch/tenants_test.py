@@ -53,6 +53,10 @@ class Tenants(jobs.TestCase):
         "random features": ({ATTENTION: "random_features", "model.random_features_gate": True}, time()),
         "adaptive span": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4}, time()),
         "dynamic span": ({"model.span": "dynamic", "model.span_limit": 12, "model.span_ramp": 4}, tensor()),
+        # What its optimizer keeps is held to the range too: else the weights that training reads would change when it resumes.
+        "adaptive span without a schedule": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4,
+                                              "model.span_penalty": 1.0, "training.learning_rate": 0.1,
+                                              "training.optimizer.kind": "schedule_free"}, tensor()),
         "span and memory": ({FAMILY: "transformer_xl", "model.memory": 12, "model.span": "adaptive",
                              "model.span_limit": 12, "model.span_ramp": 4}, both()),
         "gates": ({FAMILY: "transformer_xl", "model.memory": 8, "model.residual": "gated",

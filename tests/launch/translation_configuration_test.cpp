@@ -57,6 +57,10 @@ TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
   EXPECT_EQ(std::ranges::count(of_both, '\n'), 0) << of_both;
   const std::string alone = refusal({"model.attention=[linformer]"});
   EXPECT_EQ(std::ranges::count(alone, '\n'), 0) << alone;
+  // Its decoder is to write.
+  EXPECT_EQ(refusal({"model.attention=[routing]"}),
+            "--set: model.attention: found routing, which cannot read on from kept keys, as a "
+            "decoder of pairs does when it writes; it may be in model.encoder_attention");
   // Keys of a kind that the encoder alone has are not without effect.
   const auto configuration =
       configure({.file = "c.yaml",

@@ -289,8 +289,17 @@ TEST(EncoderDecoderModel, HasAttentionOfItsOwnInTheEncoder) {
   options.common.attention.kinds = {"linformer"};
   EXPECT_NE(sentence_of<ConfigurationError>([&] {
               make_encoder_decoder(options, tiny_setting());
-            }).find("cannot be causal"),
+            }).find("cannot read on"),
             std::string::npos);
+}
+
+TEST(EncoderDecoderModel, TakesSequencesAsLongAsAllItsWeightsAreFor) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  options.common.attention.linformer = {.keys = 2, .longest = 8};
+  options.common.attention.encoder_kinds = {"linformer"};
+  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 8);
+  options.positions = {.kind = PositionKind::learned, .longest = 7};
+  EXPECT_EQ(make_encoder_decoder(options, tiny_setting())->body().longest_segment(), 7);
 }
 
 TEST(EncoderDecoderModel, RefusesStacksThatCannotBeWired) {

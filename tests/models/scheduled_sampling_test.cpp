@@ -137,6 +137,24 @@ TEST(ScheduledSampling, SequentialGuessesAreARollOut) {
   EXPECT_EQ(ids(mixed_reading(passes, *model_with(passes), reading(), training)), ids(said));
 }
 
+// Passes that only ask count no token into the centroids.
+TEST(ScheduledSampling, ClustersFollowWhatIsReadOnce) {
+  EncoderDecoderOptions options = tiny();
+  options.common.attention.encoder_kinds = {"routing"};
+  options.common.attention.routing.clusters = 2;
+  const auto counted = [&](const ScheduledSampling& sampling) {
+    const auto model = model_with(sampling, options);
+    testing::losses_of(*model, reading(), training);
+    Values counts;
+    for (const auto& centroids : model->parameters().centroids())
+      for (const double count : values_of(centroids->counts)) counts.push_back(count);
+    return counts;
+  };
+  const Values once = counted({});
+  EXPECT_GT(*std::ranges::max_element(once), 0);
+  for (const ScheduledSampling& kind : all_kinds(0.3)) EXPECT_EQ(counted(kind), once);
+}
+
 TEST(ScheduledSampling, ASharpMeanIsTheLikeliestWord) {
   const auto losses = [](InputGuess guess) {
     ScheduledSampling options = with_share(InputMixing::two_pass, guess, 0.4);

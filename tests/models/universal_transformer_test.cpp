@@ -176,5 +176,17 @@ TEST(UniversalTransformerModel, TwoStreamsAndHaltingDoNotGoTogether) {
   EXPECT_THROW(make_universal_transformer(options, tiny_setting()), ConfigurationError);
 }
 
+// How often the slowest position runs depends on who is in its batch: nothing else may.
+TEST(UniversalTransformerModel, WhatTheSlowestPositionDecidesIsRefused) {
+  UniversalTransformerOptions last = tiny(StepCount::adaptive, NormPlacement::pre);
+  last.halting.output = HaltingOptions::Output::last;
+  make_universal_transformer(last, tiny_setting());
+  last.halting.freeze = false;
+  EXPECT_THROW(make_universal_transformer(last, tiny_setting()), ConfigurationError);
+  UniversalTransformerOptions routing = tiny(StepCount::adaptive, NormPlacement::pre);
+  routing.common.attention.kinds = {"routing"};
+  EXPECT_THROW(make_universal_transformer(routing, tiny_setting()), ConfigurationError);
+}
+
 }  // namespace
 }  // namespace longspan

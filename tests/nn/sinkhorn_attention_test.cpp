@@ -49,8 +49,12 @@ TEST(SinkhornLayer, Gradient) {
     std::int64_t top;
     std::vector<std::int64_t> lengths = {};
   };
-  for (const Way& way :
-       std::vector<Way>{{true, 1}, {true, 2}, {false, 0}, {false, 2}, {false, 0, {11, 5}}}) {
+  for (const Way& way : std::vector<Way>{{true, 1},
+                                         {true, 2},
+                                         {false, 0},
+                                         {false, 2},
+                                         {false, 0, {11, 5}},
+                                         {false, 2, {11, 5}}}) {
     Parameters parameters = one_process_parameters();
     const auto layer = layer_of(parameters, {.block = 3, .top = way.top}, way.causal, 0.3);
     const Pass pass = {
@@ -109,15 +113,41 @@ TEST(SinkhornLayer, OfOneBlockThatSeesItselfTwiceIsFullAttention) {
                1e-12);
 }
 
-// A row that ends within the last block, alone and among longer ones.
+// A row that ends within the last block, alone and among longer ones; where blocks are chosen, also
+// one that ends before it.
 TEST(SinkhornLayer, PaddingIsAsIfTheRowEnded) {
+  struct Way {
+    std::int64_t top, length;
+  };
+  for (const Way& way : {Way{0, 10}, Way{1, 10}, Way{2, 10}, Way{1, 6}, Way{2, 6}, Way{2, 3}})
+    for (int seed = 1; seed <= 4; ++seed) {
+      Parameters parameters = one_process_parameters();
+      const auto layer = layer_of(parameters, {.block = 4, .top = way.top}, false);
+      const Tensor x = random_tensor({1, 12, width}, static_cast<std::uint64_t>(seed));
+      const Tensor start =
+          x.reshape({12, width}).slice(0, way.length).reshape({1, way.length, width});
+      Values padded = run(*layer, x, seeing(false, {way.length}));
+      padded.resize(static_cast<std::size_t>(way.length * width));
+      const Values alone = run(*layer, start, seeing(false));
+      // Blocks of padding that have to be chosen are hidden.
+      expect_close(padded, alone, 1e-13);
+    }
+}
+
+// A block that sees what it chose: its output is another without it.
+TEST(SinkhornLayer, WhatIsChosenIsSeenBesidePaddingToo) {
   Parameters parameters = one_process_parameters();
-  const auto layer = layer_of(parameters, {.block = 4}, false);
+  const auto layer = layer_of(parameters, {.block = 4, .top = 1}, false);
   const Tensor x = random_tensor({1, 12, width}, 1);
-  const Tensor start = x.reshape({12, width}).slice(0, 10).reshape({1, 10, width});
-  Values padded = run(*layer, x, seeing(false, {10}));
-  padded.resize(10 * width);
-  expect_close(padded, run(*layer, start, seeing(false)), 1e-13);
+  const Values before = run(*layer, x, seeing(false, {11}));
+  double changed = 0;
+  for (std::int64_t token = 0; token < 8; ++token) {
+    const Tensor other = x.clone();
+    for (std::int64_t i = 0; i < width; ++i) other.data<double>()[token * width + i] *= -1;
+    const Values after = run(*layer, other, seeing(false, {11}));
+    for (std::size_t i = 8 * width; i < 11 * width; ++i) changed += std::abs(after[i] - before[i]);
+  }
+  EXPECT_GT(changed, 1e-3);
 }
 
 TEST(SinkhornKind, SaysWhatItCannotBeWith) {

@@ -109,5 +109,29 @@ TEST_F(Recall, WritesAnActionForEachStep) {
   EXPECT_TRUE(written[2] == "left" || written[2] == "right");
 }
 
+// In the segments that it was trained and is measured in.
+TEST_F(Recall, ALineIsReadAsAnEpisodeIs) {
+  const DataOptions options = data("corridor", "corridor");
+  const auto task = opened(options);
+  const std::string line = "L..R.?.L?.R.L?";
+  const LabelSet actions({"left", "right"});
+  const auto written = [&](const Model& model, const std::vector<std::string>& lines) {
+    std::string all;
+    for (const std::string& found : recall_task().write({.model = model,
+                                    .tokenizer = task->tokenizer(),
+                                    .labels = actions,
+                                    .data = options,
+                                    .lines = lines,
+                                    .place = {}}))
+      all += (all.empty() ? "" : " ") + found;
+    return all;
+  };
+  const auto forgetful = model_of(*task, 0);
+  EXPECT_EQ(written(*forgetful, {line}),
+            written(*forgetful, {line.substr(0, 6), line.substr(6, 6), line.substr(12)}));
+  const auto model = model_of(*task, 6);
+  EXPECT_EQ(std::ranges::count(written(*model, {line}), ' '), std::ssize(line) - 1);
+}
+
 }  // namespace
 }  // namespace longspan

@@ -66,6 +66,9 @@ TEST(RunSchedule, ARestartFollowsTheLastUpdate) {
   options.schedule_steps = 5;
   options.schedule_end = ScheduleEnd::restart;
   expect_rates(rates(options, 10), {0.5, 1, 0.75, 0.5, 0.25, 1, 0.75, 0.5, 0.25, 1});
+  options.schedule = ScheduleKind::warmup_stable_decay;
+  options.decay_steps = 1;
+  expect_rates(rates(options, 10), {0.5, 1, 1, 1, 0.5, 1, 1, 1, 0.5, 1});
 }
 
 TEST(RunSchedule, WhatDoesNotEndIsAsItWas) {

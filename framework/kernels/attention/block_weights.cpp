@@ -59,6 +59,10 @@ void check(const TopWeights& top) {
           "top_weights: {} blocks are to be chosen of {}",
           choice[2],
           top.causal ? top.before : scores[2]);
+  require(!top.real.defined() || (top.real.dtype() == DType::i64 && top.real.elements() > 0 &&
+                                  scores[0] % top.real.elements() == 0),
+          "top_weights: the numbers of real blocks do not fit scores {}",
+          scores);
   if (top.weights.defined())
     expect("top_weights",
            "weights",

@@ -37,6 +37,8 @@ void sinkhorn_weights_backward(Cuda, const SinkhornWeightsGradient&);
 // The `top` largest scores of each row, one after another, the first of equals. With `causal` row u
 // has the columns below before + u only: `before` of them and the earlier blocks. scores: [count,
 // rows, columns]; choice: [count, rows, top] i32, written by choose_blocks. There must be as many.
+// Without it rows have all columns, or, where `real` [batch] i64 is given (count = batch * heads),
+// that many of the first, but at least `top`: the others are padding.
 //
 // weights: [count, rows * top, columns], zeros but for the chosen: the i-th of a row is the softmax
 // of scores / temperature over the columns that were not chosen before it.
@@ -47,6 +49,7 @@ struct TopWeights {
   bool causal = false;
   double temperature = 1;
   Tensor weights = {};
+  Tensor real = {};
 };
 void choose_blocks(Cpu, const TopWeights&);
 void choose_blocks(Cuda, const TopWeights&);

@@ -380,11 +380,26 @@ const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_
   return find_mechanism(element_of(options, layer));
 }
 
-bool reads_on(const AttentionOptions& options) {
-  return std::ranges::all_of(options.kinds, [](const std::string& element) {
+const MechanismKind* kind_that_reads_anew(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
     const MechanismKind* const own = find_mechanism(element);
-    return own == nullptr || own->reads_on;
-  });
+    if (own != nullptr && !own->reads_on) return own;
+  }
+  return nullptr;
+}
+
+std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment) {
+  std::int64_t longest = 0;
+  for (const std::string& element : options.kinds) {
+    const MechanismKind* const own = find_mechanism(element);
+    if (own != nullptr && own->longest != nullptr)
+      longest = shorter_of(longest, own->longest(options, segment));
+  }
+  return longest;
+}
+
+std::int64_t shorter_of(std::int64_t a, std::int64_t b) {
+  return a == 0 || b == 0 ? std::max(a, b) : std::min(a, b);
 }
 
 bool has_probabilities(const AttentionOptions& options) {

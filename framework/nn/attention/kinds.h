@@ -29,7 +29,7 @@ namespace longspan {
 struct AttentionOptions {
   std::vector<std::string> kinds = {"causal"};
   std::vector<std::string> encoder_kinds = {};  // in their place, in the encoder of a pair
-  std::vector<std::int64_t> window = {127};  // of all layers, or of each
+  std::vector<std::int64_t> window = {127};     // of all layers, or of each
   std::int64_t dilation = 2;
   std::int64_t stride = 128;
   std::int64_t summary = 32;
@@ -67,8 +67,17 @@ const MechanismKind* mechanism_kind(const AttentionOptions& options, std::int64_
 // The keys of the section model that mechanisms read, each with the names of those that do.
 std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys();
 
-// Whether every layer can read on from kept keys.
-bool reads_on(const AttentionOptions& options);
+// The first kind whose layers cannot read on from kept keys; nothing where all can.
+const MechanismKind* kind_that_reads_anew(const AttentionOptions& options);
+inline bool reads_on(const AttentionOptions& options) {
+  return kind_that_reads_anew(options) == nullptr;
+}
+
+// Positions of the longest sequence that every layer is made for, where the training data's has
+// `segment`; 0: of any.
+std::int64_t longest_sequence_of(const AttentionOptions& options, std::int64_t segment);
+// The shorter of two such lengths.
+std::int64_t shorter_of(std::int64_t a, std::int64_t b);
 
 // Whether any layer has probabilities, which model.attention_dropout drops.
 bool has_probabilities(const AttentionOptions& options);

@@ -121,23 +121,26 @@ Variable LinformerAttention::operator()(const Projected& input,
 }
 
 MechanismKind linformer_kind() {
-  return {.name = "linformer",
-          .sees = "few mixtures of all tokens",
-          .alone = "its keys are no tokens",
-          .keys = {"linformer_keys", "linformer_sharing", "linformer_longest"},
-          .own_weights = true,
-          .problem = problem_of_linformer,
-          .make = [](const Scope& attention,
-                     const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_linformer(options, setting));
-            return std::make_unique<LinformerAttention>(
-                attention,
-                LinformerAttention::Options{.linformer = options.linformer,
-                                            .longest = longest_of(options.linformer, setting),
-                                            .heads = setting.heads,
-                                            .dropout = setting.dropout});
-          }};
+  return {
+      .name = "linformer",
+      .sees = "few mixtures of all tokens",
+      .alone = "its keys are no tokens",
+      .keys = {"linformer_keys", "linformer_sharing", "linformer_longest"},
+      .own_weights = true,
+      .longest = [](const AttentionOptions& options,
+                    std::int64_t segment) { return options.linformer.longest.value_or(segment); },
+      .problem = problem_of_linformer,
+      .make = [](const Scope& attention,
+                 const AttentionOptions& options,
+                 const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+        refuse(problem_of_linformer(options, setting));
+        return std::make_unique<LinformerAttention>(
+            attention,
+            LinformerAttention::Options{.linformer = options.linformer,
+                                        .longest = longest_of(options.linformer, setting),
+                                        .heads = setting.heads,
+                                        .dropout = setting.dropout});
+      }};
 }
 
 }  // namespace longspan

@@ -22,6 +22,9 @@ struct MechanismKind {
   bool knows_distances = false;   // whether it goes with relative positions
   bool own_weights = false;       // whether a layer has other weights than a causal one
   bool has_probabilities = true;  // which model.attention_dropout drops
+  // Positions of the longest sequence that its weights are for, where the training data's has so
+  // many; null: of any.
+  std::int64_t (*longest)(const AttentionOptions&, std::int64_t segment) = nullptr;
   // What keeps it from a model like this, as a sentence; empty where nothing does. Memory, padding
   // and what is not causal are its to refuse.
   std::string (*problem)(const AttentionOptions&, const AttentionSetting&) = nullptr;

@@ -61,11 +61,12 @@ void declare(OptionTable& table, RoutingOptions& options) {
             "routing: clusters of a head; none: about the root of the length",
             between(1, 1 << 20),
             fixes_weights());
-  table.add("model.routing_width",
-            options.width,
-            "routing: tokens of a cluster, or with model.routing_strict the earlier ones of its "
-            "cluster that a token sees; none: length / clusters",
-            at_least(1));
+  table.add(
+      "model.routing_width",
+      options.width,
+      "routing: tokens of a cluster, or with model.routing_strict the earlier ones of its "
+      "cluster that a token sees; none: length / clusters, of the longest sequence in a batch",
+      at_least(1));
   table.add("model.routing_shared",
             options.shared,
             "routing: queries and keys are one projection",
@@ -89,7 +90,7 @@ RoutingAttention::RoutingAttention(const Scope& scope, const Options& options)
 }
 
 // Made once a step: a layer that is computed again has the clusters of the first time, and its
-// tokens are not counted twice.
+// tokens are not counted twice. Nor are those of a pass without a gradient that only asks.
 Tensor RoutingAttention::decided(const Variable& x,
                                  std::int64_t head,
                                  const Tensor& length,
@@ -105,7 +106,7 @@ Tensor RoutingAttention::decided(const Variable& x,
       on(device, [&](auto backend) {
         nearest_cluster(backend, {.scores = scores, .cluster = cluster, .length = length});
       });
-    if (pass.training)
+    if (pass.training && pass.learns)
       on(device, [&](auto backend) {
         add_cluster_sums(backend,
                          {.x = directions,

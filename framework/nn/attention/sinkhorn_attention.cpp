@@ -86,6 +86,9 @@ void declare(OptionTable& table, SinkhornOptions& options) {
             options.temperature,
             "sinkhorn: divides the scores between blocks; none: causal 1, otherwise 0.75",
             more_than(0.0));
+  table.warn("model.sinkhorn_iterations", [&options]() -> std::string {
+    return options.top.value_or(0) == 0 ? "" : "model.sinkhorn_top chooses blocks and mixes none";
+  });
   table.add(
       "model.sinkhorn_rotated",
       options.rotated,
@@ -116,9 +119,13 @@ SinkhornAttention SortedBlockAttention::call(const Projected& all,
                             .iterations = options.iterations,
                             .causal = causal,
                             .rotated_from = shape[2]};
-  call.decide = [place = pass.child("blocks")](const std::function<Tensor()>& make) {
-    return place.decide(make);
+  const auto decided_at = [&](const char* name) {
+    return [place = pass.child(name)](const std::function<Tensor()>& make) {
+      return place.decide(make);
+    };
   };
+  call.decide = decided_at("blocks");
+  call.decide_padding = decided_at("padding");
   if (causal) {
     const std::int64_t begin = all.heads.begin - heads_.begin, count = shape[2];
     const auto own = [&](const Weight& weight) {

@@ -295,25 +295,28 @@ Variable SynthesizerAttention::operator()(const Projected& input,
 }
 
 MechanismKind synthesizer_kind() {
-  return {.name = "synthesizer",
-          .sees = "every key its scores, made without it, are for",
-          .alone = "queries and keys may be none there",
-          .keys = {"synthesizer", "synthesizer_hidden", "synthesizer_rank", "synthesizer_longest"},
-          .own_weights = true,
-          .problem = problem_of_synthesizer,
-          .make = [](const Scope& attention,
-                     const AttentionOptions& options,
-                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
-            refuse(problem_of_synthesizer(options, setting));
-            return std::make_unique<SynthesizerAttention>(
-                attention,
-                SynthesizerAttention::Options{.synthesizer = options.synthesizer,
-                                              .longest = longest_of(options.synthesizer, setting),
-                                              .heads = setting.heads,
-                                              .dim = setting.dim,
-                                              .width = setting.width,
-                                              .dropout = setting.dropout});
-          }};
+  return {
+      .name = "synthesizer",
+      .sees = "every key its scores, made without it, are for",
+      .alone = "queries and keys may be none there",
+      .keys = {"synthesizer", "synthesizer_hidden", "synthesizer_rank", "synthesizer_longest"},
+      .own_weights = true,
+      .longest = [](const AttentionOptions& options,
+                    std::int64_t segment) { return options.synthesizer.longest.value_or(segment); },
+      .problem = problem_of_synthesizer,
+      .make = [](const Scope& attention,
+                 const AttentionOptions& options,
+                 const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+        refuse(problem_of_synthesizer(options, setting));
+        return std::make_unique<SynthesizerAttention>(
+            attention,
+            SynthesizerAttention::Options{.synthesizer = options.synthesizer,
+                                          .longest = longest_of(options.synthesizer, setting),
+                                          .heads = setting.heads,
+                                          .dim = setting.dim,
+                                          .width = setting.width,
+                                          .dropout = setting.dropout});
+      }};
 }
 
 }  // namespace longspan

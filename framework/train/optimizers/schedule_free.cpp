@@ -2,6 +2,7 @@
 // fast updates go through, and gradients are taken between the two.
 #include <cmath>
 
+#include "framework/kernels/clamp.h"
 #include "framework/train/optimizers/kinds.h"
 #include "framework/train/optimizers/own_buffer.h"
 
@@ -40,6 +41,17 @@ class ScheduleFree : public UpdateRule {
                               .epsilon = options_.epsilon.value_or(1e-8),
                               .share = share,
                               .step = step.number});
+      });
+    }
+  }
+
+  void hold_in_ranges() const override {
+    for (const auto& parameter : parameters_.all()) {
+      if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
+      const Tensor fast = fast_.of(*parameter);
+      on(parameters_.device(), [&](auto backend) {
+        clamp(backend, fast, parameter->range->least, parameter->range->most);
+        interpolate(backend, beta1(), parameter->own_master, fast, parameter->own_compute);
       });
     }
   }

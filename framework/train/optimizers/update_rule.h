@@ -26,6 +26,10 @@ class UpdateRule {
   // be left as anything. Collective where the rule asks something of whole tensors.
   virtual void update(const UpdateStep& step) = 0;
 
+  // After an update, and after the masters of parameters that have a range were held to it: what
+  // the rule keeps of those is held to it too. This rank's part.
+  virtual void hold_in_ranges() const {}
+
   // What it keeps, as a clause: a run goes on only from a checkpoint with the same.
   virtual std::string keeps() const = 0;
   virtual void add_to(TrainingState& state) const = 0;

@@ -132,10 +132,11 @@ LONGSPAN_HOST_DEVICE void weigh_matrix_backward(const Team& team,
 // What a row of scores chooses from.
 template <typename A>
 struct TopRow {
-  std::int64_t rows, columns, top, before;
+  std::int64_t rows, columns, top, before, heads;
   bool causal;
   A temperature;
   const A* scores;
+  const std::int64_t* real;  // or null
   std::int32_t* choice;
 
   TopRow(const TopWeights& call)
@@ -143,14 +144,19 @@ struct TopRow {
         columns(call.scores.shape()[2]),
         top(call.choice.shape()[2]),
         before(call.before),
+        heads(call.real.defined() ? call.scores.shape()[0] / call.real.elements() : 1),
         causal(call.causal),
         temperature(static_cast<A>(call.temperature)),
         scores(call.scores.data<A>()),
+        real(call.real.defined() ? call.real.data<std::int64_t>() : nullptr),
         choice(call.choice.data<std::int32_t>()) {}
 
   // Of row i of all.
   LONGSPAN_HOST_DEVICE std::int64_t open(std::int64_t i) const {
-    return causal ? before + i % rows : columns;
+    if (causal) return before + i % rows;
+    if (real == nullptr) return columns;
+    const std::int64_t count = real[i / rows / heads];
+    return count < top ? top : count;
   }
   LONGSPAN_HOST_DEVICE bool taken(std::int64_t i, std::int64_t pick, std::int64_t column) const {
     for (std::int64_t k = 0; k < pick; ++k)
@@ -251,13 +257,14 @@ struct KeyOfMixed {
     bool found = seen(b, u * size + within);
     if (key < mixed * size) {
       const T* const row = weights + (((b * heads + h) * blocks + u) * mixed + key / size) * blocks;
-      Accumulator<T> real = 0;
+      Accumulator<T> real = 0, all = 0;
       std::int64_t largest = 0;
       for (std::int64_t v = 0; v < blocks; ++v) {
         if (seen(b, v * size + within)) real += wide(row[v]);
+        all += wide(row[v]);
         if (wide(row[v]) > wide(row[largest])) largest = v;
       }
-      found = by_largest ? seen(b, largest * size + within) : real > Accumulator<T>(0.5);
+      found = by_largest ? seen(b, largest * size + within) : real > all * Accumulator<T>(0.5);
     }
     position[i] = found ? 0 : -1;
   }
