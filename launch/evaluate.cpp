@@ -24,6 +24,7 @@ struct Arguments {
   std::string data;
   std::optional<std::int64_t> memory;
   std::optional<std::int64_t> recompute_context;
+  std::optional<std::int64_t> stride;
   std::optional<std::int64_t> tokens;
   std::optional<std::int64_t> segment;
   std::optional<std::int64_t> batch;
@@ -46,7 +47,8 @@ NamedPath text_file(const Arguments& arguments, const DataOptions& data) {
 EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptions& data) {
   EvaluationOptions options = {.streams = arguments.batch.value_or(data.batch),
                                .segment = arguments.segment.value_or(data.segment),
-                               .memory = arguments.memory};
+                               .memory = arguments.memory,
+                               .stride = arguments.stride.value_or(1)};
   if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
 }
@@ -68,6 +70,10 @@ void check_streams(const Arguments& arguments, const OpenedRun& run, const Corpu
 std::string manner(const Arguments& arguments,
                    const EvaluationOptions& options,
                    const Model& model) {
+  if (arguments.recompute_context && options.stride > 1)
+    return fmt::format("a window of {} computed anew every {} tokens",
+                       *arguments.recompute_context,
+                       options.stride);
   if (arguments.recompute_context)
     return fmt::format("a window of {} computed anew for each token", *arguments.recompute_context);
   const std::int64_t memory = options.memory.value_or(model.body().longest_memory());
@@ -113,10 +119,12 @@ std::string json_object(const Arguments& arguments,
     object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
     object[watched.name + "_largest"] = watched.largest;
   }
-  if (arguments.recompute_context)
+  if (arguments.recompute_context) {
     object["recompute_context"] = *arguments.recompute_context;
-  else
+    object["stride"] = options.stride;
+  } else {
     object["memory"] = options.memory.value_or(run.model->body().longest_memory());
+  }
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -234,12 +242,20 @@ void bind(CLI::App& app, Arguments& arguments) {
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.memory")
           ->transform(whole_number<std::int64_t>(0));
-  app.add_option("--recompute-context",
-                 arguments.recompute_context,
-                 "evaluate as a model without memory must: compute a window of so many tokens anew "
-                 "for each token")
+  auto* recompute =
+      app.add_option(
+             "--recompute-context",
+             arguments.recompute_context,
+             "evaluate as a model without memory must: compute a window of so many tokens anew "
+             "for each token")
+          ->transform(whole_number<std::int64_t>(1))
+          ->excludes(memory);
+  app.add_option("--stride",
+                 arguments.stride,
+                 "with --recompute-context, move the window on by so many tokens, the last so many "
+                 "of which count: as much faster; without it 1")
       ->transform(whole_number<std::int64_t>(1))
-      ->excludes(memory);
+      ->needs(recompute);
   app.add_option("--tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")

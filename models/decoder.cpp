@@ -25,7 +25,11 @@ class Decoder : public Body {
                    ? std::optional<Spans>(std::in_place, scope, options.spans, options.common)
                    : std::nullopt),
         layers_(layers(scope)),
-        residual_(make_residual(options.common, setting.memory)) {}
+        residual_(make_residual(options.common, setting.memory)) {
+    if (options.positions_each_layer) add_positions(scope);
+    if (options.auxiliary.any() && setting.steps > 0)
+      auxiliary_.emplace(scope.child("inner"), options.auxiliary, options.common, setting);
+  }
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
@@ -37,9 +41,12 @@ class Decoder : public Body {
                                        : embedding_(tokens, scale, pass.time),
                             options_.common.dropout,
                             pass.child("embedding"));
-    States states = {.hidden = residual_->run(layers_, x, {}, pass.child("layers")),
-                     .time = pass.time};
+    States states = {.hidden = {}, .time = pass.time};
     if (spans_) states.terms = spans_->terms();
+    LayerWatch watch;
+    if (auxiliary_) watch = auxiliary_->watch(reading, pass, states.terms);
+    states.hidden = residual_->run(layers_, x, {}, pass.child("layers"), watch);
+    if (auxiliary_) auxiliary_->add_last(states.hidden, reading, pass, states.terms);
     return states;
   }
 
@@ -52,7 +59,10 @@ class Decoder : public Body {
   bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
-    return shorter_of(positions_ ? positions_->longest() : 0,
+    const std::int64_t of_positions = options_.positions_each_layer
+                                          ? options_.positions.rows(setting_.segment)
+                                          : (positions_ ? positions_->longest() : 0);
+    return shorter_of(of_positions,
                       longest_sequence_of(options_.common.attention, setting_.segment));
   }
   std::vector<std::pair<std::string, double>> figures() const override {
@@ -61,10 +71,17 @@ class Decoder : public Body {
   }
 
  private:
-  // None where distances have keys.
+  // None where distances have keys, or each layer has positions of its own.
   std::optional<Positions> positions(const Scope& scope) const {
-    if (options_.spans.any()) return std::nullopt;
+    if (options_.spans.any() || options_.positions_each_layer) return std::nullopt;
     return Positions(scope, options_.positions, options_.common, setting_);
+  }
+  void add_positions(const Scope& scope) {
+    for (std::size_t i = 0; i < layers_.size(); ++i)
+      layers_[i].enter = layer_positions(scope.child("layers").child(static_cast<std::int64_t>(i)),
+                                         options_.positions,
+                                         options_.common,
+                                         setting_);
   }
   MechanismFactory attention() {
     if (!spans_) return mechanisms(options_.common, options_.positions, {}, setting_.segment);
@@ -94,7 +111,18 @@ class Decoder : public Body {
   std::optional<Spans> spans_;
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
+  std::optional<AuxiliaryLosses> auxiliary_;  // in training
 };
+
+std::string each_layer_problem(const DecoderOptions& options) {
+  if (!options.positions_each_layer) return "";
+  if (options.spans.any())
+    return "model.positions_each_layer is true, and model.span has keys of distances in place of "
+           "positions; set one of them otherwise";
+  if (!options.positions.learned())
+    return "model.positions_each_layer is true, which is for model.positions: learned; set both";
+  return "";
+}
 
 }  // namespace
 
@@ -106,6 +134,14 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
     table.warn(key, [&options]() -> std::string {
       return options.spans.any() ? "model.span has keys of distances in place of positions" : "";
     });
+  table.add("model.positions_each_layer",
+            options.positions_each_layer,
+            "learned positions are a table for each layer, added to its input, instead of one at "
+            "the bottom (Al-Rfou et al. 2018)",
+            fixes_weights());
+  table.check({"model.positions_each_layer", "model.positions", "model.span"},
+              [&options] { return each_layer_problem(options); });
+  declare(table, options.auxiliary, options.common, planned);
 }
 
 BodyFactory decoder_body(const DecoderOptions& options) {
@@ -113,6 +149,8 @@ BodyFactory decoder_body(const DecoderOptions& options) {
     if (!options.spans.any())
       refuse(positions_problem(
           options.positions, options.common, Sequences::segments, setting.segment));
+    refuse(each_layer_problem(options));
+    refuse(auxiliary_problem(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };
 }

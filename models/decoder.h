@@ -4,6 +4,7 @@
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
+#include "models/auxiliary_losses.h"
 #include "models/positions.h"
 #include "models/spans.h"
 
@@ -12,7 +13,9 @@ namespace longspan {
 struct DecoderOptions {
   ModelOptions common = {.activation = Activation::gelu_tanh, .norm = NormPlacement::pre};
   PositionOptions positions = {};
-  SpanOptions spans = {};  // in place of the positions
+  SpanOptions spans = {};             // in place of the positions
+  bool positions_each_layer = false;  // learned ones: a table for each layer, added to its input
+  AuxiliaryLossOptions auxiliary = {};
 };
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned);

@@ -51,6 +51,24 @@ std::string table_problem(const PositionOptions& options,
              : examples_problem(options.longest, segment);
 }
 
+Weight position_table(const Scope& scope,
+                      const PositionOptions& options,
+                      const ModelOptions& common,
+                      const ModelSetting& setting) {
+  return scope.weight(
+      "positions/weight", {options.rows(setting.segment), common.width}, common.table_initial());
+}
+
+// Those of the positions that this rank reads.
+Variable rows_of_pass(const Weight& table, const Pass& pass) {
+  const std::int64_t longest = table->global_shape[0];
+  require(end_of(pass) <= longest,
+          "a sequence of {} tokens is longer than model.longest = {}",
+          end_of(pass),
+          longest);
+  return table_rows(table->variable, positions_of(pass));
+}
+
 std::vector<std::string> length_keys(Sequences sequences) {
   if (sequences == Sequences::segments) return {"data.segment"};
   return {"data.longest", "data.length_multiple"};
@@ -130,10 +148,7 @@ Positions::Positions(const Scope& scope,
       width_(common.width),
       compute_(setting.compute),
       device_(setting.device) {
-  if (options.learned())
-    table_ = scope.weight("positions/weight",
-                          {options.longest.value_or(setting.segment), common.width},
-                          common.table_initial());
+  if (options.learned()) table_ = position_table(scope, options, common, setting);
 }
 
 Variable Positions::embed(const TokenEmbedding& embedding,
@@ -141,19 +156,25 @@ Variable Positions::embed(const TokenEmbedding& embedding,
                           double scale,
                           const Pass& pass) const {
   if (by_distance_) return embedding(tokens, scale, pass.time);
-  const Ranges rows = positions_of(pass);
   Variable positions;
   if (table_) {
-    require(end_of(pass) <= longest(),
-            "a sequence of {} tokens is longer than model.longest = {}",
-            end_of(pass),
-            longest());
-    positions = table_rows(table_->variable, rows);
+    positions = rows_of_pass(table_, pass);
   } else {
-    positions =
-        Variable(sinusoids(SinusoidLayout::interleaved, rows, width_, -1, compute_, device_));
+    positions = Variable(
+        sinusoids(SinusoidLayout::interleaved, positions_of(pass), width_, -1, compute_, device_));
   }
   return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
+}
+
+std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
+    const Scope& layer,
+    const PositionOptions& options,
+    const ModelOptions& common,
+    const ModelSetting& setting) {
+  return [table = position_table(layer, options, common, setting)](const Variable& x,
+                                                                   const Pass& pass) {
+    return scale_and_add_positions(x, 1, cast(rows_of_pass(table, pass), x.value().dtype()));
+  };
 }
 
 DistanceTerms distance_terms(const Scope& attention,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,8 @@ struct PositionOptions {
                                              // the training data's sequences have
   std::int64_t reach = 16;                   // farther distances count as this one
 
+  // Rows of a learned table, where the training data's sequences have so many positions.
+  std::int64_t rows(std::int64_t segment) const { return longest.value_or(segment); }
   bool learned() const { return kind == PositionKind::learned; }
   // By distances, which attention sees; otherwise they are added to the embeddings.
   bool by_distance() const { return has_tables() || kind == PositionKind::alibi; }
@@ -77,6 +80,14 @@ class Positions {
   Device device_;
   Weight table_;
 };
+
+// Makes "positions/weight" [longest, width] in the scope of a layer, and what adds its rows to the
+// layer's input (Al-Rfou et al. 2018): Layer::enter. It throws Failure as Positions::embed does.
+std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
+    const Scope& layer,
+    const PositionOptions& options,
+    const ModelOptions& common,
+    const ModelSetting& setting);
 
 // Of a layer's attention to its own sequence; empty where positions are absolute.
 DistanceTerms distance_terms(const Scope& attention,

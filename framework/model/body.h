@@ -102,6 +102,9 @@ struct ModelSetting {
   bool separate_masters = false;    // see Parameters
   LabelSmoothing smoothing = {};    // of targets, in training
   ScheduledSampling sampling = {};  // of inputs, in training
+  // Of training as it is planned. 0: it is not to be trained, and needs nothing that only training
+  // reads.
+  std::int64_t steps = 0;
 };
 
 // What a configuration says of it, for checks over keys of other sections too, which are declared

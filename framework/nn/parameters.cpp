@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <tuple>
 
 #include "framework/kernels/clamp.h"
@@ -230,17 +231,19 @@ void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& who
     const auto part = [&](const Tensor& tensor) {
       return tensor.defined() ? tensor.slice(begin, end) : tensor;
     };
-    runs_.push_back({.own_place = whole.own_place + begin,
-                     .own_master = part(whole.own_master),
-                     .own_gradient = part(whole.own_gradient),
-                     .own_compute = part(whole.own_compute),
-                     .decays = first->decays,
-                     .answered_for = answers_for(*first)});
+    all_runs_.push_back({.own_place = whole.own_place + begin,
+                         .own_master = part(whole.own_master),
+                         .own_gradient = part(whole.own_gradient),
+                         .own_compute = part(whole.own_compute),
+                         .decays = first->decays,
+                         .answered_for = answers_for(*first),
+                         .read_steps = first->read_steps});
   };
   for (const auto& parameter : bucket.parameters) {
     if (parameter->own_begin == parameter->own_end) continue;
     if (first == nullptr || parameter->decays != first->decays ||
-        answers_for(*parameter) != answers_for(*first)) {
+        answers_for(*parameter) != answers_for(*first) ||
+        parameter->read_steps != first->read_steps) {
       add_run();
       first = parameter.get();
       begin = parameter->own_place - whole.own_place;
@@ -281,6 +284,20 @@ void Parameters::allocate(const Random& random) {
   for (ParameterBucket& bucket : buckets_) allocate(bucket);
   for (const auto& parameter : parameters_) draw(*parameter, random);
   for (const auto& each : centroids_) each->begin(random);
+  set_steps(steps_);
+}
+
+void Parameters::set_steps(std::int64_t steps) {
+  steps_ = steps;
+  runs_.clear();
+  std::ranges::copy_if(all_runs_, std::back_inserter(runs_), [this](const ParameterRun& run) {
+    return reads(run.read_steps);
+  });
+}
+
+void Parameters::read_for(const Scope& scope, std::int64_t steps) const {
+  for (const auto& parameter : parameters_)
+    if (parameter->name.starts_with(scope.path() + "/")) parameter->read_steps = steps;
 }
 
 void Parameters::refresh_compute() const {

@@ -76,6 +76,9 @@ struct Parameter {
   bool inside = false;
   Initial initial;
   std::optional<ValueRange> range = {};
+  // Only the first so many steps of training read it: afterwards it is neither changed nor saved.
+  // None: all do.
+  std::optional<std::int64_t> read_steps = {};
 
   Shape shape;  // of this rank's piece
   // Rows of zeros behind the piece, which `variable` and its gradient have too and no other tensor
@@ -122,7 +125,8 @@ struct ParameterRun {
   Tensor own_gradient;
   Tensor own_compute;
   bool decays = false;
-  bool answered_for = false;  // see Parameters::answers_for
+  bool answered_for = false;                    // see Parameters::answers_for
+  std::optional<std::int64_t> read_steps = {};  // see Parameter::read_steps
 };
 
 // Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (rounded
@@ -138,6 +142,8 @@ struct ParameterBucket {
   Tensor gradient;                   // undefined where gradients are shared out
   Tensor own_gradient;               // this rank's part, or all
 };
+
+class Scope;
 
 class Parameters {
  public:
@@ -189,7 +195,7 @@ class Parameters {
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   const std::vector<std::shared_ptr<MovingCentroids>>& centroids() const { return centroids_; }
-  // Of all buckets; only where there is something to update.
+  // Of all buckets; only where there is something to update, of what the next step reads.
   const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
@@ -215,13 +221,18 @@ class Parameters {
 
   // Steps that the weights were trained for: what is drawn anew every so many of them.
   std::int64_t steps() const { return steps_; }
-  void set_steps(std::int64_t steps) { steps_ = steps; }
+  void set_steps(std::int64_t steps);
+  // Whether the step after these reads a parameter (Parameter::read_steps).
+  bool reads(const Parameter& parameter) const { return reads(parameter.read_steps); }
+  // Says so of all that there are in a scope.
+  void read_for(const Scope& scope, std::int64_t steps) const;
 
   const Device& device() const { return device_; }
   DType compute_dtype() const { return compute_; }
   const ProcessMesh& mesh() const { return mesh_; }
 
  private:
+  bool reads(const std::optional<std::int64_t>& steps) const { return !steps || steps_ < *steps; }
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
   void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
@@ -236,7 +247,8 @@ class Parameters {
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
   std::vector<std::shared_ptr<MovingCentroids>> centroids_;
-  std::vector<ParameterRun> runs_;
+  std::vector<ParameterRun> all_runs_;
+  std::vector<ParameterRun> runs_;  // of them those that are read
   std::int64_t own_elements_ = 0;
   std::int64_t steps_ = 0;
 };
@@ -290,6 +302,9 @@ class Scope {
                  const Initial& initial,
                  const ValueRange& range,
                  int split_axis = -1) const;
+
+  // What was made here so far is read by the first `steps` steps of training alone.
+  void read_for(std::int64_t steps) const { parameters_->read_for(*this, steps); }
 
   const Parameters& parameters() const { return *parameters_; }
   // This tensor rank's part of an axis.

@@ -1,5 +1,7 @@
 #include "framework/planning/needed_flops.h"
 
+#include <algorithm>
+
 #include "framework/comm/dry.h"
 #include "framework/core/out_of_memory.h"
 #include "framework/core/unneeded_flops.h"
@@ -39,10 +41,22 @@ const Model& NeededFlops::model() {
   return *model_;
 }
 
+std::int64_t NeededFlops::read_in(std::int64_t step) try {
+  if (lacks_addresses_) return 0;
+  return std::ranges::count_if(model().parameters().all(), [step](const auto& parameter) {
+    return !parameter->read_steps || step < *parameter->read_steps;
+  });
+} catch (const OutOfAddresses&) {
+  lacks_addresses_ = true;
+  return 0;
+}
+
 std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
                                                   std::int64_t ranks,
-                                                  std::int64_t remembered) {
-  std::vector<std::int64_t> shapes = {remembered};
+                                                  std::int64_t remembered,
+                                                  std::int64_t step) {
+  std::vector<std::int64_t> shapes = {read_in(step), remembered};
+  if (lacks_addresses_) return std::nullopt;
   for (const auto& [name, field] : fields) {
     const auto row = field.shape().extents().subspan(1);
     shapes.insert(shapes.end(), row.begin(), row.end());
@@ -50,7 +64,7 @@ std::optional<NeededFlops::Count> NeededFlops::of(const Fields& fields,
   auto known = known_.find(shapes);
   if (known == known_.end()) {
     if (known_.size() >= most_known) known_.clear();
-    known = known_.emplace(std::move(shapes), walk_rows(fields, remembered)).first;
+    known = known_.emplace(std::move(shapes), walk_rows(fields, remembered, step)).first;
   }
   if (!known->second) return std::nullopt;
   const auto& [one, two] = *known->second;
@@ -68,8 +82,9 @@ std::optional<NeededFlops::Count> NeededFlops::of_full_step(const MeshShape& mes
 }
 
 std::optional<NeededFlops::ByRows> NeededFlops::walk_rows(const Fields& fields,
-                                                          std::int64_t remembered) try {
-  return ByRows{.one = walk(fields, 1, remembered), .two = walk(fields, 2, remembered)};
+                                                          std::int64_t remembered,
+                                                          std::int64_t step) try {
+  return ByRows{.one = walk(fields, 1, remembered, step), .two = walk(fields, 2, remembered, step)};
 } catch (const OutOfAddresses&) {
   return std::nullopt;
 }
@@ -92,13 +107,14 @@ Reading NeededFlops::reading(const Fields& fields, std::int64_t rows, std::int64
 
 NeededFlops::Count NeededFlops::walk(const Fields& fields,
                                      std::int64_t rows,
-                                     std::int64_t remembered) {
+                                     std::int64_t remembered,
+                                     std::int64_t step) {
   const Reading read = reading(fields, rows, remembered);
   const Device& device = model().parameters().device();
   const double before = needed(device);
   std::vector<Variable> values;
   std::vector<Tensor> seeds;
-  for (const Term& term : model().losses(read, {.training = true}).terms) {
+  for (const Term& term : model().losses(read, {.training = true, .step = step}).terms) {
     values.push_back(term.values);
     seeds.push_back(term.values.value().like());
   }

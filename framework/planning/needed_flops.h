@@ -24,10 +24,14 @@ class NeededFlops {
     double backward = 0;
     double total() const { return forward + backward; }
   };
-  // Of rows like these `ranks` times, which look at so many positions of earlier batches; of the
-  // fields only shapes are read. Walked when such shapes are first asked for. Nothing where a
-  // process has not the addresses for it. Throws ConfigurationError for what the model cannot have.
-  std::optional<Count> of(const Fields& fields, std::int64_t ranks, std::int64_t remembered);
+  // Of rows like these `ranks` times, which look at so many positions of earlier batches, in that
+  // step of training; of the fields only shapes are read. Walked when such shapes are first asked
+  // for, or parameters have ended since. Nothing where a process has not the addresses for it.
+  // Throws ConfigurationError for what the model cannot have.
+  std::optional<Count> of(const Fields& fields,
+                          std::int64_t ranks,
+                          std::int64_t remembered,
+                          std::int64_t step = 0);
   // Of a step on such a mesh with a full memory, before there are data.
   std::optional<Count> of_full_step(const MeshShape& mesh);
 
@@ -37,14 +41,17 @@ class NeededFlops {
     Count two;
   };
   const Model& model();
+  // Parameters that the step reads.
+  std::int64_t read_in(std::int64_t step);
   Reading reading(const Fields& fields, std::int64_t rows, std::int64_t remembered);
-  Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered);
-  std::optional<ByRows> walk_rows(const Fields& fields, std::int64_t remembered);
+  Count walk(const Fields& fields, std::int64_t rows, std::int64_t remembered, std::int64_t step);
+  std::optional<ByRows> walk_rows(const Fields& fields, std::int64_t remembered, std::int64_t step);
 
   Settings settings_;
   ModelIds ids_;
   std::unique_ptr<Model> model_;
-  // By what is remembered and the shapes of a row.
+  bool lacks_addresses_ = false;  // for the model
+  // By the parameters that are read, what is remembered and the shapes of a row.
   std::map<std::vector<std::int64_t>, std::optional<ByRows>> known_;
 };
 

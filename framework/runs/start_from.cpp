@@ -20,14 +20,17 @@ namespace {
 constexpr const char* key = "training.start_from";
 
 // What these keys change of the weights is seen at their tensors, one by one.
-constexpr std::array<std::string_view, 8> seen_at_tensors = {"model.vocabulary",
-                                                             "model.layers",
-                                                             "model.longest",
-                                                             "model.relative_reach",
-                                                             "model.tied_embeddings",
-                                                             "model.output_bias",
-                                                             "data.tokenizer",
-                                                             "data.unknown"};
+constexpr std::array<std::string_view, 11> seen_at_tensors = {"model.vocabulary",
+                                                              "model.layers",
+                                                              "model.longest",
+                                                              "model.relative_reach",
+                                                              "model.positions_each_layer",
+                                                              "model.inner_losses",
+                                                              "model.targets",
+                                                              "model.tied_embeddings",
+                                                              "model.output_bias",
+                                                              "data.tokenizer",
+                                                              "data.unknown"};
 
 // The folders of what a checkpoint has beside weights.
 constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
@@ -98,7 +101,9 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
     const Shape& shape = parameter->global_shape;
     const bool is_table = begins_with(name, "embedding") || begins_with(name, "source_embedding") ||
                           begins_with(name, "output");
-    if (is_anew(name))
+    // What only the first steps read, a run that has made them has no more.
+    const bool is_gone = parameter->read_steps && !checkpoint.has(name);
+    if (is_anew(name) || is_gone)
       anew_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);

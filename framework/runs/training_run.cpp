@@ -335,7 +335,8 @@ std::optional<Measurement> TrainingRun::validate() {
 // Only the rank that tells them counts them.
 double TrainingRun::flops_of_step(std::int64_t remembered) {
   if (!speaks()) return 0;
-  const auto count = needed_flops_.of(batch_.fields, mesh_.data.size(), remembered);
+  const auto count =
+      needed_flops_.of(batch_.fields, mesh_.data.size(), remembered, trainer_.steps() - 1);
   return count ? count->total() : 0;
 }
 

@@ -160,8 +160,9 @@ class Windows {
     }
   }
 
-  // [streams, tokens so far or `longest`]; of the targets only those of the column count.
-  Reading reading(const Batch& batch, std::int64_t column) const {
+  // [streams, tokens so far or `longest`]; of the targets only those of the last `count` columns
+  // that were pushed, up to `column`, count.
+  Reading reading(const Batch& batch, std::int64_t column, std::int64_t count) const {
     const auto rows = static_cast<std::int64_t>(streams_.size());
     const auto time = static_cast<std::int64_t>(streams_.front().size());
     const Tensor tokens = Tensor::empty({rows, time}, DType::i64, device_, MemoryTag::workspace);
@@ -171,9 +172,10 @@ class Windows {
                         tokens.slice(row, row + 1).span<std::int64_t>().begin());
       const auto targets = all_targets.slice(row, row + 1).span<std::int64_t>();
       std::ranges::fill(targets, ignored_target);
-      targets.back() = batch.field("targets")
-                           .slice(row, row + 1)
-                           .span<std::int64_t>()[static_cast<std::size_t>(column)];
+      const auto known = batch.field("targets").slice(row, row + 1).span<std::int64_t>();
+      std::ranges::copy(known.subspan(static_cast<std::size_t>(column + 1 - count),
+                                      static_cast<std::size_t>(count)),
+                        targets.end() - count);
     }
     return {.fields = {{"tokens", tokens}, {"targets", all_targets}}};
   }
@@ -236,15 +238,25 @@ EvaluationResult evaluate_recomputing(const Model& model,
                                       const EvaluationOptions& options) {
   if (context < 1)
     throw ConfigurationError("a window of {} tokens; at least 1 is needed to predict", context);
+  if (options.stride < 1 || options.stride > context)
+    throw ConfigurationError(
+        "windows of {} tokens that move on by {}; wanted a stride of 1 to as long as the window",
+        context,
+        options.stride);
   check_segment(model, context);
   const NoGradient unrecorded;
-  Evaluation evaluation(model, corpus, options);
+  EvaluationOptions whole_strides = options;
+  whole_strides.segment =
+      std::max(options.segment / options.stride, std::int64_t{1}) * options.stride;
+  Evaluation evaluation(model, corpus, whole_strides);
   Windows windows(context, model.parameters().device().host());
   Batch batch;
   while (evaluation.next(batch)) {
-    for (std::int64_t column = 0; column < batch.field("tokens").shape()[1]; ++column) {
-      windows.push(batch, column);
-      const Losses result = model.losses(windows.reading(batch, column), Pass{});
+    const std::int64_t columns = batch.field("tokens").shape()[1];
+    for (std::int64_t column = 0; column < columns; column += options.stride) {
+      const std::int64_t count = std::min(options.stride, columns - column);
+      for (std::int64_t i = 0; i < count; ++i) windows.push(batch, column + i);
+      const Losses result = model.losses(windows.reading(batch, column + count - 1, count), Pass{});
       evaluation.add(result, batch);
     }
   }

@@ -17,6 +17,7 @@ struct EvaluationOptions {
   // Rows remembered of each layer's input; none: as many as in training. It may be longer.
   std::optional<std::int64_t> memory = {};
   std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
+  std::int64_t stride = 1;             // of windows that are computed anew
   ScanListener listener = {};          // hears after each pass how much of the text is measured
 };
 
@@ -54,8 +55,10 @@ EvaluationResult evaluate(const Model& model,
 
 // The same predictions by a model without memory: for each token the window of the `context` tokens
 // before it (as many as there are, at the beginning of a stream) is computed anew, and only the
-// last position counts (Al-Rfou et al. 2018). The streams' windows make one pass. `options.memory`
-// is not used; `options.segment` only says how much is read from the file at once.
+// last position counts (Al-Rfou et al. 2018). With `options.stride` s a window moves on by s tokens
+// and its last s positions count, the first of which sees s - 1 tokens less. The streams' windows
+// make one pass. `options.memory` is not used; `options.segment` only says how much is read from
+// the file at once. Throws ConfigurationError for a stride that is longer than the window.
 EvaluationResult evaluate_recomputing(const Model& model,
                                       const Corpus& corpus,
                                       std::int64_t context,

@@ -1,5 +1,7 @@
 #include "framework/train/gradient_reduction.h"
 
+#include <algorithm>
+
 #include "framework/kernels/elementwise.h"
 
 namespace longspan {
@@ -18,7 +20,7 @@ void write(const Tensor& from, const Tensor& to, bool add) {
 }  // namespace
 
 GradientReduction::GradientReduction(const Parameters& parameters, DType traffic)
-    : sharing_(parameters.sharing()), traffic_(traffic) {
+    : parameters_(parameters), sharing_(parameters.sharing()), traffic_(traffic) {
   for (const ParameterBucket& bucket : parameters.buckets())
     if (bucket.ranks.size() > 1) flows_.emplace_back(bucket);
   // Only now do the flows stay where they are.
@@ -43,7 +45,9 @@ void GradientReduction::begin(std::size_t part, std::size_t parts) {
   active_ = shares_gradients() || part + 1 == parts;
   adds_ = shares_gradients() && part > 0;
   for (Flow& flow : flows_) {
-    flow.missing = flow.bucket->parameters.size();
+    // Nothing reaches what is read no more.
+    flow.missing = static_cast<std::size_t>(std::ranges::count_if(
+        flow.bucket->parameters, [this](const auto& each) { return parameters_.reads(*each); }));
     flow.started = false;
   }
 }

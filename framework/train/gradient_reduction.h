@@ -52,6 +52,7 @@ class GradientReduction {
   void complete(Flow& flow);
   void wait_for_all();
 
+  const Parameters& parameters_;
   WeightSharing sharing_;
   DType traffic_;
   std::vector<Flow> flows_;  // of the buckets that several ranks hold

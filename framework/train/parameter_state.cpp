@@ -1,6 +1,7 @@
 #include "framework/train/parameter_state.h"
 
 #include "checkpoints/box.h"
+#include "framework/core/error.h"
 
 namespace longspan {
 
@@ -9,6 +10,7 @@ void add_own(TrainingState& state,
              const Parameters& parameters,
              const Parameter& parameter,
              const Tensor& values) {
+  if (!parameters.reads(parameter)) return;
   const std::vector<std::int64_t> corner = parameter.offset();
   std::int64_t begin = 0;
   for (const Box& box : boxes_of_range(parameter.shape, parameter.own_begin, parameter.own_end)) {
@@ -35,6 +37,21 @@ TrainingState weights_state(const Parameters& parameters) {
                   {each->head_begin, 0, 0},
                   parameters.mesh().replicas.rank() == 0);
   return state;
+}
+
+void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters) {
+  for (const auto& parameter : parameters.all())
+    if (parameter->read_steps && parameters.reads(*parameter) && !checkpoint.has(parameter->name))
+      throw ConfigurationError(
+          "{}: has no {}, whose part in training had ended there, and would end at step {} now; "
+          "set "
+          "training.steps, training.schedule_steps and model.inner_losses_end as that run had "
+          "them, "
+          "or begin a new run with its weights alone: another run.directory and "
+          "training.start_from",
+          checkpoint.path().string(),
+          parameter->name,
+          *parameter->read_steps);
 }
 
 }  // namespace longspan

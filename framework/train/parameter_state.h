@@ -3,13 +3,15 @@
 
 #include <string>
 
+#include "checkpoints/checkpoint.h"
 #include "checkpoints/training_state.h"
 #include "framework/nn/parameters.h"
 
 namespace longspan {
 
 // Adds the values that a rank holds of the elements that it owns of a parameter, [own_end -
-// own_begin], as boxes of the whole parameter: none where it owns nothing.
+// own_begin], as boxes of the whole parameter: none where it owns nothing, and none of a parameter
+// that training reads no more.
 void add_own(TrainingState& state,
              const std::string& name,
              const Parameters& parameters,
@@ -18,5 +20,9 @@ void add_own(TrainingState& state,
 
 // The masters under the parameters' names: what each rank owns of them.
 TrainingState weights_state(const Parameters& parameters);
+
+// Throws ConfigurationError where training goes on to read what a checkpoint has no more
+// (Parameter::read_steps).
+void judge_ended(const Checkpoint& checkpoint, const Parameters& parameters);
 
 }  // namespace longspan

@@ -291,6 +291,9 @@ void Trainer::save(TrainingState& state, const CursorRows& rows) const {
 
 void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std::int64_t count) {
   optimizer_.judge(checkpoint);
+  steps_ = checkpoint.scalars().get<std::int64_t>("trainer/steps");
+  model_->parameters().set_steps(steps_);
+  judge_ended(checkpoint, model_->parameters());
   const std::vector<std::string> names = model_->body().carried_names();
   const bool carries = model_->body().longest_memory() > 0 && !names.empty();
   if (carries && checkpoint.has(names.front())) {
@@ -314,8 +317,6 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   const Scalars& scalars = checkpoint.scalars();
   optimizer_.restore(scalars);
   if (loss_scale_) loss_scale_->restore(scalars);
-  steps_ = scalars.get<std::int64_t>("trainer/steps");
-  model_->parameters().set_steps(steps_);
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");

@@ -62,6 +62,8 @@ class TrainedRun(jobs.TestCase):
         self.assertEqual(self.evaluate("--memory", "20")["memory"], 20)
         window = self.evaluate("--recompute-context", "8", "--tokens", "40")
         self.assertEqual(window["recompute_context"], 8)
+        self.assertEqual(window["stride"], 1)
+        self.assertEqual(self.evaluate("--recompute-context", "8", "--stride", "3", "--tokens", "40")["stride"], 3)
         self.assertTrue(math.isfinite(window["loss"]))
 
     def test_only_the_network_that_was_trained_is_used(self):

@@ -109,6 +109,21 @@ Kind with_spans(const AttentionOptions& attention,
           }};
 }
 
+// Layer 1 of 2 has a loss in the first step alone.
+Kind with_inner_losses() {
+  return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.residual = residual;
+            options.positions.kind = PositionKind::learned;
+            options.positions_each_layer = true;
+            options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
+            ModelSetting setting = given;
+            setting.steps = 3;
+            return make_decoder(options, setting);
+          }};
+}
+
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {transformer_xl(short_attention({"causal"}), 3),
                            transformer_xl(short_attention({"local", "strided/dilated"}), 3)};
@@ -145,6 +160,7 @@ std::vector<Kind> kinds() {
     all.push_back(decoder(synthesizer));
   }
   all.push_back(with_spans(short_attention({"causal"}), spans, 0, SpanKind::dynamic));
+  all.push_back(with_inner_losses());
   return all;
 }
 

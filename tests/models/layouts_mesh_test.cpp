@@ -71,6 +71,18 @@ std::vector<Case> cases() {
     options.spans = spans;
     return make_transformer_xl(options, setting);
   };
+  // Layers lose their inner losses in between the steps.
+  const auto deep_decoder = [](const ModelSetting& given) {
+    DecoderOptions options;
+    options.common = dropped_options(NormPlacement::post);
+    options.common.layers = 3;
+    options.positions.kind = PositionKind::learned;
+    options.positions_each_layer = true;
+    options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::decay, .end = 0.7, .targets = 3};
+    ModelSetting setting = given;
+    setting.steps = 5;
+    return make_decoder(options, setting);
+  };
   return {
       {"transformer_xl, memory 7", transformer_xl(NormPlacement::post, 7, true)},
       {"transformer_xl, memory 3, norms before, untied",
@@ -85,6 +97,7 @@ std::vector<Case> cases() {
       {"transformer_xl, gated by highway", gated({.kind = GateKind::highway})},
       {"transformer_xl, gated by sigtanh", gated({.kind = GateKind::sigtanh})},
       {"decoder, spans", span_decoder},
+      {"decoder, inner losses", deep_decoder},
       {"transformer_xl, spans, rms norms", span_transformer_xl},
       {"transformer_xl, spans of tokens, rms norms before", token_spans},
   };

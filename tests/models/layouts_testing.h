@@ -93,16 +93,25 @@ struct Trained {
   std::vector<std::shared_ptr<MovingCentroids>> centroids;  // after the last step
 };
 
-inline Trained train(const Case& c, const ProcessMesh& mesh) {
+inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mesh) {
   TrainingOptions options;
   options.steps = c.steps;
   options.learning_rate = c.learning_rate;
   options.optimizer = c.optimizer;
   options.clip_norm = 0.5;  // active
   options.accumulation = c.accumulation;
-  Trainer trainer(c.make(c.setting(mesh)), options, Random(1).child("steps"));
-  const StreamRange range =
-      streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+  return std::make_unique<Trainer>(c.make(c.setting(mesh)), options, Random(1).child("steps"));
+}
+
+// Those of this rank.
+inline StreamRange streams_of(const Case& c, const ProcessMesh& mesh) {
+  return streams_of_rank(c.streams, mesh.data.rank(), mesh.data.size(), "data.batch");
+}
+
+inline Trained train(const Case& c, const ProcessMesh& mesh) {
+  const std::unique_ptr<Trainer> made = trainer_of(c, mesh);
+  Trainer& trainer = *made;
+  const StreamRange range = streams_of(c, mesh);
   Trained run;
   for (int step = 0; step < c.steps; ++step) {
     StepRequest request;

@@ -103,6 +103,21 @@ TEST(NeededFlops, OfAReversibleStackAndOfAnUntiedTableAreTheSame) {
     }
 }
 
+// Layer 1 of 2 has two heads in the first quarter of 1000 steps, the last one a second all the
+// time.
+TEST(NeededFlops, OfHeadsOfInnerLayersAsLongAsTheyAreRead) {
+  DecoderOptions options = decoder_of({"causal"});
+  options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
+  NeededFlops needed(settings_of(decoder_body(options)), vocabulary);
+  constexpr double head = 2.0 * batch * segment * 16 * vocabulary;
+  for (const auto& [step, heads] : {std::pair(0, 3), std::pair(249, 3), std::pair(250, 1)}) {
+    SCOPED_TRACE(step);
+    expect_count(needed.of(stream_fields(batch, segment), 1, 0, step).value(),
+                 6045696 + heads * head,
+                 12091392 + 2 * heads * head);
+  }
+}
+
 void expect_transformer_xl(const TransformerXlOptions& options,
                            std::int64_t remembered,
                            double forward,

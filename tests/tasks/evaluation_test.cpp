@@ -155,6 +155,31 @@ TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
   }
 }
 
+// Those of a whole window are segments; in between each token sees more than there.
+TEST(Evaluation, WindowsMoveOnByTheirStride) {
+  const auto model = make_decoder(small_decoder(2), small_setting());
+  const Text file(varied_text(49));
+  EvaluationOptions options = {.segment = 8};
+  const EvaluationResult segments = evaluate(*model, file.corpus, options);
+  options.stride = 8;
+  const EvaluationResult strides = evaluate_recomputing(*model, file.corpus, 8, options);
+  EXPECT_EQ(strides.tokens, 48);
+  EXPECT_NEAR(strides.nats, segments.nats, rounding * segments.nats);
+  options.stride = 1;
+  const double each = evaluate_recomputing(*model, file.corpus, 8, options).nats;
+  options.stride = 3;
+  const EvaluationResult some = evaluate_recomputing(*model, file.corpus, 8, options);
+  EXPECT_EQ(some.tokens, 48);
+  EXPECT_GT(std::abs(some.nats - each), 1e-6);
+  EXPECT_GT(std::abs(some.nats - segments.nats), 1e-6);
+  // However much is read at once.
+  options.segment = 20;
+  EXPECT_NEAR(
+      evaluate_recomputing(*model, file.corpus, 8, options).nats, some.nats, rounding * some.nats);
+  options.stride = 9;
+  EXPECT_THROW(evaluate_recomputing(*model, file.corpus, 8, options), ConfigurationError);
+}
+
 TEST(Evaluation, WindowsOfAllHistoryEqualMemoryOfAllHistory) {
   const Text file(varied_text(30));
   const auto model = make_transformer_xl(small_transformer_xl(3, 4), small_setting());

@@ -47,6 +47,9 @@ struct Sublayer {
 // The sublayers of one layer; the input of the first is what Transformer-XL remembers.
 struct Layer {
   std::vector<Sublayer> sublayers;
+  // What the layer adds to its input, such as positions of its own: of x's shape. The stream has it
+  // from there on; of a reversible stack only the first sublayer reads it. Empty: nothing.
+  std::function<Variable(const Variable& x, const Pass&)> enter = {};
 };
 
 // Whose attention to the sides is shown, and to whom.

@@ -64,6 +64,7 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
       append_rows(own.sides, beside);
       own.sides = without_rows(std::move(own.sides));
       const ReversibleFunction f = [sublayer = sublayers[j],
+                                    enter = j == 0 ? layers[i].enter : nullptr,
                                     own,
                                     compute,
                                     rate = dropout_,
@@ -72,7 +73,9 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
         SublayerReads given = own;
         given.sides = with_rows(std::move(given.sides), rows);
         if (given.memory.defined()) given.memory = sublayer.norm(given.memory);
-        const Variable change = run_sublayer(sublayer, sublayer.norm(in, compute), given, again);
+        const Variable entered = enter ? enter(in, again) : in;
+        const Variable change =
+            run_sublayer(sublayer, sublayer.norm(entered, compute), given, again);
         return drop(change, rate, again.child("residual"));
       };
       const Variable input = read;

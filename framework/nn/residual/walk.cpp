@@ -57,12 +57,14 @@ Variable run_layers(const LayerWalk& walk,
                     const LayerWatch& watch) {
   const auto next_of = [&](std::size_t i, std::size_t j) -> const Sublayer* {
     if (j + 1 < layers[i].sublayers.size()) return &layers[i].sublayers[j + 1];
-    return i + 1 < layers.size() ? &layers[i + 1].sublayers.front() : nullptr;
+    const bool reads_it = i + 1 < layers.size() && !layers[i + 1].enter;
+    return reads_it ? &layers[i + 1].sublayers.front() : nullptr;
   };
   Stream stream = {x};
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (watch.input) watch.input(first + i, stream.value.value());
     const Pass layer_pass = pass.child(first + i);
+    if (layers[i].enter) stream = {layers[i].enter(stream.value, layer_pass)};
+    if (watch.input) watch.input(first + i, stream.value.value());
     const auto& sublayers = layers[i].sublayers;
     for (std::size_t j = 0; j < sublayers.size(); ++j) {
       const Sublayer& sublayer = sublayers[j];

@@ -41,6 +41,7 @@ class Adafactor : public UpdateRule {
     const std::vector<double> directions = squared_norms_of_gradients(parameters_);
     for (std::size_t i = 0; i < directions.size(); ++i) {
       const Parameter& parameter = *parameters_.all()[i];
+      if (!parameters_.reads(parameter)) continue;
       const auto root_mean = [&](double squares) {
         return std::sqrt(squares / static_cast<double>(parameter.global_shape.elements()));
       };
@@ -69,6 +70,7 @@ class Adafactor : public UpdateRule {
     factored_.update(step.gradient_factor, epsilon, beta2);
     for (std::size_t i = 0; const auto& parameter : parameters_.all()) {
       const std::size_t index = i++;
+      if (!parameters_.reads(*parameter)) continue;
       if (!is_vector(*parameter)) {
         factored_.divide_by_root(index, step.gradient_factor);
         continue;

@@ -39,6 +39,7 @@ class Adagrad : public UpdateRule {
   void update_clipped(const UpdateStep& step) const {
     const Device& device = parameters_.device();
     for (const auto& parameter : parameters_.all()) {
+      if (!parameters_.reads(*parameter)) continue;
       const OptimizerRange range = range_of(*parameter, step, options_.weight_decay);
       on(device, [&](auto backend) {
         scale(backend, step.gradient_factor, range.gradient, range.gradient);
@@ -49,6 +50,7 @@ class Adagrad : public UpdateRule {
     const std::vector<double> squares = squared_norms_of_gradients(parameters_);
     for (std::size_t i = 0; const auto& parameter : parameters_.all()) {
       const double norm = std::sqrt(squares[i++]);
+      if (!parameters_.reads(*parameter)) continue;
       OptimizerRange range = range_of(*parameter, step, 0);
       range.gradient_factor = 1;
       if (norm > options_.clip_each) range.learning_rate *= options_.clip_each / (norm + 1e-10);

@@ -156,8 +156,9 @@ void FactoredSquares::divide_by_root(std::size_t index, double factor) const {
 void FactoredSquares::add_to(TrainingState& state) const {
   const bool owned = parameters_.mesh().world.rank() == 0;
   for (std::size_t i = 0; i < means_.size(); ++i) {
-    if (!means_[i].rows.defined()) continue;
-    const std::string& name = parameters_.all()[i]->name;
+    const Parameter& parameter = *parameters_.all()[i];
+    if (!means_[i].rows.defined() || !parameters_.reads(parameter)) continue;
+    const std::string& name = parameter.name;
     state.add("optimizer/rows/" + name, means_[i].rows, owned);
     state.add("optimizer/columns/" + name, means_[i].columns, owned);
   }

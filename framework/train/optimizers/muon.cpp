@@ -29,7 +29,7 @@ class Muon : public UpdateRule {
     for (const auto& parameter : parameters_.all())
       if (parameter->hidden)
         write_direction(*parameter, step);
-      else
+      else if (parameters_.reads(*parameter))
         update_by_adam(*parameter, step);
     rounds_.of_gradients(
         [this](const Tensor& whole) { orthogonalise(whole, options_.muon.iterations); });

@@ -1,0 +1,21 @@
+// A small decoder with losses of inner layers and of tokens further ahead.
+#pragma once
+
+#include "tests/models/model_testing.h"
+
+namespace longspan::testing {
+
+using InnerLosses = AuxiliaryLossOptions::Inner;
+
+inline DecoderOptions deep_options(NormPlacement norm = NormPlacement::pre) {
+  DecoderOptions options;
+  options.common = tiny_options(norm);
+  options.common.activation = Activation::gelu_tanh;
+  options.common.layers = 3;
+  options.positions.kind = PositionKind::learned;
+  options.positions_each_layer = true;
+  options.auxiliary = {.inner = InnerLosses::drop, .targets = 2};
+  return options;
+}
+
+}  // namespace longspan::testing
