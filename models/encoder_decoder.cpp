@@ -7,6 +7,7 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/embedding.h"
+#include "models/masked_decoder.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
 
@@ -98,13 +99,14 @@ class EncoderDecoder : public Body {
                  const ModelSetting& setting)
       : options_(options),
         setting_(setting),
-        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
+        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary) + (masked() ? 1 : 0)),
         embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
         encoder_(scope.child("encoder"), encoder_stack(), mechanisms_of(encoder_options(), false)),
-        decoder_(scope.child("decoder"), decoder_stack(), mechanisms_of(decoder_options(), true)),
+        decoder_(
+            scope.child("decoder"), decoder_stack(), mechanisms_of(decoder_options(), !masked())),
         source_embedding_(source_embedding(scope)),
         source_positions_(scope.child("encoder"), options.positions, options.common, setting),
         positions_(scope.child("decoder"), options.positions, options.common, setting) {}
@@ -112,9 +114,10 @@ class EncoderDecoder : public Body {
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
     StackReads reads;
-    reads.sides = sides(reading, pass);
+    reads.sides = reading.sides.empty() ? sides(reading, pass) : reading.sides;
     if (!pass.kept)
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
+    if (masked()) reads.context.mask.rules = masks::everything();
     const Pass writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable guessed = guessed_of(reading, pass.time);
@@ -123,6 +126,12 @@ class EncoderDecoder : public Body {
     states.time = pass.time;
     LayerWatch watch;
     if (looks(pass)) watch.side = watched(states.look.attention);
+    if (masked() && reading.sides.empty()) {
+      states.sides = reads.sides;
+      // Context ranks read the same rows.
+      states.watched.push_back(far_lengths(reading.fields, options_.masking));
+      if (setting_.mesh.context.rank() > 0) states.watched.back().sum = 0;
+    }
     states.hidden = decoder_(y, reads, writing, watch);
     if (options_.source.copies)
       states.look.embedding = with(guessed, embedding_(tokens, scale(), pass.time));
@@ -136,16 +145,26 @@ class EncoderDecoder : public Body {
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     end.source = options_.source;
     end.embedding_width = options_.common.width;
+    if (masked())
+      end.masked =
+          MaskedTargets{options_.masking, vocabulary_size_ - 1, options_.common.output_width()};
     return end;
   }
   Tensor mixed_embeddings(const Tensor& weights) const override {
     return embedding_.mixed(weights, scale());
   }
-  bool reads_on() const override { return true; }
+  Batch prepared(const Batch& batch, const std::optional<Random>& random) const override {
+    if (!masked()) return batch;
+    std::optional<Random> place;
+    if (random) place = random->child("masking");
+    return masked_words(batch, vocabulary_size_ - 1, options_.masking, place);
+  }
+  bool reads_on() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return positions_.longest(); }
 
  private:
+  bool masked() const { return options_.decoder == EncoderDecoderOptions::Decoder::masked; }
   // Copying is a part of every result, the losses of training alone.
   bool looks(const Pass& pass) const {
     return options_.source.copies || (pass.training && options_.source.is_wanted());
@@ -285,6 +304,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.encoder_layers.value_or(options.common.layers),
                           options.common.layers);
   });
+  declare_masked(table, options, planned);
   declare_source_look(table, options);
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
@@ -310,6 +330,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(alignment_problem(options));
+    refuse(masked_problem(options, setting.sampling));
     refuse(
         positions_problem(options.positions, options.common, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);
