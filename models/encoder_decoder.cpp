@@ -304,8 +304,8 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.encoder_layers.value_or(options.common.layers),
                           options.common.layers);
   });
-  declare_masked(table, options, planned);
   declare_source_look(table, options);
+  declare_masked(table, options, planned);
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;

@@ -1,5 +1,8 @@
 #include "models/masked_decoder.h"
 
+#include <utility>
+#include <vector>
+
 namespace longspan {
 namespace {
 
@@ -84,15 +87,12 @@ void declare_masked(OptionTable& table,
             fixes_weights());
   declare_lengths(table, options);
   declare_refinement(table, options);
-  table.check({"model.decoder",
-               "model.copy",
-               "model.coverage",
-               "training.sampling",
-               "model.first_words",
-               "model.embeddings"},
-              [&options, planned] {
-                return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
-              });
+  std::vector<std::string> keys = {
+      "model.decoder", "model.copy", "model.coverage", "model.first_words", "model.embeddings"};
+  if (planned) keys.emplace_back("training.sampling");
+  table.check(std::move(keys), [&options, planned] {
+    return masked_problem(options, planned ? planned().sampling : ScheduledSampling());
+  });
   warn_of_unread(table, options);
 }
 
