@@ -29,6 +29,18 @@ void add_decoding(CLI::App& app, DecodingArguments& arguments) {
                  "how a length n counts: wu, (5 + n) / 6 (Wu et al. 2016), or power, n")
       ->transform(CLI::CheckedTransformer(kinds).description(""))
       ->default_str("wu");
+  app.add_option(
+         "--iterations",
+         options.iterations,
+         "with model.decoder: masked, how often words are said, each time fewer of the weakest, or "
+         "with model.masking: refined all of them")
+      ->transform(whole_number<std::int64_t>(1, 1 << 16))
+      ->capture_default_str();
+  app.add_option("--length-beam",
+                 options.length_beam,
+                 "with model.decoder: masked, lengths that are tried around the predicted one")
+      ->transform(whole_number<std::int64_t>(1, most_beam))
+      ->capture_default_str();
   app.add_option("--longest-beyond",
                  options.longest_beyond,
                  "a result has at most so many tokens more than its line")
@@ -42,13 +54,14 @@ void refuse_unused(const DecodingArguments& arguments,
   const bool searches = !settings.task_kind().decoded_goals.empty();
   const TranslateOptions& given = arguments.options;
   const TranslateOptions usual;
-  const bool is_usual = given.beam == usual.beam && given.n_best == usual.n_best &&
-                        given.alpha == usual.alpha && given.penalty == usual.penalty &&
-                        given.longest_beyond == usual.longest_beyond;
+  const bool is_usual =
+      given.beam == usual.beam && given.n_best == usual.n_best && given.alpha == usual.alpha &&
+      given.penalty == usual.penalty && given.longest_beyond == usual.longest_beyond &&
+      given.iterations == usual.iterations && given.length_beam == usual.length_beam;
   if (searches || is_usual) return;
   throw ConfigurationError(
-      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-kind and --longest-beyond "
-      "are for run.task: translation; this model is of {}",
+      "longspan {}: --beam, --n-best, --length-penalty, --length-penalty-kind, --longest-beyond, "
+      "--iterations and --length-beam are for run.task: translation; this model is of {}",
       command,
       settings.task);
 }

@@ -7,6 +7,7 @@
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/embedding.h"
+#include "models/masked_decoder.h"
 #include "models/mechanisms.h"
 #include "models/stack.h"
 
@@ -27,7 +28,7 @@ std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
 // What keeps the decoder from writing one token after another; empty where nothing does.
 std::string writing_problem(const EncoderDecoderOptions& options) {
   const MechanismKind* const kind = kind_that_reads_anew(options.common.attention);
-  if (kind == nullptr) return "";
+  if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
   return fmt::format(
       "model.attention: found {}, which cannot read on from kept keys, as a decoder of pairs does "
       "when it writes; it may be in model.encoder_attention",
@@ -98,7 +99,7 @@ void declare_encoder_attention(OptionTable& table,
                   encoder.layers,
                   attention.global_projections);
             }));
-  table.check({"model.attention"}, [&options]() -> std::string {
+  table.check({"model.attention", "model.decoder"}, [&options]() -> std::string {
     const bool is_told =
         !problem_of(options.common.attention, options.common.attention_setting(decoder_traits, 0))
              .empty();
@@ -170,7 +171,7 @@ class EncoderDecoder : public Body {
                  const ModelSetting& setting)
       : options_(options),
         setting_(setting),
-        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary)),
+        vocabulary_size_(vocabulary_of(options.common, setting.vocabulary) + (masked() ? 1 : 0)),
         embedding_(scope.child("embedding"),
                    vocabulary_size_,
                    options.common.width,
@@ -180,7 +181,7 @@ class EncoderDecoder : public Body {
                  mechanisms_of(options_.encoder(), encoder_traits)),
         decoder_(scope.child("decoder"),
                  decoder_stack(),
-                 mechanisms_of(options_.common, decoder_traits)),
+                 mechanisms_of(options_.common, traits_of_decoder())),
         source_embedding_(source_embedding(scope)),
         source_positions_(scope.child("encoder"), options.positions, options.common, setting),
         positions_(scope.child("decoder"), options.positions, options.common, setting) {}
@@ -188,9 +189,10 @@ class EncoderDecoder : public Body {
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
     StackReads reads;
-    reads.sides = sides(reading, pass);
+    reads.sides = reading.sides.empty() ? sides(reading, pass) : reading.sides;
     if (!pass.kept)
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
+    if (masked()) reads.context.mask.rules = masks::everything();
     const Pass writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable guessed = guessed_of(reading, pass.time);
@@ -199,6 +201,12 @@ class EncoderDecoder : public Body {
     states.time = pass.time;
     LayerWatch watch;
     if (looks(pass)) watch.side = watched(states.look.attention);
+    if (masked() && reading.sides.empty()) {
+      states.sides = reads.sides;
+      // Context ranks read the same rows.
+      states.watched.push_back(far_lengths(reading.fields, options_.masking));
+      if (setting_.mesh.context.rank() > 0) states.watched.back().sum = 0;
+    }
     states.hidden = decoder_(y, reads, writing, watch);
     if (options_.source.copies)
       states.look.embedding = with(guessed, embedding_(tokens, scale(), pass.time));
@@ -212,12 +220,21 @@ class EncoderDecoder : public Body {
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     end.source = options_.source;
     end.embedding_width = options_.common.width;
+    if (masked())
+      end.masked =
+          MaskedTargets{options_.masking, vocabulary_size_ - 1, options_.common.output_width()};
     return end;
   }
   Tensor mixed_embeddings(const Tensor& weights) const override {
     return embedding_.mixed(weights, scale());
   }
-  bool reads_on() const override { return true; }
+  Batch prepared(const Batch& batch, const std::optional<Random>& random) const override {
+    if (!masked()) return batch;
+    std::optional<Random> place;
+    if (random) place = random->child("masking");
+    return masked_words(batch, vocabulary_size_ - 1, options_.masking, place);
+  }
+  bool reads_on() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
     std::int64_t longest = positions_.longest();
@@ -227,6 +244,12 @@ class EncoderDecoder : public Body {
   }
 
  private:
+  bool masked() const { return options_.decoder == EncoderDecoderOptions::Decoder::masked; }
+  FamilyTraits traits_of_decoder() const {
+    FamilyTraits traits = decoder_traits;
+    traits.causal = !masked();
+    return traits;
+  }
   // Copying is a part of every result, the losses of training alone.
   bool looks(const Pass& pass) const {
     return options_.source.copies || (pass.training && options_.source.is_wanted());
@@ -366,6 +389,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.common.layers);
   });
   declare_source_look(table, options);
+  declare_masked(table, options, planned);
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;
@@ -391,6 +415,7 @@ BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(writing_problem(options));
     refuse(alignment_problem(options));
+    refuse(masked_problem(options, setting.sampling));
     for (const ModelOptions& stack : {options.common, options.encoder()})
       refuse(positions_problem(options.positions, stack, Sequences::examples, setting.segment));
     return std::make_unique<EncoderDecoder>(scope, options, setting);

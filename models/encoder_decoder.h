@@ -2,6 +2,7 @@
 #pragma once
 
 #include "framework/model/family.h"
+#include "framework/model/word_masking.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "models/positions.h"
 
@@ -9,6 +10,8 @@ namespace longspan {
 
 struct EncoderDecoderOptions {
   enum class Embeddings : std::uint8_t { shared, apart };
+  // causal: says one word after another; masked: all at once (models/masked_decoder.h).
+  enum class Decoder : std::uint8_t { causal, masked };
 
   ModelOptions common = {.norm = NormPlacement::pre,
                          .initial_deviation = {}};  // of both, layers: of the decoder
@@ -16,6 +19,8 @@ struct EncoderDecoderOptions {
   Wiring wiring = Wiring::last;                     // of cross-attention
   PositionOptions positions = {};                   // of both, each with its own tables
   Embeddings embeddings = Embeddings::shared;       // source and target have one table
+  Decoder decoder = Decoder::causal;
+  WordMaskingOptions masking = {};  // of a masked decoder
   SourceLookOptions source = {};
   std::int64_t alignment_heads = 1;                  // that `source` is about: the first ones
   std::optional<std::int64_t> alignment_layer = {};  // counted from 1; none: the last one

@@ -14,6 +14,7 @@
 #include "framework/model/scheduled_sampling.h"
 #include "framework/model/source_look.h"
 #include "framework/model/term.h"
+#include "framework/model/word_masking.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/memory_options.h"
 #include "framework/nn/parameters.h"
@@ -29,6 +30,14 @@ struct States {
   std::vector<Term> terms = {};
   std::vector<Watched> watched = {};
   SourceLook look = {};  // where BodyEnd::source asks for it
+  // With BodyEnd::masked, what the decoder looks at.
+  std::vector<Side> sides = {};
+};
+
+// How they are, and what they are read and said by.
+struct MaskedTargets : WordMaskingOptions {
+  std::int64_t mask = -1;       // the id that stands for a word which is to be said
+  std::int64_t side_width = 0;  // of the encoder
 };
 
 // What stands between the body and its readout, and what the readout is to be made like.
@@ -44,6 +53,8 @@ struct BodyEnd {
   Pooling pooling = Pooling::first;       // of a readout of classes
   SourceLookOptions source = {};          // of a readout of pairs
   std::int64_t embedding_width = 0;       // of SourceLook::embedding
+  // Where all words of a target are said at once.
+  std::optional<MaskedTargets> masked = {};
 };
 
 class Body {
@@ -53,6 +64,11 @@ class Body {
   // `pass` says which positions of the reading's time and of what it carries this rank has. With
   // `pass.kept` the reading goes on behind what is kept there.
   virtual States run(const Reading& reading, const Pass& pass) const = 0;
+
+  // The batch as the body reads it. `random`: of a step of training; none: without training.
+  virtual Batch prepared(const Batch& batch, const std::optional<Random>& /*random*/) const {
+    return batch;
+  }
 
   // What Reading::guessed has: the scaled embeddings [n, width] of weights [n, this rank's part of
   // the vocabulary]. Collective over the tensor ranks. Nothing is recorded.

@@ -4,6 +4,9 @@
 #include <iterator>
 
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/ops.h"
+#include "framework/model/best_words.h"
+#include "framework/model/refinement.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/inner_losses.h"
 
@@ -24,8 +27,26 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
   if (end.norm)
     final_norm_.emplace(scope.child("final_norm"), end.width, *end.norm, 1e-5, end.norm_kind);
   dropout_ = end.dropout;
+  masked_ = end.masked;
   parameters_->allocate(setting.random);
 }
+
+namespace {
+
+// Terms of one name are summed, each of them being of the same positions.
+void add_losses(Losses& sum, Losses&& more) {
+  if (sum.terms.empty()) {
+    sum = std::move(more);
+    return;
+  }
+  for (Term& term : more.terms) {
+    const auto same = std::ranges::find(sum.terms, term.name, &Term::name);
+    require(same != sum.terms.end(), "the first of several passes has no term `{}`", term.name);
+    same->values = add(same->values, term.values);
+  }
+}
+
+}  // namespace
 
 States Model::read(const Reading& reading, const Pass& pass) const {
   const ProcessMesh& mesh = parameters().mesh();
@@ -44,18 +65,60 @@ States Model::read(const Reading& reading, const Pass& pass) const {
 }
 
 Losses Model::losses(const Reading& given, const Pass& pass) const {
+  if (pass.training && masked_ && masked_->masking == WordMasking::refined)
+    return refined_losses(given, pass);
   const bool mixes = pass.training && sampling_.mixing != InputMixing::none;
   const Reading reading = mixes ? mixed_reading(sampling_, *this, given, pass) : given;
-  States states = read(reading, pass);
-  std::vector<Term> terms = readout_->terms(states, reading, pass);
-  std::ranges::move(states.terms, std::back_inserter(terms));
+  Losses result = losses_of(read(reading, pass), reading, pass);
   if (pass.inner)
     for (const auto& [name, sum] : pass.inner->sums())
-      terms.push_back({.name = name,
-                       .values = leave_split(Variable(sum.total), parameters().mesh().tensor),
-                       .count = "",
-                       .weight = sum.weight});
+      result.terms.push_back(
+          {.name = name,
+           .values = leave_split(Variable(sum.total), parameters().mesh().tensor),
+           .count = "",
+           .weight = sum.weight});
+  return result;
+}
+
+Losses Model::losses_of(States&& states, const Reading& reading, const Pass& pass) const {
+  std::vector<Term> terms = readout_->terms(states, reading, pass);
+  std::ranges::move(states.terms, std::back_inserter(terms));
   return {std::move(terms), std::move(states.carried), std::move(states.watched)};
+}
+
+Losses Model::refined_losses(const Reading& given, const Pass& pass) const {
+  const bool dry = parameters().device().state().dry();
+  const RefinedPasses passes = refined_passes(*masked_, pass, dry);
+  Reading reading = given;
+  Losses result;
+  for (std::int64_t round = 0; round <= passes.last; ++round) {
+    Pass here = round == 0 ? pass : pass.child("refined").child(static_cast<std::uint64_t>(round));
+    std::optional<NoGradient> unrecorded;
+    if (round < passes.first_learnt) {
+      unrecorded.emplace();
+      here.reconstruction = nullptr;
+      here.inner = nullptr;
+    }
+    // What was encoded without a gradient is encoded again for it.
+    if (round == passes.first_learnt) reading.sides.clear();
+    States states = read(reading, here);
+    if (!states.sides.empty()) reading.sides = states.sides;
+    Tensor next;
+    if (round < passes.last) {
+      const NoGradient of_words;
+      const Tensor scores = readout_->scores(states, reading, here).value();
+      if (!dry)
+        next = next_words(
+            *masked_,
+            reading,
+            best_words(scores, reading.time(), readout_->part(), parameters().mesh(), masked_->mask)
+                .ids,
+            here);
+    }
+    if (!unrecorded) add_losses(result, losses_of(std::move(states), reading, here));
+    if (next.defined()) reading.fields["tokens"] = next;
+  }
+  return result;
 }
 
 Answers Model::answers(const Reading& reading, const Pass& pass) const {
@@ -63,7 +126,7 @@ Answers Model::answers(const Reading& reading, const Pass& pass) const {
   States states = read(reading, pass);
   std::vector<Term> terms = readout_->terms(states, reading, pass);
   Tensor choices = readout_->choices(states, reading, pass);
-  return {std::move(terms), std::move(choices), std::move(states.carried)};
+  return {std::move(terms), std::move(choices), std::move(states.carried), std::move(states.sides)};
 }
 
 Scores Model::scores(const Reading& reading, const Pass& pass) const {

@@ -25,6 +25,7 @@ struct Answers {
   std::vector<Term> terms;
   Tensor choices;  // as Readout::choices
   Carried carried = {};
+  std::vector<Side> sides = {};  // as States::sides
 };
 
 class Model {
@@ -46,6 +47,10 @@ class Model {
  private:
   // The states that the readout reads.
   States read(const Reading& reading, const Pass& pass) const;
+  // What a reading becomes, with the terms of the readout and of the body.
+  Losses losses_of(States&& states, const Reading& reading, const Pass& pass) const;
+  // Of WordMasking::refined, in training: words are said several times.
+  Losses refined_losses(const Reading& given, const Pass& pass) const;
 
   std::unique_ptr<Parameters> parameters_;
   std::unique_ptr<Body> body_;
@@ -53,6 +58,7 @@ class Model {
   std::optional<Norm> final_norm_;
   double dropout_ = 0;
   ScheduledSampling sampling_;
+  std::optional<MaskedTargets> masked_;
 };
 
 }  // namespace longspan

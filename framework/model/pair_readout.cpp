@@ -5,9 +5,12 @@
 #include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/model/attention_guide.h"
+#include "framework/model/best_class.h"
 #include "framework/model/copied_scores.h"
+#include "framework/model/pooling.h"
 #include "framework/model/shared_time.h"
 #include "framework/model/vocabulary_readout.h"
+#include "framework/model/word_masking.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/whole_time.h"
 
@@ -26,14 +29,26 @@ struct Gate {
                   {.in = end.embedding_width, .out = 1, .bias = false, .hidden = false}) {}
 };
 
+// The class of a target's length, of the mean of what the encoder gives.
+struct LengthScores {
+  Pool pool;
+  Linear scores;
+
+  LengthScores(const Scope& scope, std::int64_t width, const Initial& initial)
+      : pool(scope.child("pooling"), Pooling::mean, width, initial),
+        scores(scope, {.in = width, .out = length_classes, .initial = initial}) {}
+};
+
 class PairReadout : public Readout {
  public:
   PairReadout(const Scope& scope, const Body& body, const ModelSetting& setting)
       : words_(vocabulary_readout()(scope, body, setting)),
         options_(body.end().source),
+        masked_(body.end().masked),
         device_(setting.device),
         mesh_(setting.mesh),
         sum_(accumulator_of(setting.compute)) {
+    if (masked_) lengths_.emplace(scope.child("length"), masked_->side_width, body.end().initial);
     if (!options_.copies) return;
     if (setting.smoothing.share > 0)
       throw ConfigurationError(
@@ -48,6 +63,11 @@ class PairReadout : public Readout {
     std::vector<Term> terms = words_->terms(states, reading, pass);
     if (options_.copies) terms.front().values = copied(terms.front().values, states, reading);
     if (!pass.training) return terms;
+    if (masked_ && !states.sides.empty())
+      terms.push_back({.name = "length",
+                       .values = length_losses(states, reading),
+                       .count = "rows",
+                       .weight = masked_->length_weight});
     if (options_.coverage > 0)
       terms.push_back({.name = "coverage",
                        .values = covered(states, reading),
@@ -74,6 +94,13 @@ class PairReadout : public Readout {
                                   mesh_.tensor));
   }
 
+  // Of the lengths.
+  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
+    const NoGradient unrecorded;
+    require(lengths_.has_value() && !states.sides.empty(), "this reading says no lengths");
+    return best_classes(length_scores(states, reading).value());
+  }
+
   const Part& part() const override { return words_->part(); }
 
  private:
@@ -97,6 +124,32 @@ class PairReadout : public Readout {
     const Tensor source = queued_to(field_of(reading.fields, "source"), device_);
     return copy_losses(
         words, gate(states), copied_mass(states.look.attention, source, wanted), wanted);
+  }
+
+  // [rows, 1, length_classes], on every rank that shares time.
+  Variable length_scores(const States& states, const Reading& reading) const {
+    const Side& source = states.sides.back();
+    const Variable rows = masked_->length_detached ? source.rows.detach() : source.rows;
+    return cast(lengths_->scores(
+                    lengths_->pool(rows, source.time, field_of(reading.fields, "source_length"))),
+                sum_);
+  }
+
+  Variable length_losses(const States& states, const Reading& reading) const {
+    const Tensor& source = field_of(reading.fields, "source_length");
+    const Tensor& length = field_of(reading.fields, "length");
+    const std::int64_t rows = length.elements();
+    const Range own = rows_with_losses(mesh_, rows);
+    std::vector<std::int64_t> classes(static_cast<std::size_t>(rows), ignored_target);
+    for (std::int64_t row = own.begin; row < own.end && !length.device().state().dry(); ++row)
+      if (const std::int64_t said = length.data<std::int64_t>()[row]; said > 0)
+        classes[static_cast<std::size_t>(row)] =
+            length_class(source.data<std::int64_t>()[row], said - 1, masked_->length_offset);
+    Variable losses = cross_entropy(length_scores(states, reading),
+                                    host_field(classes, {rows}, device_),
+                                    {.vocabulary = length_classes},
+                                    Communicator());
+    return losses_of_time(std::move(losses), mesh_);
   }
 
   // What was looked at before needs all of time: context ranks each have it, and make the losses of
@@ -130,10 +183,12 @@ class PairReadout : public Readout {
 
   std::unique_ptr<Readout> words_;
   SourceLookOptions options_;
+  std::optional<MaskedTargets> masked_;
   Device device_;
   ProcessMesh mesh_;
   DType sum_;
   std::optional<Gate> gate_;
+  std::optional<LengthScores> lengths_;
 };
 
 }  // namespace

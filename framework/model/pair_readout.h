@@ -12,6 +12,10 @@ namespace longspan {
 // where a row has fewer. Counts: "tokens"; "cells", of a row's source length times its length, for
 // the diagonal; "linked", targets with a link, for alignments.
 //
+// With BodyEnd::masked also "length", by the count "rows", of a pass that shows States::sides;
+// choices are then the classes of the lengths (word_masking.h). Parameters "length/weight" and
+// "length/bias".
+//
 // With copying, parameters "copy/hidden" and "copy/embedding": the gate. Scores are then
 // log-probabilities. Throws ConfigurationError for copying with smoothed targets.
 ReadoutFactory pair_readout();

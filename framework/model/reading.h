@@ -1,8 +1,11 @@
 // What a model reads in one pass.
 #pragma once
 
+#include <vector>
+
 #include "framework/data/batch.h"
 #include "framework/model/carried.h"
+#include "framework/nn/side.h"
 #include "framework/nn/time_division.h"
 
 namespace longspan {
@@ -17,6 +20,8 @@ struct Reading {
   // embeddings, without gradient, of what is read where `tokens` is -1; zeros elsewhere. Undefined:
   // there is none.
   Tensor guessed = {};
+  // What the body showed as States::sides in a pass over the same sources: read in their place.
+  std::vector<Side> sides = {};
 
   std::int64_t rows() const { return fields.begin()->second.shape()[0]; }
   // The field whose ids stand at the positions that are read.

@@ -7,6 +7,8 @@
 #include "framework/data/subword_model.h"
 #include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
+#include "framework/tasks/masked_search.h"
+#include "framework/tasks/padded_rows.h"
 
 namespace longspan {
 namespace {
@@ -44,22 +46,12 @@ class Reader {
   Device host() const { return model_.parameters().device().host(); }
 
   void add_sources(Fields& fields, std::span<const std::int64_t> rows) const {
-    std::size_t longest = 1;
-    for (const std::int64_t row : rows) longest = std::max(longest, ids(row).size());
-    const auto count = static_cast<std::int64_t>(rows.size());
-    const Tensor source = Tensor::zeros(
-        {count, static_cast<std::int64_t>(longest)}, DType::i64, host(), MemoryTag::workspace);
-    const Tensor lengths = Tensor::zeros({count}, DType::i64, host(), MemoryTag::workspace);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto& here = ids(rows[static_cast<std::size_t>(i)]);
-      std::ranges::copy(here, source.slice(i, i + 1).span<std::int64_t>().begin());
-      lengths.span<std::int64_t>()[static_cast<std::size_t>(i)] = std::ssize(here);
-    }
-    fields["source"] = source;
-    fields["source_length"] = lengths;
-  }
-  const std::vector<std::int64_t>& ids(std::int64_t row) const {
-    return batch_.ids[static_cast<std::size_t>(row)];
+    std::vector<const std::vector<std::int64_t>*> sources;
+    for (const std::int64_t row : rows)
+      sources.push_back(&batch_.ids[static_cast<std::size_t>(row)]);
+    const PaddedRows source = padded_rows(sources, host());
+    fields["source"] = source.ids;
+    fields["source_length"] = source.lengths;
   }
 
   const Model& model_;
@@ -90,7 +82,8 @@ std::vector<SourceBatch> batches_of(const Model& model,
   }
   // Each keeps keys of some dozens of positions at least.
   constexpr std::int64_t most_hypotheses = 1024;
-  const std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
+  std::int64_t hypotheses = options.sampling ? options.n_best : options.beam;
+  if (model.body().end().masked) hypotheses = options.length_beam;
   const auto tokens_of = [&](std::int64_t line) -> Lengths {
     return {0, std::ssize(ids[static_cast<std::size_t>(line)])};
   };
@@ -127,10 +120,42 @@ BeamOptions beam_of(const Tokenizer& tokenizer,
           .alpha = options.alpha};
 }
 
+MaskedSearchOptions masked_of(const Tokenizer& tokenizer,
+                              const TranslateOptions& options,
+                              const SentenceIds& special) {
+  return {.vocabulary = vocabulary_of(tokenizer, special),
+          .iterations = options.iterations,
+          .lengths = options.length_beam,
+          .n_best = options.n_best};
+}
+
+// What of the options is for the other kind of decoder; empty where nothing is.
+std::string decoder_problem(const TranslateOptions& options, bool masked) {
+  const TranslateOptions usual;
+  if (!masked &&
+      (options.iterations != usual.iterations || options.length_beam != usual.length_beam))
+    return "iterations and a length beam are for model.decoder: masked; this model says one word "
+           "after another";
+  if (masked && options.sampling)
+    return "samples are drawn one word after another; this model has model.decoder: masked, which "
+           "says all words at once";
+  if (masked && (options.alpha != usual.alpha || options.penalty != usual.penalty))
+    return "a length penalty is for words that are said one after another; this model has "
+           "model.decoder: masked, whose results are ranked by the mean of their words";
+  return "";
+}
+
 // A data rank that has no lines must see it too.
-void check(const Tokenizer& tokenizer,
+void check(const Model& model,
+           const Tokenizer& tokenizer,
            const TranslateOptions& options,
            const SentenceIds& special) {
+  const bool masked = model.body().end().masked.has_value();
+  refuse(decoder_problem(options, masked));
+  if (masked) {
+    refuse(problem_of(masked_of(tokenizer, options, special)));
+    return;
+  }
   if (!options.sampling) {
     refuse(problem_of(beam_of(tokenizer, options, special)));
     return;
@@ -154,6 +179,8 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                       .first = special.begin,
                       .longest = std::max<std::int64_t>(most, 1)});
   }
+  if (model.body().end().masked)
+    return masked_search(model, batch.ids, inputs, masked_of(tokenizer, options, special));
   Reader reader(model, batch);
   const SearchStep step = [&](auto tokens, auto rows) { return reader(tokens, rows); };
   if (options.sampling)
@@ -228,7 +255,7 @@ std::vector<std::vector<Translation>> translate(
     const std::function<void(std::size_t)>& told) {
   const NoGradient unrecorded;
   const SentenceIds special = sentence_ids(tokenizer);
-  check(tokenizer, options, special);
+  check(model, tokenizer, options, special);
   const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
   const Communicator& data = model.parameters().mesh().data;
   std::vector<std::vector<Translation>> result(lines.size());

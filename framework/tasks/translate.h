@@ -23,6 +23,10 @@ struct TranslateOptions {
   std::uint64_t seed = 1;                        // of the samples
   std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
   std::int64_t longest_source = 0;   // a line is cut after so many tokens; 0: it is read whole
+  // Of model.decoder: masked, how often words are said, and how many lengths around the predicted
+  // one are tried.
+  std::int64_t iterations = 10;
+  std::int64_t length_beam = 5;
   std::int64_t batch_tokens = 4096;  // of the sources read at once, padding included
 };
 

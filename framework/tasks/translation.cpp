@@ -36,7 +36,7 @@ Likelihood likelihood_of(const Model& model,
   OrderedReader reader(examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts});
   Likelihood likelihood;
   for (std::int64_t i = 0; !reader.done() && (most_batches == 0 || i < most_batches); ++i) {
-    const Batch batch = reader.next();
+    const Batch batch = model.body().prepared(reader.next(), std::nullopt);
     const Losses losses = model.losses({.fields = batch.fields}, Pass{});
     if (mesh.tensor.rank() != 0) continue;
     likelihood.nats += sum(losses.terms.front().values).value().item();

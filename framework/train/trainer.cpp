@@ -169,8 +169,9 @@ std::vector<WatchedResult> Trainer::watched_of(const std::vector<PartLoss>& part
   return results;
 }
 
-double Trainer::loss_of(const Batch& batch) const {
+double Trainer::loss_of(const Batch& given) const {
   const NoGradient unrecorded;
+  const Batch batch = model_->body().prepared(given, std::nullopt);
   const Counts counts = count(batch);
   double loss = 0;
   for (std::size_t part = 0; part < carried_.size(); ++part)
@@ -180,7 +181,9 @@ double Trainer::loss_of(const Batch& batch) const {
       mesh().world.all_reduce(mesh().tensor.rank() == 0 ? loss : 0.0, Reduction::sum));
 }
 
-StepResult Trainer::step(const Batch& batch, const StepRequest& request) {
+StepResult Trainer::step(const Batch& given, const StepRequest& request) {
+  const Batch batch =
+      model_->body().prepared(given, random_.child(static_cast<std::uint64_t>(steps_)));
   const std::int64_t parts = std::ssize(carried_);
   require(batch.rows() % parts == 0, "{} rows do not divide into {} parts", batch.rows(), parts);
   if (batch.fresh) carried_.assign(carried_.size(), {});

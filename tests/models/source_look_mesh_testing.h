@@ -11,11 +11,12 @@ inline Batch looked_pairs(const Case& c, int step, const StreamRange& range) {
   const std::vector<Lengths> all = {{5, 7}, {2, 3}, {0, 0}, {4, 1}, {0, 5}, {3, 6}};
   std::vector<Lengths> rows;
   Batch batch;
-  for (const char* name : {"tokens", "cells", "linked"}) batch.counts[name] = 0;
+  for (const char* name : {"tokens", "cells", "linked", "rows"}) batch.counts[name] = 0;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
     const Lengths lengths = all[static_cast<std::size_t>(row + 2 * step) % all.size()];
     rows.push_back(lengths);
     batch.counts["tokens"] += lengths.target;
+    batch.counts["rows"] += lengths.target > 0 ? 1 : 0;
     batch.counts["cells"] += lengths.source * lengths.target;
   }
   batch.fields =

@@ -39,6 +39,30 @@ TEST(TranslateMesh, EveryLayoutFindsTheSame) {
   });
 }
 
+TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
+  EncoderDecoderOptions made;
+  made.decoder = EncoderDecoderOptions::Decoder::masked;
+  made.wiring = Wiring::mix;
+  for_each_layout({{.data = 2},
+                   {.tensor = 2},
+                   {.tensor = 2, .sequence = true},
+                   {.context = 2},
+                   {.context = 4},
+                   {.context = 2, .tensor = 2, .sequence = true}},
+                  [&](const ProcessMesh& mesh) {
+                    for (const WordMasking masking : {WordMasking::random, WordMasking::refined}) {
+                      made.masking.masking = masking;
+                      made.masking.first = FirstWords::source;
+                      const TranslateOptions options = {
+                          .n_best = 2, .longest_beyond = 60, .iterations = 3, .length_beam = 2};
+                      EXPECT_EQ(
+                          told(translated(*small_encoder_decoder(made, mesh), lines, options)),
+                          told(translated(*small_encoder_decoder(made), lines, options)))
+                          << testing::to_string(mesh.shape);
+                    }
+                  });
+}
+
 // One line for two ranks: both must see it.
 TEST(TranslateMesh, BadOptionsAreRefusedOnEveryRank) {
   for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {

@@ -1,0 +1,150 @@
+#include "framework/tasks/masked_search.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/autograd/ops.h"
+#include "framework/model/shared_time.h"
+#include "framework/tasks/padded_rows.h"
+
+namespace longspan {
+namespace {
+
+// Encodes the sources once; what is said of them is read with that again and again.
+class MaskedReader {
+ public:
+  MaskedReader(const Model& model,
+               std::span<const std::vector<std::int64_t>> sources,
+               const MaskedSearchOptions& options)
+      : model_(model),
+        masked_(model.body().end().masked.value()),
+        sources_(sources),
+        options_(options) {
+    std::vector<UnfinishedRow> rows;
+    for (std::int64_t i = 0; i < std::ssize(sources); ++i)
+      rows.push_back({i, {options.vocabulary.end}});
+    Fields fields = fields_of(rows);
+    fields["targets"] = fields["tokens"].clone(MemoryTag::workspace);
+    std::ranges::fill(fields["targets"].span<std::int64_t>(), ignored_target);
+    Answers answers = model.answers({.fields = std::move(fields)}, Pass{});
+    sides_ = std::move(answers.sides);
+    const auto classes = answers.choices.span<std::int64_t>();
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      lengths_.push_back(
+          length_of_class(std::ssize(sources[i]), classes[i], masked_.length_offset));
+  }
+
+  const std::vector<std::int64_t>& lengths() const { return lengths_; }
+
+  BestWords operator()(std::span<const UnfinishedRow> rows) const {
+    Reading reading = {.fields = fields_of(rows)};
+    for (const Side& side : sides_) reading.sides.push_back(chosen(side, rows));
+    const Tensor scores = model_.scores(reading, Pass{}).scores.value();
+    std::vector<std::int64_t> forbidden = options_.vocabulary.forbidden;
+    forbidden.push_back(options_.vocabulary.end);
+    return best_words(scores,
+                      reading.time(),
+                      model_.readout().part(),
+                      model_.parameters().mesh(),
+                      options_.vocabulary.size,
+                      forbidden);
+  }
+
+ private:
+  const std::vector<std::int64_t>& source_of(const UnfinishedRow& row) const {
+    return sources_[static_cast<std::size_t>(row.of)];
+  }
+
+  Fields fields_of(std::span<const UnfinishedRow> rows) const {
+    std::vector<const std::vector<std::int64_t>*> sources, targets;
+    for (const UnfinishedRow& row : rows) {
+      sources.push_back(&source_of(row));
+      targets.push_back(&row.tokens);
+    }
+    const Device host = model_.parameters().device().host();
+    const PaddedRows source = padded_rows(sources, host), target = padded_rows(targets, host);
+    return {{"source", source.ids},
+            {"source_length", source.lengths},
+            {"tokens", target.ids},
+            {"length", target.lengths}};
+  }
+
+  // Of each row what was encoded of its source.
+  Side chosen(const Side& side, std::span<const UnfinishedRow> rows) const {
+    const Shape& shape = side.rows.shape();
+    const auto count = std::ssize(rows);
+    std::vector<std::int64_t> ids, lengths;
+    for (const UnfinishedRow& row : rows) {
+      ids.push_back(row.of);
+      lengths.push_back(std::ssize(source_of(row)));
+    }
+    const Device& device = model_.parameters().device();
+    Side result = side;
+    result.length = host_field(lengths, {count}, device);
+    const std::int64_t width = shape[1] * shape[2];
+    if (width == 0)
+      result.rows =
+          Variable(Tensor::empty(shape.with(0, count), side.rows.value().dtype(), device));
+    else
+      result.rows = reshape(
+          embedding(
+              reshape(side.rows, {shape[0], width}), host_field(ids, {count, 1}, device), 0, 1),
+          shape.with(0, count));
+    return result;
+  }
+
+  const Model& model_;
+  MaskedTargets masked_;
+  std::span<const std::vector<std::int64_t>> sources_;
+  const MaskedSearchOptions& options_;
+  std::vector<Side> sides_;
+  std::vector<std::int64_t> lengths_;
+};
+
+}  // namespace
+
+std::string problem_of(const MaskedSearchOptions& options) {
+  if (options.iterations < 1)
+    return fmt::format("{} iterations; wanted: at least 1", options.iterations);
+  if (options.lengths < 1)
+    return fmt::format("a length beam of {}; wanted: at least 1", options.lengths);
+  if (options.n_best < 1 || options.n_best > options.lengths)
+    return fmt::format("{} best results are asked of a length beam of {}; wanted: 1 to {}",
+                       options.n_best,
+                       options.lengths,
+                       options.lengths);
+  return "";
+}
+
+std::vector<std::vector<Hypothesis>> masked_search(
+    const Model& model,
+    std::span<const std::vector<std::int64_t>> sources,
+    std::span<const SearchInput> inputs,
+    const MaskedSearchOptions& options) {
+  const NoGradient unrecorded;
+  refuse(problem_of(options));
+  const MaskedTargets masked = model.body().end().masked.value();
+  const MaskedReader reader(model, sources, options);
+  std::vector<MaskedInput> tried;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    tried.push_back(
+        {.index = inputs[i].index,
+         .lengths = tried_lengths(reader.lengths()[i], options.lengths, inputs[i].longest)});
+  MaskPredictOptions how = {.end = options.vocabulary.end,
+                            .mask = masked.mask,
+                            .masks_again = masked.masking != WordMasking::refined,
+                            .iterations = options.iterations,
+                            .n_best = options.n_best};
+  if (masked.masking != WordMasking::random && masked.first == FirstWords::source)
+    how.first = [&](std::int64_t of, std::int64_t n) {
+      const auto& source = sources[static_cast<std::size_t>(of)];
+      std::vector<std::int64_t> words;
+      for (std::int64_t t = 0; t < n; ++t)
+        words.push_back(source[static_cast<std::size_t>(copied_place(t, n, std::ssize(source)))]);
+      return words;
+    };
+  return mask_predict(
+      [&](std::span<const UnfinishedRow> rows) { return reader(rows); }, tried, how);
+}
+
+}  // namespace longspan

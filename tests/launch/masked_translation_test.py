@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""A decoder that says all words at once, as a user trains it and puts it to work, also on what a teacher found.
+
+    tests/launch/masked_translation_test.py build/launch/longspan
+"""
+
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+SECTIONS = {
+    "run": {"directory": "run", "threads": 1, "task": "translation"},
+    "model": {"family": "encoder_decoder", "layers": 2, "width": 16, "heads": 4, "dropout": 0.1, "decoder": "masked"},
+    "data": {"train": "train.source", "train_target": "train.target", "validation": "validation.source",
+             "validation_target": "validation.target", "batch_tokens": 512, "longest": 12},
+    "training": {"steps": 8, "learning_rate": 0.01, "warmup": 2, "validation_every": 4, "validation_decoded": 4,
+                 "label_smoothing": 0.1},
+    "precision": {"compute": "float64"},
+    "checkpoint": {"every": 3, "keep": 10},
+    "metrics": {"every": 1, "timing": False},
+}
+
+
+class MaskedTranslation(jobs.TestCase):
+    sections = SECTIONS
+
+    def setUp(self):
+        super().setUp()
+        source = random.Random(1)
+        for part, lines in ("train", 200), ("validation", 12):
+            words = ["".join(source.choice("abcdef") for _ in range(source.randint(1, 9))) for _ in range(lines)]
+            self.write(f"{part}.source", words)
+            self.write(f"{part}.target", [word[::-1].upper() for word in words])
+
+    def write(self, name, lines):
+        (self.directory / name).write_text("".join(line + "\n" for line in lines))
+
+    def losses(self, directory):
+        return [(line["loss"], line["gradient_norm"], line.get("validation_loss", 0), line.get("validation_chrf", 0))
+                for line in self.run_at(directory).metrics()]
+
+    def assert_near(self, found, expected):
+        self.assertEqual(len(found), len(expected))
+        for one, other in zip(found, expected):
+            for value, wanted in zip(one, other):
+                self.assertAlmostEqual(value, wanted, delta=1e-9)
+
+    def test_goes_on_where_it_was_and_says_the_same_on_every_layout(self):
+        self.train("whole", Layout(2, 1))
+        line = self.run_at("whole").metrics()[-1]
+        self.assertEqual(line["far_lengths_mean"], 0)
+        for name, layout, exact in (("data", Layout(2, 1), True), ("tensor", Layout(1, 2), False),
+                                    ("time", Layout(1, 1, context=2), False)):
+            with self.subTest(name):
+                self.train(name, layout, {"checkpoint.resume": self.run_at("whole").checkpoint(3)})
+                if exact:
+                    self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
+                self.assert_near(self.losses(name), self.losses("whole")[3:])
+        said = {self.longspan("generate", "whole", "--input", "validation.source", "--iterations", 3, "--length-beam", 2,
+                              *jobs.flat(layout.settings()), ranks=layout.ranks).output
+                for layout in (Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, context=2))}
+        self.assertEqual(len(said), 1)
+        self.assertEqual(len(said.pop().splitlines()), 12)
+
+    def test_learns_what_a_teacher_found(self):
+        teach = {"model.decoder": "causal", "training.steps": 3}
+        self.train("teacher", settings=teach)
+        self.longspan("generate", "teacher", "--input", "train.source", "--output", "distilled", "--beam", 4)
+        found = (self.directory / "distilled").read_bytes().split(b"\n")[:-1]
+        self.assertEqual(len(found), 200)
+        # Of a teacher that has hardly learnt some lines may be empty.
+        (self.directory / "distilled").write_bytes(b"".join((line or b"A") + b"\n" for line in found))
+        self.train("student", settings={"data.train_target": "distilled", "data.too_long": "cut", "model.masking": "refined",
+                                        "model.refine_passes": 2, "model.first_words": "source"})
+        self.assertIn("word error rate", self.longspan("evaluate", "student", "--iterations", 2).output)
+
+    def test_bad_options_have_their_sentence(self):
+        for settings, part in (({"model.copy": True, "training.label_smoothing": 0}, "model.decoder is masked"),
+                               ({"training.sampling": "two_pass"}, "training.sampling"),
+                               ({"model.masking": "all", "model.first_words": "source", "model.embeddings": "apart"},
+                                "model.first_words"),
+                               ({"model.masking": "some"}, "random, all or refined"),
+                               ({"model.refine_passes": 0}, "model.refine_passes")):
+            with self.subTest(str(settings)):
+                self.assertIn(part, self.train("run", settings=settings, code=2).errors)
+        self.train("run", settings={"training.steps": 1})
+        for arguments, part in ((["--length-penalty", 1], "length penalty"), (["--sample"], "samples"),
+                                (["--n-best", 3, "--length-beam", 2], "length beam of 2")):
+            self.assert_one_sentence(self.longspan("generate", "run", "--input", "validation.source", *arguments, code=2), part)
+        self.train("causal", settings={"training.steps": 1, "model.decoder": "causal"})
+        self.assert_one_sentence(self.longspan("generate", "causal", "--input", "validation.source", "--iterations", 3, code=2),
+                                 "model.decoder: masked")
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,49 @@
+// A decoder that says all words at once trains on every layout as on one process.
+#include "tests/models/equality_testing.h"
+#include "tests/models/source_look_mesh_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Kind;
+
+Kind kind_of(const char* name,
+             Wiring wiring,
+             const WordMaskingOptions& masking,
+             AttentionGuide guide = AttentionGuide::none) {
+  return {name,
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            EncoderDecoderOptions options;
+            options.common = testing::dropped_options(NormPlacement::pre);
+            options.common.residual = residual;
+            // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small
+            // weights keep them below the bound.
+            options.common.initial_deviation = 0.05;
+            options.decoder = EncoderDecoderOptions::Decoder::masked;
+            options.wiring = wiring;
+            options.masking = masking;
+            options.source.guide = guide;
+            return testing::make_encoder_decoder(options, setting);
+          },
+          testing::looked_pairs};
+}
+
+TEST(MaskedDecoderMesh, EveryKindInEveryModeOnLayouts) {
+  const WordMaskingOptions all = {
+      .masking = WordMasking::refined, .first = FirstWords::source, .passes = 3};
+  WordMaskingOptions one = all;
+  one.one_pass = one.length_detached = true;
+  testing::expect_equal(
+      {kind_of("masked", Wiring::last, {}),
+       kind_of("masked, guided", Wiring::mix, {.length_offset = false}, AttentionGuide::diagonal),
+       kind_of("refined", Wiring::last, all),
+       kind_of("refined, one pass", Wiring::full, one)},
+      {{{.data = 2}, {0, 2}},
+       {{.tensor = 2}},
+       {{.context = 2}},
+       {{.context = 2, .tensor = 2, .sequence = true}}},
+      {.steps = 2, .smoothing = {.share = 0.1}});
+}
+
+}  // namespace
+}  // namespace longspan

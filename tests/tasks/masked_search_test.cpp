@@ -1,0 +1,137 @@
+// Lines from a model that says all words at once.
+#include "framework/tasks/masked_search.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/data/sentence_ids.h"
+#include "tests/tasks/translation_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::OpenPairs;
+using testing::small_encoder_decoder;
+using testing::told;
+using testing::translated;
+
+const std::vector<std::string> lines = {
+    "abc", "", "a longer line", "x", "yet another line of these", "abd", "q", ""};
+
+EncoderDecoderOptions masked(WordMasking masking, Wiring wiring = Wiring::last) {
+  EncoderDecoderOptions options;
+  options.decoder = EncoderDecoderOptions::Decoder::masked;
+  options.masking.masking = masking;
+  options.wiring = wiring;
+  return options;
+}
+
+// The likeliest words of one line in so many words, read once and without padding.
+std::pair<std::vector<std::int64_t>, double> said_at_once(const Model& model,
+                                                          const std::string& line,
+                                                          std::int64_t n) {
+  const SentenceIds special = sentence_ids({});
+  const Device host = Device::cpu();
+  const std::vector<std::int64_t> source = Tokenizer().encode(line, "line");
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(n), model.body().end().masked->mask);
+  tokens.push_back(special.end);
+  const auto of = [&](const std::vector<std::int64_t>& ids) {
+    return Tensor::from<std::int64_t>(ids, {1, std::ssize(ids)}, host);
+  };
+  const auto length = [&](const std::vector<std::int64_t>& ids) {
+    const std::int64_t count[] = {std::ssize(ids)};
+    return Tensor::from<std::int64_t>(count, {1}, host);
+  };
+  const Tensor scores = model
+                            .scores({.fields = {{"source", of(source)},
+                                                {"source_length", length(source)},
+                                                {"tokens", of(tokens)},
+                                                {"length", length(tokens)}}},
+                                    Pass{})
+                            .scores.value();
+  std::vector<std::int64_t> words;
+  double sum = 0;
+  const auto width = static_cast<std::size_t>(scores.shape().width());
+  for (std::size_t t = 0; t < static_cast<std::size_t>(n); ++t) {
+    const auto row = scores.span<double>().subspan(t * width, width);
+    std::size_t best = 0;
+    for (std::size_t id = 0; id < width; ++id)
+      if (row[id] > row[best] && id < 256 && id != '\n') best = id;
+    double mass = 0;
+    for (const double score : row) mass += std::exp(score - row[best]);
+    sum -= std::log(mass);
+    words.push_back(static_cast<std::int64_t>(best));
+  }
+  return {words, sum};
+}
+
+TEST(MaskedSearch, OneIterationOfOneLengthSaysTheLikeliestOfAll) {
+  const NoGradient unrecorded;
+  for (const Wiring wiring : {Wiring::last, Wiring::full}) {
+    const auto model = small_encoder_decoder(masked(WordMasking::random, wiring));
+    for (const std::string& line : {lines[0], lines[2]}) {
+      const std::vector<std::vector<std::int64_t>> source = {Tokenizer().encode(line, "line")};
+      const std::vector<SearchInput> input = {{.longest = 40}};
+      const auto found =
+          masked_search(*model,
+                        source,
+                        input,
+                        {.vocabulary = {.end = 257, .size = 258, .forbidden = {256, '\n'}},
+                         .iterations = 1,
+                         .lengths = 1})[0][0];
+      const auto [words, log_probability] = said_at_once(*model, line, std::ssize(found.tokens));
+      EXPECT_EQ(found.tokens, words);
+      EXPECT_NEAR(found.log_probability, log_probability, 1e-11);
+      EXPECT_NEAR(found.score, log_probability / static_cast<double>(words.size()), 1e-11);
+    }
+  }
+}
+
+TEST(MaskedSearch, ALineDoesNotKnowOfTheOthers) {
+  for (const WordMasking masking : {WordMasking::random, WordMasking::refined}) {
+    EncoderDecoderOptions made = masked(masking, Wiring::mix);
+    made.masking.first = FirstWords::source;
+    const auto model = small_encoder_decoder(made);
+    TranslateOptions options = {
+        .n_best = 2, .longest_beyond = 40, .iterations = 4, .length_beam = 3};
+    const auto found = translated(*model, lines, options);
+
+    for (const std::int64_t batch_tokens : {1, 30, 60}) {
+      options.batch_tokens = batch_tokens;
+      EXPECT_EQ(told(translated(*model, lines, options)), told(found)) << batch_tokens;
+    }
+  }
+}
+
+TEST(MaskedSearch, ValidationSaysAllWordsOfNone) {
+  const OpenPairs files;
+  for (const WordMasking masking : {WordMasking::random, WordMasking::all, WordMasking::refined}) {
+    const auto model = small_encoder_decoder(masked(masking));
+    const Measurement measured = files.open({}, 0, 2)->validate(*model).value();
+    EXPECT_TRUE(std::isfinite(measured.find("loss").value()));
+    EXPECT_TRUE(measured.find("chrf").has_value());
+  }
+}
+
+TEST(MaskedSearch, RefusesWhatIsOfTheOtherDecoder) {
+  const auto sentence = [&](const Model& model, const TranslateOptions& options) {
+    return sentence_of<ConfigurationError>([&] { translated(model, {""}, options); });
+  };
+  const auto model = small_encoder_decoder(masked(WordMasking::random));
+  EXPECT_EQ(sentence(*model, {.iterations = 0}), "0 iterations; wanted: at least 1");
+  EXPECT_EQ(sentence(*model, {.n_best = 3, .length_beam = 2}),
+            "3 best results are asked of a length beam of 2; wanted: 1 to 2");
+  EXPECT_EQ(sentence(*model, {.alpha = 1}),
+            "a length penalty is for words that are said one after another; this model has "
+            "model.decoder: masked, whose results are ranked by the mean of their words");
+  EXPECT_EQ(sentence(*model, {.sampling = SamplingOptions()}),
+            "samples are drawn one word after another; this model has model.decoder: masked, which "
+            "says all words at once");
+  EXPECT_EQ(sentence(*small_encoder_decoder(), {.iterations = 4}),
+            "iterations and a length beam are for model.decoder: masked; this model says one word "
+            "after another");
+}
+
+}  // namespace
+}  // namespace longspan
