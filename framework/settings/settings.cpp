@@ -26,7 +26,8 @@ ModelSetting model_setting(const Settings& settings,
                       .bucket_megabytes = settings.training.bucket_megabytes},
           .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
           .smoothing = settings.training.label_smoothing,
-          .sampling = settings.training.sampling};
+          .sampling = settings.training.sampling,
+          .image = ids.image};
 }
 
 std::int64_t Settings::longest() const {
