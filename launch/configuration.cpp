@@ -291,8 +291,10 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
-    if (!reads_images || configuration.task == "classification") return "";
-    return "data.format: images is for run.task: classification; run.task is " + configuration.task;
+    if (!reads_images || configuration.task == "classification" || configuration.task == "pixels")
+      return "";
+    return "data.format: images is for run.task: classification and pixels; run.task is " +
+           configuration.task;
   });
   table.check({"training.sampling", "run.task"}, [&configuration]() -> std::string {
     if (configuration.training.sampling.mixing == InputMixing::none ||

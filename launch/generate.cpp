@@ -8,6 +8,7 @@
 #include "framework/data/token_text.h"
 #include "framework/decoding/generation.h"
 #include "launch/command.h"
+#include "launch/generate_images.h"
 #include "launch/generate_lines.h"
 #include "launch/number_check.h"
 #include "launch/opened_run.h"
@@ -26,6 +27,7 @@ struct Arguments {
   GenerationOptions generation;
   std::optional<std::int64_t> segment;
   LineArguments lines;
+  ImageArguments images;
 };
 
 // The first sample is printed as it is written, the others when it is done.
@@ -69,6 +71,9 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const OpenedRun opened =
       open_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
   check_lines(arguments.lines, *opened.configuration);
+  check_images(arguments.images, *opened.configuration);
+  if (!arguments.images.sheet.empty())
+    return generate_images(arguments.images, arguments.generation, opened, session);
   if (has_lines) {
     TranslateOptions decoding = arguments.lines.decoding.options;
     decoding.seed = arguments.generation.seed;
@@ -94,6 +99,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
 void bind(CLI::App& app, Arguments& arguments) {
   add_run(app, arguments.run);
   add_lines(app, arguments.lines);
+  add_images(app, arguments.images);
   GenerationOptions& options = arguments.generation;
   auto* prompt =
       app.add_option("--prompt", arguments.prompt, "the text to go on from; without it a new line");
@@ -108,7 +114,7 @@ void bind(CLI::App& app, Arguments& arguments) {
   app.add_option("--tokens", options.tokens, "tokens of each sample")
       ->transform(whole_number<std::int64_t>(0))
       ->capture_default_str();
-  app.add_option("--samples", options.samples, "texts to write")
+  app.add_option("--samples", options.samples, "texts to write, or images to make")
       ->transform(whole_number<std::int64_t>(1, most_samples))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of the random numbers")
@@ -146,25 +152,31 @@ void bind(CLI::App& app, Arguments& arguments) {
                            "--length-penalty-kind",
                            "--longest-beyond"})
     app.get_option(name)->needs(input);
+  CLI::Option* images = app.get_option("--images");
   for (const char* name :
-       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment"})
+       {"--prompt", "--prompt-file", "--tokens", "--samples", "--memory", "--segment", "--images"})
     app.get_option(name)->excludes(input);
+  for (const char* name : {"--prompt", "--prompt-file", "--tokens", "--memory", "--segment"})
+    app.get_option(name)->excludes(images);
 }
 
 }  // namespace
 
 Command generate_command() {
-  return {"generate",
-          "Let a trained model go on with a text, or translate, classify or tag lines or images",
-          "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
-          "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
-          "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
-          "  longspan run -n 2 -- generate runs/large\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
-            bind(app, *arguments);
-            return [arguments](Session& session) { return run(*arguments, session); };
-          }};
+  return {
+      "generate",
+      "Let a trained model go on with a text, translate, classify or tag lines or images, or make "
+      "images",
+      "  longspan generate runs/quickstart --prompt \"In the beginning\" --tokens 400\n"
+      "  longspan generate runs/quickstart --temperature 0.8 --top-p 0.95 --samples 3\n"
+      "  longspan generate runs/translation --input verses.en --output verses.es --beam 4\n"
+      "  longspan generate runs/pixels --images sheet.png --samples 16 --temperature 0.9\n"
+      "  longspan run -n 2 -- generate runs/large\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<Arguments>();
+        bind(app, *arguments);
+        return [arguments](Session& session) { return run(*arguments, session); };
+      }};
 }
 
 }  // namespace longspan

@@ -44,9 +44,10 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
   const bool wants_lines = static_cast<bool>(settings.task_kind().write);
   if (has_lines && !wants_lines)
     throw ConfigurationError(
-        "longspan generate: --input is for models of other tasks; this one is of {}, "
-        "which goes on with --prompt or --prompt-file",
-        settings.task);
+        "longspan generate: --input is for models of other tasks; this one is of {}, {}",
+        settings.task,
+        settings.task_kind().draw ? "which makes --images"
+                                  : "which goes on with --prompt or --prompt-file");
   if (!has_lines && wants_lines)
     throw ConfigurationError(
         "longspan generate: a model of run.task: {} makes something of lines; give them by --input "

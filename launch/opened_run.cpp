@@ -104,6 +104,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   auto collectives =
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
   const LabelSet labels = labels_of(opened.checkpoint.scalars(), opened.checkpoint.path().string());
+  const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   auto model =
       configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
                                  .classes = labels.size(),
@@ -111,10 +112,10 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                  .compute = configuration->precision.compute,
                                  .device = device,
                                  .mesh = mesh,
-                                 .memory = configuration->memory});
+                                 .memory = configuration->memory,
+                                 .image = image});
   load_weights(opened.checkpoint, model->parameters());
   model->parameters().set_steps(opened.checkpoint.scalars().get<std::int64_t>("trainer/steps"));
-  const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   return {std::move(configuration),
           run,
           std::move(opened.checkpoint),

@@ -376,7 +376,6 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"full", Wiring::full}},
       fixes_weights());
   declare(table, options.positions, options.common, Sequences::examples, planned);
-  declare_encoder_attention(table, options, planned);
   table.add("model.embeddings",
             options.embeddings,
             "source and target have one table, or one each",
@@ -390,6 +389,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
   });
   declare_source_look(table, options);
   declare_masked(table, options, planned);
+  declare_encoder_attention(table, options, planned);
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;

@@ -28,7 +28,8 @@ struct FamilyTraits {
   bool memory = false;  // it remembers earlier segments
   bool causal = true;   // no position sees a later one
   Sequences sequences = Sequences::segments;
-  bool looks_at_side = false;  // its layers look at another sequence too, by softmax
+  bool looks_at_side = false;           // its layers look at another sequence too, by softmax
+  std::optional<ImageGrid> image = {};  // it predicts the pixels of such images
 };
 
 // Of a gated residual.
@@ -77,7 +78,8 @@ struct ModelOptions {
             .memory = traits.memory,
             .segment = segment,
             .causal = traits.causal,
-            .examples = traits.sequences == Sequences::examples};
+            .examples = traits.sequences == Sequences::examples,
+            .image = traits.image};
   }
   // Of matrices; none: Xavier.
   std::optional<Initial> initial() const {

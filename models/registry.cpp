@@ -5,6 +5,7 @@
 #include "models/decoder.h"
 #include "models/encoder.h"
 #include "models/encoder_decoder.h"
+#include "models/image_transformer.h"
 #include "models/transformer_xl.h"
 #include "models/universal_transformer.h"
 
@@ -15,7 +16,8 @@ std::span<const Family> families() {
                                  decoder_family(),
                                  universal_transformer_family(),
                                  encoder_decoder_family(),
-                                 encoder_family()};
+                                 encoder_family(),
+                                 image_transformer_family()};
   return all;
 }
 

@@ -46,10 +46,11 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
 void declare(OptionTable& table, DataOptions& options) {
   table.add("data.format",
             options.format,
-            "with run.task: classification, what data.train, data.validation and data.test are: "
-            "text, or images, whose pixels (0 to 255) are the tokens: each an IDX file, as MNIST "
-            "has them, with that of its labels in data.train_target and so on, or a folder that "
-            "has a folder of PNG files for each class",
+            "with run.task: classification or pixels, what data.train, data.validation and "
+            "data.test are: text, or images, whose pixels (0 to 255) are the tokens: each an IDX "
+            "file, as MNIST has them, with that of its labels in data.train_target and so on, or a "
+            "folder that has a folder of PNG files for each class. run.task: pixels is of images, "
+            "and of IDX files without labels too",
             {{"text", DataFormat::text}, {"images", DataFormat::images}},
             fixes_weights());
   table.add("data.train", options.train, "text file to learn from", required(), not_empty());

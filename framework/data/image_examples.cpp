@@ -1,6 +1,7 @@
 #include "framework/data/image_examples.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <vector>
@@ -38,8 +39,7 @@ class ImageExamples : public Examples {
       const auto pixels = row_of(batch.field("pixels"), row);
       read_pixels(example, pixels.first(static_cast<std::size_t>(values())));
       batch.field("length").span<std::int64_t>()[row] = values();
-      batch.field("label").span<std::int64_t>()[row] =
-          labels_.id_at(label(example), "label", place(example));
+      batch.field("label").span<std::int64_t>()[row] = label_id(example);
       batch.counts["tokens"] += values();
       batch.counts["bytes"] += values();
       batch.counts["rows"] += 1;
@@ -52,10 +52,16 @@ class ImageExamples : public Examples {
   std::int64_t values() const { return shape_.values(); }
   // The memory in which files were read.
   virtual void release() const {}
-  virtual std::string label(std::int64_t example) const = 0;
+  // Nothing of an image that has none.
+  virtual std::optional<std::string> label(std::int64_t example) const = 0;
   virtual void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const = 0;
 
  private:
+  std::int64_t label_id(std::int64_t example) const {
+    const std::optional<std::string> name = label(example);
+    return name ? labels_.id_at(*name, "label", place(example)) : ignored_target;
+  }
+
   ImageShape shape_;
   LabelSet labels_;
 };
@@ -88,20 +94,26 @@ bool is_idx(const std::string& path) {
   return first[0] == 0 && first[1] == 0;
 }
 
+bool is_file(const NamedPath& path) {
+  std::error_code unused;
+  return std::filesystem::is_regular_file(path, unused);
+}
+
 class IdxImages final : public ImageExamples {
  public:
-  IdxImages(IdxFile images, IdxFile numbers, const LabelSet& labels)
+  IdxImages(IdxFile images, std::optional<IdxFile> numbers, const LabelSet& labels)
       : ImageExamples(image_shape(images), labels),
         images_(std::move(images)),
         numbers_(std::move(numbers)) {
-    if (images_.size() != numbers_.size())
+    if (!numbers_) return;
+    if (images_.size() != numbers_->size())
       throw DataError("{}: has {} images, and {} has {} labels",
                       path(),
                       images_.size(),
-                      numbers_.file().path(),
-                      numbers_.size());
-    for (const unsigned char value : values_of(numbers_))
-      labels.id_at(std::to_string(value), "label", numbers_.file().path());
+                      numbers_->file().path(),
+                      numbers_->size());
+    for (const unsigned char value : values_of(*numbers_))
+      labels.id_at(std::to_string(value), "label", numbers_->file().path());
   }
 
   std::int64_t size() const override { return images_.size(); }
@@ -112,9 +124,10 @@ class IdxImages final : public ImageExamples {
 
  protected:
   void release() const override { images_.file().release(0, images_.file().size()); }
-  std::string label(std::int64_t example) const override {
+  std::optional<std::string> label(std::int64_t example) const override {
+    if (!numbers_) return std::nullopt;
     char value = 0;
-    numbers_.read(example, std::span(&value, 1));
+    numbers_->read(example, std::span(&value, 1));
     return std::to_string(static_cast<unsigned char>(value));
   }
   void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
@@ -123,7 +136,7 @@ class IdxImages final : public ImageExamples {
 
  private:
   IdxFile images_;
-  IdxFile numbers_;
+  std::optional<IdxFile> numbers_;
 };
 
 class PngImages final : public ImageExamples {
@@ -140,7 +153,7 @@ class PngImages final : public ImageExamples {
   }
 
  protected:
-  std::string label(std::int64_t example) const override {
+  std::optional<std::string> label(std::int64_t example) const override {
     return label_of(folder_.files[static_cast<std::size_t>(example)]);
   }
   void read_pixels(std::int64_t example, std::span<std::int64_t> pixels) const override {
@@ -159,6 +172,7 @@ class PngImages final : public ImageExamples {
 LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
                             const ScanListener& listener) {
+  if (files.labels.empty() && is_file(files.images)) return LabelSet({"image"});
   if (files.labels.empty())
     return LabelSet(open_image_folder(files.images, all, listener).labels());
   std::vector<std::string> names;
@@ -183,12 +197,13 @@ std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
                                             const ScanListener& listener) {
-  if (files.labels.empty())
+  if (files.labels.empty() && !is_file(files.images))
     return std::make_shared<const PngImages>(open_image_folder(files.images, all, listener),
                                              labels);
   IdxFile images(files.images, 3, "images", all);
-  return std::make_shared<const IdxImages>(
-      std::move(images), open_idx_labels(files.labels, all), labels);
+  std::optional<IdxFile> numbers;
+  if (!files.labels.empty()) numbers = open_idx_labels(files.labels, all);
+  return std::make_shared<const IdxImages>(std::move(images), std::move(numbers), labels);
 }
 
 }  // namespace longspan

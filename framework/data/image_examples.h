@@ -12,7 +12,8 @@
 namespace longspan {
 
 // Where images are: a file of IDX and one of their labels, as MNIST has them; or, without the
-// second, a folder that has one folder of PNG files for each label, whose name that is.
+// second, a folder that has one folder of PNG files for each label, whose name that is. A file of
+// IDX without the second has images without labels, for which one class is learnt, "image".
 struct ImageFiles {
   NamedPath images;
   NamedPath labels = {};
@@ -24,7 +25,8 @@ LabelSet learn_image_labels(const ImageFiles& files,
                             const ScanListener& listener = {});
 
 // Fields: `pixels` [rows, T], values 0 .. 255 row by row, of colours red, green and blue one after
-// another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row.
+// another; `length` [rows], without the padding; `label` [rows], ignored_target of an empty row and
+// of an image without one.
 // Counts: "rows", "tokens" and "bytes" (values). The images are all of one shape.
 //
 // A collective. Throws DataError for files that are cut off, images of different shapes, another

@@ -73,6 +73,28 @@ PngImage read_png(const std::string& path) {
   return {reader.shape(), reader.values()};
 }
 
+std::string png_of(const PngImage& image) {
+  png_image written = {};
+  written.version = PNG_IMAGE_VERSION;
+  written.width = static_cast<png_uint_32>(image.shape.width);
+  written.height = static_cast<png_uint_32>(image.shape.height);
+  written.format = image.shape.channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  require(std::ssize(image.values) == image.shape.values(), "an image without all of its values");
+  png_alloc_size_t bytes = 0;
+  const auto write_to = [&](void* memory) {
+    if (png_image_write_to_memory(&written, memory, &bytes, 0, image.values.data(), 0, nullptr) ==
+        0)
+      throw Failure("an image of {} cannot be made a PNG file: {}",
+                    to_string(image.shape),
+                    shortened(written.message));
+  };
+  write_to(nullptr);  // says how long it is
+  std::string file(bytes, '\0');
+  write_to(file.data());
+  file.resize(bytes);
+  return file;
+}
+
 ImageShape png_shape(const std::string& path) {
   const std::string bytes = bytes_of(path);
   const ImageShape shape = Reader(path, bytes).shape();

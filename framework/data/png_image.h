@@ -19,6 +19,9 @@ struct PngImage {
 // 2^24 values.
 PngImage read_png(const std::string& path);
 
+// A PNG file of 8 bits a value.
+std::string png_of(const PngImage& image);
+
 // The shape alone, of a file that begins and ends as a PNG does.
 ImageShape png_shape(const std::string& path);
 

@@ -10,6 +10,7 @@
 
 #include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
+#include "framework/model/pixel_sequence.h"
 #include "framework/model/reading.h"
 #include "framework/model/scheduled_sampling.h"
 #include "framework/model/source_look.h"
@@ -45,16 +46,18 @@ struct BodyEnd {
   std::int64_t width = 0;            // of the hidden states
   std::optional<Initial> norm = {};  // of the gain of a norm; none: there is no norm
   NormKind norm_kind = NormKind::layer;
-  double dropout = 0;                     // after it
-  bool bias = false;                      // of the readout
-  Initial initial = {};                   // of its weights
-  Weight table = nullptr;                 // of the embedding, where the readout is to share it
-  TagReadout tags = TagReadout::softmax;  // of a readout of tags
-  Pooling pooling = Pooling::first;       // of a readout of classes
-  SourceLookOptions source = {};          // of a readout of pairs
-  std::int64_t embedding_width = 0;       // of SourceLook::embedding
-  // Where all words of a target are said at once.
-  std::optional<MaskedTargets> masked = {};
+  double dropout = 0;                        // after it
+  bool bias = false;                         // of the readout
+  Initial initial = {};                      // of its weights
+  Weight table = nullptr;                    // of the embedding, where the readout is to share it
+  TagReadout tags = TagReadout::softmax;     // of a readout of tags
+  Pooling pooling = Pooling::first;          // of a readout of classes
+  SourceLookOptions source = {};             // of a readout of pairs
+  std::int64_t embedding_width = 0;          // of SourceLook::embedding
+  std::optional<MaskedTargets> masked = {};  // where all words of a target are said at once
+  std::optional<PixelSequence> pixels = {};  // of a readout of pixels
+  bool reads_classes = false;                // the field `label` is read with the pixels
+  std::int64_t mixtures = 0;  // of logistics that a pixel is drawn from; 0: categories of values
 };
 
 class Body {
@@ -79,6 +82,10 @@ class Body {
   // Whether it can read on from kept keys (Pass::kept), a few positions at a time.
   virtual bool reads_on() const { return false; }
 
+  // How many positions a reading has: with fields of pixels fewer than columns where a position
+  // reads several values.
+  virtual std::int64_t time_of(const Reading& reading) const { return reading.time(); }
+
   virtual BodyEnd end() const = 0;
   // Ids that it reads.
   virtual std::int64_t vocabulary() const = 0;
@@ -102,6 +109,7 @@ struct ModelIds {
   std::int64_t classes = 0;     // or tags
   // Of the batches of an epoch, where the data are separate examples and known: for plans.
   std::vector<BatchShape> batches = {};
+  std::optional<ImageShape> image = {};  // of images the shape, which all have
 };
 
 // What a model is built for.
@@ -115,9 +123,10 @@ struct ModelSetting {
   Random random{0};  // of the initial weights
   MemoryOptions memory = {};
   WeightSharing sharing = {};
-  bool separate_masters = false;    // see Parameters
-  LabelSmoothing smoothing = {};    // of targets, in training
-  ScheduledSampling sampling = {};  // of inputs, in training
+  bool separate_masters = false;         // see Parameters
+  LabelSmoothing smoothing = {};         // of targets, in training
+  ScheduledSampling sampling = {};       // of inputs, in training
+  std::optional<ImageShape> image = {};  // as in ModelIds
   // Of training as it is planned. 0: it is not to be trained, and needs nothing that only training
   // reads.
   std::int64_t steps = 0;

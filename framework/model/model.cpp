@@ -51,16 +51,16 @@ void add_losses(Losses& sum, Losses&& more) {
 States Model::read(const Reading& reading, const Pass& pass) const {
   const ProcessMesh& mesh = parameters().mesh();
   Pass divided = pass;
-  divided.time = pass.kept ? undivided_time(reading.time()) : divide_time(mesh, reading.time());
+  const std::int64_t time = body_->time_of(reading);
+  divided.time = pass.kept ? undivided_time(time) : divide_time(mesh, time);
   divided.memory = divide_memory(mesh, reading.carried.length());
   States states = body_->run(reading, divided);
-  if (pass.kept) pass.kept->advance(reading.time());
+  if (pass.kept) pass.kept->advance(time);
   if (final_norm_) states.hidden = (*final_norm_)(states.hidden);
   divided.time = states.time;
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
   if (!states.carried.tensors.empty() && !states.carried.all)
-    states.carried.all =
-        std::min(reading.longest_memory, reading.carried.length() + reading.time());
+    states.carried.all = std::min(reading.longest_memory, reading.carried.length() + time);
   return states;
 }
 

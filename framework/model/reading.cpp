@@ -10,7 +10,10 @@ Tensor columns_of(const Reading& reading,
                   std::string_view field,
                   const TimeDivision& time,
                   const Device& device) {
-  const Tensor& whole = field_of(reading.fields, field);
+  return columns_of(field_of(reading.fields, field), time, device);
+}
+
+Tensor columns_of(const Tensor& whole, const TimeDivision& time, const Device& device) {
   const Ranges positions = time.inside();
   const std::int64_t rows = whole.shape()[0];
   const std::int64_t columns = whole.shape()[1];

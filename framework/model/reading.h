@@ -29,7 +29,9 @@ struct Reading {
   std::int64_t time() const { return field_of(fields, ids()).shape()[1]; }
 };
 
-// The columns of a field [rows, time] that this rank has inside split regions, on the device.
+// The columns of a tensor [rows, time] for the host, or of a field, that this rank has inside
+// split regions, on the device.
+Tensor columns_of(const Tensor& whole, const TimeDivision& time, const Device& device);
 Tensor columns_of(const Reading& reading,
                   std::string_view field,
                   const TimeDivision& time,

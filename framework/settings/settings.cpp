@@ -27,6 +27,7 @@ ModelSetting model_setting(const Settings& settings,
           .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
           .smoothing = settings.training.label_smoothing,
           .sampling = settings.training.sampling,
+          .image = ids.image,
           .steps = settings.training.scheduled_updates()};
 }
 

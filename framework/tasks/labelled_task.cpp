@@ -20,7 +20,9 @@ Measurement measurement(const LabelledKind& kind, double loss, std::vector<Figur
     std::string name = figure.name;
     std::ranges::replace(name, '_', ' ');
     const bool is_of_all = name.find('/') == std::string::npos;  // not "f1/noun", of which many are
-    if (is_of_all) measured.text += fmt::format(", {} {:.2f}%", name, figure.value);
+    if (is_of_all)
+      measured.text += figure.unit == "percent" ? fmt::format(", {} {:.2f}%", name, figure.value)
+                                                : fmt::format(", {} {:.4f}", name, figure.value);
     measured.figures.push_back(std::move(figure));
   }
   return measured;
@@ -36,24 +38,30 @@ Measurement measure(const LabelledKind& kind,
                     std::int64_t most) {
   const ProcessMesh& mesh = model.parameters().mesh();
   OrderedReader reader(examples, buckets, division);
-  const auto scores = kind.scores(labels);
+  const auto scores = kind.scores ? kind.scores(labels) : nullptr;
+  const NoGradient unrecorded;
   double nats = 0, counted = 0;
   for (std::int64_t i = 0; !reader.done() && (most == 0 || i < most); ++i) {
     const Batch batch = reader.next();
-    const Answers answers = model.answers({.fields = batch.fields}, Pass{});
+    Answers answers;
+    if (scores)
+      answers = model.answers({.fields = batch.fields}, Pass{});
+    else
+      answers.terms = model.losses({.fields = batch.fields}, Pass{}).terms;
     if (mesh.tensor.rank() != 0) continue;
     nats += sum(answers.terms.front().values).value().item();
     if (mesh.context.rank() != 0) continue;
     counted += static_cast<double>(batch.count(kind.count));
-    scores->add(batch, answers.choices);
+    if (scores) scores->add(batch, answers.choices);
   }
-  std::vector<double> sums = scores->sums();
+  std::vector<double> sums = scores ? scores->sums() : std::vector<double>();
   sums.insert(sums.end(), {nats, counted});
   const Tensor all =
       Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
   mesh.world.all_reduce(all, Reduction::sum);
   const auto values = all.span<double>();
-  return measurement(kind, values[values.size() - 2] / values.back(), scores->figures(values));
+  const double loss = values[values.size() - 2] / values.back();
+  return measurement(kind, loss, scores ? scores->figures(values) : kind.figures_of_loss(loss));
 }
 
 void require_image(const std::optional<ImageShape>& learnt, const Examples& found) {
@@ -89,6 +97,7 @@ class LabelledTask : public Task {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const TextIdentity& identity() const override { return data_.identity(); }
   std::int64_t classes() const override { return labels_.size(); }
+  std::optional<ImageShape> image() const override { return data_.examples().image(); }
   std::unique_ptr<Source> source() const override { return data_.source(); }
   std::vector<BatchShape> batches() const override { return data_.batches(); }
   std::string introduction() const override {
@@ -173,17 +182,14 @@ BatchWords words_of(const LabelledKind& kind, const DataOptions& data) {
   return words;
 }
 
-std::vector<BatchShape> planned_batches(const LabelledKind& kind,
-                                        const DataOptions& data,
-                                        std::uint64_t seed,
-                                        const ScanListener& listener) {
+// Read by this rank alone.
+std::shared_ptr<const Examples> open_alone(const LabelledKind& kind,
+                                           const DataOptions& data,
+                                           const ScanListener& listener) {
   const Communicator alone;
   const LabelSet labels = kind.learn(data, alone, listener);
   const Tokenizer tokenizer = make_tokenizer(data, listener);
-  return batches_of(
-      kind.open({data.train, data.train_target, data, labels, tokenizer, alone, listener}),
-      data,
-      seed);
+  return kind.open({data.train, data.train_target, data, labels, tokenizer, alone, listener});
 }
 
 Measurement evaluate_file(const LabelledKind& kind, const EvaluateRequest& request) {
@@ -268,8 +274,13 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
           .words = [kind_of](const DataOptions& data) { return words_of(kind_of(data), data); },
           .planned_batches =
               [kind_of](const DataOptions& data, std::uint64_t seed, const ScanListener& listener) {
-                return planned_batches(kind_of(data), data, seed, listener);
+                return batches_of(open_alone(kind_of(data), data, listener), data, seed);
               },
+          .planned_image = [kind_of](const DataOptions& data,
+                                     const ScanListener& listener) -> std::optional<ImageShape> {
+            if (data.format != DataFormat::images) return std::nullopt;
+            return open_alone(kind_of(data), data, listener)->image();
+          },
           .evaluate =
               [kind_of](const EvaluateRequest& request) {
                 return evaluate_file(kind_of(request.data), request);

@@ -66,10 +66,12 @@ struct LabelledKind {
   std::function<std::string(const DataOptions&)> problem = {};
   std::function<LabelSet(const DataOptions&, const Communicator&, const ScanListener&)> learn;
   std::function<std::shared_ptr<const Examples>(const LabelledFile&)> open;
-  std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores;
+  std::function<std::unique_ptr<LabelScores>(const LabelSet&)> scores = {};
+  // In place of scores, of models that choose nothing: what else the mean loss says.
+  std::function<std::vector<Figure>(double loss)> figures_of_loss = {};
   // What the line of that number names, to be labelled: one, or of a file that holds several each.
   // Throws DataError. Collective.
-  std::function<std::vector<LabelledLine>(const WriteRequest&, std::size_t line)> read;
+  std::function<std::vector<LabelledLine>(const WriteRequest&, std::size_t line)> read = {};
 };
 
 // The same task may read data of several formats, each by a kind of its own; documentation and

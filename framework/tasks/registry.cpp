@@ -3,6 +3,7 @@
 
 #include "framework/tasks/classification.h"
 #include "framework/tasks/language_model.h"
+#include "framework/tasks/pixels.h"
 #include "framework/tasks/recall.h"
 #include "framework/tasks/tagging.h"
 #include "framework/tasks/translation.h"
@@ -14,6 +15,7 @@ std::span<const TaskKind> task_kinds() {
                                  translation_task(),
                                  tagging_task(),
                                  classification_task(),
+                                 pixels_task(),
                                  recall_task()};
   return all;
 }
@@ -32,6 +34,7 @@ ModelIds planned_ids(const TaskKind& kind,
   ModelIds ids(planned_vocabulary(data, listener) + kind.ids_beside,
                kind.planned_classes ? kind.planned_classes(data, listener) : 0);
   if (kind.planned_batches) ids.batches = kind.planned_batches(data, seed, listener);
+  if (kind.planned_image) ids.image = kind.planned_image(data, listener);
   return ids;
 }
 

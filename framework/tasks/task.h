@@ -15,7 +15,9 @@
 #include "framework/data/data_options.h"
 #include "framework/data/image_shape.h"
 #include "framework/data/label_set.h"
+#include "framework/data/png_image.h"
 #include "framework/data/source.h"
+#include "framework/decoding/sampling.h"
 #include "framework/metrics/figure.h"
 #include "framework/model/model.h"
 #include "framework/tasks/text_identity.h"
@@ -53,6 +55,8 @@ class Task {
   virtual const Tokenizer& tokenizer() const = 0;
   // Or tags, where it has any.
   virtual std::int64_t classes() const { return 0; }
+  // Of images the shape, which all have.
+  virtual std::optional<ImageShape> image() const { return std::nullopt; }
   // Of the text that is learnt.
   virtual const TextIdentity& identity() const = 0;
   // The batches of training, from the beginning.
@@ -115,6 +119,18 @@ struct WriteRequest {
   std::function<void(const std::string&)> say = {};  // hears how far it is
 };
 
+// Images that a trained model is to make.
+struct DrawRequest {
+  const Model& model;
+  const LabelSet& labels;
+  ImageShape image;          // of the images that it learnt
+  std::int64_t samples = 1;  // how many
+  std::string label = {};    // the name of their class; empty: each in turn, where it knows classes
+  std::string complete = {};  // a file with images whose lower half is made anew; empty: none
+  SamplingOptions sampling = {};
+  std::uint64_t seed = 0;
+};
+
 // A figure of a validation that says how good the model is.
 struct Goal {
   std::string figure;
@@ -150,10 +166,16 @@ struct TaskKind {
   std::function<std::vector<BatchShape>(
       const DataOptions&, std::uint64_t seed, const ScanListener&)>
       planned_batches = {};
+  // The shape of the images of data.train, read by this rank alone. Throws DataError.
+  std::function<std::optional<ImageShape>(const DataOptions&, const ScanListener&)> planned_image =
+      {};
   // Of tasks that are no streams.
   std::function<Measurement(const EvaluateRequest&)> evaluate = {};
   // The lines that come of lines.
   std::function<std::vector<std::string>(const WriteRequest&)> write = {};
+  // Images; of those that are completed each after what it was. Throws DataError and
+  // ConfigurationError. Collective.
+  std::function<std::vector<PngImage>(const DrawRequest&)> draw = {};
 };
 
 // In the order of the help. A new task is a line in registry.cpp.

@@ -327,7 +327,7 @@ TEST(Configuration, ProjectionsOfGlobalPositionsAreAnotherModel) {
 TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   const std::vector<std::string> both = {
       "c.yaml:5:3: model.attention_window is set, but no layer of model.attention has local, "
-      "dilated or global",
+      "dilated, local_1d or global",
       "--set: model.lsh_rounds is set, but no layer of model.attention has lsh"};
   std::string text(good);
   text.insert(text.find("data:"), "  attention_window: [255]\n");

@@ -46,12 +46,8 @@ def drawn(count, seed):
     return [[[value(label, y, x) for x in range(SIDE)] for y in range(SIDE)] for label in labels], labels
 
 
-class Images(tasks_test.TestCase):
-    task = {"run.task": "classification", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
-            "data.validation": "validation.images", "data.validation_target": "validation.labels", "model.pooling": "mean",
-            "model.positions": "learned", "data.batch_tokens": 400}
-    learning = {**task, "training.steps": 200, "checkpoint.every": 0, "model.dropout": 0,
-                "training.validation_every": 0}
+class TestCase(tasks_test.TestCase):
+    """With files of such images to learn and to validate on."""
 
     def setUp(self):
         super().setUp()
@@ -70,6 +66,14 @@ class Images(tasks_test.TestCase):
             for number, (image, label) in enumerate(zip(images, labels)):
                 self.bytes(f"{part}/{label}/{number:03}.png", png(image))
         return {"data.train": "train", "data.validation": "validation", "data.train_target": "", "data.validation_target": ""}
+
+
+class Images(TestCase):
+    task = {"run.task": "classification", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
+            "data.validation": "validation.images", "data.validation_target": "validation.labels", "model.pooling": "mean",
+            "model.positions": "learned", "data.batch_tokens": 400}
+    learning = {**task, "training.steps": 200, "checkpoint.every": 0, "model.dropout": 0,
+                "training.validation_every": 0}
 
     def test_goes_on_on_any_layout(self):
         self.on_two_ranks_and_others(["loss", "accuracy", "macro_f1"])
@@ -147,7 +151,7 @@ class Images(tasks_test.TestCase):
     def test_what_is_not_for_images(self):
         for settings, part in (({"data.tokenizer": "characters"}, "data.tokenizer is for text, and data.format is images"),
                                ({"data.validation": ""}, "data.validation_target is set without data.validation"),
-                               ({"run.task": "tagging"}, "data.format: images is for run.task: classification; run.task is tagging")):
+                               ({"run.task": "tagging"}, "data.format: images is for run.task: classification and pixels; run.task is tagging")):
             with self.subTest(part):
                 self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
 

@@ -37,6 +37,7 @@ struct Case {
   OptimizerOptions optimizer = {.weight_decay = 0.1};
   double learning_rate = 0.01;
   bool separate_masters = false;  // see Parameters
+  std::optional<ImageShape> image = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
     return {.vocabulary = vocabulary,  // does not divide by the ranks
@@ -49,7 +50,8 @@ struct Case {
             .memory = memory,
             .sharing = {.zero = zero, .bucket_megabytes = 0.001},  // many buckets
             .separate_masters = separate_masters,
-            .smoothing = smoothing};
+            .smoothing = smoothing,
+            .image = image};
   }
 };
 

@@ -33,6 +33,7 @@ std::vector<Case> cases() {
       {"local", with("local", base), local(2)},
       {"dilated", with("dilated", base), dilated(2, 3)},
       {"strided", with("strided", base), strided(4)},
+      {"local_1d", with("local_1d", base), block_window(4, 2)},
       {"block", with("block", base), block(4)},
       {"summary", with("summary", base), either(summary(4, 1), self())},
       {"summary without itself", with("summary", no_self), summary(4, 1)},
@@ -281,7 +282,7 @@ TEST(AttentionOptions, SayWhatIsWrong) {
     room.window = windows;
     EXPECT_EQ(problem(with("causal/global", room)), "");
   }
-  for (const std::string kind : {"block", "summary", "fixed", "global"})
+  for (const std::string kind : {"local_1d", "block", "summary", "fixed", "global"})
     expect(with("local/" + kind), "has " + kind + ", which counts positions from the start", true);
 }
 
@@ -337,12 +338,13 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
                       "routing",
                       "sinkhorn",
                       "synthesizer",
-                      "compressed"},
+                      "compressed",
+                      "local_2d"},
                      all),
             std::vector<std::string>());
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),
             std::vector<std::string>{"--set: model.attention_window is set, but no layer of "
-                                     "model.attention has local, dilated or global"});
+                                     "model.attention has local, dilated, local_1d or global"});
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "127"}, {"lsh_rounds", "2"}}),
             std::vector<std::string>())
       << "the defaults";

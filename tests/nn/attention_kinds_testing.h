@@ -166,6 +166,13 @@ inline Sees strided(std::int64_t length) {
 inline Sees block(std::int64_t length) {
   return [=](auto, std::int64_t p, std::int64_t k) { return k / length == p / length; };
 }
+// The block of p, and as many positions before it and, where nothing is causal, after it.
+inline Sees block_window(std::int64_t length, std::int64_t more) {
+  return [=](auto, std::int64_t p, std::int64_t k) {
+    const std::int64_t begin = p / length * length;
+    return k >= begin - more && k < begin + length + more;
+  };
+}
 // Head h has the group h / every mod groups.
 inline Sees summary(std::int64_t length,
                     std::int64_t count,

@@ -12,6 +12,10 @@ Mask columns_of(const FixedAttention& fixed) {
 
 Mask block_keys(const FixedAttention& fixed) { return masks::block(fixed.stride); }
 
+Mask block_window_keys(const FixedAttention& fixed, std::int64_t before, std::int64_t after) {
+  return masks::block(fixed.stride, before, after);
+}
+
 Mask summary_keys(const FixedAttention& fixed) {
   return fixed.self ? columns_of(fixed) | masks::self() : columns_of(fixed);
 }

@@ -15,6 +15,9 @@ struct FixedAttention {
 
 // The block of the query: A1 of the paper.
 Mask block_keys(const FixedAttention& fixed);
+// The block of the query, widened by positions before and after it: 1-D local attention of the
+// Image Transformer (Parmar et al. 2018).
+Mask block_window_keys(const FixedAttention& fixed, std::int64_t before, std::int64_t after);
 // The summary columns: A2. Without `self` the first queries of a causal sequence see nothing.
 Mask summary_keys(const FixedAttention& fixed);
 // Both, as the paper's text models use them.

@@ -14,9 +14,9 @@ std::string unread(const AttentionOptions& options, const std::vector<std::strin
 
 void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
   const std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>> readers = {
-      {{"attention_window"}, {"local", "dilated", "global"}},
+      {{"attention_window"}, {"local", "dilated", "local_1d", "global"}},
       {{"attention_dilation"}, {"dilated"}},
-      {{"attention_stride"}, {"strided", "block", "summary", "fixed"}},
+      {{"attention_stride"}, {"strided", "local_1d", "block", "summary", "fixed"}},
       {{"attention_summary", "attention_summary_groups"}, {"summary", "fixed"}},
       {{"attention_self"}, {"summary"}},
       {{"attention_global", "attention_global_projections", "attention_random"}, {"global"}}};
@@ -46,8 +46,9 @@ void declare(OptionTable& table,
             fixes_weights(std::move(in_weights)));
   table.add("model.attention_window",
             options.window,
-            "keys before the query that local, dilated and global see besides the query itself, in "
-            "an encoder as many after it too: one number, or one for each layer",
+            "keys before the query that local, dilated and global see besides the query itself, "
+            "and before its block that local_1d sees, in an encoder as many after it too: one "
+            "number, or one for each layer",
             not_empty(),
             between(0, masks::unlimited));
   table.add("model.attention_dilation",
@@ -56,8 +57,8 @@ void declare(OptionTable& table,
             between(1, 1 << 20));
   table.add("model.attention_stride",
             options.stride,
-            "positions from one key of strided to the next, and of a block of block, summary and "
-            "fixed",
+            "positions from one key of strided to the next, and of a block of local_1d, block, "
+            "summary and fixed",
             between(1, masks::unlimited));
   table.add("model.attention_summary",
             options.summary,
@@ -101,6 +102,7 @@ void declare(OptionTable& table,
   declare(table, options.sinkhorn);
   declare(table, options.synthesizer);
   declare(table, options.compressed);
+  declare(table, options.image);
   warn_of_unread(table, options);
 }
 

@@ -87,6 +87,11 @@ const std::vector<Kind>& kinds() {
        true,
        Folded::columns,
        [](const Place& at) { return strided_keys(at.options.stride); }},
+      {"local_1d",
+       "the block of the query, as long as the stride, and the window before the block",
+       false,
+       Folded::never,
+       [](const Place& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); }},
       {"block",
        "the block of the query, as long as the stride",
        false,
@@ -123,7 +128,8 @@ const std::vector<MechanismKind>& mechanism_kinds() {
                                                  routing_kind(),
                                                  sinkhorn_kind(),
                                                  synthesizer_kind(),
-                                                 compressed_kind()};
+                                                 compressed_kind(),
+                                                 local_2d_kind()};
   return all;
 }
 

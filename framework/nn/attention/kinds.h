@@ -9,6 +9,7 @@
 #include "framework/core/options.h"
 #include "framework/nn/attention/compressed_attention.h"
 #include "framework/nn/attention/feature_options.h"
+#include "framework/nn/attention/image_attention.h"
 #include "framework/nn/attention/linformer_attention.h"
 #include "framework/nn/attention/lsh_attention.h"
 #include "framework/nn/attention/mechanism_kind.h"
@@ -47,6 +48,7 @@ struct AttentionOptions {
   SinkhornOptions sinkhorn = {};
   SynthesizerOptions synthesizer = {};
   CompressedOptions compressed = {};
+  ImageBlockOptions image = {};
 };
 
 // What is set and no layer reads is a warning of the table: model.attention may be another one on
@@ -102,6 +104,8 @@ struct AttentionSetting {
                              // every kind sees both sides
   bool examples = false;     // data.longest says how long sequences are, otherwise data.segment:
                              // then batches are padded
+  // Of a model of pixels: those of an image, in the order in which they are predicted.
+  std::optional<ImageGrid> image = {};
   MeshShape mesh = {};
   DType compute = DType::f64;
 };

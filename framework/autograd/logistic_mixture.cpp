@@ -1,0 +1,33 @@
+#include "framework/autograd/logistic_mixture.h"
+
+#include "framework/kernels/logistic_mixture.h"
+
+namespace longspan {
+
+Variable logistic_mixture_losses(const Variable& parameters,
+                                 const Tensor& values,
+                                 std::int64_t mixtures) {
+  const Shape& shape = parameters.shape();
+  const Tensor numbers = parameters.value().reshape({shape.rows(), shape.width()});
+  const Tensor pixels = values.reshape({shape.rows(), values.shape().width()});
+  const Tensor losses =
+      Tensor::empty({shape.rows()}, accumulator_of(numbers.dtype()), numbers.device());
+  on(numbers.device(), [&](auto backend) {
+    logistic_mixture(
+        backend, {.parameters = numbers, .values = pixels, .mixtures = mixtures, .losses = losses});
+  });
+  return record(losses, {parameters}, [numbers, pixels, mixtures, shape](Gradients& gradients) {
+    const Tensor dparameters = numbers.like();
+    on(numbers.device(), [&](auto backend) {
+      logistic_mixture_backward(backend,
+                                {.parameters = numbers,
+                                 .values = pixels,
+                                 .mixtures = mixtures,
+                                 .dlosses = gradients.output(),
+                                 .dparameters = dparameters});
+    });
+    gradients.give(0, dparameters.reshape(shape));
+  });
+}
+
+}  // namespace longspan

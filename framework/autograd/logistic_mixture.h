@@ -1,0 +1,16 @@
+// The losses of pixels under mixtures of logistics as a recorded op.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/variable.h"
+
+namespace longspan {
+
+// As kernels/logistic_mixture.h: parameters [..., mixture_width], values [..., channels] of as many
+// pixels. Result: [pixels].
+Variable logistic_mixture_losses(const Variable& parameters,
+                                 const Tensor& values,
+                                 std::int64_t mixtures);
+
+}  // namespace longspan

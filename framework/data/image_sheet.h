@@ -1,0 +1,14 @@
+// Images beside each other on one.
+#pragma once
+
+#include <span>
+
+#include "framework/data/png_image.h"
+
+namespace longspan {
+
+// Images of one shape, row by row, `columns` in each, with two pixels of white between them and
+// around them. At least one.
+PngImage sheet_of(std::span<const PngImage> images, std::int64_t columns);
+
+}  // namespace longspan

@@ -1,0 +1,126 @@
+#include "framework/model/pixel_readout.h"
+
+#include "framework/autograd/logistic_mixture.h"
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/logistic_mixture.h"
+#include "framework/model/shared_time.h"
+#include "framework/nn/embedding.h"
+
+namespace longspan {
+namespace {
+
+Tensor targets_of(const PixelSequence& sequence, const Reading& reading) {
+  return sequence.targets_of(field_of(reading.fields, "pixels"),
+                             field_of(reading.fields, "length"));
+}
+
+// Each value for itself, one of 256.
+class Categories : public Readout {
+ public:
+  Categories(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+      : device_(setting.device),
+        sequence_(*end.pixels),
+        output_(scope,
+                {.vocabulary = pixel_levels,
+                 .width = end.width,
+                 .bias = end.bias,
+                 .initial = end.initial,
+                 .chunks = setting.memory.loss_chunks}) {}
+
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass&) const override {
+    const Tensor targets = columns_of(targets_of(sequence_, reading), states.time, device_);
+    return {{.name = "loss",
+             .values = output_.losses(states.hidden, targets, states.time),
+             .count = "tokens"}};
+  }
+  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
+    return output_.logits(states.hidden, states.time, reading.only_last);
+  }
+  const Part& part() const override { return output_.part(); }
+
+ private:
+  Device device_;
+  PixelSequence sequence_;
+  OutputLayer output_;
+};
+
+// All channels of a pixel together, by mixtures of logistics. The layer is small: every tensor rank
+// has all of it.
+class Mixtures : public Readout {
+ public:
+  Mixtures(const Scope& scope, const BodyEnd& end, const ModelSetting& setting)
+      : device_(setting.device),
+        mesh_(setting.mesh),
+        sequence_(*end.pixels),
+        mixtures_(end.mixtures),
+        part_(whole(mixture_width(end.mixtures, end.pixels->shape().channels))),
+        numbers_(scope, {.in = end.width, .out = part_.total, .initial = end.initial}) {}
+
+  std::vector<Term> terms(const States& states,
+                          const Reading& reading,
+                          const Pass&) const override {
+    const Tensor values = columns_outside(targets_of(sequence_, reading), states.time);
+    const Variable losses = logistic_mixture_losses(numbers_of(states.hidden), values, mixtures_);
+    return {{.name = "loss", .values = losses_of_time(sum(losses), mesh_), .count = "tokens"}};
+  }
+  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
+    if (!reading.only_last) return numbers_of(states.hidden);
+    const std::vector<std::int64_t> last(static_cast<std::size_t>(states.hidden.shape()[0]),
+                                         states.hidden.shape()[1] - 1);
+    return numbers_of(take_columns(states.hidden, last, 1));
+  }
+  const Part& part() const override { return part_; }
+
+ private:
+  static Part whole(std::int64_t count) { return {0, count, count}; }
+  // In the accumulator dtype: means are read to a part of 1 / 255.
+  Variable numbers_of(const Variable& hidden) const {
+    const Variable numbers = numbers_(hidden);
+    return cast(numbers, accumulator_of(numbers.value().dtype()));
+  }
+  // Of `values` [rows, time * channels] those of the positions that this rank holds.
+  Tensor columns_outside(const Tensor& values, const TimeDivision& time) const {
+    const std::int64_t together = sequence_.together(), rows = values.shape()[0];
+    const Tensor result = Tensor::empty({rows * count_of(time.outside()), together},
+                                        DType::i64,
+                                        values.device(),
+                                        MemoryTag::workspace);
+    on_host(values.device(), [&] {
+      auto* to = result.data<std::int64_t>();
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (const Range& range : time.outside())
+          to = std::copy_n(
+              values.data<std::int64_t>() + row * values.shape()[1] + range.begin * together,
+              range.count() * together,
+              to);
+    });
+    return queued_to(result, device_);
+  }
+
+  Device device_;
+  ProcessMesh mesh_;
+  PixelSequence sequence_;
+  std::int64_t mixtures_;
+  Part part_;
+  Linear numbers_;
+};
+
+}  // namespace
+
+ReadoutFactory pixel_readout() {
+  return [](const Scope& scope,
+            const Body& body,
+            const ModelSetting& setting) -> std::unique_ptr<Readout> {
+    const BodyEnd end = body.end();
+    if (!end.pixels)
+      throw ConfigurationError(
+          "run.task: pixels needs a family that predicts the values of images; "
+          "model.family: image_transformer does");
+    if (end.mixtures > 0) return std::make_unique<Mixtures>(scope.child("output"), end, setting);
+    return std::make_unique<Categories>(scope.child("output"), end, setting);
+  };
+}
+
+}  // namespace longspan

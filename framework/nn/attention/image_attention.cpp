@@ -1,0 +1,72 @@
+#include "framework/nn/attention/image_attention.h"
+
+#include "framework/core/options.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+
+namespace longspan {
+namespace {
+
+std::string problem(const AttentionOptions& options, const AttentionSetting& setting) {
+  if (!setting.image)
+    return "model.attention has local_2d, which sees blocks of an image whose pixels are "
+           "predicted; it is for model.family: image_transformer";
+  for (const auto& [key, pair] : {std::pair("image_block", &options.image.block),
+                                  std::pair("image_flange", &options.image.flange)})
+    if (pair->size() != 2)
+      return fmt::format(
+          "model.{} has {} elements, wanted two: rows and columns", key, pair->size());
+  if (options.image.block[0] < 1 || options.image.block[1] < 1)
+    return fmt::format("model.image_block is [{}], wanted at least one row and one column",
+                       fmt::join(options.image.block, ", "));
+  return "";
+}
+
+std::unique_ptr<Mechanism> make(const Scope&,
+                                const AttentionOptions& options,
+                                const AttentionSetting& setting) {
+  refuse(problem(options, setting));
+  const masks::Image image = {.height = setting.image->height,
+                              .width = setting.image->width,
+                              .query_height = options.image.block[0],
+                              .query_width = options.image.block[1],
+                              .flange_height = options.image.flange[0],
+                              .flange_width = options.image.flange[1],
+                              .causal = true};
+  const Mask seen = masks::image(image, masks::ImageOrder::generation);
+  const auto table = [seen, heads = setting.heads](std::int64_t) {
+    return std::vector<HeadKeys>(static_cast<std::size_t>(heads),
+                                 HeadKeys{.rules = seen, .near = seen});
+  };
+  return std::make_unique<SoftmaxAttention>(setting.dropout, AttentionPattern(table, 1));
+}
+
+}  // namespace
+
+void declare(OptionTable& table, ImageBlockOptions& options) {
+  table.add("model.image_block",
+            options.block,
+            "rows and columns of the blocks of an image that local_2d has, the values of a pixel's "
+            "channels being columns of their own. They are predicted block by block, and row by "
+            "row in a block",
+            at_least(1));
+  table.add("model.image_flange",
+            options.flange,
+            "rows above a block, and columns to its sides, that local_2d sees of what was "
+            "predicted before",
+            at_least(0));
+}
+
+MechanismKind local_2d_kind() {
+  return {.name = "local_2d",
+          .sees =
+              "the block of an image that the query is in, and a flange above it and at its "
+              "left, in the order of blocks",
+          .alone = "it orders the whole sequence",
+          .keys = {"image_block", "image_flange"},
+          .reads_on = true,
+          .problem = problem,
+          .make = make};
+}
+
+}  // namespace longspan

@@ -1,0 +1,86 @@
+#include "framework/tasks/labelled_images.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <tuple>
+
+#include "framework/data/image_examples.h"
+
+namespace longspan {
+namespace {
+
+ImageFiles image_files(const NamedPath& images, const NamedPath& labels, Unlabelled unlabelled) {
+  std::error_code unused;
+  if (unlabelled == Unlabelled::refused && labels.empty() &&
+      std::filesystem::is_regular_file(images, unused))
+    throw DataError(
+        "{}: is a file, and none with its labels is named (data.train_target and so on, or "
+        "--data-target); without one a folder is needed that has a folder of PNG files for each "
+        "class",
+        images.told());
+  return {images, labels};
+}
+
+// The positions that the model has must hold them.
+void require_short(const Examples& images, const BucketOptions& buckets) {
+  const ImageShape shape = images.image().value_or(ImageShape());
+  if (buckets.longest > 0 && shape.values() > buckets.longest)
+    throw DataError(
+        "{}: images of {} have {} tokens each, which are not cut; data.longest is {}: set it to {}",
+        images.path(),
+        to_string(shape),
+        shape.values(),
+        buckets.longest,
+        shape.values());
+}
+
+}  // namespace
+
+std::string labelled_images_problem(const DataOptions& data) {
+  if (data.tokenizer != TokenizerKind::bytes)
+    return "data.tokenizer is for text, and data.format is images, whose pixels are the tokens; "
+           "leave it out";
+  for (const auto& [images, labels, name] :
+       {std::tuple(&data.validation, &data.validation_target, "validation"),
+        std::tuple(&data.test, &data.test_target, "test")})
+    if (images->empty() && !labels->empty())
+      return fmt::format("data.{0}_target is set without data.{0}, whose labels it has", name);
+  return "";
+}
+
+LabelSet learn_labels_of_images(const DataOptions& data,
+                                Unlabelled unlabelled,
+                                const Communicator& all,
+                                const ScanListener& listener) {
+  return learn_image_labels(image_files(data.train, data.train_target, unlabelled), all, listener);
+}
+
+std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
+                                                     Unlabelled unlabelled) {
+  auto images = open_images(
+      image_files(file.path, file.target, unlabelled), file.labels, file.all, file.listener);
+  require_short(*images, file.data.buckets);
+  return images;
+}
+
+std::vector<LabelledLine> images_of_line(const WriteRequest& request, std::size_t line) {
+  const std::string& path = request.lines[line];
+  if (path.empty()) return {{}};
+  std::vector<LabelledLine> result;
+  try {
+    for (Pixels& image : read_images(path, request.model.parameters().mesh().world)) {
+      if (request.image && image.shape != *request.image)
+        throw DataError("{}: is an image of {}, and the model learnt images of {}",
+                        path,
+                        to_string(image.shape),
+                        to_string(*request.image));
+      result.push_back({.tokens = std::move(image.values)});
+    }
+  } catch (const DataError& error) {
+    throw DataError("{}: {}", request.place(line), error.what());
+  }
+  return result;
+}
+
+}  // namespace longspan

@@ -1,0 +1,31 @@
+// What tasks on images share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/tasks/labelled_task.h"
+
+namespace longspan {
+
+// For LabelledKind::problem.
+std::string labelled_images_problem(const DataOptions& data);
+
+// What becomes of a file of IDX of which no file of labels is named: an error, or images that are
+// all of one class, "image", and have no label.
+enum class Unlabelled : bool { refused, taken };
+
+// For LabelledKind::learn and open. Throws DataError, also for images that data.longest is too
+// short for.
+LabelSet learn_labels_of_images(const DataOptions& data,
+                                Unlabelled unlabelled,
+                                const Communicator& all,
+                                const ScanListener& listener);
+std::shared_ptr<const Examples> open_labelled_images(const LabelledFile& file,
+                                                     Unlabelled unlabelled);
+
+// For LabelledKind::read: the images that a line names.
+std::vector<LabelledLine> images_of_line(const WriteRequest& request, std::size_t line);
+
+}  // namespace longspan

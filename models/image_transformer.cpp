@@ -1,0 +1,316 @@
+#include "models/image_transformer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/autograd/ops.h"
+#include "framework/core/queued_copy.h"
+#include "framework/model/shared_time.h"
+#include "framework/nn/embedding.h"
+#include "models/mechanisms.h"
+#include "models/stack.h"
+
+namespace longspan {
+namespace {
+
+FamilyTraits traits_of(const ImageGrid& grid) {
+  return {.sequences = Sequences::examples, .image = grid};
+}
+
+PixelSequence sequence_of(const ImageTransformerOptions& options, const ModelSetting& setting) {
+  if (!setting.image)
+    throw ConfigurationError(
+        "model.family: image_transformer learns images of a shape that the data say; it is for "
+        "run.task: pixels");
+  if (options.values == PixelValues::mixtures && setting.image->channels != 1 &&
+      setting.image->channels != 3)
+    throw ConfigurationError(
+        "model.pixel_values: mixtures is for 1 or 3 channels, the images have {}",
+        setting.image->channels);
+  PixelOrder order = {.whole_pixels = options.values == PixelValues::mixtures,
+                      .shift_each_block = options.shift_each_block};
+  if (has_kind(options.common.attention, "local_2d")) {
+    order.block_height = options.common.attention.image.block[0];
+    order.block_width = options.common.attention.image.block[1];
+  }
+  return PixelSequence(*setting.image, order);
+}
+
+// Sines and cosines of `count` rows, or columns, of an image in one half of the features, zeros in
+// the other: interleaved as in Vaswani et al. 2017.
+Variable sinusoids_in_half(std::int64_t count,
+                           std::int64_t width,
+                           bool second,
+                           const ModelSetting& setting) {
+  const std::int64_t half = width / 2;
+  const std::int64_t begin = second ? half : 0;
+  const std::int64_t features = second ? width - half : half;
+  std::vector<double> table(static_cast<std::size_t>(count * width), 0);
+  for (std::int64_t place = 0; place < count; ++place)
+    for (std::int64_t i = 0; i < features; ++i) {
+      const double exponent = static_cast<double>(i / 2 * 2) / static_cast<double>(features);
+      const double angle = static_cast<double>(place) * std::pow(10000.0, -exponent);
+      table[static_cast<std::size_t>(place * width + begin + i)] =
+          i % 2 == 0 ? std::sin(angle) : std::cos(angle);
+    }
+  const Tensor made =
+      Tensor::from<double>(table, {count, width}, setting.device.host(), MemoryTag::workspace);
+  return cast(Variable(made.to(setting.device)), setting.compute);
+}
+
+// Where the values of a sequence stand in their image: a vector for the row and one for the column,
+// added.
+class PixelPlaces {
+ public:
+  PixelPlaces(const Scope& scope,
+              const PixelSequence& sequence,
+              PixelPositions kind,
+              const ModelOptions& common,
+              const ModelSetting& setting)
+      : sequence_(sequence), device_(setting.device) {
+    const auto learned = [&](const char* name, std::int64_t count) {
+      return scope.weight(name, {count, common.width}, common.table_initial());
+    };
+    if (kind == PixelPositions::learned) {
+      row_weights_ = learned("rows/weight", sequence.rows());
+      column_weights_ = learned("columns/weight", sequence.columns());
+    } else {
+      rows_ = sinusoids_in_half(sequence.rows(), common.width, false, setting);
+      columns_ = sinusoids_in_half(sequence.columns(), common.width, true, setting);
+    }
+  }
+
+  // [count_of(positions), width].
+  Variable of(const Ranges& positions) const {
+    std::vector<std::int64_t> rows, columns;
+    for (const Range& range : positions)
+      for (std::int64_t position = range.begin; position < range.end; ++position) {
+        const std::int64_t place =
+            position < sequence_.positions() ? sequence_.place_of(position) : 0;
+        rows.push_back(place / sequence_.columns());
+        columns.push_back(place % sequence_.columns());
+      }
+    return add(looked_up(row_weights_ ? row_weights_->variable : rows_, rows),
+               looked_up(column_weights_ ? column_weights_->variable : columns_, columns));
+  }
+
+ private:
+  Variable looked_up(const Variable& table, const std::vector<std::int64_t>& ids) const {
+    const std::int64_t count = std::ssize(ids);
+    const Variable found = embedding(table, host_field(ids, {1, count}, device_), 0, 1);
+    return reshape(found, {count, found.shape()[2]});
+  }
+
+  PixelSequence sequence_;
+  Device device_;
+  Weight row_weights_;
+  Weight column_weights_;
+  Variable rows_;
+  Variable columns_;
+};
+
+// What is read at each position.
+class PixelInput {
+ public:
+  PixelInput(const Scope& scope,
+             const PixelSequence& sequence,
+             const ImageTransformerOptions& options,
+             const ModelSetting& setting)
+      : sequence_(sequence), setting_(setting) {
+    const std::int64_t width = options.common.width;
+    if (options.values == PixelValues::mixtures)
+      weight_ = scope.weight("pixel/weight",
+                             {width, sequence.together() + 1},
+                             Initial::xavier(sequence.together() + 1, width));
+    else
+      table_.emplace(
+          scope.child("embedding"), sequence.ids(), width, options.common.table_initial());
+  }
+
+  // [rows, time, width] of the positions that this rank has. Embeddings are scaled by the root of
+  // the width; the product with a pixel's values is not.
+  Variable of(const Reading& reading, double scale, const TimeDivision& time) const {
+    const Tensor read = reading.fields.contains("pixels")
+                            ? sequence_.read_of(field_of(reading.fields, "pixels"))
+                            : field_of(reading.fields, "tokens");
+    if (table_) return (*table_)(columns_of(read, time, setting_.device), scale, time);
+    return linear(features_of(read, time.outside()), weight_->variable, {});
+  }
+
+ private:
+  // -1 .. 1 for each channel, and a 1; at the start zeros.
+  Variable features_of(const Tensor& read, const Ranges& positions) const {
+    const std::int64_t rows = read.shape()[0], channels = sequence_.together();
+    const Tensor result = Tensor::zeros(
+        {rows, count_of(positions), channels + 1}, DType::f64, read.device(), MemoryTag::workspace);
+    on_host(read.device(), [&] {
+      double* to = result.data<double>();
+      for (std::int64_t row = 0; row < rows; ++row)
+        for (const Range& range : positions)
+          for (std::int64_t i = range.begin; i < range.end; ++i, to += channels + 1) {
+            const auto* const values =
+                read.data<std::int64_t>() + row * read.shape()[1] + i * channels;
+            if (values[0] < 0) continue;
+            for (std::int64_t channel = 0; channel < channels; ++channel)
+              to[channel] = 2 * static_cast<double>(values[channel]) / 255 - 1;
+            to[channels] = 1;
+          }
+    });
+    return cast(Variable(queued_to(result, setting_.device)), setting_.compute);
+  }
+
+  PixelSequence sequence_;
+  ModelSetting setting_;
+  std::optional<TokenEmbedding> table_;
+  Weight weight_;
+};
+
+class ImageTransformer : public Body {
+ public:
+  ImageTransformer(const Scope& scope,
+                   const ImageTransformerOptions& options,
+                   const ModelSetting& setting)
+      : common_(options.common),
+        setting_(setting),
+        mixtures_(options.values == PixelValues::mixtures ? options.mixtures : 0),
+        sequence_(sequence_of(options, setting)),
+        input_(scope, sequence_, options, setting),
+        places_(scope.child("positions"), sequence_, options.positions, options.common, setting),
+        layers_(make_layers(scope,
+                            {.common = options.common, .memory = setting.memory},
+                            mechanisms(options.common,
+                                       {},
+                                       traits_of({sequence_.rows(), sequence_.columns()}),
+                                       setting.segment))),
+        residual_(make_residual(options.common, setting.memory)) {
+    if (options.of_classes)
+      classes_.emplace(scope.child("classes"),
+                       std::max<std::int64_t>(setting.classes, 1),
+                       options.common.width,
+                       options.common.table_initial());
+  }
+
+  States run(const Reading& reading, const Pass& pass) const override {
+    const double scale = std::sqrt(static_cast<double>(common_.width));
+    Variable x = input_.of(reading, scale, pass.time);
+    if (classes_) x = add(x, (*classes_)(classes_of(reading, pass), scale, pass.time));
+    x = drop(scale_and_add_positions(x, 1, places_.of(positions_of(pass))),
+             common_.dropout,
+             pass.child("embedding"));
+    return {.hidden = residual_->run(layers_, x, {}, pass.child("layers")), .time = pass.time};
+  }
+
+  std::int64_t time_of(const Reading& reading) const override {
+    return (reading.time() + sequence_.together() - 1) / sequence_.together();
+  }
+  BodyEnd end() const override {
+    BodyEnd end = body_end(common_);
+    end.pixels = sequence_;
+    end.mixtures = mixtures_;
+    end.reads_classes = classes_.has_value();
+    return end;
+  }
+  bool reads_on() const override { return longspan::reads_on(common_.attention); }
+  std::int64_t vocabulary() const override { return sequence_.ids(); }
+
+ private:
+  // Of each row its class, at every position that this rank has inside.
+  Tensor classes_of(const Reading& reading, const Pass& pass) const {
+    const Tensor& label = field_of(reading.fields, "label");
+    const std::int64_t columns = count_of(pass.time.inside());
+    const Tensor result = Tensor::empty(
+        {label.elements(), columns}, DType::i64, label.device(), MemoryTag::workspace);
+    on_host(label.device(), [&] {
+      for (std::int64_t row = 0; row < label.elements(); ++row)
+        std::fill_n(
+            result.data<std::int64_t>() + row * columns, columns, label.data<std::int64_t>()[row]);
+    });
+    return queued_to(result, setting_.device);
+  }
+
+  ModelOptions common_;
+  ModelSetting setting_;
+  std::int64_t mixtures_;
+  PixelSequence sequence_;
+  PixelInput input_;
+  PixelPlaces places_;
+  std::vector<Layer> layers_;
+  std::unique_ptr<Residual> residual_;
+  std::optional<TokenEmbedding> classes_;
+};
+
+std::string tied_problem(const ImageTransformerOptions& options) {
+  return options.common.tied_embeddings
+             ? "model.tied_embeddings: image_transformer reads 256 ids for each channel and "
+               "predicts 256 values; set it to false"
+             : "";
+}
+
+}  // namespace
+
+void declare(OptionTable& table, ImageTransformerOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned, traits_of({}));
+  table.add("model.pixel_values",
+            options.values,
+            "what a position predicts: one of the 256 values of a channel, or a pixel with all of "
+            "its channels under a mixture of logistics (Salimans et al. 2017), which makes a "
+            "sequence of colours a third as long",
+            {{"categories", PixelValues::categories}, {"mixtures", PixelValues::mixtures}},
+            fixes_weights());
+  table.add("model.mixtures",
+            options.mixtures,
+            "logistics of such a mixture",
+            between(1, 1 << 10),
+            fixes_weights());
+  table.warn("model.mixtures", [&options]() -> std::string {
+    return options.values == PixelValues::mixtures ? "" : "model.pixel_values is categories";
+  });
+  table.add("model.pixel_positions",
+            options.positions,
+            "how the row and the column of a value are told, the values of a pixel's channels "
+            "being columns of their own: sines and cosines of each in one half of the features, or "
+            "a learned vector for each row and each column",
+            {{"sinusoidal", PixelPositions::sinusoidal}, {"learned", PixelPositions::learned}},
+            fixes_weights());
+  table.add("model.shift_each_block",
+            options.shift_each_block,
+            "with local_2d, the first value of a block is predicted from what is around the block "
+            "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
+            "from the last value of the block before it too");
+  table.warn("model.shift_each_block", [&options]() -> std::string {
+    return has_kind(options.common.attention, "local_2d")
+               ? ""
+               : "no layer of model.attention has local_2d, whose blocks they are";
+  });
+  table.add("model.of_classes",
+            options.of_classes,
+            "a learned vector of an image's class is added at each position, so that images of a "
+            "class can be asked for",
+            fixes_weights());
+  table.check({"model.tied_embeddings"}, [&options] { return tied_problem(options); });
+}
+
+BodyFactory image_transformer_body(const ImageTransformerOptions& options) {
+  return [options](const Scope& scope, const ModelSetting& setting) {
+    refuse(tied_problem(options));
+    refuse(problem_of(options.common.attention,
+                      options.common.attention_setting(traits_of({}), setting.segment)));
+    return std::make_unique<ImageTransformer>(scope, options, setting);
+  };
+}
+
+Family image_transformer_family() {
+  return {"image_transformer",
+          "the values of images predicted one after another, by local attention in one or two "
+          "dimensions (Parmar et al. 2018); for run.task: pixels",
+          {"pixels"},
+          [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
+            const auto options = std::make_shared<ImageTransformerOptions>();
+            declare(table, *options, planned);
+            return [options](const Scope& scope, const ModelSetting& setting) {
+              return image_transformer_body(*options)(scope, setting);
+            };
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Models of the pixels of images: trained, resumed, measured, and made to draw.
+
+    tests/launch/pixels_test.py build/launch/longspan
+"""
+
+import json
+import math
+import struct
+import sys
+import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import images_test
+import jobs
+from images_test import SIDE
+
+
+def read_png(content):
+    """Of a grey image of 8 bits its rows."""
+    width, height, bits, kind = struct.unpack(">IIBB", content[16:26])
+    assert (bits, kind) == (8, 0)
+    data, place = b"", 8
+    while place < len(content):
+        length, name = struct.unpack(">I4s", content[place:place + 8])
+        data += content[place + 8:place + 8 + length] if name == b"IDAT" else b""
+        place += 12 + length
+    lines, rows = zlib.decompress(data), []
+    for y in range(height):
+        kind, line = lines[y * (width + 1)], list(lines[y * (width + 1) + 1:(y + 1) * (width + 1)])
+        above = rows[-1] if rows else [0] * width
+        for x in range(width):
+            left, corner = (line[x - 1], above[x - 1]) if x else (0, 0)
+            guess = left + above[x] - corner
+            nearest = min((left, above[x], corner), key=lambda value: abs(guess - value))
+            line[x] = (line[x] + [0, left, above[x], (left + above[x]) // 2, nearest][kind]) % 256
+        rows.append(line)
+    return rows
+
+
+class Pixels(images_test.TestCase):
+    task = {"run.task": "pixels", "data.format": "images", "data.train": "train.images", "data.train_target": "train.labels",
+            "data.validation": "validation.images", "data.validation_target": "validation.labels",
+            "model.family": "image_transformer", "model.attention": "[local_1d, local_2d]", "model.attention_stride": 12,
+            "model.attention_window": "[12]", "model.image_block": "[2, 4]", "model.image_flange": "[2, 2]",
+            "model.of_classes": True, "data.batch_tokens": 400}
+
+    def test_goes_on_on_any_layout(self):
+        self.on_two_ranks_and_others(["loss", "bits_per_dimension"])
+
+    def test_a_folder_of_png_is_as_good_as_files_of_idx(self):
+        self.train("idx", settings=self.task)
+        self.train("png", settings={**self.task, **self.folders()})
+        self.assertEqual(self.run_at("png").metrics_bytes(), self.run_at("idx").metrics_bytes())
+
+    def test_images_need_no_labels(self):
+        unlabelled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.of_classes": False}
+        self.train("without", settings=unlabelled)
+        self.train("with", settings={**self.task, "model.of_classes": False})
+        self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at("with").metrics_bytes())
+
+    def test_measures_and_draws(self):
+        self.train(settings={**self.task, "training.steps": 60, "checkpoint.every": 0, "model.dropout": 0, "training.validation_every": 30})
+        lines = [line for line in self.run_at().metrics() if "validation_loss" in line]
+        for line in lines:
+            self.assertAlmostEqual(line["validation_bits_per_dimension"], line["validation_loss"] / math.log(2), places=12)
+        self.assertLess(lines[-1]["validation_bits_per_dimension"], 7.5)
+        self.assertIn("bits per dimension", self.longspan("evaluate", "run").output)
+        for ranks in 1, 2:
+            self.longspan("generate", "run", "--images", f"sheet{ranks}.png", "--samples", "5", "--class", "1", ranks=ranks)
+        sheet = (self.directory / "sheet1.png").read_bytes()
+        self.assertEqual(sheet, (self.directory / "sheet2.png").read_bytes())
+        rows = read_png(sheet)
+        self.assertEqual((len(rows), len(rows[0])), (2 + 2 * (SIDE + 2), 2 + 3 * (SIDE + 2)))
+        images = self.parts["validation"][0]
+        self.longspan("generate", "run", "--images", "completed.png", "--samples", "2", "--complete", "validation.images")
+        rows = read_png((self.directory / "completed.png").read_bytes())
+        for number in 0, 1:
+            top, left = 2 + number * (SIDE + 2), 2
+            whole = [row[left:left + SIDE] for row in rows[top:top + SIDE]]
+            completed = [row[left + SIDE + 2:left + 2 * SIDE + 2] for row in rows[top:top + SIDE]]
+            self.assertEqual(whole, images[number])
+            self.assertEqual(completed[:SIDE // 2], whole[:SIDE // 2])
+            self.assertNotEqual(completed[SIDE // 2:], whole[SIDE // 2:])
+        for arguments, code, part in ((["--images", "x.png", "--class", "9"], 2, 'the class of the images is to be "9"; the model learnt 0, 1, 2'),
+                                      ([], 2, "makes images; say where to by --images"),
+                                      (["--input", "x"], 2, "which makes --images"),
+                                      (["--images", "x.png", "--complete", "none.png"], 3, "none.png")):
+            with self.subTest(part):
+                self.assert_one_sentence(self.longspan("generate", "run", *arguments, code=code), part)
+
+    def test_what_cannot_be(self):
+        for settings, part in (({"data.format": "text"}, "run.task: pixels learns images, and data.format is text"),
+                               ({"model.family": "encoder"}, "run.task"),
+                               ({"model.tied_embeddings": True}, "predicts 256 values; set it to false"),
+                               ({"model.image_block": "[2]"}, "model.image_block has 1 elements, wanted two"),
+                               ({"model.image_block": "[0, 2]"}, "model.image_block"),
+                               ({"model.family": "decoder", "run.task": "language_model"}, "is a key of family image_transformer")):
+            with self.subTest(part):
+                self.assertIn(part, self.train(settings={**self.task, **settings}, code=2).errors)
+
+    def test_plan_knows_their_size(self):
+        settings = {**self.task, "data.batch_tokens": 2000, "metrics.timing": True, "data.validation": "", "data.validation_target": "",
+                    "parallel.data": 1}
+        output = self.longspan("plan", "tiny.yaml", *jobs.flat(settings)).output
+        self.train(settings=settings)
+        held = self.run_at().metrics()[-1]["peak_memory_bytes"]
+        self.assertAlmostEqual(jobs.bytes_of(output, "at once"), held, delta=0.1 * held)
+
+
+if __name__ == "__main__":
+    jobs.main()

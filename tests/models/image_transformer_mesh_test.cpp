@@ -1,0 +1,77 @@
+// The Image Transformer trains the same on every layout and with every memory mode as one process,
+// with dropout.
+#include "models/image_transformer.h"
+#include "tests/models/equality_testing.h"
+#include "tests/models/image_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::Case;
+using testing::dropped_options;
+using testing::Kind;
+
+constexpr ImageShape image = {3, 2, 3};  // 18 values
+constexpr std::int64_t time = 19;        // one more is padding
+
+// Four images a step, one of which is missing in the second.
+Batch batch_of_images(const Case&, int step, const StreamRange& rows) {
+  const Tensor pixels =
+      testing::random_pixels(4, image, time, static_cast<std::uint64_t>(step + 1));
+  const std::int64_t empty = step == 1 ? 3 : -1;
+  Batch batch;
+  batch.fields =
+      rows_of(testing::image_fields(pixels, image.values(), empty), rows.begin, rows.end);
+  const std::int64_t images = rows.count() - (empty >= rows.begin && empty < rows.end ? 1 : 0);
+  batch.counts = {{"rows", images}, {"tokens", images * image.values()}};
+  batch.first_row = rows.begin;
+  batch.fresh = true;
+  return batch;
+}
+
+Kind kind_of(const std::string& name,
+             const std::vector<std::string>& attention,
+             PixelPositions positions,
+             bool of_classes,
+             PixelValues values = PixelValues::categories) {
+  Kind kind;
+  kind.name = name;
+  kind.make = [=](ResidualKind residual, const ModelSetting& setting) {
+    ImageTransformerOptions options;
+    options.common = dropped_options(NormPlacement::pre);
+    options.common.tied_embeddings = false;
+    options.common.residual = residual;
+    // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights
+    // keep them below the bound.
+    options.common.initial_deviation = 0.05;
+    options.common.attention.kinds = attention;
+    options.common.attention.window = {3};
+    options.common.attention.stride = 4;
+    options.common.attention.image = {.block = {2, 4}, .flange = {1, 2}};
+    options.positions = positions;
+    options.of_classes = of_classes;
+    options.values = values;
+    options.mixtures = 2;
+    return testing::make_image_transformer(options, setting);
+  };
+  kind.batch = batch_of_images;
+  return kind;
+}
+
+TEST(ImageTransformerLayouts, EveryKindTrainsTheSame) {
+  const Case common = {.segment = time, .steps = 3, .classes = 3, .image = image};
+  testing::expect_equal(
+      {kind_of("local_1d", {"local_1d"}, PixelPositions::sinusoidal, false),
+       kind_of("local_2d, learned positions", {"local_2d"}, PixelPositions::learned, false),
+       kind_of("both, of classes", {"local_2d", "local_1d"}, PixelPositions::learned, true),
+       kind_of("local_2d, mixtures",
+               {"local_2d"},
+               PixelPositions::sinusoidal,
+               false,
+               PixelValues::mixtures)},
+      testing::layouts(),
+      common);
+}
+
+}  // namespace
+}  // namespace longspan

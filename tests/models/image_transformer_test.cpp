@@ -1,0 +1,275 @@
+// The Image Transformer on one process.
+#include "models/image_transformer.h"
+
+#include <numbers>
+
+#include "framework/nn/attention/kept_keys.h"
+#include "tests/models/image_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::image_fields;
+using testing::losses_of;
+using testing::make_image_transformer;
+using testing::random_pixels;
+using testing::Values;
+using testing::values_of;
+
+constexpr ImageShape colour = {3, 2, 3};  // 18 values
+constexpr ImageShape grey = {5, 7, 1};    // blocks of 2 x 3 do not divide it
+
+ImageTransformerOptions tiny(const std::string& attention = "local_1d") {
+  ImageTransformerOptions options;
+  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common.activation = Activation::gelu_tanh;
+  options.common.tied_embeddings = false;
+  options.common.attention.kinds = {attention};
+  options.common.attention.window = {2};
+  options.common.attention.stride = 4;
+  options.common.attention.image = {.block = {2, 3}, .flange = {1, 2}};
+  return options;
+}
+
+std::unique_ptr<Model> make(const ImageTransformerOptions& options, const ImageShape& image) {
+  ModelSetting setting = testing::tiny_setting(image.values());
+  setting.classes = 3;
+  setting.image = image;
+  return make_image_transformer(options, setting);
+}
+
+Reading reading_of(const Tensor& pixels, const ImageShape& image) {
+  return {.fields = image_fields(pixels, image.values())};
+}
+
+Tensor scores_of(const Model& model, const Reading& reading) {
+  return model.scores(reading, Pass()).scores.value();
+}
+
+TEST(PixelSequence, ReadsTheValueBeforeEachWithItsChannel) {
+  const PixelSequence sequence(colour, {});
+  const Tensor pixels = random_pixels(2, colour, 20, 1);
+  const Fields fields = image_fields(pixels, 18, 1);
+  const Tensor ids = sequence.read_of(pixels);
+  const Tensor targets = sequence.targets_of(pixels, field_of(fields, "length"));
+  for (std::int64_t i = 0; i < 20; ++i) {
+    const std::int64_t before = i == 0 ? 0 : pixels.data<std::int64_t>()[i - 1];
+    const bool is_start = i == 0 || i >= 18;
+    EXPECT_EQ(ids.data<std::int64_t>()[i], is_start ? 768 : before + 256 * ((i - 1) % 3));
+    EXPECT_EQ(targets.data<std::int64_t>()[i], i < 18 ? pixels.data<std::int64_t>()[i] : -1);
+    EXPECT_EQ(targets.data<std::int64_t>()[20 + i], -1);
+  }
+}
+
+// What blocks see of each other in the order of generation is what the image's geometry says.
+TEST(PixelSequence, BlocksComeInTheOrderOfTheirMask) {
+  for (const ImageShape& shape : {grey, colour, ImageShape{4, 6, 1}}) {
+    const PixelSequence sequence(shape, {.block_height = 2, .block_width = 3});
+    const masks::Image image = {.height = sequence.rows(),
+                                .width = sequence.columns(),
+                                .query_height = 2,
+                                .query_width = 3,
+                                .flange_height = 1,
+                                .flange_width = 2};
+    const Mask raster = masks::image(image, masks::ImageOrder::raster);
+    const Mask generated = masks::image(image, masks::ImageOrder::generation);
+    for (std::int64_t p = 0; p < sequence.positions(); ++p)
+      for (std::int64_t k = 0; k < sequence.positions(); ++k) {
+        const bool allowed = generated.allows(p, k);
+        EXPECT_EQ(allowed, raster.allows(sequence.place_of(p), sequence.place_of(k)));
+        if (allowed) {
+          EXPECT_LE(k, p);
+        }
+      }
+  }
+}
+
+TEST(PixelSequence, AShiftOfEachBlockReadsNoLastValue) {
+  const PixelOrder whole = {.block_height = 2, .block_width = 3};
+  PixelOrder each = whole;
+  each.shift_each_block = true;
+  const Tensor pixels = random_pixels(1, grey, 35, 1);
+  const Tensor one = PixelSequence(grey, whole).read_of(pixels);
+  const Tensor other = PixelSequence(grey, each).read_of(pixels);
+  // Blocks of 2 x 3, 2 x 3 and 2 x 1 in two rows of blocks, then of 1 x 3, 1 x 3 and 1 x 1.
+  const std::vector<std::int64_t> begins = {0, 6, 12, 14, 20, 26, 28, 31, 34};
+  for (std::int64_t i = 0; i < 35; ++i)
+    EXPECT_EQ(other.data<std::int64_t>()[i],
+              std::ranges::count(begins, i) > 0 ? 256 : one.data<std::int64_t>()[i]);
+}
+
+// Sheet: query block b sees itself and the positions before it that the window has.
+TEST(ImageTransformer, BlocksInOneDimensionSeeTheirWindow) {
+  const AttentionOptions options = {.kinds = {"local_1d"}, .window = {3}, .stride = 5};
+  const auto patterns = attention_patterns(options, {.segment = 17});
+  const Mask seen = patterns.front().rules(17).of(0) & masks::causal();
+  for (std::int64_t p = 0; p < 17; ++p)
+    for (std::int64_t k = 0; k < 17; ++k)
+      EXPECT_EQ(seen.allows(p, k), k <= p && k >= p / 5 * 5 - 3) << p << " " << k;
+}
+
+TEST(ImageTransformer, AUniformPredictorTakesEightBitsAValue) {
+  for (const ImageShape& image : {grey, colour}) {
+    const auto model = make(tiny(), image);
+    model->parameters().named("output/weight").master.zero();
+    const Tensor losses =
+        losses_of(*model, reading_of(random_pixels(2, image, image.values(), 1), image)).value();
+    for (const double loss : losses.span<double>()) EXPECT_NEAR(loss / std::numbers::ln2, 8, 1e-14);
+  }
+}
+
+TEST(ImageTransformer, GradientOfAllWeights) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const char* const attention : {"local_1d", "local_2d"})
+    for (const PixelPositions positions : {PixelPositions::sinusoidal, PixelPositions::learned}) {
+      ImageTransformerOptions options = tiny(attention);
+      options.positions = positions;
+      options.of_classes = positions == PixelPositions::learned;
+      options.common.dropout = options.common.attention_dropout = 0.3;
+      const auto model = make(options, colour);
+      testing::expect_model_gradients(
+          *model, reading_of(random_pixels(2, colour, 20, 1), colour), pass);
+    }
+}
+
+// In the order of generation: a changed value changes no score at its position or before it, and
+// those of the position behind it.
+TEST(ImageTransformer, SeesNothingOfTheFuture) {
+  for (const char* const attention : {"causal", "local_1d", "local_2d"})
+    for (const ImageShape& image : {grey, colour}) {
+      const auto model = make(tiny(attention), image);
+      const PixelSequence sequence = *model->body().end().pixels;
+      const Tensor pixels = random_pixels(1, image, image.values(), 1);
+      const Tensor before = scores_of(*model, reading_of(pixels, image));
+      for (std::int64_t changed = 0; changed + 1 < image.values(); changed += 3) {
+        const Tensor other = pixels.clone();
+        std::int64_t& value = other.data<std::int64_t>()[sequence.place_of(changed)];
+        value = (value + 100) % 256;
+        const Tensor after = scores_of(*model, reading_of(other, image));
+        for (std::int64_t i = 0; i <= changed + 1; ++i) {
+          const bool same = std::equal(before.data<double>() + i * 256,
+                                       before.data<double>() + (i + 1) * 256,
+                                       after.data<double>() + i * 256);
+          EXPECT_EQ(same, i <= changed) << attention << ", " << changed << " at " << i;
+        }
+      }
+    }
+}
+
+TEST(ImageTransformer, ABlockThatCoversTheImageIsFullCausalAttention) {
+  for (const ImageShape& image : {grey, colour}) {
+    const Reading reading = reading_of(random_pixels(2, image, image.values(), 1), image);
+    const Values expected = values_of(scores_of(*make(tiny("causal"), image), reading));
+    ImageTransformerOptions one = tiny("local_1d");
+    one.common.attention.stride = image.values();
+    one.common.attention.window = {0};
+    expect_close(values_of(scores_of(*make(one, image), reading)), expected, 1e-13);
+    ImageTransformerOptions two = tiny("local_2d");
+    two.common.attention.image = {.block = {image.height, image.width * image.channels},
+                                  .flange = {1, 1}};
+    expect_close(values_of(scores_of(*make(two, image), reading)), expected, 1e-13);
+  }
+}
+
+TEST(ImageTransformer, PaddingAndEmptyRowsHaveNoLoss) {
+  const auto model = make(tiny("local_2d"), colour);
+  const Tensor pixels = random_pixels(2, colour, 24, 1);
+  const Tensor losses = losses_of(*model, {.fields = image_fields(pixels, 18, 1)}).value();
+  for (std::int64_t i = 0; i < 48; ++i) EXPECT_EQ(losses.data<double>()[i] == 0, i >= 18) << i;
+}
+
+TEST(ImageTransformer, AClassIsToldAtEachPosition) {
+  ImageTransformerOptions options = tiny("local_2d");
+  options.of_classes = true;
+  const auto model = make(options, colour);
+  Reading reading = reading_of(random_pixels(1, colour, 18, 1), colour);
+  const Tensor before = scores_of(*model, reading);
+  reading.fields["label"].data<std::int64_t>()[0] = 2;
+  const Tensor after = scores_of(*model, reading);
+  for (std::int64_t i = 0; i < 18; ++i)
+    EXPECT_NE(before.data<double>()[i * 256], after.data<double>()[i * 256]);
+}
+
+TEST(ImageTransformer, ReadingOnFromKeptKeysIsReadingTheWholeImage) {
+  for (const char* const attention : {"local_1d", "local_2d"}) {
+    ImageTransformerOptions options = tiny(attention);
+    options.of_classes = true;
+    const auto model = make(options, grey);
+    const PixelSequence sequence = *model->body().end().pixels;
+    const Tensor pixels = random_pixels(2, grey, 35, 1);
+    const Reading whole = reading_of(pixels, grey);
+    const Tensor expected = scores_of(*model, whole);
+    const auto kept = std::make_shared<KeptKeys>();
+    const NoGradient unrecorded;
+    for (std::int64_t i = 0; i < 35; ++i) {
+      const Tensor ids = Tensor::empty({2, 1}, DType::i64, testing::backend_device());
+      for (std::int64_t row = 0; row < 2; ++row)
+        sequence.read_at(i, pixels.data<std::int64_t>() + row * 35, ids.data<std::int64_t>() + row);
+      const Reading one = {.fields = {{"tokens", ids}, {"label", whole.fields.at("label")}},
+                           .only_last = true};
+      const Tensor found = model->scores(one, Pass{.kept = kept}).scores.value();
+      for (std::int64_t row = 0; row < 2; ++row)
+        for (std::int64_t value = 0; value < 256; ++value)
+          EXPECT_NEAR(found.data<double>()[row * 256 + value],
+                      expected.data<double>()[(row * 35 + i) * 256 + value],
+                      1e-12);
+    }
+  }
+}
+
+ImageTransformerOptions with_mixtures(const std::string& attention) {
+  ImageTransformerOptions options = tiny(attention);
+  options.values = PixelValues::mixtures;
+  options.mixtures = 3;
+  return options;
+}
+
+TEST(ImageTransformer, GradientsOfMixtures) {
+  for (const ImageShape& image : {grey, colour}) {
+    ImageTransformerOptions options = with_mixtures("local_2d");
+    options.of_classes = true;
+    const auto model = make(options, image);
+    const Reading reading = reading_of(random_pixels(2, image, image.values() + 2, 1), image);
+    testing::expect_model_gradients(*model, reading, Pass{.training = true, .random = Random(3)});
+  }
+}
+
+// The channels of a pixel are predicted together: what its position says depends on none of them.
+TEST(ImageTransformer, MixturesSeeNothingOfTheFuture) {
+  for (const char* const attention : {"local_1d", "local_2d"}) {
+    const auto model = make(with_mixtures(attention), colour);
+    const PixelSequence sequence = *model->body().end().pixels;
+    ASSERT_EQ(sequence.positions(), 6);
+    const Tensor pixels = random_pixels(1, colour, 18, 1);
+    const Tensor before = scores_of(*model, reading_of(pixels, colour));
+    const std::int64_t numbers = before.shape()[2];
+    ASSERT_EQ(before.shape(), (Shape{1, 6, 30}));
+    for (std::int64_t changed = 0; changed < 5; ++changed)
+      for (std::int64_t channel = 0; channel < 3; ++channel) {
+        const Tensor other = pixels.clone();
+        std::int64_t& value = other.data<std::int64_t>()[sequence.place_of(changed) * 3 + channel];
+        value = (value + 100) % 256;
+        const Tensor after = scores_of(*model, reading_of(other, colour));
+        for (std::int64_t i = 0; i <= changed + 1; ++i) {
+          const bool same = std::equal(before.data<double>() + i * numbers,
+                                       before.data<double>() + (i + 1) * numbers,
+                                       after.data<double>() + i * numbers);
+          EXPECT_EQ(same, i <= changed) << attention << ", " << changed << " at " << i;
+        }
+      }
+  }
+}
+
+TEST(ImageTransformer, NeedsToKnowItsImages) {
+  EXPECT_THROW(make_image_transformer(tiny(), testing::tiny_setting()), ConfigurationError);
+  ImageTransformerOptions tied = tiny();
+  tied.common.tied_embeddings = true;
+  EXPECT_THROW(make(tied, grey), ConfigurationError);
+  ImageTransformerOptions flat = tiny("local_2d");
+  flat.common.attention.image.block = {2};
+  EXPECT_THROW(make(flat, grey), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
