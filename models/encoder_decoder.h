@@ -27,7 +27,12 @@ struct EncoderDecoderOptions {
 
   // Of the encoder alone.
   ModelOptions encoder() const;
+  static FamilyTraits encoder_traits();
+  FamilyTraits decoder_traits() const;
 };
+
+// What keeps them from being, as a sentence; empty where nothing does.
+std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory);
 
 void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned);
 BodyFactory encoder_decoder_body(const EncoderDecoderOptions& options);

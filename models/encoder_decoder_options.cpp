@@ -1,0 +1,247 @@
+#include <algorithm>
+#include <iterator>
+
+#include "models/encoder_decoder.h"
+#include "models/masked_decoder.h"
+
+namespace longspan {
+namespace {
+
+// What keeps the encoder from being computed again as the decoder is; empty where nothing does.
+std::string encoder_recompute_problem(const EncoderDecoderOptions& options,
+                                      const MemoryOptions& memory) {
+  if (!options.encoder_layers || memory.recomputation().together <= *options.encoder_layers)
+    return "";
+  return fmt::format(
+      "memory.recompute is {}, but model.encoder_layers is {}; set it to at most that many",
+      memory.recompute,
+      *options.encoder_layers);
+}
+
+// What keeps the decoder from writing one token after another; empty where nothing does.
+std::string writing_problem(const EncoderDecoderOptions& options) {
+  const MechanismKind* const kind = kind_that_reads_anew(options.common.attention);
+  if (kind == nullptr || options.decoder == EncoderDecoderOptions::Decoder::masked) return "";
+  return fmt::format(
+      "model.attention: found {}, which cannot read on from kept keys, as a decoder of pairs does "
+      "when it writes; it may be in model.encoder_attention",
+      kind->name);
+}
+
+// Of what is declared before anyone knows whether it is masked.
+constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples, .looks_at_side = true};
+
+// A sentence about attention, with the keys of the encoder where it has its own.
+std::string said_of_encoder(std::string sentence, const EncoderDecoderOptions& options) {
+  const auto replace = [&](const std::string& key, const std::string& by) {
+    std::size_t at = 0;
+    while ((at = sentence.find(key, at)) != std::string::npos) {
+      const std::size_t end = at + key.size();
+      if (end == sentence.size() || sentence[end] != '_') sentence.replace(at, key.size(), by);
+      at += by.size();
+    }
+  };
+  if (!options.common.attention.encoder_kinds.empty())
+    replace("model.attention", "model.encoder_attention");
+  if (options.encoder_layers) replace("model.layers", "model.encoder_layers");
+  return sentence;
+}
+
+// What is wrong with the attention of the encoder; empty where nothing is, or where it is the
+// decoder's, of which the same is told.
+std::string encoder_attention_problem(const EncoderDecoderOptions& options,
+                                      const PlannedSetting& planned) {
+  const ModelOptions encoder = options.encoder();
+  const auto problem = [&](const ModelOptions& of, const FamilyTraits& traits) {
+    std::string found = problem_of(of.attention, of.attention_setting(traits, 0));
+    if (found.empty() && planned) found = attention_problem(of, planned(), traits);
+    return found.empty() ? distances_problem(options.positions, of) : found;
+  };
+  const bool is_told = options.common.attention.encoder_kinds.empty() &&
+                       !problem(options.common, options.decoder_traits()).empty();
+  return is_told
+             ? ""
+             : said_of_encoder(problem(encoder, EncoderDecoderOptions::encoder_traits()), options);
+}
+
+// What keeps the heads and the layer that are looked at from being there; empty where they are.
+std::string alignment_problem(const EncoderDecoderOptions& options) {
+  const ModelOptions& common = options.common;
+  if (options.alignment_heads > common.heads)
+    return fmt::format("model.alignment_heads is {}, but model.heads is {}; set it to at most that",
+                       options.alignment_heads,
+                       common.heads);
+  if (options.alignment_layer.value_or(1) > common.layers)
+    return fmt::format(
+        "model.alignment_layer is {}, but model.layers is {}; set it to at most that",
+        *options.alignment_layer,
+        common.layers);
+  return "";
+}
+
+void declare_encoder_attention(OptionTable& table,
+                               EncoderDecoderOptions& options,
+                               const PlannedSetting& planned) {
+  table.add("model.encoder_attention",
+            options.common.attention.encoder_kinds,
+            "what each layer of the encoder sees, as in model.attention, whose other keys it "
+            "shares; empty: the same as in the decoder",
+            fixes_weights([&options](const std::string& kinds) {
+              const ModelOptions encoder = options.encoder();
+              const AttentionOptions& attention = options.common.attention;
+              return layers_of_other_weights(
+                  kinds == "[]" ? fmt::format("{}", fmt::join(attention.kinds, ",")) : kinds,
+                  encoder.layers,
+                  attention.global_projections);
+            }));
+  table.check({"model.attention", "model.decoder"}, [&options]() -> std::string {
+    const bool is_told =
+        !problem_of(options.common.attention, options.common.attention_setting(causal_decoder, 0))
+             .empty();
+    return is_told ? "" : writing_problem(options);
+  });
+  std::vector<std::string> keys = {
+      "model.encoder_attention", "model.attention", "model.encoder_layers", "model.positions"};
+  if (planned)
+    std::ranges::copy(attention_keys_beside(EncoderDecoderOptions::encoder_traits()),
+                      std::back_inserter(keys));
+  table.check(std::move(keys),
+              [&options, planned] { return encoder_attention_problem(options, planned); });
+}
+
+void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
+  SourceLookOptions& source = options.source;
+  table.add("model.copy",
+            source.copies,
+            "a word may be copied from the source: by a gate, from where the alignment heads look "
+            "(See et al. 2017); not with training.label_smoothing",
+            fixes_weights());
+  table.add("model.coverage",
+            source.coverage,
+            "weight of a loss of looking again where the alignment heads have looked (See et al. "
+            "2017: 1); 0: there is none",
+            between(0, 1e6));
+  table.add("model.guide",
+            source.guide,
+            "where the alignment heads are taught to look: nowhere; at the same part of the source "
+            "as the target's (Tachibana et al. 2018); or where data.train_alignments says",
+            {{"none", AttentionGuide::none},
+             {"diagonal", AttentionGuide::diagonal},
+             {"alignments", AttentionGuide::alignments}});
+  table.add("model.guide_weight",
+            source.guide_weight,
+            "weight of the loss of model.guide",
+            between(0, 1e6));
+  table.add("model.guide_width",
+            source.guide_width,
+            "with model.guide: diagonal, how far from it, in parts of a sequence, costs little",
+            between(1e-3, 10));
+  table.add("model.alignment_heads",
+            options.alignment_heads,
+            "the first heads of one layer's cross-attention, whose average model.copy, "
+            "model.coverage and model.guide look at",
+            between(1, 1 << 16));
+  table.add("model.alignment_layer",
+            options.alignment_layer,
+            "the decoder's layer of those heads, counted from 1; none: the last one",
+            between(1, 1 << 16));
+  table.check({"model.alignment_heads", "model.heads", "model.alignment_layer", "model.layers"},
+              [&options] { return alignment_problem(options); });
+  const auto unread = [&source]() -> std::string {
+    return source.is_wanted() ? ""
+                              : "model.copy is false, model.coverage is 0 and model.guide is none";
+  };
+  table.warn("model.alignment_heads", unread);
+  table.warn("model.alignment_layer", unread);
+  table.warn("model.guide_weight", [&source]() -> std::string {
+    return source.guide == AttentionGuide::none ? "model.guide is none" : "";
+  });
+  table.warn("model.guide_width", [&source]() -> std::string {
+    return source.guide == AttentionGuide::diagonal ? "" : "model.guide is not diagonal";
+  });
+}
+
+}  // namespace
+
+ModelOptions EncoderDecoderOptions::encoder() const {
+  ModelOptions options = common;
+  options.layers = encoder_layers.value_or(common.layers);
+  if (!common.attention.encoder_kinds.empty())
+    options.attention.kinds = common.attention.encoder_kinds;
+  return options;
+}
+
+FamilyTraits EncoderDecoderOptions::encoder_traits() {
+  return {.causal = false, .sequences = Sequences::examples};
+}
+
+FamilyTraits EncoderDecoderOptions::decoder_traits() const {
+  FamilyTraits traits = causal_decoder;
+  traits.causal = decoder != Decoder::masked;
+  return traits;
+}
+
+std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory) {
+  for (const std::string& problem : {writing_problem(options),
+                                     alignment_problem(options),
+                                     encoder_recompute_problem(options, memory)})
+    if (!problem.empty()) return problem;
+  return "";
+}
+
+void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSetting& planned) {
+  declare(table, options.common, planned, causal_decoder);
+  table.add("model.encoder_layers",
+            options.encoder_layers,
+            "layers of the encoder; none: model.layers, which are the decoder's",
+            between(1, 1 << 16),
+            fixes_weights());
+  table.add(
+      "model.cross_attention",
+      options.wiring,
+      "which of the encoder's outputs a layer of the decoder looks at: that of the last layer; "
+      "of the same layer; of the same layer counted from the end; a learned mixture of all; or "
+      "each of all",
+      {{"last", Wiring::last},
+       {"same", Wiring::same},
+       {"reverse", Wiring::reverse},
+       {"mix", Wiring::mix},
+       {"full", Wiring::full}},
+      fixes_weights());
+  declare(table, options.positions, options.common, Sequences::examples, planned);
+  table.add("model.embeddings",
+            options.embeddings,
+            "source and target have one table, or one each",
+            {{"shared", EncoderDecoderOptions::Embeddings::shared},
+             {"apart", EncoderDecoderOptions::Embeddings::apart}},
+            fixes_weights());
+  table.check({"model.cross_attention", "model.encoder_layers", "model.layers"}, [&options] {
+    return wiring_problem(options.wiring,
+                          options.encoder_layers.value_or(options.common.layers),
+                          options.common.layers);
+  });
+  declare_source_look(table, options);
+  declare_masked(table, options, planned);
+  declare_encoder_attention(table, options, planned);
+  if (planned)
+    table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
+      const bool is_guided = options.source.guide == AttentionGuide::alignments;
+      if (table.is_default("data.train_alignments") != is_guided) return "";
+      return is_guided ? "model.guide is alignments, and data.train_alignments is not set; set "
+                         "it to the file that has them"
+                       : "data.train_alignments is set, and model.guide is not alignments; set "
+                         "one to the other";
+    });
+  if (planned)
+    table.check({"model.copy", "training.label_smoothing"}, [&options, planned]() -> std::string {
+      if (!options.source.copies || planned().smoothing.share == 0) return "";
+      return "model.copy is true, and training.label_smoothing is set; what is copied has one "
+             "target: set training.label_smoothing to 0";
+    });
+  if (planned)
+    table.check({"memory.recompute", "model.encoder_layers"}, [&options, planned] {
+      return encoder_recompute_problem(options, planned().memory);
+    });
+}
+
+}  // namespace longspan
