@@ -36,6 +36,13 @@ PixelSequence sequence_of(const ImageTransformerOptions& options, const ModelSet
   return PixelSequence(*setting.image, order);
 }
 
+// Positions of the longest sequence.
+std::int64_t most_positions(const ImageTransformerOptions& options, const ModelSetting& setting) {
+  const bool one_by_one = options.values == PixelValues::categories || !setting.image;
+  const std::int64_t together = one_by_one ? 1 : setting.image->channels;
+  return (setting.segment + together - 1) / together;
+}
+
 // Sines and cosines of `count` rows, or columns, of an image in one half of the features, zeros in
 // the other: interleaved as in Vaswani et al. 2017.
 Variable sinusoids_in_half(std::int64_t count,
@@ -181,7 +188,7 @@ class ImageTransformer : public Body {
                             mechanisms(options.common,
                                        {},
                                        traits_of({sequence_.rows(), sequence_.columns()}),
-                                       setting.segment))),
+                                       most_positions(options, setting)))),
         residual_(make_residual(options.common, setting.memory)) {
     if (options.of_classes)
       classes_.emplace(scope.child("classes"),
@@ -214,9 +221,19 @@ class ImageTransformer : public Body {
   std::int64_t vocabulary() const override { return sequence_.ids(); }
 
  private:
-  // Of each row its class, at every position that this rank has inside.
+  // Of each row its class, at every position that this rank has inside. Throws DataError for an
+  // image without one: there are files without any.
   Tensor classes_of(const Reading& reading, const Pass& pass) const {
     const Tensor& label = field_of(reading.fields, "label");
+    const auto length = reading.fields.find("length");
+    on_host(label.device(), [&] {
+      for (std::int64_t row = 0; row < label.elements(); ++row)
+        if (label.data<std::int64_t>()[row] < 0 &&
+            (length == reading.fields.end() || length->second.data<std::int64_t>()[row] > 0))
+          throw DataError(
+              "model.of_classes is true, and an image has no class; name the file of labels "
+              "(data.train_target and so on, or --data-target), or set it to false");
+    });
     const std::int64_t columns = count_of(pass.time.inside());
     const Tensor result = Tensor::empty(
         {label.elements(), columns}, DType::i64, label.device(), MemoryTag::workspace);
@@ -276,7 +293,8 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             options.shift_each_block,
             "with local_2d, the first value of a block is predicted from what is around the block "
             "alone (tensor2tensor), so that no later block reads the last value of a block; false: "
-            "from the last value of the block before it too");
+            "from the last value of the block before it too",
+            fixes_weights());
   table.warn("model.shift_each_block", [&options]() -> std::string {
     return has_kind(options.common.attention, "local_2d")
                ? ""
@@ -288,13 +306,16 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             "class can be asked for",
             fixes_weights());
   table.check({"model.tied_embeddings"}, [&options] { return tied_problem(options); });
+  table.warn("model.vocabulary",
+             []() -> std::string { return "the values of images have ids of their own"; });
 }
 
 BodyFactory image_transformer_body(const ImageTransformerOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(tied_problem(options));
-    refuse(problem_of(options.common.attention,
-                      options.common.attention_setting(traits_of({}), setting.segment)));
+    refuse(problem_of(
+        options.common.attention,
+        options.common.attention_setting(traits_of({}), most_positions(options, setting))));
     return std::make_unique<ImageTransformer>(scope, options, setting);
   };
 }

@@ -94,9 +94,11 @@ bool is_idx(const std::string& path) {
   return first[0] == 0 && first[1] == 0;
 }
 
-bool is_file(const NamedPath& path) {
+// As rank 0 sees it: what is opened together depends on it.
+bool is_file(const NamedPath& path, const Communicator& all) {
   std::error_code unused;
-  return std::filesystem::is_regular_file(path, unused);
+  const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path, unused);
+  return all.broadcast(std::string(found ? "file" : "folder"), 0) == "file";
 }
 
 class IdxImages final : public ImageExamples {
@@ -172,7 +174,7 @@ class PngImages final : public ImageExamples {
 LabelSet learn_image_labels(const ImageFiles& files,
                             const Communicator& all,
                             const ScanListener& listener) {
-  if (files.labels.empty() && is_file(files.images)) return LabelSet({"image"});
+  if (files.labels.empty() && is_file(files.images, all)) return LabelSet({"image"});
   if (files.labels.empty())
     return LabelSet(open_image_folder(files.images, all, listener).labels());
   std::vector<std::string> names;
@@ -197,7 +199,7 @@ std::shared_ptr<const Examples> open_images(const ImageFiles& files,
                                             const LabelSet& labels,
                                             const Communicator& all,
                                             const ScanListener& listener) {
-  if (files.labels.empty() && !is_file(files.images))
+  if (files.labels.empty() && !is_file(files.images, all))
     return std::make_shared<const PngImages>(open_image_folder(files.images, all, listener),
                                              labels);
   IdxFile images(files.images, 3, "images", all);

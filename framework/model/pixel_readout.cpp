@@ -56,7 +56,8 @@ class Mixtures : public Readout {
         sequence_(*end.pixels),
         mixtures_(end.mixtures),
         part_(whole(mixture_width(end.mixtures, end.pixels->shape().channels))),
-        numbers_(scope, {.in = end.width, .out = part_.total, .initial = end.initial}) {}
+        numbers_(scope,
+                 {.in = end.width, .out = part_.total, .initial = end.initial, .hidden = false}) {}
 
   std::vector<Term> terms(const States& states,
                           const Reading& reading,
@@ -75,10 +76,11 @@ class Mixtures : public Readout {
 
  private:
   static Part whole(std::int64_t count) { return {0, count, count}; }
-  // In the accumulator dtype: means are read to a part of 1 / 255.
+  // Made in the accumulator dtype: means are read to a part of 1 / 255, which bf16 does not tell.
   Variable numbers_of(const Variable& hidden) const {
-    const Variable numbers = numbers_(hidden);
-    return cast(numbers, accumulator_of(numbers.value().dtype()));
+    const DType wide = accumulator_of(hidden.value().dtype());
+    numbers_.check_width(hidden);
+    return linear(cast(hidden, wide), cast(numbers_.weight(), wide), cast(numbers_.bias(), wide));
   }
   // Of `values` [rows, time * channels] those of the positions that this rank holds.
   Tensor columns_outside(const Tensor& values, const TimeDivision& time) const {

@@ -52,6 +52,10 @@ std::vector<std::int64_t> labels_of_images(const DrawRequest& request, std::int6
         "(model.of_classes)",
         request.label);
   if (!knows_classes) return labels;
+  if (request.label.empty() && !request.complete.empty())
+    throw ConfigurationError(
+        "the model was told of classes (model.of_classes): say that of the images to complete by "
+        "--class");
   const std::int64_t wanted = request.label.empty() ? -1 : request.labels.id_of(request.label);
   if (!request.label.empty() && wanted < 0)
     throw ConfigurationError("the class of the images is to be \"{}\"; the model learnt {}",

@@ -57,6 +57,8 @@ class Pixels(images_test.TestCase):
     def test_images_need_no_labels(self):
         unlabelled = {**self.task, "data.train_target": "", "data.validation_target": "", "model.of_classes": False}
         self.train("without", settings=unlabelled)
+        self.assert_one_sentence(self.train("asked", settings={**unlabelled, "model.of_classes": True}, code=3),
+                                 "model.of_classes is true, and an image has no class")
         self.train("with", settings={**self.task, "model.of_classes": False})
         self.assertEqual(self.run_at("without").metrics_bytes(), self.run_at("with").metrics_bytes())
 
@@ -74,7 +76,8 @@ class Pixels(images_test.TestCase):
         rows = read_png(sheet)
         self.assertEqual((len(rows), len(rows[0])), (2 + 2 * (SIDE + 2), 2 + 3 * (SIDE + 2)))
         images = self.parts["validation"][0]
-        self.longspan("generate", "run", "--images", "completed.png", "--samples", "2", "--complete", "validation.images")
+        self.longspan("generate", "run", "--images", "completed.png", "--samples", "2", "--complete", "validation.images",
+                      "--class", "1")
         rows = read_png((self.directory / "completed.png").read_bytes())
         for number in 0, 1:
             top, left = 2 + number * (SIDE + 2), 2
@@ -84,6 +87,7 @@ class Pixels(images_test.TestCase):
             self.assertEqual(completed[:SIDE // 2], whole[:SIDE // 2])
             self.assertNotEqual(completed[SIDE // 2:], whole[SIDE // 2:])
         for arguments, code, part in ((["--images", "x.png", "--class", "9"], 2, 'the class of the images is to be "9"; the model learnt 0, 1, 2'),
+                                      (["--images", "x.png", "--complete", "validation.images"], 2, "of the images to complete by --class"),
                                       ([], 2, "makes images; say where to by --images"),
                                       (["--input", "x"], 2, "which makes --images"),
                                       (["--images", "x.png", "--complete", "none.png"], 3, "none.png")):

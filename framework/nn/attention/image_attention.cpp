@@ -1,5 +1,7 @@
 #include "framework/nn/attention/image_attention.h"
 
+#include <algorithm>
+
 #include "framework/core/options.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
@@ -26,13 +28,15 @@ std::unique_ptr<Mechanism> make(const Scope&,
                                 const AttentionOptions& options,
                                 const AttentionSetting& setting) {
   refuse(problem(options, setting));
-  const masks::Image image = {.height = setting.image->height,
-                              .width = setting.image->width,
-                              .query_height = options.image.block[0],
-                              .query_width = options.image.block[1],
-                              .flange_height = options.image.flange[0],
-                              .flange_width = options.image.flange[1],
-                              .causal = true};
+  const masks::Image image = {
+      .height = setting.image->height,
+      .width = setting.image->width,
+      .query_height = options.image.block[0],
+      .query_width = options.image.block[1],
+      // More than the image has is all of it.
+      .flange_height = std::min(options.image.flange[0], setting.image->height),
+      .flange_width = std::min(options.image.flange[1], setting.image->width),
+      .causal = true};
   const Mask seen = masks::image(image, masks::ImageOrder::generation);
   const auto table = [seen, heads = setting.heads](std::int64_t) {
     return std::vector<HeadKeys>(static_cast<std::size_t>(heads),
@@ -49,12 +53,13 @@ void declare(OptionTable& table, ImageBlockOptions& options) {
             "rows and columns of the blocks of an image that local_2d has, the values of a pixel's "
             "channels being columns of their own. They are predicted block by block, and row by "
             "row in a block",
-            at_least(1));
+            between(1, 1 << 20),
+            fixes_weights());
   table.add("model.image_flange",
             options.flange,
             "rows above a block, and columns to its sides, that local_2d sees of what was "
             "predicted before",
-            at_least(0));
+            between(0, 1 << 20));
 }
 
 MechanismKind local_2d_kind() {
@@ -65,6 +70,7 @@ MechanismKind local_2d_kind() {
           .alone = "it orders the whole sequence",
           .keys = {"image_block", "image_flange"},
           .reads_on = true,
+          .own_weights = true,  // which are for its order
           .problem = problem,
           .make = make};
 }
