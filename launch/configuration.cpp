@@ -358,6 +358,13 @@ void declare_all(Configuration& configuration, const Family* family) {
               [&configuration] { return configuration.task_kind().problem(configuration.data); });
   if (family == nullptr) return;
   configuration.body = family->declare(table, planned_setting(configuration));
+  if (table.has("model.targets"))
+    table.check({"model.targets", "run.task"}, [&configuration, &table]() -> std::string {
+      if (configuration.task == "language_model" || table.is_default("model.targets")) return "";
+      return "model.targets is for run.task: language_model, where each position has a target; "
+             "run.task is " +
+             configuration.task;
+    });
   table.check({"run.task", family_key}, [&configuration, family]() -> std::string {
     if (std::ranges::count(family->tasks, configuration.task) > 0) return "";
     return fmt::format("model.family: {} learns run.task: {}, found {}",

@@ -98,7 +98,12 @@ void declare_encoder_attention(OptionTable& table,
     const bool is_told =
         !problem_of(options.common.attention, options.common.attention_setting(causal_decoder, 0))
              .empty();
-    return is_told ? "" : writing_problem(options);
+    if (is_told) return "";
+    const std::string problem = writing_problem(options);
+    return problem.empty()
+               ? problem_of(options.common.attention,
+                            options.common.attention_setting(options.decoder_traits(), 0))
+               : problem;
   });
   std::vector<std::string> keys = {
       "model.encoder_attention", "model.attention", "model.encoder_layers", "model.positions"};

@@ -98,6 +98,7 @@ Losses Model::refined_losses(const Reading& given, const Pass& pass) const {
       unrecorded.emplace();
       here.reconstruction = nullptr;
       here.inner = nullptr;
+      here.learns = false;
     }
     // What was encoded without a gradient is encoded again for it.
     if (round == passes.first_learnt) reading.sides.clear();

@@ -36,7 +36,7 @@ struct LengthScores {
 
   LengthScores(const Scope& scope, std::int64_t width, const Initial& initial)
       : pool(scope.child("pooling"), Pooling::mean, width, initial),
-        scores(scope, {.in = width, .out = length_classes, .initial = initial}) {}
+        scores(scope, {.in = width, .out = length_classes, .initial = initial, .hidden = false}) {}
 };
 
 class PairReadout : public Readout {

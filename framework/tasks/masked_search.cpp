@@ -130,11 +130,13 @@ std::vector<std::vector<Hypothesis>> masked_search(
     tried.push_back(
         {.index = inputs[i].index,
          .lengths = tried_lengths(reader.lengths()[i], options.lengths, inputs[i].longest)});
-  MaskPredictOptions how = {.end = options.vocabulary.end,
-                            .mask = masked.mask,
-                            .masks_again = masked.masking != WordMasking::refined,
-                            .iterations = options.iterations,
-                            .n_best = options.n_best};
+  MaskPredictOptions how = {
+      .end = options.vocabulary.end,
+      .mask = masked.mask,
+      .masks_again = masked.masking != WordMasking::refined,
+      // What is said at once was never learnt beside words.
+      .iterations = masked.masking == WordMasking::all ? 1 : options.iterations,
+      .n_best = options.n_best};
   if (masked.masking != WordMasking::random && masked.first == FirstWords::source)
     how.first = [&](std::int64_t of, std::int64_t n) {
       const auto& source = sources[static_cast<std::size_t>(of)];

@@ -139,6 +139,9 @@ std::string decoder_problem(const TranslateOptions& options, bool masked) {
   if (masked && options.sampling)
     return "samples are drawn one word after another; this model has model.decoder: masked, which "
            "says all words at once";
+  if (masked && options.beam != usual.beam && options.beam != 1)
+    return "a beam is for words that are said one after another; this model has model.decoder: "
+           "masked, which tries as many lengths as --length-beam says";
   if (masked && (options.alpha != usual.alpha || options.penalty != usual.penalty))
     return "a length penalty is for words that are said one after another; this model has "
            "model.decoder: masked, whose results are ranked by the mean of their words";
@@ -150,9 +153,14 @@ void check(const Model& model,
            const Tokenizer& tokenizer,
            const TranslateOptions& options,
            const SentenceIds& special) {
-  const bool masked = model.body().end().masked.has_value();
-  refuse(decoder_problem(options, masked));
+  const std::optional<MaskedTargets> masked = model.body().end().masked;
+  refuse(decoder_problem(options, masked.has_value()));
   if (masked) {
+    if (masked->masking == WordMasking::all && options.iterations > 1 &&
+        options.iterations != TranslateOptions().iterations)
+      throw ConfigurationError(
+          "{} iterations are asked of a model of model.masking: all, which says all words once",
+          options.iterations);
     refuse(problem_of(masked_of(tokenizer, options, special)));
     return;
   }

@@ -38,7 +38,7 @@ void sinkhorn_weights_backward(Cuda, const SinkhornWeightsGradient&);
 // has the columns below before + u only: `before` of them and the earlier blocks. scores: [count,
 // rows, columns]; choice: [count, rows, top] i32, written by choose_blocks. There must be as many.
 // Without it rows have all columns, or, where `real` [batch] i64 is given (count = batch * heads),
-// that many of the first, but at least `top`: the others are padding.
+// that many of the first: the others are padding, whose weight is 0 where they have to be chosen.
 //
 // weights: [count, rows * top, columns], zeros but for the chosen: the i-th of a row is the softmax
 // of scores / temperature over the columns that were not chosen before it.

@@ -154,9 +154,7 @@ struct TopRow {
   // Of row i of all.
   LONGSPAN_HOST_DEVICE std::int64_t open(std::int64_t i) const {
     if (causal) return before + i % rows;
-    if (real == nullptr) return columns;
-    const std::int64_t count = real[i / rows / heads];
-    return count < top ? top : count;
+    return real == nullptr ? columns : real[i / rows / heads];
   }
   LONGSPAN_HOST_DEVICE bool taken(std::int64_t i, std::int64_t pick, std::int64_t column) const {
     for (std::int64_t k = 0; k < pick; ++k)
@@ -188,6 +186,9 @@ struct ChooseRow {
       std::int64_t best = -1;
       for (std::int64_t column = 0; column < row.open(i); ++column)
         if (!row.taken(i, pick, column) && (best < 0 || score[column] > score[best])) best = column;
+      // Where none is open any more, one that is not.
+      for (std::int64_t column = 0; best < 0; ++column)
+        if (!row.taken(i, pick, column)) best = column;
       row.choice[i * row.top + pick] = static_cast<std::int32_t>(best);
     }
   }
@@ -201,7 +202,8 @@ struct WeighRow {
     for (std::int64_t pick = 0; pick < row.top; ++pick) {
       A* const to = weights + (i * row.top + pick) * row.columns;
       for (std::int64_t column = 0; column < row.columns; ++column) to[column] = 0;
-      to[row.choice[i * row.top + pick]] = A{1} / row.sum(i, pick);
+      const std::int64_t chosen = row.choice[i * row.top + pick];
+      if (chosen < row.open(i)) to[chosen] = A{1} / row.sum(i, pick);
     }
   }
 };
@@ -216,6 +218,7 @@ struct WeighRowBackward {
     for (std::int64_t column = 0; column < row.columns; ++column) to[column] = 0;
     for (std::int64_t pick = 0; pick < row.top; ++pick) {
       const std::int64_t chosen = row.choice[i * row.top + pick];
+      if (chosen >= row.open(i)) continue;
       const A sum = row.sum(i, pick);
       const A by = dweights[(i * row.top + pick) * row.columns + chosen] / sum / row.temperature;
       for (std::int64_t column = 0; column < row.open(i); ++column)
