@@ -1,20 +1,27 @@
 #include "framework/autograd/attention_terms.h"
+#include "framework/autograd/given_scores.h"
 
 namespace longspan {
 namespace {
 
-void attention_gradients(Gradients& gradients, const Attention& forward, const TermPlaces& places) {
+void attention_gradients(Gradients& gradients,
+                         const Attention& forward,
+                         const TermPlaces& places,
+                         const GivenInputs& given) {
   AttentionGradient call = term_gradients(gradients, forward, places);
   call.forward = forward;
   call.dout = gradients.output();
   call.dquery = forward.query.like();
   call.dkey = forward.key.like();
   call.dvalue = forward.value.like();
-  on_or_dry(call.dout.device(), [&](auto backend) { attention_backward(backend, call); });
+  const GivenScores dgiven = given_gradients(given.values);
+  on_or_dry(call.dout.device(),
+            [&](auto backend) { attention_backward(backend, call, given.values, dgiven); });
   const Tensor* const results[] = {&call.dquery, &call.dkey, &call.dvalue};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, *results[input]);
   give_term_gradients(gradients, call, forward, places);
+  give_given_gradients(gradients, given.places, dgiven, forward.query.dtype());
 }
 
 }  // namespace
@@ -25,6 +32,16 @@ Variable attention(const Variable& query,
                    const AttentionMask& mask,
                    const AttentionTerms& terms,
                    const std::optional<AttentionDropout>& dropout) {
+  return attention_with(query, key, value, mask, terms, GivenVariables(), dropout);
+}
+
+Variable attention_with(const Variable& query,
+                        const Variable& key,
+                        const Variable& value,
+                        const AttentionMask& mask,
+                        const AttentionTerms& terms,
+                        const GivenVariables& given,
+                        const std::optional<AttentionDropout>& dropout) {
   const Tensor& q = query.value();
   Attention call;
   call.query = q;
@@ -33,15 +50,18 @@ Variable attention(const Variable& query,
   call.mask = mask;
   std::vector<Variable> inputs = {query, key, value};
   const TermPlaces places = add_terms(terms, call, inputs);
+  GivenInputs scores = add_given(given, inputs);
   if (dropout && dropout->rate > 0) call.dropout = dropout;
   call.out = Tensor::empty(q.shape().with(-1, value.shape()[-1]), q.dtype(), q.device());
   call.log_sum_exp = Tensor::empty(
       {q.shape()[0], q.shape()[2], q.shape()[1]}, accumulator_of(q.dtype()), q.device());
-  on_or_dry(q.device(), [&](auto backend) { attention(backend, call); });
+  on_or_dry(q.device(), [&](auto backend) { attention(backend, call, scores.values); });
   Tensor out = call.out;
-  return record(std::move(out), inputs, [call = std::move(call), places](Gradients& gradients) {
-    attention_gradients(gradients, call, places);
-  });
+  return record(std::move(out),
+                inputs,
+                [call = std::move(call), places, scores = std::move(scores)](Gradients& gradients) {
+                  attention_gradients(gradients, call, places, scores);
+                });
 }
 
 }  // namespace longspan

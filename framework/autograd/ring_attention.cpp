@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "framework/autograd/attention_terms.h"
+#include "framework/autograd/given_scores.h"
 #include "framework/autograd/sequence_pieces.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/elementwise.h"
@@ -52,7 +53,8 @@ Tensor without_feature(const Tensor& spans) {
 // What the passes share: the call, whose parts are made from it, and this rank's rows.
 class Ring {
  public:
-  Ring(Attention call, const SequenceShares& shares) : call_(std::move(call)), shares_(shares) {
+  Ring(Attention call, const GivenScores& given, const SequenceShares& shares)
+      : call_(std::move(call)), shares_(shares) {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, count_of(ranges));
@@ -65,6 +67,7 @@ class Ring {
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
           pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
+    given_ = given_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
     if (count_of(own_keys()) < form_.rows) own_.elements().zero();
     std::int64_t begin = 0;
@@ -86,6 +89,7 @@ class Ring {
     Tensor query;
     Tensor key;
     Tensor value;
+    GivenScores given;  // in the accumulator dtype
   };
   // `terms`: what the gradients of the terms are added to.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
@@ -109,6 +113,8 @@ class Ring {
     return shares_.ranks.start_exchange(sent, next_rank(), received, rank_before(1));
   }
 
+  // Of each range of this rank's queries.
+  std::vector<GivenScores> given_pieces(const GivenScores& given) const;
   double pairs_between(const Range& queries, const Range& keys) const;
   // Queries i of this rank over keys j of a rank.
   Attention part(std::size_t i, const Block& block, int rank, std::size_t j) const;
@@ -127,6 +133,7 @@ class Ring {
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
   std::vector<Tensor> spans_;  // [batch, queries, heads, 1] where they depend on the token
+  std::vector<GivenScores> given_;
   std::vector<Tensor> log_sum_exps_;
   Tensor out_;  // of all of them: what reads it keeps it too
 };
@@ -145,6 +152,16 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
   for (std::int64_t head = begin; head < begin + heads; ++head)
     pairs += static_cast<double>(count_pairs(device().state(), rules.of(head), shape));
   return pairs;
+}
+
+std::vector<GivenScores> Ring::given_pieces(const GivenScores& given) const {
+  std::vector<GivenScores> result(own_queries().size());
+  for (const auto part : given_parts) {
+    if (!(given.*part).defined()) continue;
+    const std::vector<Tensor> pieces = pieces_of(given.*part, own_queries());
+    for (std::size_t i = 0; i < result.size(); ++i) result[i].*part = pieces[i];
+  }
+  return result;
 }
 
 Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j) const {
@@ -220,7 +237,7 @@ Tensor Ring::forward() {
     for_each_meeting(block, rank, under_way, dry, [&](std::size_t i, std::size_t, Attention call) {
       call.out = Tensor::empty(outs[i].shape(), dtype(), device(), MemoryTag::workspace);
       call.log_sum_exp = log_sum_exps_[i].like(MemoryTag::workspace);
-      on_or_dry(device(), [&](auto backend) { attention(backend, call); });
+      on_or_dry(device(), [&](auto backend) { attention(backend, call, given_[i]); });
       on(device(), [&](auto backend) {
         merge_attention(backend,
                         {.out = outs[i],
@@ -245,6 +262,9 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   std::vector<Tensor> dspans;
   for (const Tensor& span : spans_) dspans.push_back(Tensor::zeros(span.shape(), sums, device()));
 
+  std::vector<GivenScores> given_sums;
+  for (const GivenScores& given : given_) given_sums.push_back(given_gradients(given));
+
   // The gradients follow their keys and values one step behind: what the ranks before this one
   // found arrives while this rank computes its own share.
   Block sent;
@@ -267,7 +287,9 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
           gradient.dvalue = share.value(keys, j);
           gradient.add = true;
           if (!dspans.empty()) gradient.dspan = without_feature(dspans[i]);
-          on_or_dry(device(), [&](auto backend) { attention_backward(backend, gradient); });
+          on_or_dry(device(), [&](auto backend) {
+            attention_backward(backend, gradient, given_[i], given_sums[i]);
+          });
           gradients_under_way.test();
         });
     gradients_under_way.wait();
@@ -284,6 +306,13 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
     const Tensor all = joined(dspans);
     on(device(), [&](auto backend) { accumulate(backend, 1.0, all, terms.dspan); });
   }
+  GivenScores dgiven;
+  for (const auto part : given_parts) {
+    if (given_sums.empty() || !(given_sums[0].*part).defined()) continue;
+    std::vector<Tensor> of_ranges;
+    for (const GivenScores& found : given_sums) of_ranges.push_back(found.*part);
+    dgiven.*part = joined(of_ranges);
+  }
 
   std::vector<Tensor> dkeys;
   std::vector<Tensor> dvalues;
@@ -293,7 +322,8 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
   }
   return {.query = in_dtype(joined(dqueries), dtype()),
           .key = in_dtype(joined(dkeys), dtype()),
-          .value = in_dtype(joined(dvalues), dtype())};
+          .value = in_dtype(joined(dvalues), dtype()),
+          .given = dgiven};
 }
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
@@ -318,13 +348,17 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           shares.keys_total);
 }
 
-void give_gradients(Gradients& gradients, Ring& ring, const TermPlaces& places) {
+void give_gradients(Gradients& gradients,
+                    Ring& ring,
+                    const TermPlaces& places,
+                    const GivenPlaces& given) {
   const AttentionGradient terms = term_gradients(gradients, ring.call(), places);
   const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, *first[input]);
   give_term_gradients(gradients, terms, ring.call(), places);
+  give_given_gradients(gradients, given, result.given, result.query.dtype());
 }
 
 }  // namespace
@@ -336,6 +370,17 @@ Variable ring_attention(const Variable& query,
                         const AttentionTerms& terms,
                         const std::optional<AttentionDropout>& dropout,
                         const SequenceShares& shares) {
+  return ring_attention_with(query, key, value, mask, terms, GivenVariables(), dropout, shares);
+}
+
+Variable ring_attention_with(const Variable& query,
+                             const Variable& key,
+                             const Variable& value,
+                             const AttentionMask& mask,
+                             const AttentionTerms& terms,
+                             const GivenVariables& given,
+                             const std::optional<AttentionDropout>& dropout,
+                             const SequenceShares& shares) {
   check(mask, terms, shares);
   Attention call;
   call.query = query.value();
@@ -345,11 +390,13 @@ Variable ring_attention(const Variable& query,
   if (dropout && dropout->rate > 0) call.dropout = dropout;
   std::vector<Variable> inputs = {query, key, value};
   const TermPlaces places = add_terms(terms, call, inputs);
-  const auto ring = std::make_shared<Ring>(std::move(call), shares);
+  const GivenInputs scores = add_given(given, inputs);
+  const auto ring = std::make_shared<Ring>(std::move(call), scores.values, shares);
   Tensor out = ring->forward();
-  return record(std::move(out), inputs, [ring, places](Gradients& gradients) {
-    give_gradients(gradients, *ring, places);
-  });
+  return record(
+      std::move(out), inputs, [ring, places, of_given = scores.places](Gradients& gradients) {
+        give_gradients(gradients, *ring, places, of_given);
+      });
 }
 
 }  // namespace longspan

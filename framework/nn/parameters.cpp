@@ -381,7 +381,8 @@ Weight Scope::hidden_matrix(const std::string& name,
 Weight Scope::inside_weight(const std::string& name,
                             const Shape& global_shape,
                             const Initial& initial) const {
-  return parameters_->add(child(name).path(), global_shape, -1, initial, true, {}, true);
+  const bool decays = global_shape.dimensions() > 1;
+  return parameters_->add(child(name).path(), global_shape, -1, initial, decays, {}, true);
 }
 
 Weight Scope::inside_weight_of_model(const std::string& name,
@@ -395,7 +396,8 @@ Weight Scope::inside_weight_of_model(const std::string& name,
             global_shape);
     return known;
   }
-  return parameters_->add(name, global_shape, -1, initial, true, {}, true);
+  const bool decays = global_shape.dimensions() > 1;
+  return parameters_->add(name, global_shape, -1, initial, decays, {}, true);
 }
 
 Weight Scope::bias(std::int64_t elements, int split_axis) const {

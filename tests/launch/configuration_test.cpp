@@ -343,6 +343,17 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
         << kind;
   EXPECT_EQ(warnings({"model.attention=[linear, causal]", "model.attention_dropout=0.1"}), 0u);
   EXPECT_EQ(warnings({"model.attention=[lsh]", "model.lsh_rounds=4"}), 0u);
+  const std::string of_synthesizer = "model.attention=[synthesizer]";
+  for (const auto& [key, scores] : {std::pair("model.synthesizer_hidden=7", "dense"),
+                                    {"model.synthesizer_rank=7", "factorised_random"}}) {
+    EXPECT_EQ(warnings({key}), 1u);
+    EXPECT_EQ(
+        from(good, {of_synthesizer, "model.synthesizer=[random]", key})->table.warnings(),
+        std::vector<std::string>{fmt::format("--set: {} is set, but model.synthesizer has no {}",
+                                             std::string(key).substr(0, std::string(key).find('=')),
+                                             scores)});
+    EXPECT_EQ(warnings({of_synthesizer, fmt::format("model.synthesizer=[{}]", scores), key}), 0u);
+  }
   const auto of_decoder = [&](const std::string& positions) {
     return warnings(
         {"model.family=decoder", "model.relative_reach=8", "model.positions=" + positions});

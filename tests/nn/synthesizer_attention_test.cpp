@@ -75,6 +75,13 @@ TEST(SynthesizerLayer, OnlyADotProductHasQueriesAndKeys) {
   }
 }
 
+TEST(SynthesizerLayer, ItsMixtureDoesNotDecay) {
+  Parameters parameters = one_process_parameters();
+  layer_of(parameters, {"random", "dot_product"});
+  EXPECT_FALSE(parameters.named("attention/mixture").decays);
+  EXPECT_TRUE(parameters.named("attention/random/scores").decays);
+}
+
 // The whole layer by its definition: scores, softmax over the keys up to the query, values.
 TEST(SynthesizerLayer, IsItsDefinition) {
   constexpr std::int64_t time = 7, factor = 4;  // of 10 positions

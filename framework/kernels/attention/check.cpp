@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "framework/core/unneeded_flops.h"
+#include "framework/kernels/attention/given_scores.h"
 #include "framework/kernels/attention/pair_count.h"
 #include "framework/kernels/attention/tile_plan.h"
 
@@ -232,6 +233,44 @@ void check(const AttentionGradient& g) {
   if (a.span) expect(g.dspan, "dspan", a.span->span.shape(), sums);
 }
 
+void check(const Attention& a, const GivenScores& given) {
+  if (!given.any()) return;
+  require(!a.hash && !a.mask.sorted,
+          "attention: given scores cannot be combined with a sorted sequence or the rules of hash "
+          "attention");
+  const Shape& q = a.query.shape();
+  const std::int64_t positions = a.mask.key_begin + a.key.shape()[1];
+  const auto width = [](const Tensor& tensor) {
+    return tensor.defined() && tensor.shape().dimensions() == 4 ? tensor.shape()[3] : 0;
+  };
+  if (given.row.defined()) {
+    expect(given.row, "row of scores", {1, q[1], q[2], width(given.row)}, a.query.dtype());
+    require(width(given.row) >= positions,
+            "attention: rows of scores have {} positions, the keys end at {}",
+            width(given.row),
+            positions);
+  }
+  if (!given.low.defined() && !given.high.defined()) return;
+  const std::int64_t low = width(given.low), high = width(given.high);
+  expect(given.low, "low factor of scores", {q[0], q[1], q[2], low}, a.query.dtype());
+  expect(given.high, "high factor of scores", {q[0], q[1], q[2], high}, a.query.dtype());
+  require(low * high >= positions,
+          "attention: factors of scores of {} and {} places have {} positions, the keys end at {}",
+          low,
+          high,
+          low * high,
+          positions);
+}
+
+void check(const GivenScores& given, const GivenScores& gradients, DType dtype) {
+  const auto expect_like = [&](const Tensor& gradient, const char* name, const Tensor& of) {
+    if (of.defined()) expect(gradient, name, of.shape(), accumulator_of(dtype));
+  };
+  expect_like(gradients.row, "gradient of the row of scores", given.row);
+  expect_like(gradients.low, "gradient of the low factor of scores", given.low);
+  expect_like(gradients.high, "gradient of the high factor of scores", given.high);
+}
+
 void check(const MergeAttention& m) {
   require(m.out.defined() && m.log_sum_exp.defined() && m.part.defined() &&
               m.part_log_sum_exp.defined(),
@@ -362,6 +401,18 @@ void count_backward(DeviceState& device, const Attention& forward) {
   const double pairs = pairs_of(forward);
   device.count_flops(pairs * (3 * pair.keys + 2 * pair.values));
   device.kept<UnneededFlops>().flops += pairs * pair.keys;
+}
+
+double given_flops(const Attention& a, const GivenScores& given) {
+  return given.low.defined() ? 2 * pairs_of(a) : 0;
+}
+
+void count_backward(DeviceState& device, const Attention& forward, const GivenScores& given) {
+  count_backward(device, forward);
+  // Made again, and twice for the gradients of both factors.
+  const double flops = given_flops(forward, given);
+  device.count_flops(3 * flops);
+  device.kept<UnneededFlops>().flops += flops;
 }
 
 }  // namespace tile_attention

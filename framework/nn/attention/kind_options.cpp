@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "framework/core/option_text.h"
 #include "framework/nn/attention/kinds.h"
 
@@ -25,6 +27,14 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
       table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
   for (const auto& [key, kinds] : readers_of_mechanism_keys())
     table.warn("model." + key, [&options, kinds] { return unread(options, kinds); });
+  const std::vector<std::pair<std::string, std::string>> of_scores = {
+      {"model.synthesizer_hidden", "dense"}, {"model.synthesizer_rank", "factorised_random"}};
+  for (const auto& [key, scores] : of_scores)
+    table.warn(key, [&options, scores]() -> std::string {
+      const bool told = !unread(options, {"synthesizer"}).empty();
+      if (told || std::ranges::count(options.synthesizer.scores, scores) > 0) return "";
+      return fmt::format("model.synthesizer has no {}", scores);
+    });
   for (const std::string key : {"attention_block", "attention_seed"})
     table.warn("model." + key, [&options]() -> std::string {
       const std::string reason = unread(options, {"global"});

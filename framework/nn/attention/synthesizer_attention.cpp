@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "framework/autograd/outer_rows.h"
 #include "framework/autograd/time_products.h"
 #include "framework/core/option_text.h"
 #include "framework/core/queued_copy.h"
@@ -50,7 +49,7 @@ std::int64_t longest_of(const SynthesizerOptions& options, const AttentionSettin
 }
 
 // The smaller factor of about as many products as there are positions.
-std::int64_t factor_of(std::int64_t longest) {
+std::int64_t root_of(std::int64_t longest) {
   return std::max<std::int64_t>(1,
                                 std::llround(std::ceil(std::sqrt(static_cast<double>(longest)))));
 }
@@ -178,7 +177,7 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
   } else if (name == "random") {
     add_table("scores", longest);
   } else if (name == "factorised_dense") {
-    const std::int64_t factor = factor_of(longest);
+    const std::int64_t factor = root_of(longest);
     add_map("low", factor);
     add_map("high", (longest + factor - 1) / factor);
   } else if (name == "factorised_random") {
@@ -188,55 +187,37 @@ SynthesizerAttention::Member SynthesizerAttention::member(const Scope& scope,
   return result;
 }
 
-Variable SynthesizerAttention::at_positions(const Weight& table,
-                                            const Ranges& positions,
-                                            const Projected& input) const {
+// Those of a table, the same for all batch rows: [1, positions, heads, features].
+Variable SynthesizerAttention::rows_at(const Weight& table, const Ranges& positions) const {
   const Shape& shape = table->shape;
   const std::int64_t width = shape[1] * shape[2], count = count_of(positions);
-  const std::int64_t batch = input.value.shape()[0];
   const Variable whole = reshape(table->variable, {1, shape[0], width});
   Variable rows;
   for (const Range& range : positions)
     if (range.count() > 0)
       rows = concat_time(rows, rows_of_time(whole, range.begin, range.count()));
-  const Tensor& like = input.value.value();
-  const Variable none(Tensor::zeros({batch, count, width}, like.dtype(), like.device()));
-  const Variable each =
-      rows.defined() ? scale_and_add_positions(none, 1, reshape(rows, {count, width})) : none;
-  return reshape(each, {batch, count, shape[1], shape[2]});
+  // A rank without positions gives the table a gradient all the same: gradients are reduced in the
+  // order in which they are complete, which is to be one for all ranks.
+  if (!rows.defined()) rows = rows_of_time(whole, 0, 0);
+  return reshape(rows, {1, count, shape[1], shape[2]});
 }
 
-// Of each key's position the unit vector, for all heads.
-Variable SynthesizerAttention::unit_keys(const Projected& input) const {
-  const Shape& shape = input.value.shape();
-  const std::int64_t longest = options_.longest, heads = shape[2];
+// [batch, positions, heads, features].
+Variable SynthesizerAttention::at_positions(const Weight& table,
+                                            const Ranges& positions,
+                                            const Projected& input) const {
+  const Variable rows = rows_at(table, positions);
+  const Shape shape = rows.shape().with(0, input.value.shape()[0]);
+  const std::int64_t width = shape[2] * shape[3];
   const Tensor& like = input.value.value();
-  const Variable unit(
-      diagonal(longest, 1, like.dtype(), like.device()).reshape({1, longest, longest}));
-  Variable rows;
-  for (const Range& range : key_positions(input))
-    if (range.count() > 0) rows = concat_time(rows, rows_of_time(unit, range.begin, range.count()));
-  // Each row once for each head of each batch row.
-  const Tensor keys =
-      Tensor::zeros({shape[0], shape[1], heads, longest}, like.dtype(), like.device());
-  if (rows.defined())
-    on(keys.device(), [&](auto backend) {
-      for (std::int64_t b = 0; b < shape[0]; ++b)
-        for (std::int64_t h = 0; h < heads; ++h)
-          copy_rows(backend,
-                    rows.value().reshape({shape[1], 1, longest}),
-                    0,
-                    keys.slice(b, b + 1).reshape({shape[1], heads, longest}),
-                    h,
-                    1,
-                    false);
-    });
-  return Variable(keys);
+  const Variable none(Tensor::zeros({shape[0], shape[1], width}, like.dtype(), like.device()));
+  const Variable each = scale_and_add_positions(none, 1, reshape(rows, {shape[1], width}));
+  return reshape(each, shape);
 }
 
 SynthesizerAttention::Features SynthesizerAttention::features(const Member& member,
                                                               const Projected& input) const {
-  if (member.name == dot_product) return {input.query, input.key};
+  if (member.name == dot_product) return {.query = input.query, .key = input.key};
   const std::int64_t heads = input.heads.count, time = input.input.shape()[1];
   const Ranges asking = query_positions(input, time), seen = key_positions(input);
   const auto mapped = [&](std::size_t map) {
@@ -247,12 +228,67 @@ SynthesizerAttention::Features SynthesizerAttention::features(const Member& memb
   };
   if (member.name == "dense") {
     const Variable hidden = activate(Activation::relu, mapped(0));
-    return {beside(hidden, ones(hidden.shape().with(3, 1), hidden)),
-            beside(table(0, seen), table(1, seen))};
+    return {.query = beside(hidden, ones(hidden.shape().with(3, 1), hidden)),
+            .key = beside(table(0, seen), table(1, seen))};
   }
-  if (member.name == "random") return {table(0, asking), unit_keys(input)};
-  if (member.name == "factorised_random") return {table(0, asking), table(1, seen)};
-  return {outer_rows(mapped(0), mapped(1), options_.longest), unit_keys(input)};
+  if (member.name == "factorised_random") return {.query = table(0, asking), .key = table(1, seen)};
+  Features result;
+  if (member.name == "random") {
+    result.given.row = rows_at(member.tables[0], asking);
+  } else {
+    result.given.low = mapped(0);
+    result.given.high = mapped(1);
+  }
+  return result;
+}
+
+// Of a mixture: times what the learned softmax gives to the member, and the usual factor of dot
+// products.
+SynthesizerAttention::Features SynthesizerAttention::weighed(Features own,
+                                                             std::size_t member,
+                                                             const Variable& shares) const {
+  const auto count = static_cast<std::int64_t>(members_.size());
+  const auto index = static_cast<std::int64_t>(member);
+  const Tensor& like = shares.value();
+  const Tensor picked = diagonal(count, factor_of(members_[member]), like.dtype(), like.device());
+  const Variable share =
+      multiply_each(shares, Variable(picked.slice(index, index + 1).reshape({1, count, 1})));
+  for (Variable* weighs : {&own.query, &own.given.row, &own.given.high})
+    if (weighs->defined()) *weighs = times(*weighs, share);
+  return own;
+}
+
+double SynthesizerAttention::factor_of(const Member& member) const {
+  return member.name == dot_product ? 1 / std::sqrt(static_cast<double>(options_.dim)) : 1;
+}
+
+SynthesizerAttention::Features SynthesizerAttention::all_features(const Projected& input) const {
+  Variable shares;
+  if (mixture_) shares = softmax(cast(mixture_->variable, input.value.value().dtype()));
+  Features all;
+  for (std::size_t i = 0; i < members_.size(); ++i) {
+    Features own = features(members_[i], input);
+    if (mixture_) own = weighed(std::move(own), i, shares);
+    if (own.query.defined())
+      all = {.query = beside(all.query, own.query),
+             .key = beside(all.key, own.key),
+             .given = all.given};
+    if (own.given.row.defined()) all.given.row = own.given.row;
+    if (own.given.low.defined()) {
+      all.given.low = own.given.low;
+      all.given.high = own.given.high;
+    }
+  }
+  if (all.query.defined()) return all;
+  // Nothing is a product: that of zeros.
+  const Tensor& like = input.value.value();
+  const auto zeros = [&](std::int64_t rows) {
+    const Shape shape = {like.shape()[0], rows, like.shape()[2], 1};
+    return Variable(Tensor::zeros(shape, like.dtype(), like.device()));
+  };
+  all.query = zeros(input.input.shape()[1]);
+  all.key = zeros(like.shape()[1]);
+  return all;
 }
 
 Variable SynthesizerAttention::operator()(const Projected& input,
@@ -266,32 +302,16 @@ Variable SynthesizerAttention::operator()(const Projected& input,
                              positions,
                              options_.longest);
   AttentionTerms terms;
-  terms.scale = 1;
-  Variable shares;
-  if (mixture_) shares = softmax(cast(mixture_->variable, input.value.value().dtype()));
-  const double by_dim = 1 / std::sqrt(static_cast<double>(options_.dim));
-  Features all;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    Features own = features(members_[i], input);
-    const double factor = members_[i].name == dot_product ? by_dim : 1;
-    if (mixture_) {
-      const auto count = static_cast<std::int64_t>(members_.size());
-      const Tensor picked =
-          diagonal(count, factor, own.query.value().dtype(), own.query.value().device());
-      const auto index = static_cast<std::int64_t>(i);
-      const Variable share =
-          multiply_each(shares, Variable(picked.slice(index, index + 1).reshape({1, count, 1})));
-      own.query = times(own.query, share);
-    } else {
-      terms.scale = factor;
-    }
-    all = {beside(all.query, own.query), beside(all.key, own.key)};
-  }
-  Projected attended = input;
-  attended.query = all.query;
-  attended.key = all.key;
-  return attend(
-      attended, context.mask, terms, probability_dropout(options_.dropout, input.heads, pass));
+  terms.scale = mixture_ ? 1 : factor_of(members_[0]);
+  const Features all = all_features(input);
+  return given_attention(all.query,
+                         all.key,
+                         input.value,
+                         context.mask,
+                         terms,
+                         all.given,
+                         probability_dropout(options_.dropout, input.heads, pass),
+                         input.shares);
 }
 
 MechanismKind synthesizer_kind() {

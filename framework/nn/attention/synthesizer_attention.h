@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/autograd/given_attention.h"
 #include "framework/core/options.h"
 #include "framework/nn/attention/mechanism_kind.h"
 #include "framework/nn/layers.h"
@@ -25,14 +26,14 @@ struct SynthesizerOptions {
 // The keys model.synthesizer and model.synthesizer_*.
 void declare(OptionTable& table, SynthesizerOptions& options);
 
-// The score of query i and key j is an inner product of features of the query and features of the
-// position j, so that it is tile attention of another query and key:
+// The score of query i and key j, by tile attention:
 //   dense               W2_j relu(W1 x_i + b1) + b2_j
 //   random              R_ij
 //   factorised_dense    (A x_i)_{j mod a} (B x_i)_{j / a}, with about as many rows in A as in B
 //   factorised_random   R1_i R2_j, of a rank
 //   dot_product         q_i k_j / sqrt(dim), as usual
-// random and factorised_dense have as many features as the longest sequence has positions.
+// dense, factorised_random and dot_product are inner products of features of the query and of the
+// position j; random and factorised_dense are given scores, read where they stand.
 class SynthesizerAttention : public Mechanism {
  public:
   struct Options {
@@ -58,13 +59,17 @@ class SynthesizerAttention : public Mechanism {
     std::vector<Weight> tables = {};  // [longest, heads, features]
   };
   struct Features {
-    Variable query;  // [batch, time, heads, features]
-    Variable key;
+    Variable query = {};  // [batch, time, heads, features]; undefined where nothing is a product
+    Variable key = {};
+    GivenVariables given = {};
   };
   Member member(const Scope& scope, const std::string& name) const;
   Features features(const Member& member, const Projected& input) const;
+  Features weighed(Features own, std::size_t member, const Variable& shares) const;
+  double factor_of(const Member& member) const;  // that products are scaled by
+  Features all_features(const Projected& input) const;
+  Variable rows_at(const Weight& table, const Ranges& positions) const;
   Variable at_positions(const Weight& table, const Ranges& positions, const Projected& input) const;
-  Variable unit_keys(const Projected& input) const;
 
   Options options_;
   std::vector<Member> members_;

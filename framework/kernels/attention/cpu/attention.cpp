@@ -282,8 +282,8 @@ struct Forward {
 };
 
 template <typename In>
-void run_forward(const Attention& a) {
-  const Problem<In> p(a);
+void run_forward(const Attention& a, const GivenScores& given) {
+  const Problem<In> p(a, given);
   const QueryBiases<In> biases(p);
   // The last queries see most keys: they go first, so that no thread begins the longest item last.
   const std::int64_t pairs = p.batch * p.heads;
@@ -298,7 +298,7 @@ void run_forward(const Attention& a) {
   const Tensor workspace =
       Tensor::empty({workers, bytes}, DType::u8, a.query.device(), MemoryTag::workspace);
   if (DeviceState& device = a.query.device().state(); device.dry()) {
-    device.count_flops(attention_flops(a));
+    device.count_flops(attention_flops(a) + given_flops(a, given));
     return;
   }
 #pragma omp parallel num_threads(static_cast <int>(workers))
@@ -315,11 +315,15 @@ void run_forward(const Attention& a) {
 }  // namespace
 }  // namespace tile_attention
 
-void attention(Cpu cpu, const Attention& a) {
-  if (tile_attention::counts_only(a)) return cpu.state->count_flops(attention_flops(a));
+void attention(Cpu cpu, const Attention& a) { attention(cpu, a, GivenScores()); }
+
+void attention(Cpu cpu, const Attention& a, const GivenScores& given) {
+  if (tile_attention::counts_only(a))
+    return cpu.state->count_flops(attention_flops(a) + tile_attention::given_flops(a, given));
   tile_attention::check(a);
+  tile_attention::check(a, given);
   with_floating_type(a.query.dtype(), [&](auto tag) {
-    tile_attention::run_forward<typename decltype(tag)::type>(a);
+    tile_attention::run_forward<typename decltype(tag)::type>(a, given);
   });
 }
 

@@ -13,21 +13,27 @@ namespace longspan {
 namespace tile_attention {
 namespace {
 
-// An item is one head, batch row and run of key blocks, in that order: the items of a head lie side
-// by side, so a thread's sums for a head are few. With more than one run a pair of head and batch
-// row has one dquery a run, and they are added in their order.
+// An item is one head, batch row and run of key blocks, numbered in that order: the items of a head
+// lie side by side, so a thread's sums for a head are few. With more than one run a pair of head
+// and batch row has one dquery a run, and they are added in their order.
+//
+// Where all batch rows add to one gradient of given scores, one thread has the items of a run of
+// key blocks in all of them: they are taken by head, run and batch row.
 struct Division {
   std::int64_t key_tiles;
   std::int64_t blocks;
   std::int64_t runs = 1;
   std::int64_t items = 0;
   std::int64_t threads = 1;
-  std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread
+  std::int64_t together = 1;        // items that one thread must have
+  std::vector<std::int64_t> begin;  // [threads + 1]: the items of each thread, in their order
 
   template <typename In>
   Division(const Problem<In>& p, std::int64_t most)
-      : key_tiles(p.key_tiles()), blocks((key_tiles + block_tiles - 1) / block_tiles) {
-    const std::int64_t pairs = p.batch * p.heads;
+      : key_tiles(p.key_tiles()),
+        blocks((key_tiles + block_tiles - 1) / block_tiles),
+        together(p.given.row.defined() ? std::max<std::int64_t>(1, p.batch) : 1) {
+    const std::int64_t pairs = p.batch * p.heads / together;
     // As few runs as keep the threads busy: each costs another dquery.
     const auto idle = [&](std::int64_t count) {
       const std::int64_t rounds = (pairs * count + most - 1) / most;
@@ -35,17 +41,23 @@ struct Division {
     };
     const std::int64_t limit = std::min<std::int64_t>(blocks, 16);
     while (runs < limit && pairs > 0 && idle(runs) > 1.2) ++runs;
-    items = pairs * runs;
-    threads = std::clamp<std::int64_t>(items, 1, most);
-    std::vector<double> costs;  // of each item
+    items = p.batch * p.heads * runs;
+    threads = std::clamp<std::int64_t>(items / together, 1, most);
+    std::vector<double> costs;  // of each group of items that one thread must have
     for (std::int64_t h = 0; h < p.heads; ++h) {
       const std::vector<double> of_head = h > 0 && &p.plan(h) == &p.plan(h - 1)
                                               ? std::vector<double>(costs.end() - runs, costs.end())
                                               : costs_of(p.plan(h));
-      for (std::int64_t b = 0; b < p.batch; ++b)
+      for (std::int64_t b = 0; b < p.batch / together; ++b)
         costs.insert(costs.end(), of_head.begin(), of_head.end());
     }
     divide(costs);
+  }
+
+  // The number of the item that stands at a place of the order.
+  std::int64_t item_at(std::int64_t place) const {
+    const std::int64_t head = place / (runs * together), within = place % (runs * together);
+    return (head * together + within % together) * runs + within / together;
   }
 
   Interval key_blocks(std::int64_t run) const {
@@ -75,12 +87,12 @@ struct Division {
     std::int64_t thread = 0;
     begin.assign(static_cast<std::size_t>(threads) + 1, items);
     begin[0] = 0;
-    for (std::int64_t item = 0; item < items; ++item) {
-      const double cost = costs[static_cast<std::size_t>(item)];
+    for (std::int64_t group = 0; group < items / together; ++group) {
+      const double cost = costs[static_cast<std::size_t>(group)];
       const auto owner =
           static_cast<std::int64_t>((before + cost / 2) / total * static_cast<double>(threads));
       while (thread < std::min(owner, threads - 1))
-        begin[static_cast<std::size_t>(++thread)] = item;
+        begin[static_cast<std::size_t>(++thread)] = group * together;
       before += cost;
     }
   }
@@ -90,8 +102,14 @@ template <typename In>
 struct Run {
   using T = Accumulator<In>;
 
-  explicit Run(const AttentionGradient& gradient)
-      : g(gradient), p(gradient.forward), biases(p), division(p, useful_threads(p)) {
+  Run(const AttentionGradient& gradient,
+      const GivenScores& given,
+      const GivenScores& given_gradients)
+      : g(gradient),
+        dgiven(given_gradients),
+        p(gradient.forward, given),
+        biases(p),
+        division(p, useful_threads(p)) {
     scratch_bytes = Backward<In>(p, biases, g, Carver(nullptr)).bytes();
     const Device& device = g.dquery.device();
     scratch =
@@ -102,6 +120,11 @@ struct Run {
     if (p.call.span)
       dspan =
           Tensor::zeros({division.items, p.time}, DTypeOf<T>::value, device, MemoryTag::workspace);
+    if (given.low.defined()) {
+      factors = given.low.shape()[3] + given.high.shape()[3];
+      dfactors = Tensor::zeros(
+          {division.items, p.time, factors}, DTypeOf<T>::value, device, MemoryTag::workspace);
+    }
     Carver measure(nullptr);
     TermSums<T>(p, measure);
     slot_bytes = measure.used();
@@ -129,9 +152,10 @@ struct Run {
   void work(std::int64_t thread) {
     Backward<In> backward(p, biases, g, Carver(scratch.bytes() + thread * scratch_bytes));
     const Interval heads = heads_of(thread);
-    for (std::int64_t item = division.begin[static_cast<std::size_t>(thread)];
-         item < division.begin[static_cast<std::size_t>(thread) + 1];
-         ++item) {
+    for (std::int64_t place = division.begin[static_cast<std::size_t>(thread)];
+         place < division.begin[static_cast<std::size_t>(thread) + 1];
+         ++place) {
+      const std::int64_t item = division.item_at(place);
       const std::int64_t pair = item / division.runs;
       const std::int64_t h = pair / p.batch;
       const std::int64_t b = pair % p.batch;
@@ -140,6 +164,8 @@ struct Run {
           dquery.template data<T>() + (division.runs > 1 ? item : thread) * p.time * p.dim_padded;
       std::fill_n(sums.dquery, p.time * p.dim_padded, T{0});
       if (p.call.span) sums.dspan = dspan.template data<T>() + item * p.time;
+      if (p.given.row.defined()) sums.drow = dgiven.row.template data<T>();
+      if (factors > 0) sums.dfactors = dfactors.template data<T>() + item * p.time * factors;
       if (slot_bytes > 0)
         sums.terms = slot(first_slot[static_cast<std::size_t>(thread)] + h - heads.begin);
       backward.run(b, h, division.key_blocks(item % division.runs), sums);
@@ -208,6 +234,20 @@ struct Run {
     }
   }
 
+  // Adds the runs of key blocks of a pair of head and batch row to the gradients of given factors.
+  void gather_factors(std::int64_t pair) {
+    const std::int64_t h = pair / p.batch, b = pair % p.batch;
+    const std::int64_t low = p.given.low.shape()[3], high = p.given.high.shape()[3];
+    for (std::int64_t run = 0; run < division.runs; ++run)
+      for (std::int64_t i = 0; i < p.time; ++i) {
+        const T* from =
+            dfactors.template data<T>() + ((pair * division.runs + run) * p.time + i) * factors;
+        const std::int64_t row = (b * p.time + i) * p.heads + h;
+        write_row(from, low, T{1}, dgiven.low.template data<T>() + row * low, true);
+        write_row(from + low, high, T{1}, dgiven.high.template data<T>() + row * high, true);
+      }
+  }
+
   void gather_biases(std::int64_t h) {
     T* dcontent = g.dcontent_bias.template data<T>() + h * p.dim;
     T* dposition = g.dposition_bias.template data<T>() + h * p.dim;
@@ -239,6 +279,7 @@ struct Run {
   }
 
   const AttentionGradient& g;
+  const GivenScores& dgiven;
   Problem<In> p;
   QueryBiases<In> biases;
   Division division;
@@ -249,14 +290,18 @@ struct Run {
   Tensor scratch;
   Tensor dquery;
   Tensor dspan;
+  std::int64_t factors = 0;  // numbers of a query that are multiplied to its given scores
+  Tensor dfactors;           // [items, time, factors]
   Tensor slots_memory;
 };
 
 template <typename In>
-void run_backward(const AttentionGradient& g) {
-  Run<In> run(g);
+void run_backward(const AttentionGradient& g,
+                  const GivenScores& given,
+                  const GivenScores& given_gradients) {
+  Run<In> run(g, given, given_gradients);
   if (DeviceState& device = g.dquery.device().state(); device.dry()) {
-    count_backward(device, g.forward);
+    count_backward(device, g.forward, given);
     return;
   }
   const auto& p = run.p;
@@ -290,6 +335,10 @@ void run_backward(const AttentionGradient& g) {
                        1,
                        g.dvalue_table,
                        piece(p.value_table, i));
+    if (run.factors > 0) {
+#pragma omp for nowait
+      for (std::int64_t pair = 0; pair < p.batch * p.heads; ++pair) run.gather_factors(pair);
+    }
     if (p.call.relative) {
 #pragma omp for
       for (std::int64_t h = 0; h < p.heads; ++h) run.gather_biases(h);
@@ -302,11 +351,20 @@ void run_backward(const AttentionGradient& g) {
 }  // namespace tile_attention
 
 void attention_backward(Cpu cpu, const AttentionGradient& g) {
+  attention_backward(cpu, g, GivenScores(), GivenScores());
+}
+
+void attention_backward(Cpu cpu,
+                        const AttentionGradient& g,
+                        const GivenScores& given,
+                        const GivenScores& gradients) {
   if (tile_attention::counts_only(g.forward))
-    return tile_attention::count_backward(*cpu.state, g.forward);
+    return tile_attention::count_backward(*cpu.state, g.forward, given);
   tile_attention::check(g);
+  tile_attention::check(g.forward, given);
+  tile_attention::check(given, gradients, g.forward.query.dtype());
   with_floating_type(g.forward.query.dtype(), [&](auto tag) {
-    tile_attention::run_backward<typename decltype(tag)::type>(g);
+    tile_attention::run_backward<typename decltype(tag)::type>(g, given, gradients);
   });
 }
 

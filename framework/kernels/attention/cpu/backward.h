@@ -322,6 +322,9 @@ class Backward {
       }
     }
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
+    if (p.given.any())
+      terms_.differentiate_given(
+          b_, h_, view, dscores_ + skew_margin, skew_step, sums_.drow, sums_.dfactors);
   }
 
   // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.

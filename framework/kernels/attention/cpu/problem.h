@@ -12,6 +12,7 @@
 
 #include "framework/kernels/attention/check.h"
 #include "framework/kernels/attention/cpu/rows.h"
+#include "framework/kernels/attention/given_scores.h"
 #include "framework/kernels/attention/shared/distance_table.h"
 #include "framework/kernels/cpu/loops.h"
 
@@ -26,8 +27,9 @@ struct Problem {
   using T = Accumulator<In>;
   using E = Element<In>;
 
-  explicit Problem(const Attention& a)
+  Problem(const Attention& a, const GivenScores& given_scores)
       : call(a),
+        given(given_scores),
         plans(plans_of(a)),
         batch(a.query.shape()[0]),
         time(a.query.shape()[1]),
@@ -99,6 +101,7 @@ struct Problem {
   bool needs_positions() const { return call.mask.sorted || call.hash; }
 
   const Attention& call;
+  const GivenScores& given;
   std::vector<std::shared_ptr<const TilePlan>> plans;
   std::int64_t batch;
   std::int64_t time;

@@ -30,8 +30,10 @@ struct TermSums {
 // What the tiles of a pair of batch row and head add to.
 template <typename T>
 struct PairSums {
-  T* dquery = nullptr;  // [time, dim_padded], not yet scaled
-  T* dspan = nullptr;   // [time], with a soft span
+  T* dquery = nullptr;    // [time, dim_padded], not yet scaled
+  T* dspan = nullptr;     // [time], with a soft span
+  T* drow = nullptr;      // of rows of given scores: those of all batch rows
+  T* dfactors = nullptr;  // [time, a + c]: of given factors of scores
   TermSums<T> terms;
 };
 

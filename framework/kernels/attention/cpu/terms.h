@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/kernels/attention/cpu/given.h"
 #include "framework/kernels/attention/cpu/keys.h"
 #include "framework/kernels/attention/shared/elements.h"
 
@@ -19,7 +20,7 @@ class ScoreTerms {
  public:
   using T = Accumulator<In>;
 
-  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p) {
+  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p), given_(p) {
     if (p.call.slopes.defined()) slopes_ = p.call.slopes.template data<T>();
     if (!p.call.hash) return;
     const HashTerm& hash = *p.call.hash;
@@ -39,6 +40,7 @@ class ScoreTerms {
   // scores: [rows, tile]; those of pairs that are not seen may become anything.
   void apply(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
+    if (p_.given.any()) given_.add(b, h, view, scores);
     if (slopes_ != nullptr) add_slope(slopes_[h], view, scores);
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
@@ -56,6 +58,16 @@ class ScoreTerms {
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { dscores[r * step + j] = 0; });
+  }
+  // What the gradients of scores, rows `step` apart, give to those that are given.
+  void differentiate_given(std::int64_t b,
+                           std::int64_t h,
+                           const TileView& view,
+                           const T* dscores,
+                           std::int64_t step,
+                           T* drow,
+                           T* dfactors) const {
+    given_.differentiate(b, h, view, dscores, step, drow, dfactors);
   }
 
  private:
@@ -126,6 +138,7 @@ class ScoreTerms {
   }
 
   const Problem<In>& p_;
+  GivenTiles<In> given_;
   const T* slopes_ = nullptr;
   T self_ = 0;
   std::int64_t rounds_ = 0;

@@ -95,8 +95,8 @@ __global__ void attend(GroupCall<In> group) {
 }
 
 template <typename In>
-void run_forward(Cuda cuda, const Attention& a) {
-  AttentionCall<In> call(a);
+void run_forward(Cuda cuda, const Attention& a, const GivenScores& given) {
+  AttentionCall<In> call(a, given);
   const bool with_matrices = takes_matrix_units(call);
   BiasProducts biases;
   if constexpr (sizeof(In) == 2)
@@ -131,11 +131,16 @@ bool attends_by_warp_groups(Cuda cuda, const Attention& a) {
   return result;
 }
 
-void attention(Cuda cuda, const Attention& a) {
+void attention(Cuda cuda, const Attention& a) { attention(cuda, a, GivenScores()); }
+
+void attention(Cuda cuda, const Attention& a, const GivenScores& given) {
   tile_attention::check(a);
-  if (cuda.state->dry()) cuda.state->count_flops(attention_flops(a));
-  with_floating_type(a.query.dtype(),
-                     [&]<typename In>(TypeTag<In>) { tile_attention::run_forward<In>(cuda, a); });
+  tile_attention::check(a, given);
+  if (cuda.state->dry())
+    cuda.state->count_flops(attention_flops(a) + tile_attention::given_flops(a, given));
+  with_floating_type(a.query.dtype(), [&]<typename In>(TypeTag<In>) {
+    tile_attention::run_forward<In>(cuda, a, given);
+  });
 }
 
 }  // namespace longspan

@@ -43,10 +43,58 @@ __device__ void sum_rows(Sums<T>& sums, T* stage, int columns, T* to) {
   to[c] = sum;
 }
 
+// Adds what the gradients of a tile's scores give to the factors of those that are given, each row
+// by the two threads that have it together.
+template <typename In>
+__device__ void add_factor_gradients(const AttentionCall<In>& call,
+                                     const TilePlace& at,
+                                     const Accumulator<In>* dscores,
+                                     const GivenGradients<Accumulator<In>>& to) {
+  using T = Accumulator<In>;
+  const GivenView<In>& given = call.given;
+  const int i = static_cast<int>(threadIdx.x) / 2;
+  if (at.query + i >= call.time) return;
+  const std::int64_t row = (at.b * call.time + at.query + i) * call.heads + at.h;
+  const bool of_low = threadIdx.x % 2 == 0;
+  for (int j = 0; j < tile && at.key + j < call.keys; ++j) {
+    const T dscore = dscores[i * tile_step + j];
+    const std::int64_t position = call.key_begin + at.key + j;
+    const std::int64_t low = row * given.lows + position % given.lows;
+    const std::int64_t high = row * given.highs + position / given.lows;
+    if (of_low)
+      to.low[low] += dscore * wide(given.high[high]);
+    else
+      to.high[high] += dscore * wide(given.low[low]);
+  }
+}
+
+// The gradient of rows of scores that all batch rows have: a block has a tile of queries of one
+// head in all of them.
+template <typename In>
+__global__ void differentiate_rows(GradientCall<In> g, Accumulator<In>* drow) {
+  using T = Accumulator<In>;
+  const AttentionCall<In>& call = g.call;
+  const TileMemory<T> memory;
+  const std::int64_t query_tile = blockIdx.x / g.heads, query = query_tile * tile;
+  const std::int64_t h = g.head_begin + blockIdx.x % g.heads;
+  for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
+    for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+      const TilePlace at{b, h, query, key_tile * tile, full};
+      read_gradients(g, at, memory);
+      for (int e = static_cast<int>(threadIdx.x); e < tile * tile; e += tile_threads) {
+        const int i = e / tile, j = e % tile;
+        if (query + i < call.time && at.key + j < call.keys)
+          drow[((query + i) * call.heads + h) * call.given.positions + call.key_begin + at.key +
+               j] += memory.second[i * tile_step + j];
+      }
+    });
+}
+
 template <typename In>
 __global__ void differentiate_queries(GradientCall<In> g,
                                       Either<In> dquery,
-                                      BackwardParts<Accumulator<In>> parts) {
+                                      BackwardParts<Accumulator<In>> parts,
+                                      GivenGradients<Accumulator<In>> given) {
   using T = Accumulator<In>;
   const AttentionCall<In>& call = g.call;
   const TileMemory<T> memory;
@@ -60,6 +108,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
     const TilePlace at{b, h, query, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     dspan += read_gradients(g, at, memory);
+    if (given.low != nullptr && first == 0) add_factor_gradients(call, at, memory.second, given);
     fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
       return first + c < call.dim ? rows.key(j, first + c) : T{0};
     });
@@ -190,10 +239,14 @@ class Run {
  public:
   using T = Accumulator<In>;
 
-  Run(Cuda cuda, const AttentionGradient& gradient)
+  Run(Cuda cuda,
+      const AttentionGradient& gradient,
+      const GivenScores& given,
+      const GivenScores& given_gradients)
       : cuda_(cuda),
         g_(gradient),
-        call_(gradient.forward),
+        call_(gradient.forward, given),
+        dgiven_(given, given_gradients),
         with_matrices_(takes_matrix_units(call_,
                                           {gradient.dout.bytes(),
                                            gradient.dquery.bytes(),
@@ -283,7 +336,8 @@ class Run {
              differentiate_queries<In>,
              call,
              to.dquery,
-             to.parts);
+             to.parts,
+             dgiven_);
       launch(cuda_,
              grid(call_.key_tiles(), std::max(call_.dim, call_.value_dim)),
              differentiate_keys<In>,
@@ -291,6 +345,14 @@ class Run {
              to.dkey,
              to.dvalue);
     }
+    if (dgiven_.row != nullptr)
+      launch(cuda_,
+             {.blocks = call_.query_tiles() * call.heads,
+              .threads = tile_threads,
+              .shared_bytes = TileMemory<T>::bytes(true)},
+             differentiate_rows<In>,
+             call,
+             dgiven_.row);
     const bool relative = g_.forward.relative.has_value();
     if (call_.key_table)
       add_table_gradient(cuda_,
@@ -334,6 +396,7 @@ class Run {
   Cuda cuda_;
   const AttentionGradient& g_;
   AttentionCall<In> call_;
+  GivenGradients<T> dgiven_;
   bool with_matrices_;
 };
 
@@ -341,10 +404,20 @@ class Run {
 }  // namespace tile_attention
 
 void attention_backward(Cuda cuda, const AttentionGradient& g) {
+  attention_backward(cuda, g, GivenScores(), GivenScores());
+}
+
+void attention_backward(Cuda cuda,
+                        const AttentionGradient& g,
+                        const GivenScores& given,
+                        const GivenScores& gradients) {
   tile_attention::check(g);
-  if (cuda.state->dry()) tile_attention::count_backward(*cuda.state, g.forward);
-  with_floating_type(g.forward.query.dtype(),
-                     [&]<typename In>(TypeTag<In>) { tile_attention::Run<In>(cuda, g).run(); });
+  tile_attention::check(g.forward, given);
+  tile_attention::check(given, gradients, g.forward.query.dtype());
+  if (cuda.state->dry()) tile_attention::count_backward(*cuda.state, g.forward, given);
+  with_floating_type(g.forward.query.dtype(), [&]<typename In>(TypeTag<In>) {
+    tile_attention::Run<In>(cuda, g, given, gradients).run();
+  });
 }
 
 }  // namespace longspan

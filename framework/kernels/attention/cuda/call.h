@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/kernels/attention/check.h"
+#include "framework/kernels/attention/given_scores.h"
 #include "framework/kernels/attention/shared/distance_table.h"
 #include "framework/kernels/attention/shared/elements.h"
 #include "framework/kernels/dropout.h"
@@ -119,6 +120,41 @@ struct SpanView {
       : z(span.span.data<T>()), by_token(span.span.shape().dimensions() == 3), soft(span) {}
 };
 
+// Given scores: of query i and a position.
+template <typename In>
+struct GivenView {
+  using T = Accumulator<In>;
+  const In* row = nullptr;   // [1, time, heads, positions]
+  const In* low = nullptr;   // [batch, time, heads, lows]
+  const In* high = nullptr;  // [batch, time, heads, highs]
+  std::int64_t positions = 0;
+  std::int64_t lows = 1;
+  std::int64_t highs = 0;
+
+  GivenView() = default;
+  explicit GivenView(const GivenScores& given) {
+    if (given.row.defined()) {
+      row = given.row.data<In>();
+      positions = given.row.shape()[3];
+    }
+    if (!given.low.defined()) return;
+    low = given.low.data<In>();
+    high = given.high.data<In>();
+    lows = given.low.shape()[3];
+    highs = given.high.shape()[3];
+  }
+  LONGSPAN_HOST_DEVICE bool any() const { return row != nullptr || low != nullptr; }
+  // `of_row` counts queries and heads, `of_batch` batch rows too.
+  __device__ T at(std::int64_t of_row, std::int64_t of_batch, std::int64_t position) const {
+    T score = 0;
+    if (row != nullptr) score += wide(row[of_row * positions + position]);
+    if (low != nullptr)
+      score += wide(low[of_batch * lows + position % lows]) *
+               wide(high[of_batch * highs + position / lows]);
+    return score;
+  }
+};
+
 template <typename T>
 struct DropoutView {
   bool active = false;
@@ -166,7 +202,7 @@ template <typename In>
 struct AttentionCall {
   using T = Accumulator<In>;
 
-  explicit AttentionCall(const Attention& a)
+  explicit AttentionCall(const Attention& a, const GivenScores& given_scores = {})
       : batch(a.query.shape()[0]),
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
@@ -197,6 +233,7 @@ struct AttentionCall {
     if (a.slopes.defined()) slopes = a.slopes.data<T>();
     if (a.span) span = SpanView<T>(*a.span);
     if (a.hash) hash = HashView<T>(*a.hash);
+    given = GivenView<In>(given_scores);
     if (a.dropout) dropout = DropoutView<T>(*a.dropout, time, keys, heads);
   }
 
@@ -284,6 +321,7 @@ struct AttentionCall {
   const T* slopes = nullptr;
   SpanView<T> span;
   HashView<T> hash;
+  GivenView<In> given;  // never on matrix units
   DropoutView<T> dropout;
 };
 

@@ -41,6 +41,22 @@ struct BackwardParts {
   T* span;           // [batch, heads, time]
 };
 
+// What the gradients of given scores are added to; null where there are none.
+template <typename T>
+struct GivenGradients {
+  T* row = nullptr;  // shaped as those of GivenView
+  T* low = nullptr;
+  T* high = nullptr;
+
+  GivenGradients() = default;
+  GivenGradients(const GivenScores& given, const GivenScores& gradients) {
+    if (given.row.defined()) row = gradients.row.data<T>();
+    if (!given.low.defined()) return;
+    low = gradients.low.data<T>();
+    high = gradients.high.data<T>();
+  }
+};
+
 // What they write.
 template <typename In>
 struct Gradients {

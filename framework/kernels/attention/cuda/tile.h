@@ -339,6 +339,11 @@ struct TileRow {
   __device__ T score(int j, T product) const {
     if (!keys.seen(i, j)) return minus_infinity<T>;
     T score = is_self(j) ? call.hash.self : product * call.scale;
+    if (call.given.any()) {
+      const std::int64_t of_row = (at.query + i) * call.heads + at.h;
+      score += call.given.at(
+          of_row, at.b * call.time * call.heads + of_row, call.key_begin + at.key + j);
+    }
     if (call.slopes != nullptr) score -= call.slopes[at.h] * std::abs(distance(j));
     // Of a token with itself too: it meets itself in every round.
     if (call.hash.rounds > 0)

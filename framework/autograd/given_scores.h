@@ -1,0 +1,53 @@
+// The given scores of a recorded attention: their variables among the inputs of its op, and what
+// becomes of their gradients. Private to framework/autograd.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "framework/autograd/given_attention.h"
+#include "framework/kernels/attention/given_scores.h"
+
+namespace longspan {
+
+// The tensors of given scores, to go through them.
+inline constexpr std::array<Tensor GivenScores::*, 3> given_parts = {
+    &GivenScores::row, &GivenScores::low, &GivenScores::high};
+
+// Where each stands among the inputs; 0: it is not there.
+using GivenPlaces = std::array<std::size_t, given_parts.size()>;
+
+struct GivenInputs {
+  GivenScores values;
+  GivenPlaces places = {};
+};
+
+// Adds their variables to the inputs.
+GivenInputs add_given(const GivenVariables& given, std::vector<Variable>& inputs);
+// Zeros for each of them, in the accumulator dtype.
+GivenScores given_gradients(const GivenScores& given);
+// The gradients in the dtype of the values.
+void give_given_gradients(Gradients& gradients,
+                          const GivenPlaces& places,
+                          const GivenScores& found,
+                          DType dtype);
+
+// As `attention` and `ring_attention`, with given scores.
+Variable attention_with(const Variable& query,
+                        const Variable& key,
+                        const Variable& value,
+                        const AttentionMask& mask,
+                        const AttentionTerms& terms,
+                        const GivenVariables& given,
+                        const std::optional<AttentionDropout>& dropout);
+Variable ring_attention_with(const Variable& query,
+                             const Variable& key,
+                             const Variable& value,
+                             const AttentionMask& mask,
+                             const AttentionTerms& terms,
+                             const GivenVariables& given,
+                             const std::optional<AttentionDropout>& dropout,
+                             const SequenceShares& shares);
+
+}  // namespace longspan
