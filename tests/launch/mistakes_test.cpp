@@ -21,7 +21,8 @@ std::string refusal(const std::string& text, std::vector<std::string> settings =
 
 constexpr const char* of_a_wrong_family =
     "c.yaml:3:3: model.family: found \"decodr\"; allowed: transformer_xl, decoder, "
-    "universal_transformer, encoder_decoder or encoder; did you mean \"decoder\"?";
+    "universal_transformer, encoder_decoder, encoder or image_transformer; did you mean "
+    "\"decoder\"?";
 
 TEST(Mistakes, BesideAWrongFamilyAreTold) {
   EXPECT_EQ(refusal("run: {directory: r}\n"
@@ -58,7 +59,7 @@ TEST(Mistakes, BesideAMissingFamilyAreTold) {
   EXPECT_EQ(refusal("run: {directory: r}\nmodel:\n  layers: 0\ndata: {train: t}\n"),
             "c.yaml:3:3: model.layers: found \"0\"; allowed: an integer, 1 to 65536\n"
             "c.yaml: model.family must be given; allowed: transformer_xl, decoder, "
-            "universal_transformer, encoder_decoder or encoder");
+            "universal_transformer, encoder_decoder, encoder or image_transformer");
 }
 
 // A key that one family has is judged by it; that another has it not is no mistake.

@@ -315,6 +315,7 @@ Settings all_settings() {
     if (option.key.ends_with("sharing")) number = "layers";
     if (option.key.ends_with("decay")) number = "0.5";
     if (option.key.ends_with("rank")) number = "9";
+    if (option.key.ends_with("sinkhorn_top")) number = "0";  // nothing is chosen
     settings.emplace_back(option.key.substr(option.key.find('.') + 1), is_flag ? flag : number);
   }
   return settings;

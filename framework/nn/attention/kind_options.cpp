@@ -35,6 +35,12 @@ void warn_of_unread(OptionTable& table, const AttentionOptions& options) {
       if (told || std::ranges::count(options.synthesizer.scores, scores) > 0) return "";
       return fmt::format("model.synthesizer has no {}", scores);
     });
+  table.warn("model.sinkhorn_iterations", [&options]() -> std::string {
+    const bool mixes = options.sinkhorn.top.value_or(0) == 0;
+    return mixes || !unread(options, {"sinkhorn"}).empty()
+               ? ""
+               : "model.sinkhorn_top chooses blocks and mixes none";
+  });
   for (const std::string key : {"attention_block", "attention_seed"})
     table.warn("model." + key, [&options]() -> std::string {
       const std::string reason = unread(options, {"global"});

@@ -86,9 +86,6 @@ void declare(OptionTable& table, SinkhornOptions& options) {
             options.temperature,
             "sinkhorn: divides the scores between blocks; none: causal 1, otherwise 0.75",
             more_than(0.0));
-  table.warn("model.sinkhorn_iterations", [&options]() -> std::string {
-    return options.top.value_or(0) == 0 ? "" : "model.sinkhorn_top chooses blocks and mixes none";
-  });
   table.add(
       "model.sinkhorn_rotated",
       options.rotated,
