@@ -22,7 +22,7 @@ Batch batch_of(int step, const StreamRange& range) {
   std::vector<std::int64_t> cursors;
   for (std::int64_t row = 0; row < streams; ++row) {
     const std::int64_t at = step + row;
-    cursors.insert(cursors.end(), {at / 3, at % 3});
+    cursors.insert(cursors.end(), {at / 3, at % 3 * segment});
   }
   source.restore(Tensor::from<std::int64_t>(cursors, {streams, 2}, Device::cpu()));
   Batch batch = source.next();
