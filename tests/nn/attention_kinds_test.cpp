@@ -316,6 +316,7 @@ Settings all_settings() {
     if (option.key.ends_with("decay")) number = "0.5";
     if (option.key.ends_with("rank")) number = "9";
     if (option.key.ends_with("sinkhorn_top")) number = "0";  // nothing is chosen
+    if (option.key.ends_with(".synthesizer")) number = "factorised_random";
     settings.emplace_back(option.key.substr(option.key.find('.') + 1), is_flag ? flag : number);
   }
   return settings;
@@ -327,22 +328,24 @@ TEST(AttentionOptions, EachThatNoLayerReadsIsAWarning) {
   for (const auto& setting : all)
     EXPECT_EQ(warnings({"causal"}, {setting}).size(), 1u) << setting.first;
   EXPECT_EQ(warnings({"causal"}, all).size(), all.size());
-  EXPECT_EQ(warnings({"local",
-                      "dilated/strided",
-                      "block+summary",
-                      "fixed",
-                      "global",
-                      "lsh",
-                      "performer",
-                      "random_features",
-                      "linformer",
-                      "routing",
-                      "sinkhorn",
-                      "synthesizer",
-                      "compressed",
-                      "local_2d"},
-                     all),
-            std::vector<std::string>());
+  EXPECT_EQ(
+      warnings({"local",
+                "dilated/strided",
+                "block+summary",
+                "fixed",
+                "global",
+                "lsh",
+                "performer",
+                "random_features",
+                "linformer",
+                "routing",
+                "sinkhorn",
+                "synthesizer",
+                "compressed",
+                "local_2d"},
+               all),
+      std::vector<std::string>{"--set: model.synthesizer_hidden is set, but model.synthesizer "
+                               "has no dense"});
   EXPECT_EQ(warnings({"causal"}, {{"attention_window", "255"}}),
             std::vector<std::string>{"--set: model.attention_window is set, but no layer of "
                                      "model.attention has local, dilated, local_1d or global"});
