@@ -102,6 +102,7 @@ TEST(Ptx, IntegersWrapShiftAndDivideAsTheirTypesSay) {
   EXPECT_EQ(word("max.u32 %r1, -1, 1;"), ~0u);
   EXPECT_EQ(word("neg.s32 %r1, -2147483648;"), 0x80000000u);
   EXPECT_EQ(word("abs.s32 %r1, -5;"), 5u);
+  EXPECT_EQ(word("copysign.f32 %f1, 0fbf800000, 0f40000000; mov.b32 %r1, %f1;"), 0xc0000000u);
   EXPECT_EQ(word("not.b32 %r1, 5;"), ~5u);
   EXPECT_EQ(word("add.cc.u32 %r2, -1, 1; addc.u32 %r1, 7, 0;"), 8u);
   EXPECT_EQ(word("sub.cc.u32 %r2, 0, 1; subc.u32 %r1, 7, 0;"), 6u);
@@ -124,6 +125,7 @@ TEST(Ptx, BitsAreMovedAndCounted) {
 
 TEST(Ptx, RealsRoundCompareAndConvert) {
   const float above = std::nextafter(1.0f, 2.0f), tiny = 0x1p-40f;
+  EXPECT_EQ(real("rcp.approx.ftz.f32 %f1, 0f40000000;"), 0.5f);
   EXPECT_EQ(real("add.rz.f32 %f1, " + number(above) + ", " + number(-tiny) + ";"), 1.0f);
   EXPECT_EQ(real("add.f32 %f1, " + number(above) + ", " + number(-tiny) + ";"), above);
   EXPECT_EQ(real("fma.rm.f32 %f1, 0f3F800000, 0f3F800000, " + number(-tiny) + ";"),

@@ -82,10 +82,19 @@ constexpr auto magnitude = []<typename T>(T a) {
 };
 constexpr auto root = []<typename T>(T a) { return std::sqrt(a); };
 constexpr auto reciprocal = []<typename T>(T a) { return T(1) / a; };
+// The second number with the sign of the first.
+constexpr auto signed_as = []<typename T>(T a, T b) { return std::copysign(b, a); };
 // Without numbers below the least normal one.
 constexpr auto power_of_two = [](float a) {
   const float power = std::exp2(a);
   return std::fpclassify(power) == FP_SUBNORMAL ? 0 : power;
+};
+
+constexpr auto flushed_reciprocal = [](float a) {
+  const auto flushed = [](float x) {
+    return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x;
+  };
+  return flushed(1 / flushed(a));
 };
 
 Action arithmetic(std::string_view name, std::string_view type) {
@@ -119,6 +128,9 @@ Action arithmetic(std::string_view name, std::string_view type) {
   if (name == "abs")
     return with_type(type,
                      [](auto t) -> Action { return unary<typename decltype(t)::type, magnitude>; });
+  if (name == "copysign")
+    return with_real(
+        type, [](auto t) -> Action { return binary<typename decltype(t)::type, signed_as>; });
   if (name == "sqrt") return reals.template operator()<root>();
   if (name == "rcp") return reals.template operator()<reciprocal>();
   return nullptr;
@@ -283,6 +295,7 @@ const std::map<std::string_view, Action>& named() {
       {"madc.hi.cc.u32", multiply_add_with_carry<true, true, true>},
       {"madc.hi.u32", multiply_add_with_carry<true, true, false>},
       {"ex2.approx.ftz.f32", unary<float, power_of_two>},
+      {"rcp.approx.ftz.f32", unary<float, flushed_reciprocal>},
       {"prmt.b32", permute_bytes},
       {"clz.b32", count_bits<std::uint32_t, zeros_before>},
       {"clz.b64", count_bits<std::uint64_t, zeros_before>},
