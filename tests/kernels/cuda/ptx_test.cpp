@@ -125,6 +125,7 @@ TEST(Ptx, BitsAreMovedAndCounted) {
 
 TEST(Ptx, RealsRoundCompareAndConvert) {
   const float above = std::nextafter(1.0f, 2.0f), tiny = 0x1p-40f;
+  EXPECT_EQ(real("ex2.approx.f32 %f1, 0fc3020000;"), 0x1p-130f);
   EXPECT_EQ(real("rcp.approx.ftz.f32 %f1, 0f40000000;"), 0.5f);
   EXPECT_EQ(real("add.rz.f32 %f1, " + number(above) + ", " + number(-tiny) + ";"), 1.0f);
   EXPECT_EQ(real("add.f32 %f1, " + number(above) + ", " + number(-tiny) + ";"), above);

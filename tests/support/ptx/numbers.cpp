@@ -84,6 +84,7 @@ constexpr auto root = []<typename T>(T a) { return std::sqrt(a); };
 constexpr auto reciprocal = []<typename T>(T a) { return T(1) / a; };
 // The second number with the sign of the first.
 constexpr auto signed_as = []<typename T>(T a, T b) { return std::copysign(b, a); };
+constexpr auto exponential = [](float a) { return std::exp2(a); };
 // Without numbers below the least normal one.
 constexpr auto power_of_two = [](float a) {
   const float power = std::exp2(a);
@@ -294,6 +295,7 @@ const std::map<std::string_view, Action>& named() {
       {"madc.lo.cc.u32", multiply_add_with_carry<false, true, true>},
       {"madc.hi.cc.u32", multiply_add_with_carry<true, true, true>},
       {"madc.hi.u32", multiply_add_with_carry<true, true, false>},
+      {"ex2.approx.f32", unary<float, exponential>},
       {"ex2.approx.ftz.f32", unary<float, power_of_two>},
       {"rcp.approx.ftz.f32", unary<float, flushed_reciprocal>},
       {"prmt.b32", permute_bytes},
