@@ -15,16 +15,10 @@ ATTENTION = "model.attention"
 FAMILY = "model.family"
 
 
-def tensor():
-    return Layout(1, 2)
-
-
-def time():
-    return Layout(1, 1, context=2)
-
-
-def both():
-    return Layout(1, 2, context=2, sequence=True)
+# Layouts on which a run of two data ranks goes on.
+TENSOR = Layout(1, 2)
+TIME = Layout(1, 1, context=2)
+BOTH = Layout(1, 2, context=2, sequence=True)
 
 
 class Tenants(jobs.TestCase):
@@ -38,34 +32,33 @@ class Tenants(jobs.TestCase):
         "precision": {"compute": "float64"},
         "checkpoint": {"every": 3, "keep": 3},
     }
-    # What it is, and a layout on which a run of two data ranks goes on.
     tenants = {
-        "routing": ({ATTENTION: "routing", "model.routing_clusters": 2}, tensor()),
+        "routing": ({ATTENTION: "routing", "model.routing_clusters": 2}, TENSOR),
         "strict routing": ({ATTENTION: "[routing, local]", "model.routing_strict": True, "model.routing_clusters": 2,
-                            "model.routing_width": 4, "model.attention_window": 3}, time()),
-        "sinkhorn": ({ATTENTION: "sinkhorn", "model.sinkhorn_block": 4, "model.sinkhorn_top": 1}, both()),
-        "synthesizer": ({ATTENTION: "synthesizer", "model.synthesizer": "[dense, random]"}, both()),
-        "compressed": ({ATTENTION: "compressed", "model.compressed_width": 2}, tensor()),
-        "lsh": ({ATTENTION: "lsh", "model.lsh_chunk": 4, "model.residual": "reversible"}, tensor()),
-        "linear": ({ATTENTION: "linear"}, time()),
+                            "model.routing_width": 4, "model.attention_window": 3}, TIME),
+        "sinkhorn": ({ATTENTION: "sinkhorn", "model.sinkhorn_block": 4, "model.sinkhorn_top": 1}, BOTH),
+        "synthesizer": ({ATTENTION: "synthesizer", "model.synthesizer": "[dense, random]"}, BOTH),
+        "compressed": ({ATTENTION: "compressed", "model.compressed_width": 2}, TENSOR),
+        "lsh": ({ATTENTION: "lsh", "model.lsh_chunk": 4, "model.residual": "reversible"}, TENSOR),
+        "linear": ({ATTENTION: "linear"}, TIME),
         # Drawn anew before and after the checkpoint.
-        "performer": ({ATTENTION: "performer", "model.performer_redraw": 2}, both()),
-        "random features": ({ATTENTION: "random_features", "model.random_features_gate": True}, time()),
-        "adaptive span": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4}, time()),
-        "dynamic span": ({"model.span": "dynamic", "model.span_limit": 12, "model.span_ramp": 4}, tensor()),
+        "performer": ({ATTENTION: "performer", "model.performer_redraw": 2}, BOTH),
+        "random features": ({ATTENTION: "random_features", "model.random_features_gate": True}, TIME),
+        "adaptive span": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4}, TIME),
+        "dynamic span": ({"model.span": "dynamic", "model.span_limit": 12, "model.span_ramp": 4}, TENSOR),
         # What its optimizer keeps is held to the range too: else the weights that training reads would change when it resumes.
         "adaptive span without a schedule": ({"model.span": "adaptive", "model.span_limit": 12, "model.span_ramp": 4,
                                               "model.span_penalty": 1.0, "training.learning_rate": 0.1,
-                                              "training.optimizer.kind": "schedule_free"}, tensor()),
+                                              "training.optimizer.kind": "schedule_free"}, TENSOR),
         "span and memory": ({FAMILY: "transformer_xl", "model.memory": 12, "model.span": "adaptive",
-                             "model.span_limit": 12, "model.span_ramp": 4}, both()),
+                             "model.span_limit": 12, "model.span_ramp": 4}, BOTH),
         "gates": ({FAMILY: "transformer_xl", "model.memory": 8, "model.residual": "gated",
-                   "memory.recompute": "layer"}, both()),
-        "slopes": ({"model.positions": "alibi", "model.norm_kind": "rms"}, time()),
-        "relative keys": ({"model.positions": "relative_key_query", "model.relative_reach": 4}, both()),
-        "universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 3}, both()),
+                   "memory.recompute": "layer"}, BOTH),
+        "slopes": ({"model.positions": "alibi", "model.norm_kind": "rms"}, TIME),
+        "relative keys": ({"model.positions": "relative_key_query", "model.relative_reach": 4}, BOTH),
+        "universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 3}, BOTH),
         "adaptive universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 4,
-                                "model.halting": "adaptive", "memory.recompute": "layer"}, time()),
+                                "model.halting": "adaptive", "memory.recompute": "layer"}, TIME),
     }
 
     def test_go_on_as_if_they_had_not_stopped(self):
