@@ -69,11 +69,11 @@ Tensor piece(const Tensor& x,
 
 const std::vector<std::int64_t> all_rows = {0, 1, 2};
 
-// As many positions at a time as `sizes` says, in turns.
-void expect_reads_on(const MultiHeadAttention& layer,
-                     const SegmentContext& context,
-                     std::int64_t total,
-                     const std::vector<std::int64_t>& sizes) {
+// As many positions at a time as `sizes` says, in turns. How many are kept in the end.
+std::int64_t expect_reads_on(const MultiHeadAttention& layer,
+                             const SegmentContext& context,
+                             std::int64_t total,
+                             const std::vector<std::int64_t>& sizes) {
   const NoGradient unrecorded;
   const Tensor x = random_tensor({batch, total, width}, 5);
   const Tensor whole = layer(Variable(x), Variable(), context, Pass{}).value();
@@ -88,6 +88,7 @@ void expect_reads_on(const MultiHeadAttention& layer,
     begin = end;
   }
   EXPECT_EQ(pass.kept->positions(), total);
+  return pass.kept->layer(pass.random.place()).count();
 }
 
 AttentionOptions kinds(std::vector<std::string> names) {
@@ -111,6 +112,8 @@ TEST(KeptKeys, EqualReadingAllAgainForEachKindOfMask) {
                                           kinds({"local"}),
                                           kinds({"dilated"}),
                                           kinds({"strided"}),
+                                          kinds({"local_1d"}),
+                                          kinds({"dilated/block"}),
                                           kinds({"block"}),
                                           kinds({"summary"}),
                                           kinds({"fixed"}),
@@ -129,6 +132,21 @@ TEST(KeptKeys, EqualReadingAllAgainForEachKindOfMask) {
     for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {2, 1, 3}, {64, 1}})
       expect_reads_on(*layer, {}, 150, sizes);
   }
+}
+
+// A drawing of 64 images holds no more than what its blocks see.
+TEST(KeptKeys, OfBlocksOfAnImageAreLetGo) {
+  AttentionOptions options = kinds({"local_2d"});
+  options.image = {.block = {2, 4}, .flange = {3, 1}};
+  AttentionSetting setting = {.layers = 1, .heads = heads};
+  setting.image = ImageGrid{.height = 50, .width = 6};
+  Parameters parameters = one_process_parameters();
+  auto mechanism = mechanism_kind(options, 0)->make(Scope(parameters).child("a"), options, setting);
+  // Two rows of blocks above the query's own, of 2 x 6 positions each.
+  EXPECT_EQ(mechanism->farthest(), 35);
+  const auto layer = layer_of(parameters, std::move(mechanism));
+  for (const auto& sizes : std::vector<std::vector<std::int64_t>>{{1}, {64, 1}})
+    EXPECT_LE(expect_reads_on(*layer, {}, 300, sizes), 2 * 35 + 64 + 1);
 }
 
 TEST(KeptKeys, EqualReadingAllAgainWithRelativePositions) {

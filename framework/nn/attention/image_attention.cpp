@@ -24,6 +24,14 @@ std::string problem(const AttentionOptions& options, const AttentionSetting& set
   return "";
 }
 
+// Of a pixel at the end of its row of blocks the first one of the highest row of blocks that has
+// any of the flange is farthest away.
+std::int64_t farthest(const masks::Image& image) {
+  const std::int64_t rows_above =
+      (image.flange_height + image.query_height - 1) / image.query_height;
+  return image.query_height * image.width * (1 + rows_above) - 1;
+}
+
 std::unique_ptr<Mechanism> make(const Scope&,
                                 const AttentionOptions& options,
                                 const AttentionSetting& setting) {
@@ -42,7 +50,8 @@ std::unique_ptr<Mechanism> make(const Scope&,
     return std::vector<HeadKeys>(static_cast<std::size_t>(heads),
                                  HeadKeys{.rules = seen, .near = seen});
   };
-  return std::make_unique<SoftmaxAttention>(setting.dropout, AttentionPattern(table, 1));
+  return std::make_unique<SoftmaxAttention>(setting.dropout,
+                                            AttentionPattern(table, 1, false, farthest(image)));
 }
 
 }  // namespace

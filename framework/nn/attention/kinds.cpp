@@ -58,6 +58,8 @@ struct Kind {
   bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
   Folded folded;
   Mask (*keys)(const Place&);
+  // How far before a query the farthest key is that it sees, where that has a bound.
+  std::int64_t (*farthest)(const Place&) = nullptr;
   bool global = false;  // has global positions, which may have projections of their own
 };
 
@@ -73,7 +75,8 @@ const std::vector<Kind>& kinds() {
        "a window",
        true,
        Folded::window,
-       [](const Place& at) { return local_keys({.left = at.window(), .right = at.behind()}); }},
+       [](const Place& at) { return local_keys({.left = at.window(), .right = at.behind()}); },
+       [](const Place& at) { return at.window(); }},
       {"dilated",
        "a window with gaps",
        true,
@@ -81,7 +84,8 @@ const std::vector<Kind>& kinds() {
        [](const Place& at) {
          return local_keys(
              {.left = at.window(), .right = at.behind(), .dilation = at.options.dilation});
-       }},
+       },
+       [](const Place& at) { return at.window() * at.options.dilation; }},
       {"strided",
        "every stride-th key",
        true,
@@ -91,12 +95,14 @@ const std::vector<Kind>& kinds() {
        "the block of the query, as long as the stride, and the window before the block",
        false,
        Folded::never,
-       [](const Place& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); }},
+       [](const Place& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); },
+       [](const Place& at) { return at.options.stride - 1 + at.window(); }},
       {"block",
        "the block of the query, as long as the stride",
        false,
        Folded::never,
-       [](const Place& at) { return block_keys(at.fixed()); }},
+       [](const Place& at) { return block_keys(at.fixed()); },
+       [](const Place& at) { return at.options.stride - 1; }},
       {"summary",
        "the last columns of every block",
        false,
@@ -112,6 +118,7 @@ const std::vector<Kind>& kinds() {
        false,
        Folded::never,
        [](const Place& at) { return global_keys(at.global(), at.positions); },
+       nullptr,
        true},
   };
   return all;
@@ -302,6 +309,17 @@ HeadKeys head_keys(const std::string& part, const Place& place) {
   return result;
 }
 
+// Of the heads of all parts; nothing where a part has no bound.
+std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts, const Place& place) {
+  std::int64_t farthest = 0;
+  for (const std::string& part : parts)
+    for (const Kind* const kind : united(part)) {
+      if (kind->farthest == nullptr) return std::nullopt;
+      farthest = std::max(farthest, kind->farthest(place));
+    }
+  return farthest;
+}
+
 AttentionPattern pattern_of(const std::string& element,
                             const AttentionOptions& options,
                             std::int64_t layer,
@@ -309,19 +327,23 @@ AttentionPattern pattern_of(const std::string& element,
                             bool causal) {
   if (element == "causal" || find_mechanism(element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
+  const auto place = [=](std::int64_t head, std::int64_t positions) -> Place {
+    return {.options = options,
+            .layer = layer,
+            .head = head,
+            .index = head / std::ssize(parts),
+            .positions = positions,
+            .causal = causal};
+  };
   const auto table = [=](std::int64_t positions) {
     std::vector<HeadKeys> result;
     for (std::int64_t head = 0; head < heads; ++head)
       result.push_back(head_keys(parts[static_cast<std::size_t>(head % std::ssize(parts))],
-                                 {.options = options,
-                                  .layer = layer,
-                                  .head = head,
-                                  .index = head / std::ssize(parts),
-                                  .positions = positions,
-                                  .causal = causal}));
+                                 place(head, positions)));
     return result;
   };
-  return AttentionPattern(table, options.stride, projects_global(options, layer));
+  return AttentionPattern(
+      table, options.stride, projects_global(options, layer), farthest_of(parts, place(0, 0)));
 }
 
 }  // namespace

@@ -38,10 +38,14 @@ class AttentionPattern::Tables {
   std::shared_ptr<const std::vector<HeadKeys>> last_;
 };
 
-AttentionPattern::AttentionPattern(Table table, std::int64_t stride, bool projects_global)
+AttentionPattern::AttentionPattern(Table table,
+                                   std::int64_t stride,
+                                   bool projects_global,
+                                   std::optional<std::int64_t> farthest)
     : tables_(std::make_shared<Tables>(std::move(table))),
       stride_(stride),
-      projects_global_(projects_global) {}
+      projects_global_(projects_global),
+      farthest_(farthest) {}
 
 HeadMasks AttentionPattern::rules(std::int64_t positions) const {
   if (!tables_) return HeadMasks();

@@ -32,14 +32,19 @@ class AttentionPattern {
   using Table = std::function<std::vector<HeadKeys>(std::int64_t positions)>;
 
   AttentionPattern() = default;
-  // projects_global: some queries have projections of their own.
-  AttentionPattern(Table table, std::int64_t stride, bool projects_global = false);
+  // projects_global: some queries have projections of their own. farthest: no key that is farther
+  // before a query is seen by it; none: any may be.
+  AttentionPattern(Table table,
+                   std::int64_t stride,
+                   bool projects_global = false,
+                   std::optional<std::int64_t> farthest = {});
 
   // For all heads of the model.
   HeadMasks rules(std::int64_t positions) const;
   // The same of the queries that have projections of their own.
   bool projects_global() const { return projects_global_; }
   HeadMasks global_rules(std::int64_t positions) const;
+  const std::optional<std::int64_t>& farthest() const { return farthest_; }
   // The same of a causal sequence with its columns apart, for these heads; nothing where none of
   // them has columns, or the sequence is too short for it to be worth while.
   std::optional<FoldedKeys> folded(const Part& heads, std::int64_t positions) const;
@@ -49,6 +54,7 @@ class AttentionPattern {
   std::shared_ptr<Tables> tables_;
   std::int64_t stride_ = 0;
   bool projects_global_ = false;
+  std::optional<std::int64_t> farthest_;
 };
 
 // `mask` and rules for all heads of the model, for a call of these heads.
