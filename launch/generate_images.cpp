@@ -21,9 +21,11 @@ void add_images(CLI::App& app, ImageArguments& arguments) {
                                "that the model makes")
                     ->check(not_empty_text());
   app.add_option("--class",
-                 arguments.label,
-                 "the class of the images, where the model knows classes; without it they take "
-                 "turns")
+                 arguments.labels,
+                 "the class of the images, where the model knows classes; given several times, the "
+                 "images have these in turn, and without it all")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->check(not_empty_text())
       ->needs(sheet);
   app.add_option("--complete",
@@ -59,7 +61,7 @@ ExitCode generate_images(const ImageArguments& arguments,
                                            .labels = run.labels,
                                            .image = run.image.value_or(ImageShape()),
                                            .samples = options.samples,
-                                           .label = arguments.label,
+                                           .classes = arguments.labels,
                                            .complete = arguments.complete,
                                            .sampling = options.sampling,
                                            .seed = options.seed});

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "framework/decoding/generation.h"
 #include "launch/opened_run.h"
@@ -9,9 +10,9 @@
 namespace longspan {
 
 struct ImageArguments {
-  std::string sheet;     // a PNG file
-  std::string label;     // the name of a class
-  std::string complete;  // a file of images
+  std::string sheet;                // a PNG file
+  std::vector<std::string> labels;  // names of classes, which the images have in turn
+  std::string complete;             // a file of images
 };
 // --images, --class and --complete. Keep it alive with the action.
 void add_images(CLI::App& app, ImageArguments& arguments);

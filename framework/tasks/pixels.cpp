@@ -46,23 +46,26 @@ LabelledKind pixels_of_images() {
 std::vector<std::int64_t> labels_of_images(const DrawRequest& request, std::int64_t count) {
   std::vector<std::int64_t> labels(static_cast<std::size_t>(count), -1);
   const bool knows_classes = request.model.body().end().reads_classes;
-  if (!request.label.empty() && !knows_classes)
+  if (!request.classes.empty() && !knows_classes)
     throw ConfigurationError(
         "the class of the images is to be \"{}\", and the model was not told of classes "
         "(model.of_classes)",
-        request.label);
+        request.classes.front());
   if (!knows_classes) return labels;
-  if (request.label.empty() && !request.complete.empty())
+  if (request.classes.empty() && !request.complete.empty())
     throw ConfigurationError(
-        "the model was told of classes (model.of_classes): say that of the images to complete by "
-        "--class");
-  const std::int64_t wanted = request.label.empty() ? -1 : request.labels.id_of(request.label);
-  if (!request.label.empty() && wanted < 0)
-    throw ConfigurationError("the class of the images is to be \"{}\"; the model learnt {}",
-                             request.label,
-                             fmt::join(request.labels.names(), ", "));
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    labels[i] = wanted >= 0 ? wanted : static_cast<std::int64_t>(i) % request.labels.size();
+        "the model was told of classes (model.of_classes): say those of the images to complete by "
+        "--class, once or in their order");
+  std::vector<std::int64_t> turns;
+  for (const std::string& name : request.classes) {
+    turns.push_back(request.labels.id_of(name));
+    if (turns.back() < 0)
+      throw ConfigurationError("the class of the images is to be \"{}\"; the model learnt {}",
+                               name,
+                               fmt::join(request.labels.names(), ", "));
+  }
+  for (std::int64_t i = 0; turns.empty() && i < request.labels.size(); ++i) turns.push_back(i);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = turns[i % turns.size()];
   return labels;
 }
 

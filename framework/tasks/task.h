@@ -125,7 +125,8 @@ struct DrawRequest {
   const LabelSet& labels;
   ImageShape image;          // of the images that it learnt
   std::int64_t samples = 1;  // how many
-  std::string label = {};    // the name of their class; empty: each in turn, where it knows classes
+  // Names of their classes, in turn; empty: all in turn, where the model knows classes.
+  std::vector<std::string> classes = {};
   std::string complete = {};  // a file with images whose lower half is made anew; empty: none
   SamplingOptions sampling = {};
   std::uint64_t seed = 0;

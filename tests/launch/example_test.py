@@ -174,7 +174,8 @@ class Example(jobs.TestCase):
         first = self.pairs("test")[0]
         self.assertRegex(output, rf"(?m)^{first[0].replace(' ', '')}\|.*\|{first[1]}$")
 
-    def test_images_from_data_to_figures(self):
+    def images(self):
+        """A few of each part, each of one grey, as runs/images."""
         folder = self.tree / "runs" / "images"
         folder.mkdir(parents=True)
         for part, count in ("train", 12), ("validation", 4), ("test", 12):
@@ -182,11 +183,26 @@ class Example(jobs.TestCase):
             (folder / f"{part}-images").write_bytes(images_test.idx([[[20 * label] * 28] * 28 for label in labels]))
             (folder / f"{part}-labels").write_bytes(images_test.idx_labels(labels))
         (folder / "made").touch()
+
+    def test_images_from_data_to_figures(self):
+        self.images()
         small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set model.attention=local "
                  "--set model.attention_window=4 --set data.batch_tokens=3136 --set training.validation_every=2 --set run.threads=1")
         output = self.example("images", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertRegex(output, r"runs/images/test-images: loss [\d.]+, accuracy [\d.]+%, macro f1 [\d.]+%")
         self.assertRegex(output, r"(?m)^[\w-]+ +T-shirt\n[\w-]+ +trouser\n[\w-]+ +pullover$")
+
+    def test_pixels_from_data_to_drawings(self):
+        self.images()
+        folder = self.tree / "runs" / "pixels"
+        folder.mkdir()
+        (folder / "made").touch()
+        small = ("--set training.steps=2 --set training.warmup=1 --set model.width=8 --set model.layers=1 --set data.batch_tokens=3136 "
+                 "--set training.validation_every=2 --set run.threads=1")
+        output = self.example("pixels", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertRegex(output, r"runs/images/test-images: .*bits per dimension [\d.]+")
+        for name in "sheet", "completed":
+            self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_families_in_one_table(self):
         (self.tree / "runs" / "families").mkdir(parents=True)

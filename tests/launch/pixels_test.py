@@ -70,11 +70,16 @@ class Pixels(images_test.TestCase):
         self.assertLess(lines[-1]["validation_bits_per_dimension"], 7.5)
         self.assertIn("bits per dimension", self.longspan("evaluate", "run").output)
         for ranks in 1, 2:
-            self.longspan("generate", "run", "--images", f"sheet{ranks}.png", "--samples", "5", "--class", "1", ranks=ranks)
+            self.longspan("generate", "run", "--images", f"sheet{ranks}.png", "--samples", "5", "--class", "1", "--class", "2", ranks=ranks)
         sheet = (self.directory / "sheet1.png").read_bytes()
         self.assertEqual(sheet, (self.directory / "sheet2.png").read_bytes())
         rows = read_png(sheet)
         self.assertEqual((len(rows), len(rows[0])), (2 + 2 * (SIDE + 2), 2 + 3 * (SIDE + 2)))
+        self.longspan("generate", "run", "--images", "all1.png", "--samples", "5", "--class", "1")
+        of_both, of_one = ([row[2:2 + 2 * (SIDE + 2)] for row in some[2:2 + SIDE]]
+                           for some in (rows, read_png((self.directory / "all1.png").read_bytes())))
+        self.assertEqual([row[:SIDE] for row in of_both], [row[:SIDE] for row in of_one])  # the first is of class 1 in both
+        self.assertNotEqual([row[SIDE + 2:] for row in of_both], [row[SIDE + 2:] for row in of_one])
         images = self.parts["validation"][0]
         self.longspan("generate", "run", "--images", "completed.png", "--samples", "2", "--complete", "validation.images",
                       "--class", "1")
