@@ -132,6 +132,10 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
   EncoderDecoderOptions relative = options_of(Wiring::last);
   relative.positions.kind = PositionKind::relative;
   cases.push_back({"relative", settings_of(relative)});
+  EncoderDecoderOptions chosen = options_of(Wiring::last);
+  chosen.common.attention.encoder_kinds = {"linformer", "efficient"};
+  chosen.common.attention.linformer.keys = 16;
+  cases.push_back({"linformer and efficient", settings_of(chosen)});
   testing::for_each_layout(layouts, [&](const ProcessMesh& mesh) {
     for (const Case& each : cases) {
       SCOPED_TRACE(each.name);

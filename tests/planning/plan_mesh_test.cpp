@@ -75,6 +75,25 @@ Settings universal(StepCount count, const char* recompute) {
   return settings;
 }
 
+Settings with_spans(SpanKind kind) {
+  Settings settings = base();
+  DecoderOptions options;
+  options.common = model_options();
+  options.spans = {.kind = kind, .form = {.limit = 96}, .initial = 64};
+  settings.body = decoder_body(options);
+  return settings;
+}
+
+// In the first step all inner layers have their losses.
+Settings with_inner_losses() {
+  Settings settings = base();
+  DecoderOptions options;
+  options.common = model_options();
+  options.auxiliary = {.inner = AuxiliaryLossOptions::Inner::drop, .targets = 2};
+  settings.body = decoder_body(options);
+  return settings;
+}
+
 void reversible(Settings&, ModelOptions& options) { options.residual = ResidualKind::reversible; }
 
 std::vector<Case> cases() {
@@ -106,6 +125,21 @@ std::vector<Case> cases() {
          options.attention.lsh.chunk = 32;
        })},
       {"decoder, linear and performer", decoder(kinds({"linear", "performer"}))},
+      {"decoder, routing and sinkhorn", decoder(kinds({"routing", "sinkhorn"}))},
+      {"decoder, strict routing", decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"routing"})(s, options);
+         options.attention.routing = {.clusters = 8, .strict = true};
+       })},
+      {"decoder, synthesizer and compressed", decoder(kinds({"synthesizer", "compressed"}))},
+      {"decoder, dense synthesizer, layers recomputed",
+       decoder([&](Settings& s, ModelOptions& options) {
+         kinds({"synthesizer"})(s, options);
+         options.attention.synthesizer.scores = {"dense", "factorised_random"};
+         s.memory.recompute = "layer";
+       })},
+      {"decoder, adaptive spans", with_spans(SpanKind::adaptive)},
+      {"decoder, dynamic spans", with_spans(SpanKind::dynamic)},
+      {"decoder, inner losses", with_inner_losses()},
       {"decoder, random features, reversible", decoder([&](Settings& s, ModelOptions& options) {
          reversible(s, options);
          kinds({"random_features"})(s, options);
