@@ -4,125 +4,15 @@
 
 #include "framework/core/option_text.h"
 #include "framework/nn/attention/efficient_attention.h"
-#include "framework/nn/attention/fixed_attention.h"
-#include "framework/nn/attention/global_attention.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/local_attention.h"
+#include "framework/nn/attention/mask_kinds.h"
 #include "framework/nn/attention/performer_attention.h"
 #include "framework/nn/attention/random_feature_attention.h"
 #include "framework/nn/attention/strided_attention.h"
 
 namespace longspan {
 namespace {
-
-// A head that has a kind.
-struct Place {
-  const AttentionOptions& options;
-  std::int64_t layer;
-  std::int64_t head;   // of the model
-  std::int64_t index;  // among the heads of the layer that have the kind
-  std::int64_t positions;
-  bool causal;
-
-  std::int64_t behind() const { return causal ? 0 : window(); }
-  std::int64_t window() const {
-    const auto& all = options.window;
-    return all.size() == 1 ? all.front() : all[static_cast<std::size_t>(layer)];
-  }
-  FixedAttention fixed() const {
-    return {.stride = options.stride,
-            .summary = options.summary,
-            .group = index % options.summary_groups,
-            .self = options.self};
-  }
-  GlobalAttention global() const {
-    return {.positions = options.global,
-            .left = window(),
-            .right = behind(),
-            .random_blocks = options.random,
-            .block = options.block,
-            .causal = causal,
-            .random = Random(static_cast<std::uint64_t>(options.seed))
-                          .child("random_blocks")
-                          .child(static_cast<std::uint64_t>(layer))
-                          .child(static_cast<std::uint64_t>(head))};
-  }
-};
-
-// What a kind is in a union whose columns are folded: only with a window can they be.
-enum class Folded : std::uint8_t { columns, window, never };
-
-struct Kind {
-  std::string name;
-  std::string sees;
-  bool shifts;  // what it sees depends on distances alone, so that it goes with a memory
-  Folded folded;
-  Mask (*keys)(const Place&);
-  // How far before a query the farthest key is that it sees, where that has a bound.
-  std::int64_t (*farthest)(const Place&) = nullptr;
-  bool global = false;  // has global positions, which may have projections of their own
-};
-
-// A new kind that is a masked softmax is a line here.
-const std::vector<Kind>& kinds() {
-  static const std::vector<Kind> all = {
-      {"causal",
-       "every earlier key, in an encoder every key",
-       true,
-       Folded::never,
-       [](const Place&) { return masks::everything(); }},
-      {"local",
-       "a window",
-       true,
-       Folded::window,
-       [](const Place& at) { return local_keys({.left = at.window(), .right = at.behind()}); },
-       [](const Place& at) { return at.window(); }},
-      {"dilated",
-       "a window with gaps",
-       true,
-       Folded::never,
-       [](const Place& at) {
-         return local_keys(
-             {.left = at.window(), .right = at.behind(), .dilation = at.options.dilation});
-       },
-       [](const Place& at) { return at.window() * at.options.dilation; }},
-      {"strided",
-       "every stride-th key",
-       true,
-       Folded::columns,
-       [](const Place& at) { return strided_keys(at.options.stride); }},
-      {"local_1d",
-       "the block of the query, as long as the stride, and the window before the block",
-       false,
-       Folded::never,
-       [](const Place& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); },
-       [](const Place& at) { return at.options.stride - 1 + at.window(); }},
-      {"block",
-       "the block of the query, as long as the stride",
-       false,
-       Folded::never,
-       [](const Place& at) { return block_keys(at.fixed()); },
-       [](const Place& at) { return at.options.stride - 1; }},
-      {"summary",
-       "the last columns of every block",
-       false,
-       Folded::never,
-       [](const Place& at) { return summary_keys(at.fixed()); }},
-      {"fixed",
-       "block and summary",
-       false,
-       Folded::never,
-       [](const Place& at) { return fixed_keys(at.fixed()); }},
-      {"global",
-       "global positions, a window and random blocks",
-       false,
-       Folded::never,
-       [](const Place& at) { return global_keys(at.global(), at.positions); },
-       nullptr,
-       true},
-  };
-  return all;
-}
 
 // A new kind that is a mechanism of its own is a line here.
 const std::vector<MechanismKind>& mechanism_kinds() {
@@ -138,11 +28,6 @@ const std::vector<MechanismKind>& mechanism_kinds() {
                                                  compressed_kind(),
                                                  local_2d_kind()};
   return all;
-}
-
-const Kind* find(std::string_view name) {
-  const auto found = std::ranges::find(kinds(), name, &Kind::name);
-  return found == kinds().end() ? nullptr : &*found;
 }
 
 const MechanismKind* find_mechanism(std::string_view name) {
@@ -161,15 +46,15 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 // The kinds that one part of an element unites.
-std::vector<const Kind*> united(const std::string& part) {
-  std::vector<const Kind*> result;
-  for (const std::string& name : split(part, '+')) result.push_back(find(name));
+std::vector<const MaskKind*> united(const std::string& part) {
+  std::vector<const MaskKind*> result;
+  for (const std::string& name : split(part, '+')) result.push_back(find_mask_kind(name));
   return result;
 }
 
 std::string all_names() {
   std::string names;
-  for (const Kind& kind : kinds()) names += (names.empty() ? "" : ", ") + kind.name;
+  for (const MaskKind& kind : mask_kinds()) names += (names.empty() ? "" : ", ") + kind.name;
   for (const MechanismKind& kind : mechanism_kinds()) names += ", " + kind.name;
   return names;
 }
@@ -199,7 +84,7 @@ std::string problem_of(const std::string& element,
                            name,
                            in_quotes(element),
                            own->alone);
-      const Kind* const kind = find(name);
+      const MaskKind* const kind = find_mask_kind(name);
       if (kind == nullptr)
         return fmt::format(
             "model.attention has {}, wanted one of {}; / divides heads among kinds, + unites "
@@ -229,12 +114,12 @@ std::string problem_of(const std::string& element,
 bool has_random_blocks(const AttentionOptions& options, const AttentionSetting& setting) {
   for (std::int64_t layer = 0; layer < setting.layers; ++layer) {
     if (!has_kind(element_of(options, layer), "global")) continue;
-    const Place first = {.options = options,
-                         .layer = layer,
-                         .head = 0,
-                         .index = 0,
-                         .positions = setting.segment,
-                         .causal = setting.causal};
+    const HeadPlace first = {.options = options,
+                             .layer = layer,
+                             .head = 0,
+                             .index = 0,
+                             .positions = setting.segment,
+                             .causal = setting.causal};
     if (has_random_blocks(first.global(), setting.segment)) return true;
   }
   return false;
@@ -283,13 +168,13 @@ std::string problem_with_segment(const AttentionOptions& options, const Attentio
   return "";
 }
 
-HeadKeys head_keys(const std::string& part, const Place& place) {
+HeadKeys head_keys(const std::string& part, const HeadPlace& place) {
   std::optional<Mask> all;
   std::int64_t window = -1;  // of a union that is folded
   bool columns = false;
   bool others = false;
   bool projects = false;
-  for (const Kind* const kind : united(part)) {
+  for (const MaskKind* const kind : united(part)) {
     const Mask keys = kind->keys(place);
     all = all ? *all | keys : keys;
     columns |= kind->folded == Folded::columns;
@@ -310,10 +195,11 @@ HeadKeys head_keys(const std::string& part, const Place& place) {
 }
 
 // Of the heads of all parts; nothing where a part has no bound.
-std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts, const Place& place) {
+std::optional<std::int64_t> farthest_of(const std::vector<std::string>& parts,
+                                        const HeadPlace& place) {
   std::int64_t farthest = 0;
   for (const std::string& part : parts)
-    for (const Kind* const kind : united(part)) {
+    for (const MaskKind* const kind : united(part)) {
       if (kind->farthest == nullptr) return std::nullopt;
       farthest = std::max(farthest, kind->farthest(place));
     }
@@ -327,7 +213,7 @@ AttentionPattern pattern_of(const std::string& element,
                             bool causal) {
   if (element == "causal" || find_mechanism(element) != nullptr) return {};
   const std::vector<std::string> parts = split(element, '/');
-  const auto place = [=](std::int64_t head, std::int64_t positions) -> Place {
+  const auto place = [=](std::int64_t head, std::int64_t positions) -> HeadPlace {
     return {.options = options,
             .layer = layer,
             .head = head,
@@ -350,7 +236,7 @@ AttentionPattern pattern_of(const std::string& element,
 
 std::string kinds_text() {
   std::string text;
-  for (const Kind& kind : kinds())
+  for (const MaskKind& kind : mask_kinds())
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", kind.name, kind.sees);
   for (const MechanismKind& kind : mechanism_kinds())
     text += fmt::format(", {} ({})", kind.name, kind.sees);

@@ -1,0 +1,76 @@
+#include "framework/nn/attention/mask_kinds.h"
+
+#include <algorithm>
+
+#include "framework/nn/attention/local_attention.h"
+#include "framework/nn/attention/strided_attention.h"
+
+namespace longspan {
+
+// A new kind that is a masked softmax is a line here.
+const std::vector<MaskKind>& mask_kinds() {
+  static const std::vector<MaskKind> all = {
+      {"causal",
+       "every earlier key, in an encoder every key",
+       true,
+       Folded::never,
+       [](const HeadPlace&) { return masks::everything(); }},
+      {"local",
+       "a window",
+       true,
+       Folded::window,
+       [](const HeadPlace& at) { return local_keys({.left = at.window(), .right = at.behind()}); },
+       [](const HeadPlace& at) { return at.window(); }},
+      {"dilated",
+       "a window with gaps",
+       true,
+       Folded::never,
+       [](const HeadPlace& at) {
+         return local_keys(
+             {.left = at.window(), .right = at.behind(), .dilation = at.options.dilation});
+       },
+       [](const HeadPlace& at) { return at.window() * at.options.dilation; }},
+      {"strided",
+       "every stride-th key",
+       true,
+       Folded::columns,
+       [](const HeadPlace& at) { return strided_keys(at.options.stride); }},
+      {"local_1d",
+       "the block of the query, as long as the stride, and the window before the block",
+       false,
+       Folded::never,
+       [](const HeadPlace& at) { return block_window_keys(at.fixed(), at.window(), at.behind()); },
+       [](const HeadPlace& at) { return at.options.stride - 1 + at.window(); }},
+      {"block",
+       "the block of the query, as long as the stride",
+       false,
+       Folded::never,
+       [](const HeadPlace& at) { return block_keys(at.fixed()); },
+       [](const HeadPlace& at) { return at.options.stride - 1; }},
+      {"summary",
+       "the last columns of every block",
+       false,
+       Folded::never,
+       [](const HeadPlace& at) { return summary_keys(at.fixed()); }},
+      {"fixed",
+       "block and summary",
+       false,
+       Folded::never,
+       [](const HeadPlace& at) { return fixed_keys(at.fixed()); }},
+      {"global",
+       "global positions, a window and random blocks",
+       false,
+       Folded::never,
+       [](const HeadPlace& at) { return global_keys(at.global(), at.positions); },
+       nullptr,
+       true},
+  };
+  return all;
+}
+
+const MaskKind* find_mask_kind(std::string_view name) {
+  const auto found = std::ranges::find(mask_kinds(), name, &MaskKind::name);
+  return found == mask_kinds().end() ? nullptr : &*found;
+}
+
+}  // namespace longspan
