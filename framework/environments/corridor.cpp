@@ -4,27 +4,52 @@
 #include "framework/environments/environment.h"
 
 namespace longspan {
+namespace {
+
+// The numbers of a situation.
+struct At {
+  enum : std::size_t { step, way, arrived, numbers };
+};
+
+Environment corridor_of(std::int64_t length) {
+  const std::int64_t fork = length + 1;
+  const auto guide = [fork](const Random&) {
+    return [fork](const Situation& now) -> Advice {
+      if (now[At::step] < fork) return {};
+      return {.asked = now[At::way], .taken = now[At::way]};
+    };
+  };
+  return {.description = fmt::format("corridor of length {}", length),
+          .actions = {"left", "right"},
+          .steps = length + 2,
+          .numbers = At::numbers,
+          .begin = [](const Random& random) -> Situation {
+            return {0, drawn(random, 0, 2), 0};
+          },
+          .observation =
+              [fork](const Situation& now) {
+                if (now[At::step] == 0) return now[At::way] == 0 ? 'L' : 'R';
+                return now[At::step] < fork ? '.' : '?';
+              },
+          .act = [fork](Situation& now, std::int64_t action, const Random&) -> Outcome {
+            if (now[At::step]++ < fork) return {};
+            now[At::arrived] = action == now[At::way] ? 1 : 0;
+            return {.reward = now[At::arrived] == 1 ? 1.0 : -1.0, .ending = Ending::terminal};
+          },
+          .succeeded = [](const Situation& now) { return now[At::arrived] == 1; },
+          .guide = guide};
+}
+
+}  // namespace
 
 EnvironmentKind corridor() {
-  return {.name = "corridor",
-          .documentation =
-              "a sign, L or R, then a corridor, and at its end a fork where it says which way",
-          .numbers = {{"length", "steps between the sign and the fork", 10, 0, 1 << 24}},
-          .make = [](const EnvironmentNumbers& numbers) -> Environment {
-            const std::int64_t length = numbers.at("length");
-            return {.description = fmt::format("corridor of length {}", length),
-                    .actions = {"left", "right"},
-                    .steps = length + 2,
-                    .episode = [length](const Random& random) -> Episode {
-                      const std::int64_t way = drawn(random, 0, 2);
-                      const auto between = static_cast<std::size_t>(length);
-                      Episode episode = {
-                          .observations = (way == 0 ? "L" : "R") + std::string(between, '.') + "?",
-                          .actions = std::vector<std::int64_t>(between + 2, no_action)};
-                      episode.actions.back() = way;
-                      return episode;
-                    }};
-          }};
+  return {
+      .name = "corridor",
+      .documentation =
+          "a sign, L or R, then a corridor, and at its end a fork where it says which way, the "
+          "only step at which an action counts: 1 for the right one, -1 for the other",
+      .numbers = {{"length", "steps between the sign and the fork", 10, 0, 1 << 24}},
+      .make = [](const EnvironmentNumbers& numbers) { return corridor_of(numbers.at("length")); }};
 }
 
 }  // namespace longspan

@@ -55,6 +55,18 @@ std::optional<std::int64_t> number_of(const std::string& word) {
 
 }  // namespace
 
+Episode Environment::episode(const Random& random) const {
+  Episode episode;
+  Situation now = begin(random);
+  const auto advise = guide(random);
+  while (true) {
+    episode.observations += observation(now);
+    const Advice advice = advise(now);
+    episode.actions.push_back(advice.asked);
+    if (act(now, advice.taken, random).ending != Ending::none) return episode;
+  }
+}
+
 std::span<const EnvironmentKind> environment_kinds() {
   static const std::array all = {corridor(), memory_maze(), number_pad()};
   return all;

@@ -17,20 +17,55 @@ namespace longspan {
 // No action is asked for at this step.
 inline constexpr std::int64_t no_action = -1;
 
-// A life in an environment: of each step what is seen, as a byte, and what is right then, an index
-// of Environment::actions. What is asked for can be told from what was seen up to that step.
+// Where a life in an environment stands: all of it, as a few integers whose meaning is the kind's.
+using Situation = std::vector<std::int64_t>;
+
+enum class Ending : std::uint8_t {
+  none,
+  terminal,  // nothing follows
+  time       // more would have followed, but the steps of an episode are used up
+};
+
+// What comes of an action.
+struct Outcome {
+  double reward = 0;
+  Ending ending = Ending::none;
+};
+
+// What who acts rightly does: the action that is asked for, or no_action where none is, and the
+// action that is taken, which is then a guess.
+struct Advice {
+  std::int64_t asked = no_action;
+  std::int64_t taken = 0;
+};
+
+// A life of who acts rightly: of each step what is seen, as a byte, and what is right then, an
+// index of Environment::actions. What is asked for can be told from what was seen up to that step.
 struct Episode {
   std::string observations;
   std::vector<std::int64_t> actions;
 };
 
-// A value. Its episodes are functions of the random numbers that they are made with, and of nothing
-// else: who acts in them does so by rules of the environment.
+// A value: a world that one acts in. An episode begins with `begin`, and `act` takes it from
+// situation to situation until it ends. What happens is a function of the random numbers of the
+// episode, which are the same in all its calls, and of the actions.
 struct Environment {
   std::string description;           // "corridor of length 10"
   std::vector<std::string> actions;  // sorted
-  std::int64_t steps = 0;            // of each episode
-  std::function<Episode(const Random&)> episode;
+  std::int64_t steps = 0;            // of an episode, at most
+  std::size_t numbers = 0;           // of a Situation
+
+  std::function<Situation(const Random&)> begin;
+  // What is seen there, also after an ending by time.
+  std::function<char(const Situation&)> observation;
+  // `action`: an index of `actions`. The situation becomes the next one. Not after an ending.
+  std::function<Outcome(Situation&, std::int64_t action, const Random&)> act;
+  // Whether the episode has come to what is wanted of it.
+  std::function<bool(const Situation&)> succeeded;
+  // Who acts rightly, by what the calls of one episode have told: to be asked once a step.
+  std::function<std::function<Advice(const Situation&)>(const Random&)> guide;
+
+  Episode episode(const Random& random) const;
 };
 
 // What an environment is made of, by name.

@@ -15,51 +15,97 @@ Move towards(std::int64_t goal, std::int64_t cell, std::int64_t side) {
   return goal > cell ? down : up;
 }
 
-std::int64_t moved(std::int64_t cell, Move move, std::int64_t side) {
+// Where it leads; at the edge of the square nowhere.
+std::int64_t moved(std::int64_t cell, std::int64_t move, std::int64_t side) {
   switch (move) {
     case down:
-      return cell + side;
+      return cell / side + 1 < side ? cell + side : cell;
     case left:
-      return cell - 1;
+      return cell % side > 0 ? cell - 1 : cell;
     case right:
-      return cell + 1;
+      return cell % side + 1 < side ? cell + 1 : cell;
     case up:
-      return cell - side;
+      return cell >= side ? cell - side : cell;
+    default:
+      return cell;
   }
-  return cell;
 }
 
-Episode walked(std::int64_t side, std::int64_t steps, const Random& random) {
-  const std::int64_t goal = drawn(random, 0, side * side);
-  // Any other cell.
-  const auto elsewhere = [&](std::int64_t step) {
-    const std::int64_t cell = drawn(random.child("places"), step, side * side - 1);
-    return cell < goal ? cell : cell + 1;
-  };
-  const Random turns = random.child("turns");
-  Episode episode;
-  bool is_found = false;
-  std::int64_t cell = elsewhere(0);
-  for (std::int64_t step = 0; step < steps; ++step) {
-    if (cell == goal) {
-      is_found = true;
-      episode.observations += static_cast<char>('A' + cell);
-      episode.actions.push_back(no_action);
-      cell = elsewhere(step + 1);
-      continue;
-    }
-    episode.observations += static_cast<char>('a' + cell);
-    if (is_found) {
-      const Move move = towards(goal, cell, side);
-      episode.actions.push_back(move);
-      cell = moved(cell, move, side);
-    } else {
-      episode.actions.push_back(no_action);
-      const std::vector<std::int64_t> beside = neighbours_of(cell, side);
-      cell = beside[static_cast<std::size_t>(drawn(turns, step, std::ssize(beside)))];
-    }
+// The numbers of a situation.
+struct At {
+  enum : std::size_t { step, goal, cell, found, numbers };
+};
+
+class Maze {
+ public:
+  Maze(std::int64_t side, std::int64_t steps) : side_(side), steps_(steps) {}
+
+  Situation begin(const Random& random) const {
+    const std::int64_t place = drawn(random, 0, side_ * side_);
+    return {0, place, elsewhere(place, 0, random), 0};
   }
-  return episode;
+
+  char observation(const Situation& now) const {
+    return static_cast<char>((now[At::cell] == now[At::goal] ? 'A' : 'a') + now[At::cell]);
+  }
+
+  // Who stands at the place is elsewhere afterwards, whatever is done.
+  Outcome act(Situation& now, std::int64_t action, const Random& random) const {
+    Outcome outcome;
+    ++now[At::step];
+    if (now[At::cell] == now[At::goal]) {
+      now[At::cell] = elsewhere(now[At::goal], now[At::step], random);
+    } else {
+      now[At::cell] = moved(now[At::cell], action, side_);
+      if (now[At::cell] == now[At::goal]) {
+        ++now[At::found];
+        outcome.reward = 1;
+      }
+    }
+    if (now[At::step] == steps_) outcome.ending = Ending::time;
+    return outcome;
+  }
+
+  // Along the row first, once the place was found; before that anywhere.
+  Advice advise(const Situation& now, const Random& random) const {
+    if (now[At::cell] == now[At::goal]) return {};
+    if (now[At::found] > 0) {
+      const Move move = towards(now[At::goal], now[At::cell], side_);
+      return {.asked = move, .taken = move};
+    }
+    const std::vector<std::int64_t> beside = neighbours_of(now[At::cell], side_);
+    const std::int64_t to = beside[static_cast<std::size_t>(
+        drawn(random.child("turns"), now[At::step], std::ssize(beside)))];
+    return {.taken = towards(to, now[At::cell], side_)};
+  }
+
+ private:
+  // Any other cell than the place.
+  std::int64_t elsewhere(std::int64_t place, std::int64_t at_step, const Random& random) const {
+    const std::int64_t other = drawn(random.child("places"), at_step, side_ * side_ - 1);
+    return other < place ? other : other + 1;
+  }
+
+  std::int64_t side_;
+  std::int64_t steps_;
+};
+
+Environment maze_of(std::int64_t side, std::int64_t steps) {
+  const Maze maze(side, steps);
+  const auto guide = [maze](const Random& random) {
+    return [maze, random](const Situation& now) { return maze.advise(now, random); };
+  };
+  return {.description = fmt::format("memory maze of {0} x {0} cells, {1} steps", side, steps),
+          .actions = {"down", "left", "right", "up"},
+          .steps = steps,
+          .numbers = At::numbers,
+          .begin = [maze](const Random& random) { return maze.begin(random); },
+          .observation = [maze](const Situation& now) { return maze.observation(now); },
+          .act = [maze](Situation& now,
+                        std::int64_t action,
+                        const Random& random) { return maze.act(now, action, random); },
+          .succeeded = [](const Situation& now) { return now[At::found] >= 2; },
+          .guide = guide};
 }
 
 }  // namespace
@@ -68,17 +114,13 @@ EnvironmentKind memory_maze() {
   return {.name = "memory_maze",
           .documentation =
               "cells, seen as small letters, are walked through until the hidden one is met, a "
-              "capital letter; then the walk begins again elsewhere, and asked for is each move "
-              "towards it, along the row first",
+              "capital letter, which gives 1; then the walk begins again elsewhere, and asked for "
+              "is each move towards it, along the row first. It is wanted that the place is found "
+              "again",
           .numbers = {{"side", "cells along a side of the square", 4, 2, most_lettered_side},
                       {"steps", "steps of an episode", 80, 2, 1 << 20}},
-          .make = [](const EnvironmentNumbers& numbers) -> Environment {
-            const std::int64_t side = numbers.at("side"), steps = numbers.at("steps");
-            return {.description =
-                        fmt::format("memory maze of {0} x {0} cells, {1} steps", side, steps),
-                    .actions = {"down", "left", "right", "up"},
-                    .steps = steps,
-                    .episode = [=](const Random& random) { return walked(side, steps, random); }};
+          .make = [](const EnvironmentNumbers& numbers) {
+            return maze_of(numbers.at("side"), numbers.at("steps"));
           }};
 }
 

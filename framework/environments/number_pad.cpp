@@ -2,100 +2,150 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "framework/environments/environment.h"
 
 namespace longspan {
 namespace {
 
-// What is found out of a sequence of keys, each beside the one before: how far the presses have
-// come, which keys are known to be right, and which to be wrong, at each place.
+// The numbers of a situation; the keys of the sequence come after them.
+struct At {
+  enum : std::size_t { step, place, key, is_right, completed, sequence };
+};
+
 class Pad {
  public:
-  Pad(std::int64_t side, std::int64_t length, const Random& random)
-      : side_(side), known_(static_cast<std::size_t>(length), false), tried_(known_.size()) {
-    sequence_.push_back(drawn(random, 0, side * side));
-    while (std::ssize(sequence_) < length) {
-      const std::vector<std::int64_t> beside = neighbours_of(sequence_.back(), side);
-      const auto place = static_cast<std::int64_t>(sequence_.size());
-      sequence_.push_back(
-          beside[static_cast<std::size_t>(drawn(random, place, std::ssize(beside)))]);
+  Pad(std::int64_t side, std::int64_t length, std::int64_t steps)
+      : side_(side), length_(static_cast<std::size_t>(length)), steps_(steps) {}
+
+  std::int64_t side() const { return side_; }
+  std::size_t length() const { return length_; }
+  std::size_t numbers() const { return At::sequence + length_; }
+
+  // Each key of the sequence is beside the one before.
+  Situation begin(const Random& random) const {
+    const Random of_keys = random.child("sequence");
+    Situation now(At::sequence, 0);
+    now.push_back(drawn(of_keys, 0, side_ * side_));
+    for (std::size_t i = 1; i < length_; ++i) {
+      const std::vector<std::int64_t> beside = neighbours_of(now.back(), side_);
+      const auto at = static_cast<std::int64_t>(i);
+      now.push_back(beside[static_cast<std::size_t>(drawn(of_keys, at, std::ssize(beside)))]);
     }
+    return now;
   }
 
-  // The key that is right now, where it is known.
-  std::int64_t recalled() const { return known_[place_] ? sequence_[place_] : no_action; }
-
-  // What is pressed: the known key, or one of those that may be right.
-  std::int64_t choice(const Random& random, std::int64_t step) const {
-    if (known_[place_]) return sequence_[place_];
-    std::vector<std::int64_t> keys;
-    if (place_ == 0)
-      for (std::int64_t key = 0; key < side_ * side_; ++key) keys.push_back(key);
-    else
-      keys = neighbours_of(sequence_[place_ - 1], side_);
-    std::erase_if(keys,
-                  [&](std::int64_t key) { return std::ranges::count(tried_[place_], key) > 0; });
-    return keys[static_cast<std::size_t>(drawn(random, step, std::ssize(keys)))];
+  char observation(const Situation& now) const {
+    if (now[At::step] == 0) return '*';
+    return static_cast<char>((now[At::is_right] == 1 ? 'A' : 'a') + now[At::key]);
   }
 
-  // Whether the key is right. A wrong one, and the last one, begin the sequence anew.
-  bool press(std::int64_t key) {
-    const bool is_right = key == sequence_[place_];
-    if (is_right)
-      known_[place_] = true;
-    else if (!known_[place_])
-      tried_[place_].push_back(key);
-    place_ = is_right && place_ + 1 < sequence_.size() ? place_ + 1 : 0;
-    return is_right;
+  // A wrong key, and the last one of the sequence, begin it anew.
+  Outcome act(Situation& now, std::int64_t action) const {
+    ++now[At::step];
+    now[At::key] = action;
+    now[At::is_right] =
+        action == now[At::sequence + static_cast<std::size_t>(now[At::place])] ? 1 : 0;
+    now[At::place] = now[At::is_right] == 1 ? now[At::place] + 1 : 0;
+    if (now[At::place] == std::ssize(now) - static_cast<std::int64_t>(At::sequence)) {
+      now[At::place] = 0;
+      ++now[At::completed];
+    }
+    return {.reward = static_cast<double>(now[At::is_right]),
+            .ending = now[At::step] == steps_ ? Ending::time : Ending::none};
   }
 
  private:
   std::int64_t side_;
-  std::vector<std::int64_t> sequence_;
+  std::size_t length_;
+  std::int64_t steps_;
+};
+
+// Who finds the sequence out by pressing: which keys are known to be right, and which to be wrong,
+// at each place.
+class Finder {
+ public:
+  Finder(const Pad& pad, const Random& random)
+      : side_(pad.side()),
+        random_(random.child("choices")),
+        known_(pad.length(), no_action),
+        tried_(pad.length()) {}
+
+  Advice operator()(const Situation& now) {
+    if (now[At::step] > 0) learn(now);
+    place_ = static_cast<std::size_t>(now[At::place]);
+    const std::int64_t known = known_[place_];
+    if (known != no_action) return {.asked = known, .taken = known};
+    return {.taken = guess(now[At::step])};
+  }
+
+ private:
+  void learn(const Situation& now) {
+    if (now[At::is_right] == 1)
+      known_[place_] = now[At::key];
+    else if (known_[place_] == no_action)
+      tried_[place_].push_back(now[At::key]);
+  }
+
+  // One of those that may be right.
+  std::int64_t guess(std::int64_t at_step) const {
+    std::vector<std::int64_t> keys;
+    if (place_ == 0)
+      for (std::int64_t any = 0; any < side_ * side_; ++any) keys.push_back(any);
+    else
+      keys = neighbours_of(known_[place_ - 1], side_);
+    std::erase_if(keys,
+                  [&](std::int64_t any) { return std::ranges::count(tried_[place_], any) > 0; });
+    return keys[static_cast<std::size_t>(drawn(random_, at_step, std::ssize(keys)))];
+  }
+
+  std::int64_t side_;
+  Random random_;
   std::size_t place_ = 0;
-  std::vector<bool> known_;
+  std::vector<std::int64_t> known_;
   std::vector<std::vector<std::int64_t>> tried_;
 };
 
-Episode pressed(std::int64_t side, std::int64_t length, std::int64_t steps, const Random& random) {
-  Pad pad(side, length, random.child("sequence"));
-  const Random choices = random.child("choices");
-  Episode episode = {.observations = "*", .actions = {}};
-  for (std::int64_t step = 0; step < steps; ++step) {
-    episode.actions.push_back(pad.recalled());
-    const std::int64_t key = pad.choice(choices, step);
-    const bool is_right = pad.press(key);
-    if (step + 1 < steps) episode.observations += static_cast<char>((is_right ? 'A' : 'a') + key);
-  }
-  return episode;
+Environment pad_of(std::int64_t side, std::int64_t length, std::int64_t steps) {
+  const Pad pad(side, length, steps);
+  std::vector<std::string> keys;
+  for (std::int64_t any = 0; any < side * side; ++any)
+    keys.emplace_back(1, static_cast<char>('A' + any));
+  const auto guide = [pad](const Random& random) {
+    return [finder = std::make_shared<Finder>(pad, random)](const Situation& now) {
+      return (*finder)(now);
+    };
+  };
+  return {.description = fmt::format(
+              "number pad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
+          .actions = keys,
+          .steps = steps,
+          .numbers = pad.numbers(),
+          .begin = [pad](const Random& random) { return pad.begin(random); },
+          .observation = [pad](const Situation& now) { return pad.observation(now); },
+          .act = [pad](Situation& now,
+                       std::int64_t action,
+                       const Random&) { return pad.act(now, action); },
+          .succeeded = [](const Situation& now) { return now[At::completed] >= 2; },
+          .guide = guide};
 }
 
 }  // namespace
 
 EnvironmentKind number_pad() {
-  return {
-      .name = "number_pad",
-      .documentation =
-          "a hidden sequence of keys, each beside the one before, is found out by pressing: a "
-          "right key is seen as a capital letter, a wrong one, which begins it anew, as a small "
-          "one; asked for is each key that was found before",
-      .numbers = {{"side", "keys along a side of the pad", 3, 2, most_lettered_side},
-                  {"sequence", "keys of the sequence", 4, 1, 64},
-                  {"steps", "presses of an episode", 60, 2, 1 << 20}},
-      .make = [](const EnvironmentNumbers& numbers) -> Environment {
-        const std::int64_t side = numbers.at("side"), length = numbers.at("sequence");
-        const std::int64_t steps = numbers.at("steps");
-        std::vector<std::string> keys;
-        for (std::int64_t key = 0; key < side * side; ++key)
-          keys.emplace_back(1, static_cast<char>('A' + key));
-        return {
-            .description = fmt::format(
-                "number pad of {0} x {0} keys, sequences of {1}, {2} presses", side, length, steps),
-            .actions = keys,
-            .steps = steps,
-            .episode = [=](const Random& random) { return pressed(side, length, steps, random); }};
-      }};
+  return {.name = "number_pad",
+          .documentation =
+              "a hidden sequence of keys, each beside the one before, is found out by pressing: a "
+              "right key, which gives 1, is seen as a capital letter, a wrong one, which begins it "
+              "anew, as a small one; asked for is each key that was found before. It is wanted "
+              "that the whole sequence is pressed twice",
+          .numbers = {{"side", "keys along a side of the pad", 3, 2, most_lettered_side},
+                      {"sequence", "keys of the sequence", 4, 1, 64},
+                      {"steps", "presses of an episode", 60, 2, 1 << 20}},
+          .make = [](const EnvironmentNumbers& numbers) {
+            return pad_of(numbers.at("side"), numbers.at("sequence"), numbers.at("steps"));
+          }};
 }
 
 }  // namespace longspan

@@ -24,18 +24,29 @@ EpisodeSource source_of(int rank = 0, int ranks = 1) {
           Device::cpu()};
 }
 
+// Seven steps, which are counted; at some of them an action is asked for.
+Environment counting_world() {
+  return {.description = "a count",
+          .actions = {"a", "b"},
+          .steps = 7,
+          .numbers = 1,
+          .begin = [](const Random&) { return Situation{0}; },
+          .observation = [](const Situation& now) { return static_cast<char>('0' + now[0]); },
+          .act = [](Situation& now, std::int64_t, const Random&) -> Outcome {
+            return {.ending = ++now[0] == 7 ? Ending::time : Ending::none};
+          },
+          .succeeded = [](const Situation&) { return true; },
+          .guide =
+              [](const Random&) {
+                return [](const Situation& now) -> Advice {
+                  const std::int64_t asked[] = {-1, 0, 1, -1, -1, 1, 0};
+                  return {.asked = asked[now[0]]};
+                };
+              }};
+}
+
 TEST(EpisodeSource, AnEpisodeBeginsWithASegmentAndIsPaddedBehindItsEnd) {
-  EpisodeSource source({.description = "a count",
-                        .actions = {"a", "b"},
-                        .steps = 7,
-                        .episode = [](const Random&) -> Episode {
-                          return {"0123456", {-1, 0, 1, -1, -1, 1, 0}};
-                        }},
-                       layout,
-                       Random(1),
-                       0,
-                       1,
-                       Device::cpu());
+  EpisodeSource source(counting_world(), layout, Random(1), 0, 1, Device::cpu());
   for (int episode = 0; episode < 2; ++episode) {
     const Batch first = source.next();
     EXPECT_EQ(ids_of(first.field("tokens").slice(0, 1)), (Ids{'0', '1', '2', '3', '4'}));

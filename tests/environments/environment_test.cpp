@@ -125,6 +125,108 @@ TEST(Environment, KeysOfANumberPadAreThoseThatWereRight) {
   EXPECT_GT(completed, 60);
 }
 
+// All that is seen, what is given and how it ends, under actions that nobody advises.
+std::string acted(const Environment& world,
+                  const Random& random,
+                  std::uint64_t from,
+                  Situation now) {
+  std::string told;
+  for (std::uint64_t step = from;; ++step) {
+    EXPECT_EQ(now.size(), world.numbers);
+    told += world.observation(now);
+    const auto count = static_cast<std::uint32_t>(world.actions.size());
+    const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
+    const Outcome outcome = world.act(now, action, random);
+    told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
+    if (outcome.ending != Ending::none) return told + (world.succeeded(now) ? "!" : "");
+  }
+}
+
+TEST(Environment, ALifeGoesOnFromItsNumbersAlone) {
+  for (const std::string& name : all) {
+    SCOPED_TRACE(name);
+    const Environment world = environment(name), again = environment(name);
+    const Random random = Random(3).child(std::uint64_t{1});
+    Situation now = world.begin(random);
+    std::string told;
+    for (std::uint64_t step = 0; step < 5; ++step) {
+      told += again.observation(now);
+      const auto count = static_cast<std::uint32_t>(world.actions.size());
+      const auto action = static_cast<std::int64_t>(Random(9).word(step) % count);
+      const Outcome outcome = again.act(now, action, random);
+      EXPECT_EQ(outcome.ending, Ending::none);
+      told += outcome.reward > 0 ? '+' : outcome.reward < 0 ? '-' : ' ';
+    }
+    EXPECT_EQ(acted(world, random, 0, world.begin(random)), told + acted(again, random, 5, now));
+  }
+}
+
+TEST(Environment, ACorridorRewardsTheWayThatTheSignSays) {
+  const Environment world = environment("corridor length 1");
+  const Random random(2);
+  for (const std::int64_t turn : {0, 1}) {
+    Situation now = world.begin(random);
+    const bool is_right = (world.observation(now) == 'L') == (turn == 0);
+    for (int step = 0; step < 2; ++step) {
+      const Outcome on_the_way = world.act(now, 1 - turn, random);
+      EXPECT_EQ(on_the_way.reward, 0);
+      EXPECT_EQ(on_the_way.ending, Ending::none);
+      EXPECT_FALSE(world.succeeded(now));
+    }
+    const Outcome last = world.act(now, turn, random);
+    EXPECT_EQ(last.reward, is_right ? 1 : -1);
+    EXPECT_EQ(last.ending, Ending::terminal);
+    EXPECT_EQ(world.succeeded(now), is_right);
+  }
+}
+
+// Each capital letter is a reward. A place that is found twice, a sequence that is pressed twice,
+// are what is wanted; time ends it.
+TEST(Environment, WhoActsRightlySucceeds) {
+  for (const std::string name : {"memory_maze", "number_pad"}) {
+    SCOPED_TRACE(name);
+    const Environment world = environment(name);
+    int successes = 0;
+    for (std::uint64_t episode = 0; episode < 20; ++episode) {
+      const Random random = Random(1).child(episode);
+      Situation now = world.begin(random);
+      const auto advise = world.guide(random);
+      Outcome outcome;
+      std::int64_t steps = 0;
+      double reward = 0;
+      for (; outcome.ending == Ending::none; ++steps) {
+        outcome = world.act(now, advise(now).taken, random);
+        const char seen = world.observation(now);
+        EXPECT_EQ(outcome.reward, seen >= 'A' && seen < 'a' ? 1 : 0);
+        reward += outcome.reward;
+      }
+      EXPECT_EQ(outcome.ending, Ending::time);
+      EXPECT_EQ(steps, world.steps);
+      if (name == "memory_maze") {
+        EXPECT_EQ(world.succeeded(now), reward >= 2);
+      } else if (world.succeeded(now)) {
+        EXPECT_GE(reward, 8);
+      }
+      successes += world.succeeded(now) ? 1 : 0;
+    }
+    EXPECT_GT(successes, 10);
+  }
+}
+
+TEST(Environment, WallsOfAMemoryMazeHold) {
+  const Environment world = environment("memory_maze side 3 steps 200");
+  const Random random(4);
+  Situation now = world.begin(random);
+  for (int step = 0; step < 199; ++step) {
+    const char before = world.observation(now);
+    world.act(now, 3, random);
+    const char after = world.observation(now);
+    if (before >= 'a' && before < 'd') {
+      EXPECT_EQ(after, before) << "there is nothing above the first row";
+    }
+  }
+}
+
 TEST(Environment, DescriptionsAreRead) {
   EXPECT_EQ(environment("corridor").steps, 12);
   EXPECT_EQ(environment("# a long one\ncorridor\n  length 500  # steps\n").steps, 502);
