@@ -130,9 +130,12 @@ class TransformerXl : public Body {
 
   SegmentContext context(const Reading& reading, const Pass& pass) const {
     const std::int64_t memory = reading.carried.length();
-    const AttentionMask mask = {.rules = rules(reading.longest_memory),
-                                .query_begin = memory,
-                                .key_padding = forgotten_keys(reading, setting_.device)};
+    const AttentionMask mask = {
+        .rules = rules(reading.longest_memory),
+        .query_begin = memory,
+        .key_padding = forgotten_keys(reading, setting_.device),
+        .sorted = separate_episodes(
+            reading, options_.common.heads / setting_.mesh.tensor.size(), setting_.device)};
     if (spans_) return {.mask = mask, .distances = {}};
     const Tensor table = sinusoids(SinusoidLayout::halves,
                                    0,

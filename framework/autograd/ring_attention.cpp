@@ -79,6 +79,8 @@ class Ring {
     }
     if (const Tensor padding = std::exchange(call_.mask.key_padding, Tensor()); padding.defined())
       padding_ = padding_pieces(padding, form_.key[0], shares_.keys);
+    if (const auto parts = std::exchange(call_.mask.sorted, {}))
+      parts_.emplace(*parts, shares_.query_rows()[shares_.own()], shares_.keys);
     // Their rows are in the pieces and in the block now.
     call_.query = call_.key = call_.value = Tensor();
   }
@@ -130,6 +132,7 @@ class Ring {
   Block::Form form_;
   Block own_;
   std::vector<std::vector<Tensor>> padding_;  // of each rank's ranges, where there is some
+  std::optional<SequenceParts> parts_;        // likewise
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
   std::vector<Tensor> spans_;  // [batch, queries, heads, 1] where they depend on the token
@@ -175,6 +178,7 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
   result.mask.query_begin = queries.begin;
   result.mask.key_begin = keys.begin;
   if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
+  if (parts_) result.mask.sorted = parts_->between(i, of_rank, j);
   if (!spans_.empty()) result.span->span = without_feature(spans_[i]);
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;
@@ -327,7 +331,7 @@ Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) 
 }
 
 void check(const AttentionMask& mask, const AttentionTerms& terms, const SequenceShares& shares) {
-  require(!mask.sorted,
+  require(!mask.sorted || !mask.sorted->causal,
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
   require(!terms.hash,

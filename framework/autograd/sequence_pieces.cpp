@@ -74,6 +74,54 @@ std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
   return result;
 }
 
+namespace {
+
+// Elements [.., range) of the last axis of x [batch, heads, positions]; undefined of what is.
+Tensor positions_of(const Tensor& x, const Range& range) {
+  if (!x.defined()) return {};
+  const Shape& shape = x.shape();
+  const Shape result = shape.with(2, range.count());
+  const Tensor piece =
+      Tensor::empty({shape[0] * shape[1], range.count(), 1, 1}, x.dtype(), x.device());
+  const Tensor rows = x.reshape({shape[0] * shape[1], shape[2], 1, 1});
+  if (range.count() > 0) move_rows(rows, range.begin, piece, 0, range.count());
+  return piece.reshape(result);
+}
+
+}  // namespace
+
+SequenceParts::SequenceParts(const SortedSequence& whole,
+                             const Ranges& queries,
+                             const std::vector<Ranges>& keys)
+    : whole_(whole) {
+  std::int64_t total = 0;
+  for (const Ranges& ranges : keys) total += count_of(ranges);
+  require(whole.key_position.shape()[2] == total,
+          "ring attention: parts are those of {} keys, wanted those of all {}",
+          whole.key_position.shape()[2],
+          total);
+  for (const Range& range : queries)
+    queries_.push_back({.query_position = positions_of(whole.query_position, range),
+                        .key_position = {},
+                        .query_bucket = positions_of(whole.query_bucket, range)});
+  for (const Ranges& ranges : keys) {
+    std::vector<SortedSequence>& pieces = keys_.emplace_back();
+    for (const Range& range : ranges)
+      pieces.push_back({.query_position = {},
+                        .key_position = positions_of(whole.key_position, range),
+                        .key_bucket = positions_of(whole.key_bucket, range)});
+  }
+}
+
+SortedSequence SequenceParts::between(std::size_t i, std::size_t rank, std::size_t j) const {
+  SortedSequence result = whole_;
+  result.query_position = queries_[i].query_position;
+  result.query_bucket = queries_[i].query_bucket;
+  result.key_position = keys_[rank][j].key_position;
+  result.key_bucket = keys_[rank][j].key_bucket;
+  return result;
+}
+
 bool hold_once(const std::vector<Ranges>& positions, const Range& sequence) {
   Ranges all;
   for (const Ranges& ranges : positions) all.insert(all.end(), ranges.begin(), ranges.end());

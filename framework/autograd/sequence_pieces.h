@@ -5,6 +5,7 @@
 
 #include "framework/core/range.h"
 #include "framework/core/tensor.h"
+#include "framework/kernels/attention/attention.h"
 
 namespace longspan {
 
@@ -29,6 +30,23 @@ Tensor joined(const std::vector<Tensor>& pieces);
 std::vector<std::vector<Tensor>> padding_pieces(const Tensor& padding,
                                                 std::int64_t batch,
                                                 const std::vector<Ranges>& positions);
+
+// Which part of a sequence in its own order each position belongs to, as ranges of it ask. Throws
+// Failure where the parts are not those of all positions.
+class SequenceParts {
+ public:
+  // `queries`: this rank's, counted from the first. `keys`: of each rank.
+  SequenceParts(const SortedSequence& whole,
+                const Ranges& queries,
+                const std::vector<Ranges>& keys);
+  // Range i of the queries over range j of a rank's keys.
+  SortedSequence between(std::size_t i, std::size_t rank, std::size_t j) const;
+
+ private:
+  SortedSequence whole_;
+  std::vector<SortedSequence> queries_;
+  std::vector<std::vector<SortedSequence>> keys_;
+};
 
 // Whether every position of a sequence is in one range of one rank, and nothing else is.
 bool hold_once(const std::vector<Ranges>& positions, const Range& sequence);

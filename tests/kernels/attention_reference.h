@@ -34,7 +34,8 @@ struct AttentionCase {
   bool floor = true;    // what a key beyond the span has of the sum
   bool sorted = false;  // and its causal rule by `causal`
   bool buckets = false;
-  int hash = 0;  // 1: self score, 2: counts, 3: both
+  bool in_order = false;  // of a sorted one: as it stands, in parts
+  int hash = 0;           // 1: self score, 2: counts, 3: both
   double scale = 0;
   std::optional<HeadMasks> rules = {};  // besides causal and window
   std::optional<std::int64_t> query_begin = {};
@@ -173,6 +174,7 @@ inline void make_mask(const AttentionCase& c,
           c.key_begin + c.keys - static_cast<std::int64_t>(random.child("length").word(b++) % 20);
   }
   if (!c.sorted) return;
+  if (c.in_order) a.mask.rules = c.causal ? a.mask.rules & masks::causal() : a.mask.rules;
   const std::int64_t positions = c.keys + 5;
   const auto integers =
       [&](const char* name, std::int64_t rows, std::int64_t least, std::int64_t most) {
@@ -184,6 +186,15 @@ inline void make_mask(const AttentionCase& c,
   if (!c.buckets) return;
   a.mask.sorted->query_bucket = integers("qb", c.time, 0, 2);
   a.mask.sorted->key_bucket = integers("kb", c.keys, 0, 2);
+  if (!c.in_order) return;
+  const auto stand = [](const Tensor& position, std::int64_t begin, std::int64_t count) {
+    std::int64_t i = 0;
+    for (std::int32_t& at : position.span<std::int32_t>())
+      at = at < 0 ? -1 : static_cast<std::int32_t>(begin + i++ % count);
+  };
+  a.mask.sorted->causal = false;
+  stand(a.mask.sorted->query_position, c.first_query(), c.time);
+  stand(a.mask.sorted->key_position, c.key_begin, c.keys);
 }
 
 inline void make_terms(const AttentionCase& c,

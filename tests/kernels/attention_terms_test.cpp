@@ -8,7 +8,7 @@ namespace longspan::testing {
 namespace {
 
 // Terms that go together, by number.
-constexpr int combinations = 17;
+constexpr int combinations = 19;
 void add_terms(int number, AttentionCase& c) {
   c.relative = number == 1 || number == 8 || number == 9;
   c.key_table = number == 2 || number == 4 || number == 10 || number >= 15;
@@ -20,6 +20,14 @@ void add_terms(int number, AttentionCase& c) {
   c.buckets = number == 12;
   c.hash = number == 12 || number == 13 ? number - 11 : 0;
   if (number == 14) c.hash = 1;
+  // Terms by distance in a sequence of several parts.
+  if (number >= 17) {
+    c.relative = number == 17;
+    c.key_table = number == 18;
+    c.span = number == 18 ? 1 : 0;
+    c.of_keys = false;
+    c.sorted = c.buckets = c.in_order = true;
+  }
   if (c.relative) c.causal = true;
 }
 

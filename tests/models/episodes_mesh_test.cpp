@@ -33,6 +33,18 @@ Batch batch_of(int step, const StreamRange& range) {
   return batch;
 }
 
+// The same where another episode begins within the segment, in each row elsewhere.
+Batch batch_of_several(int step, const StreamRange& range) {
+  Batch batch = batch_of(step, range);
+  std::vector<std::int64_t> episodes;
+  for (std::int64_t row = range.begin; row < range.end; ++row)
+    for (std::int64_t at = 0; at < segment; ++at)
+      episodes.push_back((at > row ? 1 : 0) + (at > row + 2 + step % 2 ? 1 : 0));
+  batch.fields["episodes"] =
+      Tensor::from<std::int64_t>(episodes, batch.field("tokens").shape(), Device::cpu());
+  return batch;
+}
+
 Case case_of(ResidualKind residual, const MemoryOptions& memory) {
   TransformerXlOptions options;
   options.common = testing::dropped_options(NormPlacement::pre);
@@ -52,7 +64,11 @@ Case case_of(ResidualKind residual, const MemoryOptions& memory) {
 }
 
 TEST(Episodes, AreLearntTheSameOnEveryLayout) {
+  Case several = case_of(ResidualKind::gated, {});
+  several.name = "several in a segment";
+  several.batch = batch_of_several;
   for (const Case& c : {case_of(ResidualKind::gated, {}),
+                        several,
                         case_of(ResidualKind::gated, {.recompute = "layer"}),
                         case_of(ResidualKind::plain, {.recompute = "attention"})}) {
     const Trained expected = testing::train(c, ProcessMesh());

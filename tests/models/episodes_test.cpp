@@ -79,6 +79,55 @@ TEST(Episodes, GradientsAreThoseOfDifferences) {
       {.training = true, .random = Random(1)});
 }
 
+Reading with_episodes(Reading reading, const std::vector<std::int64_t>& episodes) {
+  reading.fields["episodes"] =
+      Tensor::from<std::int64_t>(episodes, {rows, segment}, testing::backend_device().host());
+  return reading;
+}
+
+Values losses_of(const Model& model, const Reading& reading) {
+  const NoGradient unrecorded;
+  return values_of(testing::loss_values(model.losses(reading, Pass())).value());
+}
+
+// Of a second episode in the same segment the model sees nothing of the first, nor of what is
+// carried; of the first it sees what it would see if nothing came after it.
+TEST(Episodes, InOneSegmentAreReadAsIfTheyWereApart) {
+  const auto model = gated_model();
+  const Tensor text = random_ids(rows, 2 * segment + 1, 3);
+  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
+  const Reading whole =
+      with_earlier(segment_of(text, segment, segment, carried, longest), {5, 3, 5});
+  const Values apart = losses_of(*model, whole);
+  const Values mixed =
+      losses_of(*model, with_episodes(whole, {0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0}));
+  for (const auto& [row, begin] : {std::pair<std::int64_t, std::int64_t>{0, 2}, {1, 4}, {2, 5}}) {
+    const Values found = row_of(mixed, row), before = row_of(apart, row);
+    testing::expect_close(
+        {found.begin(), found.begin() + begin}, {before.begin(), before.begin() + begin}, 1e-13);
+    if (begin == segment) continue;
+    const Values alone = losses_of(*model, segment_of(text, segment + begin, segment - begin));
+    const std::int64_t length = segment - begin;
+    testing::expect_close({found.begin() + begin, found.end()},
+                          {alone.begin() + row * length, alone.begin() + (row + 1) * length},
+                          1e-13);
+    EXPECT_NE(Values(found.begin() + begin, found.end()),
+              Values(before.begin() + begin, before.end()));
+  }
+}
+
+TEST(Episodes, InOneSegmentHaveTheGradientsOfDifferences) {
+  const auto model = gated_model();
+  const Tensor text = random_ids(rows, 2 * segment + 1, 3);
+  const Carried carried = model->losses(segment_of(text, 0, segment, {}, longest), Pass()).carried;
+  const Reading reading =
+      with_earlier(segment_of(text, segment, segment, carried, longest), {0, 5, 2});
+  testing::expect_model_gradients(
+      *model,
+      with_episodes(reading, {0, 0, 1, 1, 2, 0, 0, 0, 0, 1, 0, 1, 2, 3, 4}),
+      {.training = true, .random = Random(1)});
+}
+
 // In percent, of actions in episodes that were not learnt from.
 double accuracy_of(const Model& model, EpisodeSource source, int batches) {
   double asked = 0, right = 0;

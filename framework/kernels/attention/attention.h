@@ -13,10 +13,10 @@
 
 namespace longspan {
 
-// Sequences that were sorted (hash attention): each head has its own order. A key is seen only
-// where its original position is not negative, is not later than the query's if `causal`, and its
-// bucket is the query's if buckets are given. i32; the query's arrays [batch, heads, time], the
-// key's [batch, heads, keys]. Not looked at by the plan.
+// Sequences that were sorted (hash attention; each head has its own order), or have several parts.
+// A key is seen only where its position is not negative, is not later than the query's if `causal`,
+// and its bucket is the query's if buckets are given. i32; the query's arrays [batch, heads, time],
+// the key's [batch, heads, keys]. Not looked at by the plan. Terms by distance want none `causal`.
 struct SortedSequence {
   Tensor query_position;
   Tensor key_position;

@@ -126,7 +126,7 @@ void check_terms(const Attention& a) {
   const bool by_distance = a.relative || a.shaw || a.slopes.defined() || a.span;
   require(!by_distance || !a.hash,
           "attention: the rules of hash attention cannot be combined with another score term");
-  require(!by_distance || !a.mask.sorted,
+  require(!by_distance || !a.mask.sorted || !a.mask.sorted->causal,
           "attention: a sorted sequence has no distances for a score term");
   if (a.relative) check_relative(a);
   if (a.shaw) {
