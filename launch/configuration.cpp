@@ -41,9 +41,16 @@ void declare_batch_checks(Configuration& configuration) {
   configuration.table.check({"data.batch", "parallel.data"}, [&configuration, ranks] {
     return batch_problem(configuration, ranks());
   });
-  configuration.table.check({"training.accumulation", "data.batch", "parallel.data"},
+  configuration.table.check({"reinforcement.minibatches", "data.batch", "parallel.data"},
                             [&configuration, ranks]() -> std::string {
                               if (!batch_problem(configuration, ranks()).empty()) return "";
+                              return minibatch_problem(configuration, ranks());
+                            });
+  configuration.table.check({"training.accumulation", "data.batch", "parallel.data"},
+                            [&configuration, ranks]() -> std::string {
+                              if (!batch_problem(configuration, ranks()).empty() ||
+                                  !minibatch_problem(configuration, ranks()).empty())
+                                return "";
                               return accumulation_problem(configuration,
                                                           configuration.parallel.data);
                             });
@@ -276,6 +283,15 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
          buckets);
   unless({"data.validation_target", "data.test_target"}, targets);
   unless({"training.validation_decoded"}, pairs);
+  unless({"reinforcement.discount",
+          "reinforcement.lambda",
+          "reinforcement.epochs",
+          "reinforcement.minibatches",
+          "reinforcement.greedy",
+          "reinforcement.clip",
+          "reinforcement.value_weight",
+          "reinforcement.entropy_weight"},
+         [](const Configuration& of) { return of.task_kind().acts; });
   table.warn("data.too_long", [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
     return reads_images ? "data.format is images, which are not cut" : "";

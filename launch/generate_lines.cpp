@@ -40,6 +40,11 @@ void add_lines(CLI::App& app, LineArguments& arguments) {
 }
 
 void check_lines(const LineArguments& arguments, const Settings& settings) {
+  if (settings.task_kind().acts)
+    throw ConfigurationError(
+        "longspan generate: a model of run.task: {} acts and writes nothing; longspan evaluate has "
+        "it play episodes",
+        settings.task);
   const bool has_lines = !arguments.input.empty();
   const bool wants_lines = static_cast<bool>(settings.task_kind().write);
   if (has_lines && !wants_lines)

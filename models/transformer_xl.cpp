@@ -7,6 +7,7 @@
 #include "framework/nn/attention/relative_attention.h"
 #include "framework/nn/embedding.h"
 #include "framework/nn/positions.h"
+#include "models/acted_inputs.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -26,6 +27,12 @@ class TransformerXl : public Body {
                    vocabulary_size_,
                    options.common.width,
                    options.common.table_initial()),
+        acted_(setting.acts ? std::optional<ActedInputs>(std::in_place,
+                                                         scope,
+                                                         options.common.width,
+                                                         options.common.table_initial(),
+                                                         setting)
+                            : std::nullopt),
         patterns_(attention_patterns(
             options.common.attention,
             options.common.attention_setting({.memory = true}, setting.segment))),
@@ -38,12 +45,15 @@ class TransformerXl : public Body {
   States run(const Reading& reading, const Pass& pass) const override {
     const double scale = std::sqrt(static_cast<double>(options_.common.width));
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    const Variable x = drop(
-        embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
+    const Variable seen = embedding_(tokens, scale, pass.time);
+    const Variable x = drop(acted_ ? (*acted_)(seen, reading, scale, pass.time) : seen,
+                            options_.common.dropout,
+                            pass.child("embedding"));
     const Carried& carried = reading.carried;
     // What no head sees is not remembered.
-    const std::int64_t longest = spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
-                                        : reading.longest_memory;
+    const std::int64_t longest =
+        reading.kept_beside + (spans_ ? std::min(reading.longest_memory, spans_->longest_memory())
+                                      : reading.longest_memory);
     States states = {.time = pass.time};
     if (spans_) {
       states.carried.all = std::min(longest, carried.length() + pass.time.total);
@@ -158,6 +168,7 @@ class TransformerXl : public Body {
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
+  std::optional<ActedInputs> acted_;
   std::vector<AttentionPattern> patterns_;  // of each layer
   std::optional<Spans> spans_;
   std::vector<Layer> layers_;
@@ -190,6 +201,11 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
     table.warn(key, [&options]() -> std::string {
       return options.spans.any() ? "model.span has keys of distances in place of encodings" : "";
     });
+  if (planned)
+    table.check({"model.span", "run.task"}, [&options, planned]() -> std::string {
+      if (!options.spans.any() || !planned().acts) return "";
+      return "model.span is not for run.task: reinforcement, whose segments hold several episodes";
+    });
   table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
     return "model.same_length needs model.memory of at least 1";
@@ -210,7 +226,7 @@ std::unique_ptr<Model> make_transformer_xl(const TransformerXlOptions& options,
 Family transformer_xl_family() {
   return {"transformer_xl",
           "language model with segment memory and relative positions (Dai et al. 2019)",
-          {"language_model", "recall"},
+          {"language_model", "recall", "reinforcement"},
           [](OptionTable& table, const PlannedSetting& planned) -> BodyFactory {
             const auto options = std::make_shared<TransformerXlOptions>();
             declare(table, *options, planned);

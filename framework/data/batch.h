@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "framework/core/tensor.h"
+#include "framework/data/carried.h"
 
 namespace longspan {
 
@@ -34,6 +36,8 @@ struct Batch {
   std::int64_t first_row = 0;  // the global index of row 0
   // What rows carry from batch to batch must be emptied before this one: each begins something new.
   bool fresh = false;
+  // What rows carry into it, where the source says so and not who has read the batch before.
+  std::optional<Carried> carried = {};
   std::string place;  // for messages: "at token 512 of each stream in epoch 0"
 
   std::int64_t rows() const;

@@ -9,13 +9,13 @@ namespace longspan {
 
 BatchLoader::BatchLoader(std::unique_ptr<Source> source, std::size_t ahead)
     : source_(std::move(source)), ahead_(ahead), taken_(source_->cursors()) {
-  require(ahead_ >= 1, "a loader that reads {} batches ahead", ahead_);
   start();
 }
 
 BatchLoader::~BatchLoader() { stop(); }
 
 void BatchLoader::start() {
+  if (ahead_ == 0) return;
   stopping_ = false;
   // Signals are for the thread that trains; the new thread inherits the mask.
   sigset_t all;
@@ -67,6 +67,16 @@ void BatchLoader::run() {
 
 Batch BatchLoader::next() {
   if (error_) std::rethrow_exception(error_);
+  if (ahead_ == 0) {
+    try {
+      Batch batch = source_->next();
+      taken_ = source_->cursors();
+      return batch;
+    } catch (...) {
+      error_ = std::current_exception();
+      throw;
+    }
+  }
   Ready ready;
   {
     std::unique_lock lock(mutex_);

@@ -9,13 +9,16 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "framework/data/source.h"
 
 namespace longspan {
 
 // Gives the batches of a source in their order, up to `ahead` of them read before they are
-// asked for. For one caller at a time.
+// asked for; where that is 0 each is made when it is asked for, by who asks. For one caller at a
+// time.
 class BatchLoader {
  public:
   explicit BatchLoader(std::unique_ptr<Source> source, std::size_t ahead = 2);
@@ -31,6 +34,10 @@ class BatchLoader {
   // As Source's, of the batches taken: what was only read ahead does not count.
   Tensor cursors() const;
   CursorRows cursor_rows() const { return source_->cursor_rows(); }
+  // As Source's, where nothing is read ahead.
+  void save_rest(TrainingState& state) const { source_->save_rest(state); }
+  void restore_rest(const Checkpoint& checkpoint) { source_->restore_rest(checkpoint); }
+  std::vector<std::pair<std::string, double>> figures() const { return source_->figures(); }
   void restore(const Tensor& cursors);
   const std::string& restored() const { return restored_; }
 

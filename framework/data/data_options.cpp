@@ -41,6 +41,31 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
     table.warn(key, [&options] { return unread(options, true); });
 }
 
+void declare_rollouts(OptionTable& table, RolloutOptions& options) {
+  table.add("reinforcement.discount",
+            options.discount,
+            "what a reward is worth for each step that it lies ahead; 0.997 and more for what is "
+            "rewarded late",
+            between(0.0, 1.0));
+  table.add("reinforcement.lambda",
+            options.lambda,
+            "of generalized advantages: 0 trusts the values, 1 the rewards",
+            between(0.0, 1.0));
+  table.add("reinforcement.epochs",
+            options.epochs,
+            "times that what the model did in data.segment steps is learnt from",
+            between(1, 1000));
+  table.add("reinforcement.minibatches",
+            options.minibatches,
+            "groups that the environments of data.batch are learnt from in, each a step of "
+            "training: a rollout is epochs x minibatches steps",
+            between(1, 1 << 20));
+  table.add("reinforcement.greedy",
+            options.greedy,
+            "validation and longspan evaluate take the likeliest actions; otherwise they are drawn "
+            "as in training");
+}
+
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
@@ -104,6 +129,7 @@ void declare(OptionTable& table, DataOptions& options) {
             "batches that are read before they are asked for",
             between(1, 1024));
   declare(table, options.buckets);
+  declare_rollouts(table, options.rollouts);
 }
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {

@@ -6,6 +6,7 @@
 #include "framework/core/named_path.h"
 #include "framework/data/bucket_options.h"
 #include "framework/data/corpus.h"
+#include "framework/data/rollout_options.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/subword_model.h"
 #include "framework/data/tagged_words.h"
@@ -39,7 +40,8 @@ struct DataOptions {
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
   std::int64_t read_ahead = 2;  // data.read_ahead: batches
 
-  BucketOptions buckets = {};  // of data that are no streams
+  BucketOptions buckets = {};    // of data that are no streams
+  RolloutOptions rollouts = {};  // of environments that the model acts in
 
   StreamLayout layout() const { return {batch, segment}; }
 };

@@ -3,10 +3,15 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/data/batch.h"
 
 namespace longspan {
+
+class Checkpoint;      // checkpoints/checkpoint.h
+struct TrainingState;  // checkpoints/training_state.h
 
 // Which rows of the global table of cursors a rank holds.
 struct CursorRows {
@@ -32,6 +37,13 @@ class Source {
   virtual void restore(const Tensor& cursors) = 0;
   // What is not as it was before the last `restore`, as a sentence; empty where nothing is.
   virtual std::string restored() const { return ""; }
+
+  // Of a source whose batches a model makes: what it must keep of them beside its cursors, which
+  // are restored first.
+  virtual void save_rest(TrainingState&) const {}
+  virtual void restore_rest(const Checkpoint&) {}
+  // What it tells of how the last batch came about: by name, in metrics. Collective.
+  virtual std::vector<std::pair<std::string, double>> figures() const { return {}; }
 };
 
 }  // namespace longspan

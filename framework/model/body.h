@@ -11,6 +11,7 @@
 #include "framework/data/batch_shape.h"
 #include "framework/model/label_readout_options.h"
 #include "framework/model/pixel_sequence.h"
+#include "framework/model/policy_options.h"
 #include "framework/model/reading.h"
 #include "framework/model/scheduled_sampling.h"
 #include "framework/model/source_look.h"
@@ -116,6 +117,7 @@ struct ModelIds {
 struct ModelSetting {
   std::int64_t vocabulary = 0;  // as in ModelIds
   std::int64_t classes = 0;
+  bool acts = false;         // classes are actions; it reads what came of the last one too
   std::int64_t segment = 0;  // of the training data
   DType compute = DType::f32;
   Device device;
@@ -126,6 +128,7 @@ struct ModelSetting {
   bool separate_masters = false;         // see Parameters
   LabelSmoothing smoothing = {};         // of targets, in training
   ScheduledSampling sampling = {};       // of inputs, in training
+  PolicyOptions policy = {};             // of actions, in training
   std::optional<ImageShape> image = {};  // as in ModelIds
   // Of training as it is planned. 0: it is not to be trained, and needs nothing that only training
   // reads.

@@ -60,7 +60,8 @@ States Model::read(const Reading& reading, const Pass& pass) const {
   divided.time = states.time;
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
   if (!states.carried.tensors.empty() && !states.carried.all)
-    states.carried.all = std::min(reading.longest_memory, reading.carried.length() + time);
+    states.carried.all =
+        std::min(reading.longest_memory + reading.kept_beside, reading.carried.length() + time);
   return states;
 }
 

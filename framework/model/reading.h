@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "framework/data/batch.h"
-#include "framework/model/carried.h"
+#include "framework/data/carried.h"
 #include "framework/nn/side.h"
 #include "framework/nn/time_division.h"
 
@@ -15,6 +15,8 @@ struct Reading {
   Carried carried = {};
   // The longest memory to keep afterwards; evaluation may use a longer one than training.
   std::int64_t longest_memory = 0;
+  // So many positions more, which a segment that is read in several passes is to see.
+  std::int64_t kept_beside = 0;
   bool only_last = false;  // of the scores: those of the last position, without gradient
   // [rows, time, width] on the device, in the dtype of computing, of all positions: scaled
   // embeddings, without gradient, of what is read where `tokens` is -1; zeros elsewhere. Undefined:

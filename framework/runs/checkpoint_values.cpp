@@ -155,8 +155,8 @@ void judge_streams(Judgement& judgement) {
   }
   const Shape& cursors = checkpoint.shape_of(cursor_name);
   if (checkpoint.dtype_of(cursor_name) != DType::i64 || cursors.dimensions() != 2 ||
-      cursors[0] < 1 || (cursors[1] != 2 && cursors[1] != 4)) {
-    judgement.say(fmt::format("tensor \"{}\" is {} {}, i64 [streams, 2 or 4] is wanted",
+      cursors[0] < 1 || cursors[1] < 2) {
+    judgement.say(fmt::format("tensor \"{}\" is {} {}, i64 [streams, 2 or more] is wanted",
                               cursor_name,
                               name_of(checkpoint.dtype_of(cursor_name)),
                               cursors.to_string()));

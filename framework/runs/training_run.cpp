@@ -39,6 +39,11 @@ namespace {
 
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
 
+// What the model makes itself it makes when it is asked for.
+std::size_t batches_ahead(const Settings& settings) {
+  return settings.task_kind().acts ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
+}
+
 class TrainingRun {
  public:
   TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text);
@@ -84,8 +89,8 @@ class TrainingRun {
   Console console_;
   Log log_;
   std::unique_ptr<Task> task_;
-  BatchLoader loader_;
   Trainer trainer_;
+  BatchLoader loader_;
   Progress progress_;
   CheckpointSaver saver_;
   std::optional<MetricsFile> metrics_;
@@ -114,11 +119,11 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
-      loader_(task_->source(), static_cast<std::size_t>(settings.data.read_ahead)),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
+      loader_(task_->source_by(trainer_.model()), batches_ahead(settings)),
       progress_(console_, log_, settings.metrics.console),
       saver_(
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
@@ -177,6 +182,7 @@ void TrainingRun::resume(const std::filesystem::path& path) {
   piece.offset = {rows.begin, 0};
   checkpoint.read(piece);
   loader_.restore(cursors);
+  loader_.restore_rest(checkpoint);
   const std::string restored = loader_.restored();
   // One that was named may lie anywhere; this directory need not hold it, or not a good one.
   if (settings_.checkpoint.resume == "auto") saver_.set_step(trainer_.steps());
@@ -273,7 +279,9 @@ void TrainingRun::step() {
   const Stopwatch stopwatch;
   if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
   batch_ = loader_.next();
-  const std::int64_t remembered = batch_.fresh ? 0 : trainer_.carried_length();
+  const std::int64_t remembered = batch_.fresh     ? 0
+                                  : batch_.carried ? batch_.carried->length()
+                                                   : trainer_.carried_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
   const StepResult result = trainer_.step(batch_,
@@ -384,6 +392,7 @@ bool TrainingRun::report(const StepResult& result) {
                          .terms = result.terms,
                          .watched = result.watched,
                          .figures = trainer_.model().body().figures()};
+  for (auto& figure : loader_.figures()) metrics.figures.push_back(std::move(figure));
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
   if (validation) metrics.validation = std::move(validation->figures);
@@ -411,6 +420,7 @@ TrainingState TrainingRun::state() {
                  rows.total,
                  mesh_.tensor.rank() == 0 && mesh_.context.rank() == 0 &&
                      (!rows.shared || mesh_.data.rank() == 0));
+  loader_.save_rest(state);
   state.scalars.set(tokenizer_scalar, task_->tokenizer().to_json());
   task_->identity().save(state.scalars);
   task_->save(state.scalars);

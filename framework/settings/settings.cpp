@@ -16,6 +16,7 @@ ModelSetting model_setting(const Settings& settings,
                            const Device& device) {
   return {.vocabulary = ids.vocabulary,
           .classes = ids.classes,
+          .acts = settings.task_kind().acts,
           .segment = settings.longest(),
           .compute = settings.precision.compute,
           .device = device,
@@ -27,6 +28,7 @@ ModelSetting model_setting(const Settings& settings,
           .separate_masters = entry_of(settings.training.optimizer.kind).separate_masters,
           .smoothing = settings.training.label_smoothing,
           .sampling = settings.training.sampling,
+          .policy = settings.training.policy,
           .image = ids.image,
           .steps = settings.training.scheduled_updates()};
 }
@@ -77,6 +79,19 @@ std::string batch_problem(const Settings& settings, std::int64_t data_ranks) {
       data_ranks);
 }
 
+std::string minibatch_problem(const Settings& settings, std::int64_t data_ranks) {
+  const std::int64_t groups = settings.data.rollouts.minibatches;
+  const std::int64_t environments = settings.data.batch / data_ranks;
+  if (!settings.task_kind().acts || environments % groups == 0) return "";
+  return fmt::format(
+      "reinforcement.minibatches is {}, which does not divide the {} environments of a data rank "
+      "(data.batch {} over {} data ranks)",
+      groups,
+      environments,
+      settings.data.batch,
+      data_ranks);
+}
+
 std::string segment_problem(const Settings& settings, std::int64_t context_ranks) {
   if (!settings.task_kind().reads_streams)
     return context_problem(settings.data.buckets, context_ranks);
@@ -90,7 +105,8 @@ std::string segment_problem(const Settings& settings, std::int64_t context_ranks
 
 std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks) {
   if (!settings.task_kind().reads_streams) return "";
-  const std::int64_t streams = settings.data.batch / data_ranks.value_or(1);
+  const std::int64_t groups = settings.task_kind().acts ? settings.data.rollouts.minibatches : 1;
+  const std::int64_t streams = settings.data.batch / data_ranks.value_or(1) / groups;
   if (streams % settings.training.accumulation == 0) return "";
   if (!data_ranks)
     return fmt::format("training.accumulation is {}, which does not divide data.batch = {}",
@@ -107,6 +123,7 @@ std::string accumulation_problem(const Settings& settings, std::optional<std::in
 
 void require_divisible(const Settings& settings, const MeshShape& mesh) {
   refuse(batch_problem(settings, mesh.data));
+  refuse(minibatch_problem(settings, mesh.data));
   refuse(segment_problem(settings, mesh.context));
   refuse(accumulation_problem(settings, mesh.data));
 }

@@ -47,6 +47,7 @@ std::string keep_best_problem(const Settings& settings);
 
 // What forbids to divide the data of a run so, as a sentence; empty where nothing does.
 std::string batch_problem(const Settings& settings, std::int64_t data_ranks);
+std::string minibatch_problem(const Settings& settings, std::int64_t data_ranks);
 std::string segment_problem(const Settings& settings, std::int64_t context_ranks);
 std::string accumulation_problem(const Settings& settings, std::optional<std::int64_t> data_ranks);
 // Throws ConfigurationError with the first of them.

@@ -3,38 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "framework/autograd/ops.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/episode_source.h"
-#include "framework/data/first_rank.h"
-#include "framework/data/text_files.h"
 #include "framework/model/tag_readout.h"
+#include "framework/tasks/environment_file.h"
 #include "framework/tasks/labelled_task.h"
 
 namespace longspan {
 namespace {
-
-// Of each stream, where nothing says how many batches are read.
-constexpr std::int64_t usual_validation_episodes = 8;
-
-// Read on rank 0 for all.
-Environment read_environment(const NamedPath& path, const Communicator& all) {
-  const std::string text =
-      on_first_rank(all, path, 0, {}, [path = NamedPath(path)](const ScanListener&) {
-        std::ifstream file(path.text());
-        if (!file) throw DataError("{} cannot be read{}", path.told(), path.help_to_find());
-        std::string found(std::istreambuf_iterator<char>(file), {});
-        parse_environment(found, path.told());  // here its mistakes are told once
-        return found;
-      });
-  return parse_environment(text, path.told());
-}
-
-// Validations read the same episodes in every run.
-Random validation_episodes() { return Random(1).child("validation episodes"); }
 
 // What came of episodes, as sums that add over ranks.
 struct RecallSums {
@@ -102,8 +80,7 @@ Measurement measure(const Environment& environment,
                        mesh.data.size(),
                        model.parameters().device().host());
   const std::int64_t segments = layout.segments_of(environment);
-  const std::int64_t episodes =
-      most == 0 ? usual_validation_episodes : (most + segments - 1) / segments;
+  const std::int64_t episodes = episodes_of(environment, layout.segment, most);
   RecallSums sums;
   RecallScores scores;
   Reading reading = {.longest_memory = model.body().longest_memory()};
@@ -126,17 +103,6 @@ Measurement measure(const Environment& environment,
   mesh.world.all_reduce(all, Reduction::sum);
   const auto found = all.span<double>();
   return measurement({found[0], found[1], found[2], found[3], found[4]});
-}
-
-void require_same_actions(const LabelSet& learnt,
-                          const Environment& environment,
-                          const std::string& place) {
-  if (learnt == LabelSet(environment.actions)) return;
-  throw DataError("{}: the actions that are learnt are {}, and a {} has {}",
-                  place,
-                  fmt::join(learnt.names(), ", "),
-                  environment.description,
-                  fmt::join(environment.actions, ", "));
 }
 
 class Recall : public Task {

@@ -5,6 +5,7 @@
 #include "framework/tasks/language_model.h"
 #include "framework/tasks/pixels.h"
 #include "framework/tasks/recall.h"
+#include "framework/tasks/reinforcement.h"
 #include "framework/tasks/tagging.h"
 #include "framework/tasks/translation.h"
 
@@ -16,7 +17,8 @@ std::span<const TaskKind> task_kinds() {
                                  tagging_task(),
                                  classification_task(),
                                  pixels_task(),
-                                 recall_task()};
+                                 recall_task(),
+                                 reinforcement_task()};
   return all;
 }
 

@@ -61,6 +61,9 @@ class Task {
   virtual const TextIdentity& identity() const = 0;
   // The batches of training, from the beginning.
   virtual std::unique_ptr<Source> source() const = 0;
+  // The same where the batches are what that model does, as it is at each of them: it is to be
+  // there as long as the source.
+  virtual std::unique_ptr<Source> source_by(const Model& /*model*/) const { return source(); }
   // Of the batches of an epoch, where they are not all of one shape.
   virtual std::vector<BatchShape> batches() const { return {}; }
   // "book.txt: 1000 tokens in 8 streams, 12 steps an epoch".
@@ -142,6 +145,7 @@ struct TaskKind {
   std::string name;            // run.task
   std::string documentation;   // one line
   bool has_labels = false;     // its readout has labels, and no vocabulary
+  bool acts = false;           // labels are actions, and the model makes its batches itself
   bool reads_streams = false;  // data.batch streams in steps of data.segment
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;

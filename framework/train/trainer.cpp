@@ -8,6 +8,7 @@
 #include "framework/core/unsigned_nan.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/inner_losses.h"
+#include "framework/train/carried_state.h"
 #include "framework/train/divergence.h"
 #include "framework/train/parameter_state.h"
 
@@ -75,7 +76,7 @@ Reading Trainer::reading_of(const Batch& batch, std::size_t part) const {
   const std::int64_t rows = batch.rows() / std::ssize(carried_);
   const std::int64_t begin = rows * static_cast<std::int64_t>(part);
   return {.fields = rows_of(batch.fields, begin, begin + rows),
-          .carried = carried_[part],
+          .carried = batch.carried ? rows_of(*batch.carried, begin, begin + rows) : carried_[part],
           .longest_memory = model_->body().longest_memory()};
 }
 
@@ -104,7 +105,7 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
       .reconstruction = reconstruction_,
       .inner = std::make_shared<InnerLosses>(seed(), 1 / repeated())};
-  PartLoss found = losses_of(reading, counts, pass, &next_carried_[part]);
+  PartLoss found = losses_of(reading, counts, pass, batch.carried ? nullptr : &next_carried_[part]);
   reduction_.begin(part, parts);
   std::vector<Variable> values;
   for (const Variable& loss : found.losses) values.emplace_back(loss.value());
@@ -224,7 +225,7 @@ StepResult Trainer::step(const Batch& given, const StepRequest& request) {
   }
   model_->parameters().end_step(!result.skipped);
   // Gradients may overflow where what rows carry does not: the next batch follows it.
-  if (std::isfinite(result.loss)) carried_.swap(next_carried_);
+  if (std::isfinite(result.loss) && !batch.carried) carried_.swap(next_carried_);
   next_carried_.assign(carried_.size(), {});
   if (loss_scale_) loss_scale_->update(!result.skipped);
   judge(batch, result);
@@ -260,31 +261,16 @@ void Trainer::judge(const Batch& batch, const StepResult& result) {
       calmer_training(options_));
 }
 
-void Trainer::add_carried(TrainingState& state, const CursorRows& rows) const {
-  const bool owner = mesh().shape.sequence || mesh().tensor.rank() == 0;
-  const std::int64_t length = carried_length();
-  // What is carried is one run along its time.
-  const Ranges held = divide_memory(mesh(), length).outside();
-  if (count_of(held) == 0) return;
-  std::int64_t begin = rows.begin;
-  for (const Carried& part : carried_) {
-    for (const CarriedTensor& piece : part.tensors) {
-      const Shape whole = piece.tensor.shape().with(0, rows.total).with(1, length);
-      std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
-      offset[0] = begin;
-      offset[1] = held.front().begin;
-      state.add_box(piece.name, piece.tensor, whole, offset, owner);
-    }
-    if (!part.tensors.empty()) begin += part.tensors.front().tensor.shape()[0];
-  }
-}
-
 void Trainer::save(TrainingState& state, const CursorRows& rows) const {
   TrainingState weights = weights_state(model_->parameters());
   for (StateTensor& tensor : weights.tensors) state.tensors.push_back(std::move(tensor));
   optimizer_.add_to(state);
   optimizer_.save(state.scalars);
-  add_carried(state, rows);
+  std::int64_t first = rows.begin;
+  for (const Carried& part : carried_) {
+    add_carried(state, part, first, rows.total, mesh());
+    if (!part.tensors.empty()) first += part.tensors.front().tensor.shape()[0];
+  }
   if (loss_scale_) loss_scale_->save(state.scalars);
   state.scalars.set("trainer/steps", steps_);
   state.scalars.set("trainer/skipped", skipped_);
@@ -298,22 +284,10 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   model_->parameters().set_steps(steps_);
   judge_ended(checkpoint, model_->parameters());
   const std::vector<std::string> names = model_->body().carried_names();
-  const bool carries = model_->body().longest_memory() > 0 && !names.empty();
-  if (carries && checkpoint.has(names.front())) {
-    const std::int64_t length = checkpoint.shape_of(names.front())[1];
-    const std::int64_t held = count_of(divide_memory(mesh(), length).outside());
-    for (Carried& part : carried_) {
-      part = {.all = length};
-      for (const std::string& name : names)
-        part.tensors.push_back(
-            {name,
-             Tensor::empty(
-                 checkpoint.shape_of(name).with(0, count / std::ssize(carried_)).with(1, held),
-                 checkpoint.dtype_of(name),
-                 model_->parameters().device(),
-                 MemoryTag::memory)});
-    }
-  }
+  if (model_->body().longest_memory() > 0)
+    for (Carried& part : carried_)
+      part = room_for_carried(
+          checkpoint, names, count / std::ssize(carried_), mesh(), model_->parameters().device());
   TrainingState state;
   save(state, rows);
   checkpoint.read(std::span<const StateTensor>(state.tensors));
@@ -323,9 +297,7 @@ void Trainer::restore(const Checkpoint& checkpoint, const CursorRows& rows, std:
   skipped_ = scalars.get<std::int64_t>("trainer/skipped");
   skipped_in_a_row_ = scalars.get<std::int64_t>("trainer/skipped_in_a_row");
   tokens_ = scalars.get<std::int64_t>("trainer/tokens");
-  for (Carried& part : carried_)
-    for (CarriedTensor& piece : part.tensors)
-      piece.tensor = cast(Variable(piece.tensor), model_->parameters().compute_dtype()).value();
+  for (Carried& part : carried_) cast_carried(part, model_->parameters().compute_dtype());
   model_->parameters().refresh_compute();
   optimizer_.use_training_weights();
 }

@@ -139,7 +139,6 @@ class Trainer {
   std::vector<WatchedResult> watched_of(const std::vector<PartLoss>& parts,
                                         const Counts& counts) const;
   void judge(const Batch& batch, const StepResult& result);
-  void add_carried(TrainingState& state, const CursorRows& rows) const;
 
   std::unique_ptr<Model> model_;
   TrainingOptions options_;

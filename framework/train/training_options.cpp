@@ -174,6 +174,7 @@ void declare(OptionTable& table, TrainingOptions& options) {
       "over all classes, the target included (PyTorch), or over the wrong ones alone (fairseq)",
       {{"all_classes", Smoothing::all_classes}, {"wrong_classes", Smoothing::wrong_classes}});
   declare(table, options.sampling);
+  declare(table, options.policy);
   table.add("training.validation_batches",
             options.validation_batches,
             "batches of a validation, of other data than streams those of the longest examples; 0: "

@@ -8,6 +8,7 @@
 
 #include "framework/core/named_path.h"
 #include "framework/core/options.h"
+#include "framework/model/policy_options.h"
 #include "framework/model/scheduled_sampling.h"
 #include "framework/nn/embedding.h"
 #include "framework/train/optimizers/optimizer_options.h"
@@ -36,6 +37,7 @@ struct TrainingOptions {
   std::int64_t validation_decoded = 0;  // examples of which each validation judges what is made
   LabelSmoothing label_smoothing = {};
   ScheduledSampling sampling = {};
+  PolicyOptions policy = {};
   StartOptions start_from;
   OptimizerOptions optimizer;
   ScheduleKind schedule = ScheduleKind::cosine;

@@ -32,7 +32,7 @@ class BatchLoaderTest : public testing::Test {
 };
 
 TEST_F(BatchLoaderTest, GivesTheSourcesBatchesInTheirOrder) {
-  for (const std::size_t ahead : {1u, 2u, 5u}) {
+  for (const std::size_t ahead : {0u, 1u, 2u, 5u}) {
     const auto plain = source();
     BatchLoader loader(source(), ahead);
     for (int i = 0; i < 40; ++i) {  // an epoch has 15
@@ -54,16 +54,18 @@ TEST_F(BatchLoaderTest, CursorsDoNotCountWhatWasOnlyReadAhead) {
 }
 
 TEST_F(BatchLoaderTest, RestoringDropsWhatWasReadAhead) {
-  BatchLoader loader(source(), 3);
-  for (int i = 0; i < 20; ++i) loader.next();
-  const Tensor state = loader.cursors();
-  const Batch expected = loader.next();
-  for (int i = 0; i < 5; ++i) loader.next();
-  loader.restore(state);
-  EXPECT_EQ(values(loader.cursors()), values(state));
-  const Batch batch = loader.next();
-  EXPECT_EQ(values(batch.field("tokens")), values(expected.field("tokens")));
-  EXPECT_EQ(batch.place, expected.place);
+  for (const std::size_t ahead : {0u, 3u}) {
+    BatchLoader loader(source(), ahead);
+    for (int i = 0; i < 20; ++i) loader.next();
+    const Tensor state = loader.cursors();
+    const Batch expected = loader.next();
+    for (int i = 0; i < 5; ++i) loader.next();
+    loader.restore(state);
+    EXPECT_EQ(values(loader.cursors()), values(state));
+    const Batch batch = loader.next();
+    EXPECT_EQ(values(batch.field("tokens")), values(expected.field("tokens")));
+    EXPECT_EQ(batch.place, expected.place);
+  }
 }
 
 TEST_F(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {

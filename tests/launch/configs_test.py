@@ -30,7 +30,7 @@ SMALL_PAIRS = {"data.train_target": "text.txt", "data.validation_target": "text.
 # What examples with labels are read from, by their task.
 LABELLED = {"classification": "".join(f"{i % 3}\tthe number {i}\n" for i in range(60)),
             "tagging": "".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)),
-            "recall": "corridor length 12\n"}
+            "recall": "corridor length 12\n", "reinforcement": "corridor length 12\n"}
 # Images are not cut.
 SMALL_IMAGES = {"data.train": "images.idx", "data.train_target": "labels.idx", "data.validation": "images.idx",
                 "data.validation_target": "labels.idx", "data.test": "images.idx", "data.test_target": "labels.idx",

@@ -198,5 +198,55 @@ class Classification(TestCase):
             self.assertIn("layouts of 4 ranks", result.output)
 
 
+class Reinforcement(TestCase):
+    def setUp(self):
+        super().setUp()
+        for name in "train.txt", "validation.txt":
+            self.write(name, "memory_maze side 3 steps 9\n")
+        # A rollout is 6 steps: the checkpoint of step 4 is within one, that of step 6 between two.
+        self.task = {"run.task": "reinforcement", "model.family": "transformer_xl", "model.residual": "gated",
+                     "model.norm": "pre", "model.memory": 12, "data.batch": 8, "data.segment": 8,
+                     "reinforcement.epochs": 3, "reinforcement.minibatches": 2, "training.schedule": "constant"}
+
+    def test_goes_on_on_any_layout(self):
+        def figures_of(name):
+            return [[line[key] for key in sorted(line) if key != "tokens"] for line in self.run_at(name).metrics()]
+        self.train("whole", Layout(2, 1), self.task)
+        expected = figures_of("whole")
+        self.assertIn("episode_success", self.run_at("whole").metrics()[-1])
+        for steps in 4, 6:
+            name = f"same-{steps}"
+            self.train(name, Layout(2, 1), {**self.task, "training.steps": steps})
+            self.train(name, Layout(2, 1), self.task)
+            # What was measured when it stopped is in its metrics too.
+            self.assertEqual(self.run_at(name).state(8)["tensors"], self.run_at("whole").state(8)["tensors"])
+            for one, other in zip(self.run_at("whole").metrics(), self.run_at(name).metrics(), strict=True):
+                for key in one:
+                    self.assertEqual(one[key], other[key])
+        for name, layout in {"tensor": Layout(1, 2), "time": Layout(1, 2, context=2, sequence=True)}.items():
+            self.train(name, Layout(2, 1), {**self.task, "training.steps": 4})
+            self.train(name, layout, self.task)
+            for one, other in zip(expected, figures_of(name), strict=True):
+                for a, b in zip(one, other, strict=True):
+                    self.assertAlmostEqual(a, b, delta=1e-8 * max(1, abs(a)))
+        last = self.run_at("whole").metrics()[-1]
+        for ranks in 1, 2:
+            measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
+            for figure in "reward", "success", "entropy", "episodes":
+                self.assertAlmostEqual(measured[figure], last["validation_" + figure], delta=1e-8)
+
+    def test_what_does_not_go_together(self):
+        def refused(settings, *parts):
+            result = self.train("bad", settings={**self.task, **settings}, code=2)
+            for part in parts:
+                self.assertIn(part, result.errors)
+        refused({"reinforcement.minibatches": 3}, "reinforcement.minibatches is 3, which does not divide the 8 environments")
+        refused({"model.span": "adaptive"}, "model.span is not for run.task: reinforcement")
+        refused({"data.tokenizer": "characters"}, "what is seen at a step is a byte")
+        refused({"model.family": "encoder"}, "encoder learns run.task: tagging or classification, found reinforcement")
+        self.write("validation.txt", "corridor\n")
+        self.refused({}, "the actions that are learnt are down, left, right, up", "has left, right")
+
+
 if __name__ == "__main__":
     jobs.main()

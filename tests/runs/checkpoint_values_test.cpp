@@ -151,9 +151,9 @@ TEST_F(CheckpointValues, TextsAndTensorsThatCannotBeAreRefused) {
     });
   };
   EXPECT_EQ(tensor_after(0, {}, DType::i64),
-            "tensor \"data/cursor\" is i64 [], i64 [streams, 2 or 4] is wanted");
+            "tensor \"data/cursor\" is i64 [], i64 [streams, 2 or more] is wanted");
   EXPECT_EQ(tensor_after(0, {4, 2}, DType::f32),
-            "tensor \"data/cursor\" is f32 [4, 2], i64 [streams, 2 or 4] is wanted");
+            "tensor \"data/cursor\" is f32 [4, 2], i64 [streams, 2 or more] is wanted");
   EXPECT_EQ(tensor_after(1, {4}, DType::f32),
             "tensor \"memory/0\" is [4], [4 streams, rows, width] is wanted");
   EXPECT_EQ(tensor_after(1, {5, 3, 8}, DType::f32),

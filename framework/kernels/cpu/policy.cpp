@@ -1,0 +1,12 @@
+#include "framework/kernels/shared/policy.h"
+
+#include "framework/kernels/cpu/each_row.h"
+
+namespace longspan {
+
+void policy_score(Cpu cpu, const PolicyScore& score) { policy_score_on(cpu, score); }
+void policy_score_backward(Cpu cpu, const PolicyScoreGradient& gradient) {
+  policy_score_backward_on(cpu, gradient);
+}
+
+}  // namespace longspan

@@ -1,0 +1,11 @@
+#include "framework/kernels/cuda/each_row.h"
+#include "framework/kernels/shared/policy.h"
+
+namespace longspan {
+
+void policy_score(Cuda cuda, const PolicyScore& score) { policy_score_on(cuda, score); }
+void policy_score_backward(Cuda cuda, const PolicyScoreGradient& gradient) {
+  policy_score_backward_on(cuda, gradient);
+}
+
+}  // namespace longspan

@@ -1,0 +1,49 @@
+// What is learnt of a policy and of values by acting (PPO, Schulman et al. 2017).
+#pragma once
+
+#include <cstdint>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+enum class PolicyFunction : std::uint8_t {
+  // -min(ratio advantage, clip(ratio, 1 - clip, 1 + clip) advantage), where the ratio is that of
+  // the
+  // action's probability to what it was when the action was taken.
+  clipped,
+  entropy,  // of the policy, in nats
+  square    // (value - wanted)^2 / 2
+};
+
+// y [rows], written, is a function of each row of x, and 0 where the action is negative. x: [rows,
+// actions] logits, of a square [rows, 1] values. action: [rows] i64. before, the logarithm of the
+// probability that the action had, and advantage: [rows], of `clipped` alone; wanted: [rows], of
+// `square` alone. All but the actions of one dtype, f32 or f64.
+struct PolicyScore {
+  PolicyFunction function = PolicyFunction::clipped;
+  Tensor x;
+  Tensor action;
+  Tensor before = {};
+  Tensor advantage = {};
+  Tensor wanted = {};
+  double clip = 0.2;
+  Tensor y = {};  // not read by the gradient
+};
+void policy_score(Cpu, const PolicyScore&);
+void policy_score(Cuda, const PolicyScore&);
+
+// dx, shaped as x, is written. dy: [rows].
+struct PolicyScoreGradient {
+  PolicyScore forward;
+  Tensor dy;
+  Tensor dx;
+};
+void policy_score_backward(Cpu, const PolicyScoreGradient&);
+void policy_score_backward(Cuda, const PolicyScoreGradient&);
+
+// Throw Failure where shapes or dtypes are not as said above.
+void check(const PolicyScore&);
+void check(const PolicyScoreGradient&);
+
+}  // namespace longspan

@@ -1,0 +1,138 @@
+// Rollouts in checkpoints: between two of them, and within one.
+#include <bit>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/error.h"
+#include "framework/reinforcement/rollouts.h"
+#include "framework/train/carried_state.h"
+
+namespace longspan {
+namespace {
+
+constexpr const char* carried_prefix = "acting/";
+constexpr const char* begun_prefix = "rollout/carried/";
+constexpr const char* field_prefix = "rollout/fields/";
+
+// Before the numbers of a situation.
+constexpr std::int64_t columns_of_life = 9;
+
+std::int64_t bits(double number) { return std::bit_cast<std::int64_t>(number); }
+double number(std::int64_t bits_of_it) { return std::bit_cast<double>(bits_of_it); }
+
+}  // namespace
+
+std::int64_t Rollouts::columns() const {
+  return columns_of_life + static_cast<std::int64_t>(lives_.environment().numbers);
+}
+
+bool Rollouts::is_owner() const {
+  const ProcessMesh& mesh = model_->parameters().mesh();
+  return mesh.tensor.rank() == 0 && mesh.context.rank() == 0;
+}
+
+CursorRows Rollouts::cursor_rows() const {
+  return {setting_.lives.rows.begin, setting_.environments};
+}
+
+Tensor Rollouts::cursors() const {
+  std::vector<std::int64_t> all;
+  for (std::size_t row = 0; row < ended_.size(); ++row) {
+    const Life& life = lives_.rows()[row];
+    all.insert(all.end(),
+               {life.episode,
+                life.steps,
+                life.actions,
+                life.previous_action,
+                bits(life.reward),
+                bits(life.total),
+                made_,
+                bits(ended_[row].reward),
+                ended_[row].succeeded ? 1 : 0});
+    all.insert(all.end(), life.now.begin(), life.now.end());
+  }
+  return Tensor::from<std::int64_t>(
+      all, {std::ssize(ended_), columns()}, setting_.lives.host, MemoryTag::workspace);
+}
+
+void Rollouts::restore(const Tensor& cursors) {
+  const Shape wanted = {std::ssize(ended_), columns()};
+  if (cursors.dtype() != DType::i64 || cursors.shape() != wanted)
+    throw DataError(
+        "cursors of shape {} do not fit {} environments of a {}; {} is needed; was the checkpoint "
+        "made with another environment?",
+        cursors.shape().to_string(),
+        ended_.size(),
+        lives_.environment().description,
+        wanted.to_string());
+  std::vector<Life> lives;
+  for (std::size_t row = 0; row < ended_.size(); ++row) {
+    const auto of_row = cursors.span<std::int64_t>().subspan(
+        row * static_cast<std::size_t>(columns()), static_cast<std::size_t>(columns()));
+    lives.push_back({.episode = of_row[0],
+                     .steps = of_row[1],
+                     .actions = of_row[2],
+                     .previous_action = of_row[3],
+                     .reward = number(of_row[4]),
+                     .total = number(of_row[5]),
+                     .now = {of_row.begin() + columns_of_life, of_row.end()}});
+    made_ = of_row[6];
+    ended_[row] = {number(of_row[7]), of_row[8] != 0};
+  }
+  if (made_ < 0 || made_ >= batches())
+    throw DataError(
+        "{} batches of a rollout are made, of {}; were reinforcement.epochs or "
+        "reinforcement.minibatches others when the checkpoint was made?",
+        made_,
+        batches());
+  lives_.restore(std::move(lives));
+}
+
+void Rollouts::save_rest(TrainingState& state) const {
+  const ProcessMesh& mesh = model_->parameters().mesh();
+  const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
+  add_carried(state, reader_.carried(), first, total, mesh, carried_prefix);
+  if (made_ == 0) return;
+  add_carried(state, begun_, first, total, mesh, begun_prefix);
+  for (const auto& [name, field] : fields_)
+    state.add_part(field_prefix + name, field, 0, first, total, is_owner());
+}
+
+void Rollouts::restore_rest(const Checkpoint& checkpoint) {
+  const Parameters& parameters = model_->parameters();
+  const std::int64_t rows = setting_.lives.rows.count();
+  const auto room = [&](const char* prefix) {
+    return room_for_carried(checkpoint,
+                            model_->body().carried_names(),
+                            rows,
+                            parameters.mesh(),
+                            parameters.device(),
+                            prefix);
+  };
+  Carried carried = room(carried_prefix);
+  begun_ = made_ == 0 ? Carried() : room(begun_prefix);
+  fields_.clear();
+  if (made_ != 0) {
+    const std::string prefix = field_prefix;
+    for (const CheckpointTensor& saved : checkpoint.tensors()) {
+      if (!saved.name.starts_with(prefix)) continue;
+      fields_[saved.name.substr(prefix.size())] = Tensor::empty(
+          saved.shape.with(0, rows), saved.dtype, setting_.lives.host, MemoryTag::workspace);
+    }
+    if (const Tensor& tokens = field_of(fields_, "tokens"); tokens.shape()[1] != setting_.segment)
+      throw DataError("{}: was made in a rollout of {} steps; set data.segment to that",
+                      checkpoint.path().string(),
+                      tokens.shape()[1]);
+  }
+  TrainingState state;
+  const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
+  add_carried(state, carried, first, total, parameters.mesh(), carried_prefix);
+  add_carried(state, begun_, first, total, parameters.mesh(), begun_prefix);
+  for (const auto& [name, field] : fields_)
+    state.add_part(field_prefix + name, field, 0, first, total, is_owner());
+  checkpoint.read(std::span<const StateTensor>(state.tensors));
+  cast_carried(carried, parameters.compute_dtype());
+  cast_carried(begun_, parameters.compute_dtype());
+  reader_.begin(carried);
+}
+
+}  // namespace longspan

@@ -1,0 +1,48 @@
+#include "framework/tasks/environment_file.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "framework/core/error.h"
+#include "framework/data/first_rank.h"
+#include "framework/data/text_files.h"
+
+namespace longspan {
+namespace {
+
+// Of each row, where nothing says how many batches are read.
+constexpr std::int64_t usual_episodes = 8;
+
+}  // namespace
+
+Environment read_environment(const NamedPath& path, const Communicator& all) {
+  const std::string text =
+      on_first_rank(all, path, 0, {}, [path = NamedPath(path)](const ScanListener&) {
+        std::ifstream file(path.text());
+        if (!file) throw DataError("{} cannot be read{}", path.told(), path.help_to_find());
+        std::string found(std::istreambuf_iterator<char>(file), {});
+        parse_environment(found, path.told());  // here its mistakes are told once
+        return found;
+      });
+  return parse_environment(text, path.told());
+}
+
+void require_same_actions(const LabelSet& learnt,
+                          const Environment& environment,
+                          const std::string& place) {
+  if (learnt == LabelSet(environment.actions)) return;
+  throw DataError("{}: the actions that are learnt are {}, and a {} has {}",
+                  place,
+                  fmt::join(learnt.names(), ", "),
+                  environment.description,
+                  fmt::join(environment.actions, ", "));
+}
+
+std::int64_t episodes_of(const Environment& environment, std::int64_t segment, std::int64_t most) {
+  const std::int64_t segments = (environment.steps + segment - 1) / segment;
+  return most == 0 ? usual_episodes : (most + segments - 1) / segments;
+}
+
+}  // namespace longspan

@@ -1,0 +1,230 @@
+#include "framework/tasks/reinforcement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/core/unsigned_nan.h"
+#include "framework/model/policy_readout.h"
+#include "framework/reinforcement/rollouts.h"
+#include "framework/tasks/environment_file.h"
+#include "framework/tasks/labelled_task.h"
+
+namespace longspan {
+namespace {
+
+// What came of episodes, as sums that add over ranks.
+struct PlayedSums {
+  double reward = 0;
+  double episodes = 0;
+  double successes = 0;
+  double entropy = 0;
+  double actions = 0;
+};
+
+Measurement measurement(const PlayedSums& sums) {
+  // Of weights that are no numbers no reward says anything.
+  const double entropy = unsigned_nan(sums.entropy / sums.actions);
+  const double reward = std::isfinite(entropy) ? sums.reward / sums.episodes : entropy;
+  const double success = percent(sums.successes, sums.episodes);
+  return {.figures = {{"reward", reward, "an episode"},
+                      {"success", success, "percent"},
+                      {"entropy", entropy, "nats an action"},
+                      {.name = "episodes", .value = sums.episodes, .is_count = true}},
+          .text = fmt::format("reward {:.4f} an episode, success {:.2f}% of {} episodes, entropy "
+                              "{:.4f}",
+                              reward,
+                              success,
+                              sums.episodes,
+                              entropy)};
+}
+
+// The first `each` episodes of the rows of this rank.
+PlayedSums play(const Model& model, Lives& lives, std::int64_t segment, std::int64_t each) {
+  PlayedSums sums;
+  StepReader reader(model, segment);
+  const auto is_done = [each](const Life& life) { return life.episode >= each; };
+  while (!std::ranges::all_of(lives.rows(), is_done)) {
+    const std::vector<Choice> choices = lives.choose(reader.read(lives.sight()));
+    const std::vector<Outcome> outcomes = lives.act(choices);
+    for (std::size_t row = 0; row < outcomes.size(); ++row) {
+      const Life& life = lives.rows()[row];
+      if (is_done(life)) continue;
+      sums.entropy += choices[row].entropy;
+      sums.actions += 1;
+      if (outcomes[row].ending == Ending::none) continue;
+      sums.reward += life.total;
+      sums.episodes += 1;
+      sums.successes += lives.environment().succeeded(life.now) ? 1 : 0;
+    }
+    lives.begin_ended(outcomes);
+  }
+  return sums;
+}
+
+// Collective. `most`: batches, as training.validation_batches.
+Measurement measure(const Environment& environment,
+                    const Model& model,
+                    const DataOptions& data,
+                    std::int64_t most) {
+  const ProcessMesh& mesh = model.parameters().mesh();
+  Lives lives(
+      {.environment = environment,
+       .rows = streams_of_rank(data.batch, mesh.data_coordinate(), mesh.data.size(), "data.batch"),
+       .episodes = validation_episodes(),
+       .actions = Random(1).child("validation actions"),
+       .greedy = data.rollouts.greedy,
+       .host = model.parameters().device().host()});
+  PlayedSums sums = play(model, lives, data.segment, episodes_of(environment, data.segment, most));
+  if (mesh.tensor.rank() != 0 || mesh.context.rank() != 0) sums = {};
+  const Tensor all = Tensor::from<double>(
+      std::vector<double>{sums.reward, sums.episodes, sums.successes, sums.entropy, sums.actions},
+      {5},
+      Device::cpu(),
+      MemoryTag::workspace);
+  mesh.world.all_reduce(all, Reduction::sum);
+  const auto found = all.span<double>();
+  return measurement({found[0], found[1], found[2], found[3], found[4]});
+}
+
+class Reinforcement : public Task {
+ public:
+  explicit Reinforcement(const TaskSetting& setting)
+      : data_(setting.data),
+        mesh_(setting.mesh),
+        host_(setting.host),
+        random_(setting.seed),
+        validation_batches_(setting.validation_batches),
+        environment_(read_environment(setting.data.train, setting.mesh.world)),
+        identity_(identify_files({setting.data.train}, setting.mesh.world)) {
+    if (setting.data.validation.empty()) return;
+    validation_ = read_environment(setting.data.validation, setting.mesh.world);
+    require_same_actions(
+        LabelSet(environment_.actions), *validation_, setting.data.validation.told());
+  }
+
+  const Tokenizer& tokenizer() const override { return tokenizer_; }
+  std::int64_t classes() const override { return std::ssize(environment_.actions); }
+  const TextIdentity& identity() const override { return identity_; }
+  std::unique_ptr<Source> source() const override {
+    throw Failure("the batches of run.task: reinforcement are made by a model");
+  }
+  std::unique_ptr<Source> source_by(const Model& model) const override {
+    const StreamRange rows =
+        streams_of_rank(data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.batch");
+    return std::make_unique<Rollouts>(
+        RolloutSetting{.lives = {.environment = environment_,
+                                 .rows = rows,
+                                 .episodes = random_.child("episodes"),
+                                 .actions = random_.child("actions"),
+                                 .host = host_},
+                       .environments = data_.batch,
+                       .segment = data_.segment,
+                       .options = data_.rollouts},
+        model);
+  }
+  std::string introduction() const override {
+    return fmt::format(
+        "{}: at most {} steps an episode, {} environments acted in {} steps at a "
+        "time, which {} epochs of {} minibatches are learnt from",
+        environment_.description,
+        environment_.steps,
+        data_.batch,
+        data_.segment,
+        data_.rollouts.epochs,
+        data_.rollouts.minibatches);
+  }
+  void save(Scalars& scalars) const override {
+    scalars.set(labels_scalar, LabelSet(environment_.actions).to_json());
+  }
+  void judge(const Scalars& saved, const std::string& place) const override {
+    require_same_actions(labels_of(saved, place), environment_, place);
+  }
+  std::optional<Measurement> validate(const Model& model) const override {
+    if (!validation_) return std::nullopt;
+    Measurement measured = measure(*validation_, model, data_, validation_batches_);
+    measured.text = "validation " + measured.text;
+    return measured;
+  }
+
+ private:
+  DataOptions data_;
+  ProcessMesh mesh_;
+  Device host_;
+  Random random_;
+  std::int64_t validation_batches_;
+  Tokenizer tokenizer_;
+  Environment environment_;
+  TextIdentity identity_;
+  std::optional<Environment> validation_;
+};
+
+// One minibatch.
+Batch dry_batch(const DryBatch& wanted) {
+  const StreamRange streams = streams_of_rank(
+      wanted.data.batch, wanted.mesh.data_coordinate(), wanted.mesh.data.size(), "data.batch");
+  const std::int64_t groups = wanted.data.rollouts.minibatches;
+  const Shape shape = {streams.count() / groups, wanted.segments * wanted.data.segment};
+  Batch batch;
+  const auto made = [&](const Shape& of, DType dtype) {
+    return Tensor::empty(of, dtype, wanted.host, MemoryTag::workspace);
+  };
+  for (const char* name : {"tokens", "previous_action", "actions", "episodes"})
+    batch.fields[name] = made(shape, DType::i64);
+  for (const char* name : {"reward", "log_probabilities", "advantages", "returns"})
+    batch.fields[name] = made(shape, DType::f64);
+  batch.fields["earlier"] = made({shape[0]}, DType::i64);
+  batch.first_row = streams.begin / groups;
+  batch.fresh = wanted.fresh;
+  batch.counts = {{"tokens", shape.elements()}, {"rows", shape[0]}};
+  return batch;
+}
+
+std::string problem(const DataOptions& data) {
+  if (!data.train_target.empty())
+    return "data.train_target is for run.task: translation, and run.task is reinforcement; set one "
+           "of them";
+  if (data.tokenizer == TokenizerKind::bytes) return "";
+  return fmt::format(
+      "data.tokenizer is {}, and with run.task: reinforcement what is seen at a step is a byte; "
+      "set it to bytes",
+      name_of(data.tokenizer));
+}
+
+}  // namespace
+
+TaskKind reinforcement_task() {
+  return {.name = "reinforcement",
+          .documentation =
+              "acting in an environment by what actions are rewarded with: proximal policy "
+              "optimization with generalized advantages; data.train and data.validation describe "
+              "the environment: corridor, memory_maze or number_pad, with its numbers",
+          .has_labels = true,
+          .acts = true,
+          .reads_streams = true,
+          .problem = problem,
+          .readout = policy_readout(),
+          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+          .planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
+            return std::ssize(read_environment(data.train, Communicator()).actions);
+          },
+          .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+            return std::make_unique<Reinforcement>(setting);
+          },
+          .dry_batch = dry_batch,
+          .goals = {{"reward"}, {"success"}},
+          .words = [](const DataOptions& data) -> BatchWords {
+            return {fmt::format("{} steps of {} environments", data.segment, data.batch),
+                    "data.segment, data.batch"};
+          },
+          .evaluate =
+              [](const EvaluateRequest& request) {
+                const Environment environment =
+                    read_environment(request.file, request.model.parameters().mesh().world);
+                require_same_actions(request.labels, environment, request.file.told());
+                return measure(environment, request.model, request.data, 0);
+              }};
+}
+
+}  // namespace longspan

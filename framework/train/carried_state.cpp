@@ -1,0 +1,53 @@
+#include "framework/train/carried_state.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/nn/time_division.h"
+
+namespace longspan {
+
+void add_carried(TrainingState& state,
+                 const Carried& carried,
+                 std::int64_t first,
+                 std::int64_t rows,
+                 const ProcessMesh& mesh,
+                 const std::string& prefix) {
+  const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
+  const std::int64_t length = carried.length();
+  // What is carried is one run along its time.
+  const Ranges held = divide_memory(mesh, length).outside();
+  if (count_of(held) == 0) return;
+  for (const CarriedTensor& piece : carried.tensors) {
+    const Shape whole = piece.tensor.shape().with(0, rows).with(1, length);
+    std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
+    offset[0] = first;
+    offset[1] = held.front().begin;
+    state.add_box(prefix + piece.name, piece.tensor, whole, offset, owner);
+  }
+}
+
+Carried room_for_carried(const Checkpoint& checkpoint,
+                         const std::vector<std::string>& names,
+                         std::int64_t count,
+                         const ProcessMesh& mesh,
+                         const Device& device,
+                         const std::string& prefix) {
+  if (names.empty() || !checkpoint.has(prefix + names.front())) return {};
+  const std::int64_t length = checkpoint.shape_of(prefix + names.front())[1];
+  const std::int64_t held = count_of(divide_memory(mesh, length).outside());
+  Carried carried = {.tensors = {}, .all = length};
+  for (const std::string& name : names)
+    carried.tensors.push_back(
+        {name,
+         Tensor::empty(checkpoint.shape_of(prefix + name).with(0, count).with(1, held),
+                       checkpoint.dtype_of(prefix + name),
+                       device,
+                       MemoryTag::memory)});
+  return carried;
+}
+
+void cast_carried(Carried& carried, DType compute) {
+  for (CarriedTensor& piece : carried.tensors)
+    piece.tensor = cast(Variable(piece.tensor), compute).value();
+}
+
+}  // namespace longspan

@@ -1,0 +1,159 @@
+#include "framework/kernels/policy.h"
+
+#include "tests/kernels/kernel_testing.h"
+
+namespace longspan {
+namespace {
+
+using namespace longspan::testing;
+
+constexpr std::int64_t rows = 40;
+constexpr double clip = 0.2;
+
+// Logits, and what the actions came to: some rows have none, ratios lie on either side of the clip.
+struct Numbers {
+  std::int64_t actions;
+  Values logits, before, advantage, values, wanted;
+  std::vector<std::int64_t> action;
+};
+
+Numbers numbers_of(std::int64_t actions) {
+  Numbers result = {.actions = actions,
+                    .logits = normal_values<double>(rows * actions, 1),
+                    .before = {},
+                    .advantage = normal_values<double>(rows, 2),
+                    .values = normal_values<double>(rows, 3),
+                    .wanted = normal_values<double>(rows, 4),
+                    .action = {}};
+  for (std::int64_t r = 0; r < rows; ++r) {
+    result.action.push_back(r % 5 == 3 ? -1 : r % actions);
+    double sum = 0;
+    for (std::int64_t i = 0; i < actions; ++i)
+      sum += std::exp(result.logits[static_cast<std::size_t>(r * actions + i)]);
+    const auto at = static_cast<std::size_t>(r * actions + std::max<std::int64_t>(0, r % actions));
+    // Ratios of about 0.55 to 1.75.
+    const double shift = (static_cast<double>(r % 7) - 3) * 0.19 + 0.01;
+    result.before.push_back(result.logits[at] - std::log(sum) - shift);
+  }
+  return result;
+}
+
+template <typename T>
+PolicyScore score_of(PolicyFunction function, const Numbers& n) {
+  const bool square = function == PolicyFunction::square;
+  PolicyScore score = {
+      .function = function,
+      .x = square ? tensor_of<T>(n.values, {rows, 1}) : tensor_of<T>(n.logits, {rows, n.actions}),
+      .action = ids_of(n.action),
+      .clip = clip};
+  if (function == PolicyFunction::clipped) {
+    score.before = tensor_of<T>(n.before, {rows});
+    score.advantage = tensor_of<T>(n.advantage, {rows});
+  }
+  if (square) score.wanted = tensor_of<T>(n.wanted, {rows});
+  return score;
+}
+
+Values written(PolicyScore score) {
+  score.y = Tensor::empty({rows}, score.x.dtype(), backend_device());
+  policy_score(backend(), score);
+  return values_of(score.y);
+}
+
+// As the papers write them.
+Values defined(PolicyFunction function, const Numbers& n) {
+  Values result;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const auto row = static_cast<std::size_t>(r);
+    if (n.action[row] < 0) {
+      result.push_back(0);
+      continue;
+    }
+    Values p(n.logits.begin() + r * n.actions, n.logits.begin() + (r + 1) * n.actions);
+    double sum = 0, entropy = 0;
+    for (double& x : p) {
+      x = std::exp(x);
+      sum += x;
+    }
+    for (double& x : p) {
+      x /= sum;
+      entropy -= x * std::log(x);
+    }
+    const double ratio = p[static_cast<std::size_t>(n.action[row])] / std::exp(n.before[row]);
+    const double a = n.advantage[row], off = n.values[row] - n.wanted[row];
+    result.push_back(function == PolicyFunction::entropy ? entropy
+                     : function == PolicyFunction::square
+                         ? off * off / 2
+                         : -std::min(ratio * a, std::clamp(ratio, 1 - clip, 1 + clip) * a));
+  }
+  return result;
+}
+
+constexpr PolicyFunction functions[] = {
+    PolicyFunction::clipped, PolicyFunction::entropy, PolicyFunction::square};
+
+TEST(Policy, ScoresAreThoseOfTheDefinitions) {
+  for (const std::int64_t actions : {2, 9})
+    for (const PolicyFunction function : functions) {
+      const Numbers n = numbers_of(actions);
+      expect_close(written(score_of<double>(function, n)), defined(function, n), 1e-13);
+      expect_close(written(score_of<float>(function, n)), defined(function, n), 1e-5);
+    }
+}
+
+TEST(Policy, GradientsAreThoseOfDifferences) {
+  const Numbers n = numbers_of(4);
+  const Values upstream = normal_values<double>(rows, 6);
+  for (const PolicyFunction function : functions) {
+    const PolicyScore score = score_of<double>(function, n);
+    const PolicyScoreGradient gradient = {
+        .forward = score, .dy = tensor_of<double>(upstream, {rows}), .dx = score.x.like()};
+    policy_score_backward(backend(), gradient);
+    const Values x = values_of(score.x);
+    Values expected;
+    constexpr double step = 1e-6;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const auto moved = [&](double by) {
+        Values values = x;
+        values[i] += by;
+        PolicyScore other = score;
+        other.x = tensor_of<double>(values, score.x.shape());
+        const std::size_t row = i / (x.size() / rows);
+        return written(other)[row] * upstream[row];
+      };
+      expected.push_back((moved(step) - moved(-step)) / (2 * step));
+    }
+    expect_close(values_of(gradient.dx), expected, 1e-8);
+  }
+}
+
+// Where moving on would count for nothing the policy is left where it is.
+TEST(Policy, BeyondTheClipThereIsNoGradient) {
+  const std::vector<std::int64_t> actions = {0, 0, 0, 0};
+  const double half = std::log(0.5);
+  // Ratios 2, 2, 0.5, 0.5.
+  PolicyScore score = {
+      .x = tensor_of<double>(Values(8, 0.0), {4, 2}),
+      .action = ids_of(actions),
+      .before = tensor_of<double>({half - std::log(2.0), half - std::log(2.0), 0, 0}, {4}),
+      .advantage = tensor_of<double>({1, -1, 1, -1}, {4}),
+      .clip = clip};
+  const PolicyScoreGradient gradient = {
+      .forward = score, .dy = tensor_of<double>(Values(4, 1.0), {4}), .dx = score.x.like()};
+  policy_score_backward(backend(), gradient);
+  const Values found = values_of(gradient.dx);
+  expect_close(found, {0, 0, 1, -1, -0.25, 0.25, 0, 0}, 1e-15);
+}
+
+TEST(Policy, WhatDoesNotFitIsRefused) {
+  const Numbers n = numbers_of(3);
+  PolicyScore score = score_of<double>(PolicyFunction::clipped, n);
+  score.before = Tensor();
+  EXPECT_THROW(written(score), Failure);
+  score = score_of<double>(PolicyFunction::square, n);
+  score.x = tensor_of<double>(n.logits, {rows, 3});
+  EXPECT_THROW(written(score), Failure);
+}
+
+}  // namespace
+}  // namespace longspan

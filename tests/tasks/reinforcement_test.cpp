@@ -1,0 +1,103 @@
+// Reinforcement: how models are measured in episodes, and that they learn from rewards.
+#include "framework/tasks/reinforcement.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "framework/train/trainer.h"
+#include "models/transformer_xl.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+class Reinforcement : public ::testing::Test {
+ protected:
+  DataOptions data(const std::string& train, const std::string& validation) {
+    const auto file = [&](const std::string& name, const std::string& text) -> NamedPath {
+      std::ofstream(directory_.path() / name) << text;
+      return {(directory_.path() / name).string(), "data." + name, "c.yaml:1:1"};
+    };
+    DataOptions options;
+    options.train = file("train", train);
+    options.validation = file("validation", validation);
+    options.batch = 16;
+    options.segment = 6;
+    return options;
+  }
+
+  testing::TemporaryDirectory directory_;
+};
+
+std::unique_ptr<Task> opened(const DataOptions& data, std::int64_t validation_batches = 0) {
+  return reinforcement_task().open(
+      {.data = data, .run = {}, .validation_batches = validation_batches});
+}
+
+std::unique_ptr<Model> model_of(const Task& task, std::int64_t memory) {
+  TransformerXlOptions options;
+  options.common = {.layers = 2,
+                    .width = 16,
+                    .heads = 2,
+                    .feed_forward = 32,
+                    .norm = NormPlacement::pre,
+                    .residual = ResidualKind::gated,
+                    .dropout = 0,
+                    .initial_deviation = {}};
+  options.memory = memory;
+  return std::make_unique<Model>(ModelSetting{.vocabulary = 256,
+                                              .classes = task.classes(),
+                                              .acts = true,
+                                              .segment = 6,
+                                              .device = Device::cpu(),
+                                              .random = Random(1)},
+                                 transformer_xl_body(options),
+                                 reinforcement_task().readout);
+}
+
+TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
+  const DataOptions options = data("number_pad", "number_pad side 3 steps 20");
+  const auto task = opened(options, 5);
+  const auto model = model_of(*task, 8);
+  const Measurement found = *task->validate(*model);
+  EXPECT_EQ(found.find("episodes"), 32) << "two of each environment";
+  EXPECT_GT(*found.find("reward"), 0);
+  EXPECT_LT(*found.find("reward"), 10);
+  EXPECT_NEAR(*found.find("entropy"), std::log(9), 0.3);
+  EXPECT_EQ(found.figures, task->validate(*model)->figures);
+  DataOptions greedy = options;
+  greedy.rollouts.greedy = true;
+  EXPECT_NE(found.figures, opened(greedy, 5)->validate(*model)->figures);
+}
+
+TEST_F(Reinforcement, OtherActionsAreRefused) {
+  const DataOptions other = data("corridor", "memory_maze");
+  EXPECT_THROW(opened(other), DataError);
+}
+
+// The success of models that have learnt for so many steps, in percent.
+double success_after(const DataOptions& options, std::int64_t memory, int steps) {
+  const auto task = opened(options);
+  TrainingOptions training;
+  training.steps = steps;
+  training.schedule = ScheduleKind::constant;
+  training.learning_rate = 3e-3;
+  training.clip_norm = 0.5;
+  Trainer trainer(model_of(*task, memory), training, Random(1));
+  const auto source = task->source_by(trainer.model());
+  for (int step = 0; step < steps; ++step) trainer.step(source->next());
+  return *task->validate(trainer.model())->find("success");
+}
+
+// The fork is two segments behind the sign: only who remembers it can know the way.
+TEST_F(Reinforcement, ACorridorIsLearntWithMemoryAndNotWithout) {
+  const DataOptions options = data("corridor length 10", "corridor length 10");
+  EXPECT_GT(success_after(options, 18, 480), 95);
+  const double without = success_after(options, 0, 120);
+  EXPECT_GT(without, 20);
+  EXPECT_LT(without, 80);
+}
+
+}  // namespace
+}  // namespace longspan
