@@ -108,6 +108,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   auto model =
       configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
                                  .classes = labels.size(),
+                                 .acts = configuration->task_kind().acts,
                                  .segment = configuration->longest(),
                                  .compute = configuration->precision.compute,
                                  .device = device,

@@ -2,6 +2,7 @@
 #include "framework/tasks/reinforcement.h"
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <fstream>
 
@@ -27,6 +28,11 @@ class Reinforcement : public ::testing::Test {
     return options;
   }
 
+  // Passes of a step each are too small to be shared.
+  void SetUp() override { omp_set_num_threads(1); }
+  void TearDown() override { omp_set_num_threads(threads_); }
+
+  int threads_ = omp_get_max_threads();
   testing::TemporaryDirectory directory_;
 };
 
@@ -64,7 +70,8 @@ TEST_F(Reinforcement, ValidationsPlayTheSameWholeEpisodes) {
   EXPECT_EQ(found.find("episodes"), 32) << "two of each environment";
   EXPECT_GT(*found.find("reward"), 0);
   EXPECT_LT(*found.find("reward"), 10);
-  EXPECT_NEAR(*found.find("entropy"), std::log(9), 0.3);
+  EXPECT_GT(*found.find("entropy"), 1);
+  EXPECT_LT(*found.find("entropy"), std::log(9));
   EXPECT_EQ(found.figures, task->validate(*model)->figures);
   DataOptions greedy = options;
   greedy.rollouts.greedy = true;
