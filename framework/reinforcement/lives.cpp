@@ -91,18 +91,31 @@ std::vector<Choice> Lives::choose(const Tensor& scores) const {
 
 std::vector<Outcome> Lives::act(const std::vector<Choice>& choices) {
   std::vector<Outcome> outcomes;
-  for (std::size_t row = 0; row < lives_.size(); ++row) {
-    Life& life = lives_[row];
-    const std::int64_t action = choices[row].action;
-    const Outcome outcome = setting_.environment.act(life.now, action, of_episode(row));
-    ++life.steps;
-    ++life.actions;
-    life.previous_action = action;
-    life.reward = outcome.reward;
-    life.total += outcome.reward;
-    outcomes.push_back(outcome);
-  }
+  for (std::size_t row = 0; row < lives_.size(); ++row)
+    outcomes.push_back(take(row, choices[row].action));
   return outcomes;
+}
+
+Outcome Lives::take(std::size_t row, std::int64_t action) {
+  Life& life = lives_[row];
+  const Outcome outcome = setting_.environment.act(life.now, action, of_episode(row));
+  ++life.steps;
+  ++life.actions;
+  life.previous_action = action;
+  life.reward = outcome.reward;
+  life.total += outcome.reward;
+  return outcome;
+}
+
+void Lives::move_on(std::size_t row, std::int64_t steps) {
+  const Random random =
+      setting_.actions.child("before").child(static_cast<std::uint64_t>(setting_.rows.begin) + row);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const std::int64_t action = drawn(random, step, std::ssize(setting_.environment.actions));
+    if (take(row, action).ending == Ending::none) continue;
+    ++lives_[row].episode;
+    begin(row);
+  }
 }
 
 void Lives::begin_ended(const std::vector<Outcome>& outcomes) {

@@ -49,6 +49,9 @@ class Lives {
   std::vector<Choice> choose(const Tensor& scores) const;
   // Takes the actions. Rows whose episode has ended then stand at its end.
   std::vector<Outcome> act(const std::vector<Choice>& choices);
+  // Takes so many actions in a row that nobody chose, all equally likely: environments whose
+  // episodes are all as long would otherwise end them at the same steps for ever.
+  void move_on(std::size_t row, std::int64_t steps);
   // Rows whose episode has ended begin the next one.
   void begin_ended(const std::vector<Outcome>& outcomes);
 
@@ -61,6 +64,7 @@ class Lives {
  private:
   Random of_episode(std::size_t row) const;
   void begin(std::size_t row);
+  Outcome take(std::size_t row, std::int64_t action);
 
   LivesSetting setting_;
   std::vector<Life> lives_;

@@ -48,6 +48,11 @@ Rollouts::Rollouts(const RolloutSetting& setting, const Model& model)
         "reinforcement.minibatches is {}, which does not divide the {} environments of a data rank",
         groups,
         rows);
+  if (!setting_.staggered) return;
+  const std::int64_t steps = setting_.lives.environment.steps;
+  for (std::int64_t row = 0; row < rows; ++row)
+    lives_.move_on(static_cast<std::size_t>(row),
+                   (setting_.lives.rows.begin + row) * steps / setting_.environments);
 }
 
 Batch Rollouts::next() {

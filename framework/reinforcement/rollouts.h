@@ -14,6 +14,8 @@ struct RolloutSetting {
   std::int64_t environments = 1;  // over all data ranks
   std::int64_t segment = 1;
   RolloutOptions options = {};
+  // Environments begin in the middle of their first episode, each elsewhere.
+  bool staggered = false;
 };
 
 // A rollout is `segment` steps of each environment, by the model as it is then; epochs x

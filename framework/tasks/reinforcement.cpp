@@ -121,7 +121,8 @@ class Reinforcement : public Task {
                                  .host = host_},
                        .environments = data_.batch,
                        .segment = data_.segment,
-                       .options = data_.rollouts},
+                       .options = data_.rollouts,
+                       .staggered = true},
         model);
   }
   std::string introduction() const override {

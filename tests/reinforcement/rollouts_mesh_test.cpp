@@ -23,9 +23,10 @@ Learnt learn(const TransformerXlOptions& options,
   training.learning_rate = 0.01;
   Trainer trainer(
       testing::acting_model(options, maze, segment, mesh), training, Random(1).child("steps"));
-  Rollouts source(testing::rollouts_in(
-                      maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh),
-                  trainer.model());
+  RolloutSetting setting = testing::rollouts_in(
+      maze, environments, segment, {.epochs = 2, .minibatches = minibatches}, mesh);
+  setting.staggered = true;
+  Rollouts source(setting, trainer.model());
   Learnt learnt;
   for (int step = 0; step < 8; ++step) {
     learnt.losses.push_back(trainer.step(source.next()).loss);

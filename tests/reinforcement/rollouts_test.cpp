@@ -262,6 +262,17 @@ TEST(Rollouts, GoOnFromACheckpointWithinOneAndBetweenTwo) {
   }
 }
 
+TEST(Rollouts, BeginInTheMiddleOfEpisodes) {
+  const Environment corridor = world("corridor length 6");
+  const auto model = acting_model(acting_options(4), corridor, 4);
+  RolloutSetting setting = rollouts_in(corridor, 4, 4);
+  setting.staggered = true;
+  const Batch batch = Rollouts(setting, *model).next();
+  EXPECT_EQ(integers(batch, "earlier"), (std::vector<std::int64_t>{0, 2, 4, 6}));
+  EXPECT_EQ(integers(batch, "episodes"),
+            (std::vector<std::int64_t>{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1}));
+}
+
 TEST(Rollouts, MinibatchesAreOfEnvironments) {
   const Environment corridor = world("corridor length 1");
   const auto model = acting_model(acting_options(4), corridor, 3);
