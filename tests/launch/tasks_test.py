@@ -131,6 +131,30 @@ class Tagging(TestCase):
         self.assertIn("was trained with 4 tags, and train.txt has 5 (one that is new is \"B-CITY\")", result.errors)
 
 
+class Recall(TestCase):
+    def setUp(self):
+        super().setUp()
+        self.write("train.txt", "number_pad\nsteps 20\n")
+        self.write("validation.txt", "number_pad side 3 steps 30")
+        self.task = {"run.task": "recall", "model.family": "transformer_xl", "model.norm": "pre", "model.residual": "gated",
+                     "model.memory": 12, "data.batch": 4, "data.segment": 8, "training.validation_batches": 32}
+
+    def test_goes_on_on_any_layout(self):
+        self.on_two_ranks_and_others(["loss", "accuracy", "success", "episodes"])
+
+    def test_writes_actions_of_lines(self):
+        self.train(settings={**self.task, "training.steps": 4})
+        self.write("lines.txt", "*abA\n")
+        actions = self.longspan("generate", "run", "--input", "lines.txt").output
+        self.assertRegex(actions, r"^([A-I] ){3}[A-I]\n$")
+
+    def test_environments_that_do_not_fit(self):
+        self.write("validation.txt", "corridor length 9")
+        self.refused({}, "validation.txt: the actions that are learnt are A, B", "a corridor of length 9 has left, right")
+        self.write("train.txt", "number_pad side 12")
+        self.refused({}, "train.txt: side: found \"12\", wanted a number from 2 to 5")
+
+
 class Classification(TestCase):
     def setUp(self):
         super().setUp()

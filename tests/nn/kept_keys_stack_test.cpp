@@ -3,6 +3,7 @@
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/residual/gated.h"
 #include "framework/nn/residual/reversible.h"
 #include "tests/nn/layer_testing.h"
 
@@ -38,6 +39,10 @@ std::vector<Layer> stack_layers(Parameters& parameters) {
          .run = [feed_forward](const Variable& x, const SublayerReads&, const Pass& pass) {
            return (*feed_forward)(x, pass);
          }});
+    const Gate::Options gate = {.width = width};
+    for (Sublayer& sublayer : layer.sublayers)  // read by gated stacks alone
+      sublayer.gate = std::make_shared<const Gate>(
+          scope.child("gate" + std::to_string(parameters.all().size())), gate);
     layers.push_back(layer);
   }
   testing::allocate_randomly(parameters, 1);
@@ -70,6 +75,7 @@ TEST(KeptKeys, OfAStackAreThoseOfEachLayer) {
   expect_reads_on(PlainResidual(NormPlacement::post, 0.1, Recomputation::attention()));
   for (const StreamJoin join : {StreamJoin::mean, StreamJoin::concatenate})
     expect_reads_on(ReversibleResidual(join, 0.1));
+  expect_reads_on(GatedResidual({.dropout = 0.1}));
 }
 
 }  // namespace
