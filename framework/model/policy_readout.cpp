@@ -52,11 +52,13 @@ class Policy : public Readout {
     const std::int64_t actions = shape.width();
     const Tensor all =
         Tensor::empty(shape.with(2, actions + 1), DType::f64, device_.host(), MemoryTag::workspace);
-    for (std::int64_t i = 0; i < shape.rows(); ++i) {
-      double* const to = all.data<double>() + i * (actions + 1);
-      std::copy_n(logits.data<double>() + i * actions, actions, to);
-      to[actions] = values.data<double>()[i];
-    }
+    on_host(all.device(), [&] {
+      for (std::int64_t i = 0; i < shape.rows(); ++i) {
+        double* const to = all.data<double>() + i * (actions + 1);
+        std::copy_n(logits.data<double>() + i * actions, actions, to);
+        to[actions] = values.data<double>()[i];
+      }
+    });
     return Variable(all);
   }
 

@@ -11,6 +11,7 @@
 #include "framework/autograd/ring_attention.h"
 #include "framework/core/byte_text.h"
 #include "framework/kernels/attention/tile_plan.h"
+#include "framework/planning/dry_rollout.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
@@ -153,6 +154,13 @@ StepPlan plan_step(const Settings& settings,
     read_ahead.push_back(dry_batch(1, false));
   const std::int64_t longest = trainer.model().body().longest_memory();
   fill_memory(trainer, (longest + segment - 1) / segment, dry_batch);
+  // The trainer itself has here what one minibatch carries, before a step and after it: as much as
+  // two copies where that is of all environments.
+  std::vector<Carried> acting;
+  if (settings.task_kind().acts) {
+    acting = dry_rollout(trainer.model(), usual);
+    if (settings.data.rollouts.minibatches == 1) acting.clear();
+  }
   // What one of them leaves for reuse goes back where another needs the room.
   std::int64_t reserved = 0;
   for (const BatchShape& shape : largest_batches(settings, ranks, ids)) {
