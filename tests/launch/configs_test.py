@@ -83,7 +83,8 @@ class Configs(jobs.TestCase):
         self.assertEqual([line["step"] for line in lines], [1, 2, 3])
         for line in lines:
             self.assertLess(line.get("loss_loss", line["loss"]), 2 * math.log(256))  # without inner losses
-        self.assertIn("validation_loss", lines[-1])
+        measured = "validation_reward" if "\n  task: reinforcement\n" in text else "validation_loss"
+        self.assertIn(measured, lines[-1])
         self.assertEqual(run.steps(), [2, 3])
         return result.output
 
