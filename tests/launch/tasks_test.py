@@ -6,6 +6,7 @@
 
 import json
 import random
+import re
 import sys
 from pathlib import Path
 
@@ -258,6 +259,17 @@ class Reinforcement(TestCase):
             measured = json.loads(self.longspan("evaluate", "whole", "--json", ranks=ranks).output)
             for figure in "reward", "success", "entropy", "episodes":
                 self.assertAlmostEqual(measured[figure], last["validation_" + figure], delta=1e-8)
+
+    def test_plans_know_what_acting_keeps(self):
+        for groups in 1, 4:
+            task = {**self.task, "precision.compute": "float32", "model.width": 32, "model.memory": 48, "data.batch": 32,
+                    "data.segment": 16, "reinforcement.minibatches": groups, "checkpoint.every": 0, "metrics.timing": True,
+                    "training.validation_every": 0, "training.steps": 15 * groups}
+            self.train(f"planned-{groups}", settings=task)
+            held = self.run_at(f"planned-{groups}").metrics()[-1]["peak_memory_bytes"]
+            planned = self.longspan("plan", "tiny.yaml", *jobs.flat(task)).output
+            megabytes = float(re.search(r"at once +([0-9.]+) MB", planned)[1])
+            self.assertAlmostEqual(1e6 * megabytes, held, delta=0.1 * held)
 
     def test_what_does_not_go_together(self):
         def refused(settings, *parts):
