@@ -223,15 +223,16 @@ TEST(Configuration, OfAnotherJobTheLayoutDoesNotCount) {
 }
 
 TEST(Configuration, AllMistakesOfFileAndCommandLineComeAtOnce) {
-  EXPECT_EQ(error_of(std::string(good) + "  batch: none\n  batch: 4\nzebra: 1\n",
-                     {"run.sead=1", "run.seed", "run.threads=-1"}),
-            "c.yaml:7:3: data.batch: found \"none\"; allowed: an integer, 1 to 16777216\n"
-            "c.yaml:8:3: data.batch is given twice, first at c.yaml:7:3\n"
-            "c.yaml:9:1: zebra is not a key; the sections are run, model, data, training, "
-            "parallel, memory, precision, checkpoint, metrics\n"
-            "--set: found \"run.seed\"; allowed: key=value\n"
-            "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
-            "--set: run.threads: found \"-1\"; allowed: an integer, 0 to 4096");
+  EXPECT_EQ(
+      error_of(std::string(good) + "  batch: none\n  batch: 4\nzebra: 1\n",
+               {"run.sead=1", "run.seed", "run.threads=-1"}),
+      "c.yaml:7:3: data.batch: found \"none\"; allowed: an integer, 1 to 16777216\n"
+      "c.yaml:8:3: data.batch is given twice, first at c.yaml:7:3\n"
+      "c.yaml:9:1: zebra is not a key; the sections are run, model, data, reinforcement, training, "
+      "parallel, memory, precision, checkpoint, metrics\n"
+      "--set: found \"run.seed\"; allowed: key=value\n"
+      "--set: run.sead is not a key; did you mean \"run.seed\"?\n"
+      "--set: run.threads: found \"-1\"; allowed: an integer, 0 to 4096");
 }
 
 TEST(Configuration, AKeyOfAnotherFamilySaysWhoseItIs) {

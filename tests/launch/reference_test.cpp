@@ -53,6 +53,7 @@ TEST(Reference, HasEveryKeyOfEveryFamilyOnce) {
             (std::vector<std::string>{"run",
                                       "model",
                                       "data",
+                                      "reinforcement",
                                       "training",
                                       "parallel",
                                       "memory",

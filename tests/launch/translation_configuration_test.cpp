@@ -39,7 +39,7 @@ TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
             "run.task is language_model; set one of them");
   EXPECT_EQ(refusal({"run.task=translate"}),
             "--set: run.task: found \"translate\"; allowed: language_model, translation, "
-            "tagging, classification, pixels or recall");
+            "tagging, classification, pixels, recall or reinforcement");
 }
 
 // The mistakes of the encoder's attention are told by its own keys.
