@@ -161,8 +161,11 @@ AuxiliaryLosses::Heads AuxiliaryLosses::heads_of(const Scope& scope, std::int64_
   for (std::int64_t ahead = last ? 2 : 1; ahead <= options_.targets; ++ahead)
     heads.each.push_back({ahead, OutputLayer(scope.child(ahead), output)});
   if (common_.has_final_norm() && !heads.each.empty())
-    heads.norm.emplace(
-        scope.child("norm"), common_.output_width(), Initial::constant(1), 1e-5, common_.norm_kind);
+    heads.norm.emplace(scope.child("norm"),
+                       common_.output_width(),
+                       Initial::constant(1),
+                       1e-5,
+                       common_.norm_form());
   if (!last) scope.read_for(inner_loss_end(options_, layer, common_.layers, setting_.steps));
   return heads;
 }
@@ -202,7 +205,8 @@ void AuxiliaryLosses::add_terms(std::int64_t layer,
                                 std::vector<Term>& terms) const {
   const Heads& heads = layers_[static_cast<std::size_t>(layer - 1)];
   if (heads.each.empty()) return;
-  const Variable states = heads.norm ? (*heads.norm)(output) : output;
+  const Pass own = pass.child("inner").child(static_cast<std::uint64_t>(layer));
+  const Variable states = heads.norm ? (*heads.norm)(output, own, {}) : output;
   const std::int64_t whole = reading.time();
   for (const Head& head : heads.each) {
     const std::int64_t known = whole - (head.ahead - 1);

@@ -70,13 +70,29 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
             "a norm after the residual sum (post) or before each sublayer (pre)",
             {{"post", NormPlacement::post}, {"pre", NormPlacement::pre}},
             fixes_weights());
-  table.add("model.norm_kind",
-            options.norm_kind,
-            "what norms divide by: the deviation, once the mean is taken away (layer, Ba et al. "
-            "2016), or the root of the mean square (rms, Zhang and Sennrich 2019), which has no "
-            "bias",
-            {{"layer", NormKind::layer}, {"rms", NormKind::rms}},
-            fixes_weights());
+  table.add(
+      "model.norm_kind",
+      options.norm_kind,
+      "what norms divide by: the deviation, once the mean is taken away (layer, Ba et al. "
+      "2016), or the root of the mean square (rms, Zhang and Sennrich 2019), which has no "
+      "bias; or, feature by feature, the root of the mean square over all tokens (power, Shen "
+      "et al. 2020), a moving average that is not learned by gradients",
+      {{"layer", NormKind::layer}, {"rms", NormKind::rms}, {"power", NormKind::power}},
+      fixes_weights());
+  table.add("model.power_decay",
+            options.power.decay,
+            "with model.norm_kind: power, of its moving averages",
+            at_least(0.0),
+            less_than(1.0));
+  table.add("model.power_warmup",
+            options.power.warmup,
+            "with model.norm_kind: power, the first steps of training, in which tokens are divided "
+            "by the mean square of their own batch, with its exact gradient",
+            at_least(0));
+  for (const char* key : {"model.power_decay", "model.power_warmup"})
+    table.warn(key, [&options]() -> std::string {
+      return options.norm_kind == NormKind::power ? "" : "model.norm_kind is not power";
+    });
   table.add("model.final_norm",
             options.final_norm,
             "a norm on top of the stack; none: with model.norm pre",

@@ -50,6 +50,7 @@ struct ModelOptions {
   Activation activation = Activation::relu;
   NormPlacement norm = NormPlacement::post;
   NormKind norm_kind = NormKind::layer;
+  PowerOptions power = {};              // of norms of kind power
   std::optional<bool> final_norm = {};  // with norms before the sublayers
   ResidualKind residual = ResidualKind::plain;
   StreamJoin reversible_output = StreamJoin::mean;
@@ -68,6 +69,7 @@ struct ModelOptions {
         residual == ResidualKind::reversible && reversible_output == StreamJoin::concatenate;
     return both ? 2 * width : width;
   }
+  NormForm norm_form() const { return {norm_kind, power}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
     return {.layers = layers,

@@ -79,7 +79,7 @@ class LayerMaker {
                     options_.common.width,
                     options_.initial_gain,
                     1e-5,
-                    options_.common.norm_kind);
+                    options_.common.norm_form());
     return {.norm = norm,
             .reads = reads,
             .run = std::move(run),
@@ -152,7 +152,7 @@ std::int64_t end_of(const Pass& pass) {
 BodyEnd body_end(const ModelOptions& options) {
   BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
-  end.norm_kind = options.norm_kind;
+  end.norm_form = options.norm_form();
   return end;
 }
 
@@ -164,16 +164,19 @@ Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFac
                         options.common.output_width(),
                         options.initial_gain,
                         1e-5,
-                        options.common.norm_kind);
+                        options.common.norm_form());
 }
 
-Variable Stack::normed(const Variable& y) const { return final_norm_ ? (*final_norm_)(y) : y; }
+Variable Stack::normed(const Variable& y, const Pass& pass, const Tensor& length) const {
+  return final_norm_ ? (*final_norm_)(y, pass.child("final_norm"), length) : y;
+}
 
 Variable Stack::operator()(const Variable& x,
                            const StackReads& reads,
                            const Pass& pass,
                            const LayerWatch& watch) const {
-  return normed(residual_->run(layers_, x, reads, pass.child("layers"), watch));
+  const Variable y = residual_->run(layers_, x, reads, pass.child("layers"), watch);
+  return normed(y, pass, reads.context.mask.key_length);
 }
 
 std::vector<Side> Stack::encode(const Variable& x,
@@ -182,9 +185,9 @@ std::vector<Side> Stack::encode(const Variable& x,
                                 Pass pass) const {
   pass.time = source.time;
   std::vector<Side> sides;
-  const auto give = [&](std::size_t, const Variable& output) {
+  const auto give = [&](std::size_t layer, const Variable& output) {
     sides.push_back(source);
-    sides.back().rows = normed(output);
+    sides.back().rows = normed(output, pass.child("side").child(layer), source.length);
   };
   LayerWatch watch;
   if (reads_all_layers(wiring)) watch.output = give;

@@ -65,7 +65,7 @@ class Stack {
   std::vector<Side> encode(const Variable& x, const Side& source, Wiring wiring, Pass pass) const;
 
  private:
-  Variable normed(const Variable& y) const;
+  Variable normed(const Variable& y, const Pass& pass, const Tensor& length) const;
 
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;

@@ -18,6 +18,7 @@
 #include "framework/model/term.h"
 #include "framework/model/word_masking.h"
 #include "framework/nn/embedding.h"
+#include "framework/nn/layers.h"
 #include "framework/nn/memory_options.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
@@ -46,7 +47,7 @@ struct MaskedTargets : WordMaskingOptions {
 struct BodyEnd {
   std::int64_t width = 0;            // of the hidden states
   std::optional<Initial> norm = {};  // of the gain of a norm; none: there is no norm
-  NormKind norm_kind = NormKind::layer;
+  NormForm norm_form = {};
   double dropout = 0;                        // after it
   bool bias = false;                         // of the readout
   Initial initial = {};                      // of its weights

@@ -25,7 +25,7 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
   readout_ = readout(scope, *body_, setting);
   const BodyEnd end = body_->end();
   if (end.norm)
-    final_norm_.emplace(scope.child("final_norm"), end.width, *end.norm, 1e-5, end.norm_kind);
+    final_norm_.emplace(scope.child("final_norm"), end.width, *end.norm, 1e-5, end.norm_form);
   dropout_ = end.dropout;
   masked_ = end.masked;
   parameters_->allocate(setting.random);
@@ -56,8 +56,8 @@ States Model::read(const Reading& reading, const Pass& pass) const {
   divided.memory = divide_memory(mesh, reading.carried.length());
   States states = body_->run(reading, divided);
   if (pass.kept) pass.kept->advance(time);
-  if (final_norm_) states.hidden = (*final_norm_)(states.hidden);
   divided.time = states.time;
+  if (final_norm_) states.hidden = (*final_norm_)(states.hidden, divided.child("final_norm"), {});
   states.hidden = drop(states.hidden, dropout_, divided.child("output"));
   if (!states.carried.tensors.empty() && !states.carried.all)
     states.carried.all =

@@ -80,18 +80,45 @@ Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
-Norm::Norm(
-    const Scope& scope, std::int64_t width, const Initial& gain, double epsilon, NormKind kind)
+Norm::Norm(const Scope& scope,
+           std::int64_t width,
+           const Initial& gain,
+           double epsilon,
+           const NormForm& form)
     : epsilon_(epsilon), weight_(scope.weight("weight", {width}, gain)) {
-  if (kind == NormKind::layer) bias_ = scope.weight("bias", {width}, Initial::constant(0));
+  if (form.kind != NormKind::rms) bias_ = scope.weight("bias", {width}, Initial::constant(0));
+  if (form.kind == NormKind::power)
+    statistics_ = scope.power_statistics(width, form.power, epsilon);
 }
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {
+  if (statistics_)
+    return power_norm(
+        x, weight_->variable, bias_->variable, divided_by_average(*statistics_), dtype);
   if (!bias_) return rms_norm(x, weight_->variable, epsilon_, dtype);
   return layer_norm(x, weight_->variable, bias_->variable, epsilon_, dtype);
 }
 
-NormedSum Norm::of_sum(const Variable& x, Variable&& change, double rate, const Pass& pass) const {
+Variable Norm::operator()(const Variable& x,
+                          const Pass& pass,
+                          const Tensor& length,
+                          std::optional<DType> dtype) const {
+  if (!statistics_) return (*this)(x, dtype);
+  const PowerRows rows = followed(statistics_, x.value(), length, pass);
+  return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
+}
+
+NormedSum Norm::of_sum(const Variable& x,
+                       Variable&& change,
+                       double rate,
+                       const Pass& pass,
+                       const Tensor& length) const {
+  if (statistics_) {
+    Variable sum = longspan::add_dropped(x, change, rate, pass);
+    change = {};
+    Variable norm = (*this)(sum, pass, length);
+    return {std::move(sum), std::move(norm)};
+  }
   const Placement placement = placement_of(x.shape(), pass, {});
   const double dropped = pass.training ? rate : 0;
   if (!bias_)

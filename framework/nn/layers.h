@@ -7,6 +7,7 @@
 #include "framework/autograd/ops.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
+#include "framework/nn/power_statistics.h"
 #include "framework/nn/region.h"
 
 namespace longspan {
@@ -57,26 +58,49 @@ class Linear {
 
 enum class NormKind : std::uint8_t {
   layer,  // Ba et al. 2016
-  rms     // Zhang and Sennrich 2019
+  rms,    // Zhang and Sennrich 2019
+  power   // Shen et al. 2020
 };
 
-// Parameters "weight" [width] and, but for rms, "bias" [width].
+// What norms of a model are. A kind stands for itself.
+struct NormForm {
+  NormKind kind = NormKind::layer;
+  PowerOptions power = {};
+
+  NormForm(NormKind of = NormKind::layer, const PowerOptions& moving = {})
+      : kind(of), power(moving) {}
+};
+
+// Parameters "weight" [width] and, but for rms, "bias" [width]. A power norm has statistics, and
+// follows the rows that are given with their pass.
 class Norm {
  public:
   Norm(const Scope& scope,
        std::int64_t width,
        const Initial& gain = Initial::constant(1),
        double epsilon = 1e-5,
-       NormKind kind = NormKind::layer);
-  // In x's dtype or, for f32, in a narrower one.
+       const NormForm& form = {});
+  // In x's dtype or, for f32, in a narrower one. Of rows that were followed before, such as a
+  // memory.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;
+  // Of x [batch, time, width], the positions of pass.time. length: [batch] i64, of the positions
+  // that are no padding; undefined: all.
+  Variable operator()(const Variable& x,
+                      const Pass& pass,
+                      const Tensor& length,
+                      std::optional<DType> dtype = {}) const;
   // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
-  NormedSum of_sum(const Variable& x, Variable&& change, double rate, const Pass& pass) const;
+  NormedSum of_sum(const Variable& x,
+                   Variable&& change,
+                   double rate,
+                   const Pass& pass,
+                   const Tensor& length = {}) const;
 
  private:
   double epsilon_;
   Weight weight_;
-  Weight bias_;  // none of rms
+  Weight bias_;                                  // none of rms
+  std::shared_ptr<PowerStatistics> statistics_;  // of power
 };
 
 // Dropout of an activation [batch, time, width]. Inside a split region `part` says which features

@@ -3,6 +3,7 @@
 #include "framework/kernels/attention/clusters.h"
 #include "framework/kernels/unit_rows.h"
 #include "framework/nn/parameters.h"
+#include "framework/nn/power_statistics.h"
 
 namespace longspan {
 
@@ -68,6 +69,7 @@ std::shared_ptr<const MovingCentroids> Parameters::add_centroids(const std::stri
 
 void Parameters::end_step(bool counts) const {
   for (const auto& each : centroids_) each->end_step(mesh_.replicas, counts);
+  for (const auto& each : power_) each->end_step(counts);
 }
 
 std::shared_ptr<const MovingCentroids> Scope::centroids(const std::string& name,

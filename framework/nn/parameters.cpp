@@ -7,6 +7,7 @@
 
 #include "framework/kernels/clamp.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/nn/power_statistics.h"
 
 namespace longspan {
 namespace {
@@ -284,6 +285,7 @@ void Parameters::allocate(const Random& random) {
   for (ParameterBucket& bucket : buckets_) allocate(bucket);
   for (const auto& parameter : parameters_) draw(*parameter, random);
   for (const auto& each : centroids_) each->begin(random);
+  for (const auto& each : power_) each->begin();
   set_steps(steps_);
 }
 

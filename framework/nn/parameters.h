@@ -143,6 +143,8 @@ struct ParameterBucket {
   Tensor own_gradient;               // this rank's part, or all
 };
 
+struct PowerOptions;  // power_statistics.h
+struct PowerStatistics;
 class Scope;
 
 class Parameters {
@@ -175,6 +177,12 @@ class Parameters {
                                                        const Shape& global_shape,
                                                        double decay);
 
+  // Of a power norm.
+  std::shared_ptr<PowerStatistics> add_power_statistics(const std::string& name,
+                                                        std::int64_t width,
+                                                        const PowerOptions& options,
+                                                        double epsilon);
+
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
   // After the masters have changed, where there is more than this rank's part of them: rounds them
@@ -186,8 +194,8 @@ class Parameters {
   // After an update, before `gather`: what this rank updates of the parameters that have a range
   // becomes the nearest numbers of it.
   void hold_in_ranges() const;
-  // After a step: centroids follow what fell to them where the step counts. Collective where it
-  // does and there are any.
+  // After a step: centroids follow what fell to them, and the statistics of power norms their rows,
+  // where the step counts. Collective where it does and there are any.
   void end_step(bool counts) const;
   // Forgets the gradients. Costs nothing: the first to arrive overwrites.
   void clear_gradients() const;
@@ -195,6 +203,7 @@ class Parameters {
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   const std::vector<std::shared_ptr<MovingCentroids>>& centroids() const { return centroids_; }
+  const std::vector<std::shared_ptr<PowerStatistics>>& power_statistics() const { return power_; }
   // Of all buckets; only where there is something to update, of what the next step reads.
   const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
@@ -247,6 +256,7 @@ class Parameters {
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
   std::vector<std::shared_ptr<MovingCentroids>> centroids_;
+  std::vector<std::shared_ptr<PowerStatistics>> power_;
   std::vector<ParameterRun> all_runs_;
   std::vector<ParameterRun> runs_;  // of them those that are read
   std::int64_t own_elements_ = 0;
@@ -290,6 +300,10 @@ class Scope {
   std::shared_ptr<const MovingCentroids> centroids(const std::string& name,
                                                    const Shape& global_shape,
                                                    double decay) const;
+  // Of the power norm of this scope.
+  std::shared_ptr<PowerStatistics> power_statistics(std::int64_t width,
+                                                    const PowerOptions& options,
+                                                    double epsilon) const;
   // Never decays, whatever its shape.
   Weight undecayed(const std::string& name,
                    const Shape& global_shape,

@@ -40,6 +40,7 @@ struct Pass {
   bool learns = true;             // in training: false in a pass that only asks the model first
   Random random{0};               // of this step
   std::int64_t step = 0;          // of training, counted from 0
+  double gradient_scale = 1;      // what the gradients of training are multiplied with
   std::int64_t first_stream = 0;  // the global index of batch row 0
   // The positions of the segment and of the memory that this rank reads.
   TimeDivision time = {};

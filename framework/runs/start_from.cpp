@@ -7,6 +7,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
+#include "framework/nn/power_statistics.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/named_checkpoint.h"
@@ -115,6 +116,9 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
   for (const auto& each : model.parameters().centroids())
     if (!is_anew(each->name) && checkpoint.has(each->name))
       whole_.emplace(each->name, each->global_shape());
+  for (const auto& each : model.parameters().power_statistics())
+    for (const auto& [name, values] : each->saved())
+      if (!is_anew(name) && checkpoint.has(name)) whole_.emplace(name, values.shape());
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "

@@ -2,6 +2,7 @@
 
 #include "checkpoints/box.h"
 #include "framework/core/error.h"
+#include "framework/nn/power_statistics.h"
 
 namespace longspan {
 
@@ -36,6 +37,9 @@ TrainingState weights_state(const Parameters& parameters) {
                   each->global_shape(),
                   {each->head_begin, 0, 0},
                   parameters.mesh().replicas.rank() == 0);
+  for (const auto& each : parameters.power_statistics())
+    for (const auto& [name, values] : each->saved())
+      state.add_box(name, values, values.shape(), {0}, parameters.mesh().world.rank() == 0);
   return state;
 }
 

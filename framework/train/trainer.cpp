@@ -102,6 +102,7 @@ Trainer::PartLoss Trainer::run_part(const Batch& batch, std::size_t part, const 
       .training = true,
       .random = random_.child(static_cast<std::uint64_t>(steps_)),
       .step = steps_,
+      .gradient_scale = scale(),
       .first_stream = batch.first_row + reading.rows() * static_cast<std::int64_t>(part),
       .reconstruction = reconstruction_,
       .inner = std::make_shared<InnerLosses>(seed(), 1 / repeated())};

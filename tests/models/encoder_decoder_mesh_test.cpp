@@ -78,7 +78,12 @@ std::vector<Kind> kinds() {
                  attention.window = {2};
                  options.common.initial_deviation = 0.05;  // as above
                }),
-          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; })};
+          kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; }),
+          kind("same, power norms", Wiring::same, [](Options& options) {
+            options.common.norm_kind = NormKind::power;
+            options.common.initial_deviation = 0.05;  // as above
+            options.common.power.warmup = 1;
+          })};
 }
 
 TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {

@@ -124,6 +124,29 @@ Kind with_inner_losses() {
           }};
 }
 
+// The first step divides tokens by their own squares, the second by what the first has left.
+Kind with_power_norms(std::int64_t memory) {
+  return {fmt::format("{}, power norms", memory > 0 ? "transformer_xl" : "decoder"),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            const auto change = [&](ModelOptions& options) {
+              options = dropped_options(NormPlacement::pre);
+              options.residual = residual;
+              options.norm_kind = NormKind::power;
+              options.power.warmup = 1;
+            };
+            if (memory == 0) {
+              DecoderOptions options;
+              change(options.common);
+              if (residual == ResidualKind::plain) options.common.norm = NormPlacement::post;
+              return make_decoder(options, setting);
+            }
+            TransformerXlOptions options;
+            change(options.common);
+            options.memory = memory;
+            return make_transformer_xl(options, setting);
+          }};
+}
+
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {transformer_xl(short_attention({"causal"}), 3),
                            transformer_xl(short_attention({"local", "strided/dilated"}), 3)};
@@ -161,6 +184,8 @@ std::vector<Kind> kinds() {
   }
   all.push_back(with_spans(short_attention({"causal"}), spans, 0, SpanKind::dynamic));
   all.push_back(with_inner_losses());
+  all.push_back(with_power_norms(0));
+  all.push_back(with_power_norms(3));
   return all;
 }
 

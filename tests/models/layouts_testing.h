@@ -93,6 +93,7 @@ struct Trained {
   std::vector<Values> first_gradients;  // one a parameter
   std::vector<Values> last_weights;
   std::vector<std::shared_ptr<MovingCentroids>> centroids;  // after the last step
+  std::vector<std::shared_ptr<PowerStatistics>> power;      // likewise
 };
 
 inline std::unique_ptr<Trainer> trainer_of(const Case& c, const ProcessMesh& mesh) {
@@ -136,6 +137,7 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
   }
   run.parameters = trainer.model().parameters().all();
   run.centroids = trainer.model().parameters().centroids();
+  run.power = trainer.model().parameters().power_statistics();
   return run;
 }
 
@@ -200,6 +202,12 @@ inline std::string difference(const Trained& found, const Trained& expected, con
             values_of(expected.centroids[i]->centroids.slice(begin, end)),
             bounds.weights);
   }
+  for (std::size_t i = 0; i < found.power.size(); ++i)
+    for (std::size_t j = 0; j < 2; ++j)
+      compare(found.power[i]->saved()[j].first,
+              values_of(found.power[i]->saved()[j].second),
+              values_of(expected.power[i]->saved()[j].second),
+              bounds.weights);
   return first;
 }
 

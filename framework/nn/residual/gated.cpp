@@ -16,7 +16,8 @@ struct Step {
     require(
         sublayer.gate != nullptr, "{}: a gated stack has a sublayer without a gate", sublayer.name);
     if (options.normed_memory && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
-    Variable change = run_sublayer(sublayer, sublayer.norm(x.value), reads, pass);
+    const Variable normed = sublayer.norm(x.value, pass, reads.context.mask.key_length);
+    Variable change = run_sublayer(sublayer, normed, reads, pass);
     reads = {};  // before more memory is taken
     if (options.relu) change = activate(Activation::relu, change);
     change = drop(change, options.dropout, pass.child("residual"));
@@ -32,8 +33,11 @@ Variable GatedResidual::run(std::span<const Layer> layers,
                             const Pass& pass,
                             const LayerWatch& watch) const {
   return walk_layers({.step = Step{options_},
-                      .prepared = [](const Sublayer& sublayer, const Variable& of) -> Variable {
-                        return sublayer.norm(of);
+                      .prepared = [](const Sublayer& sublayer,
+                                     const Variable& of,
+                                     const SegmentContext& context,
+                                     const Pass& inner) -> Variable {
+                        return sublayer.norm(of, inner, context.mask.key_length);
                       },
                       .again = options_.again},
                      layers,

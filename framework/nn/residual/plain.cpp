@@ -9,8 +9,11 @@ struct Step {
   NormPlacement placement;
   double dropout;
 
-  Variable prepared(const Sublayer& sublayer, const Variable& x) const {
-    return placement == NormPlacement::pre ? sublayer.norm(x) : x;
+  Variable prepared(const Sublayer& sublayer,
+                    const Variable& x,
+                    const SegmentContext& context,
+                    const Pass& pass) const {
+    return placement == NormPlacement::pre ? sublayer.norm(x, pass, context.mask.key_length) : x;
   }
   Stream operator()(const Sublayer& sublayer,
                     const Sublayer* next,
@@ -19,14 +22,16 @@ struct Step {
                     const Pass& pass) const {
     const bool pre = placement == NormPlacement::pre;
     if (pre && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
-    if (!x.norm.defined()) x.norm = prepared(sublayer, x.value);
+    if (!x.norm.defined()) x.norm = prepared(sublayer, x.value, reads.context, pass);
+    const Tensor length = reads.context.mask.key_length;
     Variable change = run_sublayer(sublayer, x.norm, reads, pass);
     reads = {};  // before more memory is taken
     x.norm = {};
     const Pass residual = pass.child("residual");
-    if (!pre) return {sublayer.norm.of_sum(x.value, std::move(change), dropout, residual).norm};
+    if (!pre)
+      return {sublayer.norm.of_sum(x.value, std::move(change), dropout, residual, length).norm};
     if (next == nullptr) return {add_dropped(x.value, change, dropout, residual)};
-    NormedSum both = next->norm.of_sum(x.value, std::move(change), dropout, residual);
+    NormedSum both = next->norm.of_sum(x.value, std::move(change), dropout, residual, length);
     return {std::move(both.sum), std::move(both.norm)};
   }
 };
@@ -40,9 +45,7 @@ Variable PlainResidual::run(std::span<const Layer> layers,
                             const LayerWatch& watch) const {
   const Step step = {placement_, dropout_};
   return walk_layers({.step = step,
-                      .prepared = [step](const Sublayer& sublayer, const Variable& of) -> Variable {
-                        return step.prepared(sublayer, of);
-                      },
+                      .prepared = [step](const auto&... of) { return step.prepared(of...); },
                       .again = again_},
                      layers,
                      x,

@@ -32,6 +32,15 @@ Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
   return cast(reshape(both, shape.with(-1, 2 * shape.width())), dtype);
 }
 
+// The stream as a sublayer reads it.
+Variable norm_of(const Sublayer& sublayer,
+                 const Variable& stream,
+                 const SublayerReads& reads,
+                 const Pass& pass,
+                 DType dtype) {
+  return sublayer.norm(stream, pass, reads.context.mask.key_length, dtype);
+}
+
 }  // namespace
 
 Variable ReversibleResidual::run(std::span<const Layer> layers,
@@ -63,19 +72,20 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
       std::vector<Variable> beside;
       append_rows(own.sides, beside);
       own.sides = without_rows(std::move(own.sides));
+      const Pass deciding = recomputed(layer_pass.child(j));
       const ReversibleFunction f = [sublayer = sublayers[j],
                                     enter = j == 0 ? layers[i].enter : nullptr,
                                     own,
                                     compute,
                                     rate = dropout_,
-                                    again = recomputed(layer_pass.child(j))](
-                                       const Variable& in, const std::vector<Variable>& rows) {
+                                    again = deciding](const Variable& in,
+                                                      const std::vector<Variable>& rows) {
         SublayerReads given = own;
         given.sides = with_rows(std::move(given.sides), rows);
         if (given.memory.defined()) given.memory = sublayer.norm(given.memory);
         const Variable entered = enter ? enter(in, again) : in;
         const Variable change =
-            run_sublayer(sublayer, sublayer.norm(entered, compute), given, again);
+            run_sublayer(sublayer, norm_of(sublayer, entered, given, again, compute), given, again);
         return drop(change, rate, again.child("residual"));
       };
       const Variable input = read;
@@ -86,9 +96,9 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
       if (const SideWatch* side = shown_of(watch, i, sublayers[j]))
         show(*side,
              sublayers[j],
-             sublayers[j].norm(input, compute),
+             norm_of(sublayers[j], input, part_of(reads, sublayers[j], i), deciding, compute),
              part_of(reads, sublayers[j], i),
-             layer_pass.child(j));
+             deciding);
     }
     if (watch.output) watch.output(i, joined());
   }

@@ -66,7 +66,7 @@ inline void show(const SideWatch& side,
 
 // The pass of something that is computed again if it is recorded: its decisions are kept.
 inline Pass recomputed(Pass pass) {
-  if (is_recording()) pass.decisions = std::make_shared<Decisions>();
+  if (is_recording() && !pass.decisions) pass.decisions = std::make_shared<Decisions>();
   return pass;
 }
 

@@ -39,9 +39,12 @@ Stream run_shown(const LayerWalk& walk,
                  const Sublayer* next,
                  Stream x,
                  const SublayerReads& reads,
-                 const Pass& pass,
+                 const Pass& once,
                  const SideWatch& side) {
-  const Variable input = x.norm.defined() ? x.norm : walk.prepared(sublayer, x.value);
+  // The norm is made twice, and decides once.
+  const Pass pass = recomputed(once);
+  const Variable input =
+      x.norm.defined() ? x.norm : walk.prepared(sublayer, x.value, reads.context, pass);
   Stream result = run_one(walk, sublayer, next, std::move(x), reads, pass);
   show(side, sublayer, input, reads, pass);
   return result;

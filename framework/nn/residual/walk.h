@@ -25,7 +25,9 @@ using SublayerStep = std::function<Stream(const Sublayer& sublayer,
 struct LayerWalk {
   SublayerStep step;
   // The stream as a sublayer reads it.
-  std::function<Variable(const Sublayer& sublayer, const Variable& x)> prepared;
+  std::function<Variable(
+      const Sublayer& sublayer, const Variable& x, const SegmentContext& context, const Pass& pass)>
+      prepared;
   Recomputation again = {};
 };
 

@@ -1,0 +1,22 @@
+// Loops over the elements of rows, each with its feature, on the CPU.
+#pragma once
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+
+// f(i, c) for every element i of rows of `shape`, which is of feature c: several at a time in
+// vector units.
+template <typename F>
+void for_each_place(Cpu, const Shape& shape, F f) {
+  const std::int64_t width = shape.width();
+  for_rows(shape.rows(), width, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const std::int64_t first = row * width;
+#pragma omp simd
+      for (std::int64_t c = 0; c < width; ++c) f(first + c, c);
+    }
+  });
+}
+
+}  // namespace longspan

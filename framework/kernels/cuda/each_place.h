@@ -1,0 +1,22 @@
+// Loops over the elements of rows, each with its feature, on a GPU.
+#pragma once
+
+#include "framework/kernels/cuda/launch.h"
+
+namespace longspan {
+
+template <typename F>
+struct InRows {
+  std::int64_t width;
+  F f;
+
+  __device__ void operator()(std::int64_t i) const { f(i, i % width); }
+};
+
+// f(i, c) for every element i of rows of `shape`, which is of feature c, in any order.
+template <typename F>
+void for_each_place(Cuda cuda, const Shape& shape, F f) {
+  for_each_element(cuda, shape.elements(), InRows<F>{shape.width(), f});
+}
+
+}  // namespace longspan

@@ -1,0 +1,152 @@
+#include "framework/nn/power_statistics.h"
+
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/power_norm.h"
+#include "framework/nn/parameters.h"
+
+namespace longspan {
+namespace {
+
+Tensor inverse_of(const PowerStatistics& statistics, const Tensor& squares) {
+  const Tensor inverse = statistics.square.like();
+  on(inverse.device(),
+     [&](auto backend) { power_inverse(backend, squares, statistics.epsilon, inverse); });
+  return inverse;
+}
+
+// 1 for each row that is no padding, [batch, time].
+Tensor counted_rows(const Tensor& x, const Tensor& length, const Pass& pass) {
+  const Shape& shape = x.shape();
+  const Tensor counted = Tensor::empty({shape[0], shape[1]}, accumulator_of(x.dtype()), x.device());
+  const Ranges positions = pass.time.total > 0 ? pass.time.outside() : Ranges{{0, shape[1]}};
+  std::int64_t row = 0;
+  for (const Range& range : positions) {
+    on(x.device(), [&](auto backend) {
+      count_rows(backend,
+                 {.counted = counted,
+                  .length = length,
+                  .begin = row,
+                  .end = row + range.count(),
+                  .position = range.begin});
+    });
+    row += range.count();
+  }
+  return counted;
+}
+
+// Sums of squares and the number of rows, [width + 1], of this rank.
+Tensor sums_of(const Tensor& x, const Tensor& counted, std::int64_t width) {
+  const Tensor sums = Tensor::zeros({width + 1}, counted.dtype(), x.device());
+  const Tensor rows = x.reshape({counted.elements(), width});
+  const Tensor each = counted.reshape({counted.elements(), 1});
+  on(x.device(), [&](auto backend) {
+    add_product_sums(backend,
+                     {.a = rows, .b = rows, .counted = counted, .sums = sums.slice(0, width)});
+    add_product_sums(backend, {.a = each, .b = each, .sums = sums.slice(width, width + 1)});
+  });
+  return sums;
+}
+
+Tensor mean_of(const Tensor& sums, const Tensor& count) {
+  const Tensor means = sums.like();
+  on(sums.device(), [&](auto backend) { power_mean(backend, sums, count, means); });
+  return means;
+}
+
+}  // namespace
+
+PowerRows divided_by_average(const PowerStatistics& statistics) {
+  return {.inverse = inverse_of(statistics, statistics.square)};
+}
+
+PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
+                   const Tensor& x,
+                   const Tensor& length,
+                   const Pass& pass) {
+  if (!pass.training || !pass.learns) return divided_by_average(*statistics);
+  const std::int64_t width = statistics->width();
+  const bool own = pass.step < statistics->options.warmup;
+  const Tensor counted = counted_rows(x, length, pass);
+  // Of all ranks where rows are divided by it, otherwise not read.
+  const Tensor sums = pass.child("power").decide([&] {
+    const Tensor here = sums_of(x, counted, width);
+    statistics->divided_by_own = own;
+    on(x.device(), [&](auto backend) {
+      accumulate(backend, 1, here.slice(0, width), statistics->squares);
+      accumulate(backend, 1, here.slice(width, width + 1), statistics->count);
+    });
+    if (own) statistics->ranks.all_reduce(here, Reduction::sum);
+    return here;
+  });
+  const Tensor count = sums.slice(width, width + 1);
+  const Tensor squares = own ? mean_of(sums.slice(0, width), count) : statistics->square;
+  const PowerSlope slope =
+      [statistics, own, count, scale = pass.gradient_scale](const Tensor& products) -> Tensor {
+    const Tensor result = products.clone(MemoryTag::workspace);
+    on(products.device(), [&](auto backend) {
+      accumulate(backend, 1 / scale, products, statistics->products);
+      if (!own) longspan::scale(backend, scale, statistics->slope, result);
+    });
+    if (!own) return result;
+    statistics->ranks.all_reduce(result, Reduction::sum);
+    return mean_of(result, count);
+  };
+  return {.inverse = inverse_of(*statistics, squares), .counted = counted, .slope = slope};
+}
+
+void PowerStatistics::begin() const {
+  slope.zero();
+  sums.zero();
+  // 1 for all: rows of which there is one, and it counts.
+  on(square.device(), [&](auto backend) {
+    count_rows(backend, {.counted = square.reshape({1, width()}), .begin = 0, .end = width()});
+  });
+}
+
+void PowerStatistics::end_step(bool moves) const {
+  if (moves) {
+    ranks.all_reduce(sums, Reduction::sum);
+    on(square.device(), [&](auto backend) {
+      move_power(backend,
+                 {.square = square,
+                  .slope = slope,
+                  .squares = squares,
+                  .products = products,
+                  .count = count,
+                  .decay = options.decay,
+                  .epsilon = epsilon,
+                  .divided_by_own = divided_by_own});
+    });
+  }
+  sums.zero();
+}
+
+std::shared_ptr<PowerStatistics> Parameters::add_power_statistics(const std::string& name,
+                                                                  std::int64_t width,
+                                                                  const PowerOptions& options,
+                                                                  double epsilon) {
+  const auto zeros = [&](std::int64_t elements) {
+    return Tensor::zeros({elements}, accumulator_of(compute_), device_, MemoryTag::weights);
+  };
+  auto result = std::make_shared<PowerStatistics>();
+  result->name = name;
+  result->options = options;
+  result->epsilon = epsilon;
+  result->ranks = mesh_.shape.sequence ? mesh_.world : mesh_.replicas;
+  result->square = zeros(width);
+  result->slope = zeros(width);
+  result->sums = zeros(2 * width + 1);
+  result->squares = result->sums.slice(0, width);
+  result->products = result->sums.slice(width, 2 * width);
+  result->count = result->sums.slice(2 * width, 2 * width + 1);
+  power_.push_back(result);
+  return result;
+}
+
+std::shared_ptr<PowerStatistics> Scope::power_statistics(std::int64_t width,
+                                                         const PowerOptions& options,
+                                                         double epsilon) const {
+  return parameters_->add_power_statistics(path(), width, options, epsilon);
+}
+
+}  // namespace longspan
