@@ -137,6 +137,7 @@ class EncoderDecoder : public Body {
   StackOptions decoder_stack() const {
     StackOptions options = stack(options_.common);
     options.cross = CrossOptions{.wiring = options_.wiring,
+                                 .scores = options_.scores,
                                  .encoder_layers = options_.encoder().layers,
                                  .encoder_width = options_.common.output_width()};
     return options;

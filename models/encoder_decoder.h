@@ -3,6 +3,7 @@
 
 #include "framework/model/family.h"
 #include "framework/model/word_masking.h"
+#include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "models/positions.h"
 
@@ -17,6 +18,7 @@ struct EncoderDecoderOptions {
                          .initial_deviation = {}};  // of both, layers: of the decoder
   std::optional<std::int64_t> encoder_layers = {};  // as many as the decoder has
   Wiring wiring = Wiring::last;                     // of cross-attention
+  CrossScoreOptions scores = {};                    // likewise
   PositionOptions positions = {};                   // of both, each with its own tables
   Embeddings embeddings = Embeddings::shared;       // source and target have one table
   Decoder decoder = Decoder::causal;

@@ -114,6 +114,51 @@ void declare_encoder_attention(OptionTable& table,
               [&options, planned] { return encoder_attention_problem(options, planned); });
 }
 
+// What keeps the decoder from looking as it is to; empty where nothing does.
+std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& mesh) {
+  if (options.scores.kind != CrossScores::dot_product && options.source.is_wanted())
+    return "model.cross_scores: found others than dot_product with model.copy, model.coverage or "
+           "model.guide, which look at products of queries and keys; set one of them otherwise";
+  const ModelOptions& common = options.common;
+  return cross_scores_problem(options.scores, common.heads, common.head_dim(), mesh);
+}
+
+void declare_cross_scores(OptionTable& table,
+                          EncoderDecoderOptions& options,
+                          const PlannedSetting& planned) {
+  table.add("model.cross_scores",
+            options.scores.kind,
+            "how cross-attention scores a position of the source: by a product; by a small network "
+            "of query and key (additive, Bahdanau et al. 2015); or by one that also hears where "
+            "the position before has looked (location, Chorowski et al. 2015), so that positions "
+            "follow one another",
+            {{"dot_product", CrossScores::dot_product},
+             {"additive", CrossScores::additive},
+             {"location", CrossScores::location}},
+            fixes_weights());
+  table.add("model.location_taps",
+            options.scores.taps,
+            "with model.cross_scores: location, the places around a key that are heard; odd",
+            between(1, 255),
+            fixes_weights());
+  table.warn("model.location_taps", [&options]() -> std::string {
+    return options.scores.kind == CrossScores::location ? "" : "model.cross_scores is not location";
+  });
+  std::vector<std::string> keys = {"model.cross_scores",
+                                   "model.location_taps",
+                                   "model.heads",
+                                   "model.head_width",
+                                   "model.width",
+                                   "model.copy",
+                                   "model.coverage",
+                                   "model.guide"};
+  if (planned)
+    for (const char* const key : {"parallel.context", "parallel.tensor"}) keys.emplace_back(key);
+  table.check(std::move(keys), [&options, planned] {
+    return look_problem(options, planned ? planned().mesh.shape : MeshShape());
+  });
+}
+
 void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   SourceLookOptions& source = options.source;
   table.add("model.copy",
@@ -129,9 +174,11 @@ void declare_source_look(OptionTable& table, EncoderDecoderOptions& options) {
   table.add("model.guide",
             source.guide,
             "where the alignment heads are taught to look: nowhere; at the same part of the source "
-            "as the target's (Tachibana et al. 2018); or where data.train_alignments says",
+            "as the target's (Tachibana et al. 2018); on from where they have looked, never back "
+            "(after Raffel et al. 2017); or where data.train_alignments says",
             {{"none", AttentionGuide::none},
              {"diagonal", AttentionGuide::diagonal},
+             {"monotonic", AttentionGuide::monotonic},
              {"alignments", AttentionGuide::alignments}});
   table.add("model.guide_weight",
             source.guide_weight,
@@ -189,6 +236,7 @@ FamilyTraits EncoderDecoderOptions::decoder_traits() const {
 std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions& memory) {
   for (const std::string& problem : {writing_problem(options),
                                      alignment_problem(options),
+                                     look_problem(options, MeshShape()),
                                      encoder_recompute_problem(options, memory)})
     if (!problem.empty()) return problem;
   return "";
@@ -226,6 +274,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
                           options.common.layers);
   });
   declare_source_look(table, options);
+  declare_cross_scores(table, options, planned);
   declare_masked(table, options, planned);
   declare_encoder_attention(table, options, planned);
   if (planned)

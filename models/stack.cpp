@@ -1,7 +1,6 @@
 #include "models/stack.h"
 
 #include "framework/nn/attention/kept_keys.h"
-#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/residual/gated.h"
 
 namespace longspan {
@@ -32,7 +31,14 @@ class LayerMaker {
                                        .encoder_layers = options_.cross->encoder_layers};
     options.attention.side_width = options_.cross->encoder_width;
     const auto attention = std::make_shared<CrossAttention>(
-        scope, options, std::make_unique<SoftmaxAttention>(options_.common.attention_dropout));
+        scope,
+        options,
+        cross_mechanism(scope,
+                        options_.cross->scores,
+                        {.heads = options_.common.heads,
+                         .dim = options_.common.head_dim(),
+                         .dropout = options_.common.attention_dropout,
+                         .initial = options_.common.initial()}));
     Sublayer made =
         sublayer(scope,
                  Reads::sides,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/model/body.h"
+#include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "framework/nn/residual/residual.h"
 #include "models/model_options.h"
@@ -20,6 +21,7 @@ using MechanismFactory =
 // What a decoder's layers look at.
 struct CrossOptions {
   Wiring wiring = Wiring::last;
+  CrossScoreOptions scores = {};
   std::int64_t encoder_layers = 1;
   std::int64_t encoder_width = 0;  // of the encoder's outputs
 };

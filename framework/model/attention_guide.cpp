@@ -4,6 +4,10 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/monotonic_walk.h"
+
 namespace longspan {
 namespace {
 
@@ -64,6 +68,25 @@ Tensor alignment_shares(const Fields& fields, const Ranges& positions) {
       for (std::int64_t s = 0; sum > 0 && s < columns; ++s) here[s] /= sum;
     }
   }
+  return shares;
+}
+
+Tensor monotonic_shares(const Fields& fields, const Ranges& positions, const Tensor& attention) {
+  const Device& device = attention.device();
+  const MonotonicWalk call = {.attention = attention,
+                              .source = queued_to(field_of(fields, "source_length"), device),
+                              .target = queued_to(field_of(fields, "length"), device),
+                              .walk = attention.like(MemoryTag::workspace)};
+  const Tensor shares =
+      Tensor::empty(attention.shape().with(1, count_of(positions)), attention.dtype(), device);
+  on(device, [&](auto backend) {
+    monotonic_walk(backend, call);
+    std::int64_t row = 0;
+    for (const Range& range : positions) {
+      copy_rows(backend, call.walk, range.begin, shares, row, range.count(), false);
+      row += range.count();
+    }
+  });
   return shares;
 }
 

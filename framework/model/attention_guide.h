@@ -17,4 +17,9 @@ Tensor diagonal_costs(const Fields& fields, const Ranges& positions, double widt
 // 1 in all. Fields: `source`, `links` (pair_readout.h).
 Tensor alignment_shares(const Fields& fields, const Ranges& positions);
 
+// How attention [rows, time, source positions] of all of a target's positions would lie if it only
+// moved on (kernels/monotonic_walk.h): what of it stands at these positions. A constant. On its
+// device. Fields: `source_length`, `length`.
+Tensor monotonic_shares(const Fields& fields, const Ranges& positions, const Tensor& attention);
+
 }  // namespace longspan

@@ -75,10 +75,12 @@ class PairReadout : public Readout {
                        .weight = options_.coverage});
     if (options_.guide == AttentionGuide::none) return terms;
     const bool by_links = options_.guide == AttentionGuide::alignments;
-    terms.push_back({.name = "guide",
-                     .values = guided(states, reading, by_links),
-                     .count = by_links ? "linked" : "cells",
-                     .weight = options_.guide_weight});
+    const bool moves_on = options_.guide == AttentionGuide::monotonic;
+    terms.push_back(
+        {.name = "guide",
+         .values = moves_on ? moved_on(states, reading) : guided(states, reading, by_links),
+         .count = moves_on ? "tokens" : (by_links ? "linked" : "cells"),
+         .weight = options_.guide_weight});
     return terms;
   }
 
@@ -158,8 +160,7 @@ class PairReadout : public Readout {
     if (mesh_.context.size() == 1)
       return coverage_losses(states.look.attention, targets(states, reading));
     const Shape& shape = states.look.attention.shape();
-    const SequenceShares shares = side_shares(mesh_, states.time.total, shape[2]);
-    const Variable all = whole_time(states.look.attention, shares.queries, mesh_.context);
+    const Variable all = attention_of_all_time(states);
     const Variable losses =
         coverage_losses(all, queued_to(field_of(reading.fields, "targets"), device_));
     std::vector<std::int64_t> own;
@@ -169,6 +170,26 @@ class PairReadout : public Readout {
     return take_columns(reshape(losses, {shape[0], states.time.total, 1}), own, shape[1]);
   }
 
+  Variable attention_of_all_time(const States& states) const {
+    const Variable& own = states.look.attention;
+    if (mesh_.context.size() == 1) return own;
+    const SequenceShares shares = side_shares(mesh_, states.time.total, own.shape()[2]);
+    return whole_time(own, shares.queries, mesh_.context);
+  }
+
+  // Attention is taught what it would be if it only moved on; that teaches nothing itself.
+  Variable moved_on(const States& states, const Reading& reading) const {
+    const Tensor all = [&] {
+      const NoGradient unrecorded;
+      return attention_of_all_time(states).value();
+    }();
+    return guided_by(states, monotonic_shares(reading.fields, states.time.inside(), all));
+  }
+  static Variable guided_by(const States& states, const Tensor& shares) {
+    constexpr double marian = 1e-6;
+    return guide_losses(states.look.attention, shares, GuideLoss::cross_entropy, marian);
+  }
+
   Variable guided(const States& states, const Reading& reading, bool by_links) const {
     const Ranges positions = states.time.inside();
     const Tensor guide =
@@ -176,8 +197,7 @@ class PairReadout : public Readout {
                            : diagonal_costs(reading.fields, positions, options_.guide_width),
                   device_);
     const Tensor rounded = cast(Variable(guide), sum_).value();
-    constexpr double marian = 1e-6;
-    return by_links ? guide_losses(states.look.attention, rounded, GuideLoss::cross_entropy, marian)
+    return by_links ? guided_by(states, rounded)
                     : guide_losses(states.look.attention, rounded, GuideLoss::product);
   }
 

@@ -10,7 +10,8 @@ namespace longspan {
 // beside those of the vocabulary's readout: `source`, `source_length` and `length`; with a guide of
 // alignments `links` [rows, n, 2], pairs of a position of the source and one of the targets, -1
 // where a row has fewer. Counts: "tokens"; "cells", of a row's source length times its length, for
-// the diagonal; "linked", targets with a link, for alignments.
+// the diagonal; "linked", targets with a link, for alignments; "tokens" where attention is to move
+// on.
 //
 // With BodyEnd::masked also "length", by the count "rows", of a pass that shows States::sides;
 // choices are then the classes of the lengths (word_masking.h). Parameters "length/weight" and

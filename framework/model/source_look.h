@@ -11,6 +11,7 @@ namespace longspan {
 enum class AttentionGuide : std::uint8_t {
   none,
   diagonal,   // positions stand at like parts of both sequences (Tachibana et al. 2018)
+  monotonic,  // what is looked at moves on, never back (Raffel et al. 2017)
   alignments  // the data say which target word belongs to which source word
 };
 

@@ -56,6 +56,8 @@ class Tenants(jobs.TestCase):
                    "memory.recompute": "layer"}, BOTH),
         "slopes": ({"model.positions": "alibi", "model.norm_kind": "rms"}, TIME),
         "relative keys": ({"model.positions": "relative_key_query", "model.relative_reach": 4}, BOTH),
+        # The warm-up ends behind the checkpoint.
+        "power norms": ({"model.norm_kind": "power", "model.power_warmup": 4, ATTENTION: "additive"}, BOTH),
         "universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 3}, BOTH),
         "adaptive universal": ({FAMILY: "universal_transformer", "model.layers": 1, "model.steps": 4,
                                 "model.halting": "adaptive", "memory.recompute": "layer"}, TIME),

@@ -44,7 +44,8 @@ const std::vector<std::vector<std::string>> all_kinds = {{"causal"},
                                                          {"fixed/global"},
                                                          {"linear"},
                                                          {"performer"},
-                                                         {"random_features"}};
+                                                         {"random_features"},
+                                                         {"additive"}};
 
 bool is_mechanism(const std::vector<std::string>& kinds) {
   return mechanism_kind({.kinds = kinds}, 0) != nullptr;

@@ -79,10 +79,24 @@ std::vector<Kind> kinds() {
                  options.common.initial_deviation = 0.05;  // as above
                }),
           kind("full", Wiring::full, [](Options& options) { options.encoder_layers = 4; }),
-          kind("same, power norms", Wiring::same, [](Options& options) {
-            options.common.norm_kind = NormKind::power;
+          kind("same, power norms",
+               Wiring::same,
+               [](Options& options) {
+                 options.common.norm_kind = NormKind::power;
+                 options.common.initial_deviation = 0.05;  // as above
+                 options.common.power.warmup = 1;
+               }),
+          kind("last, additive",
+               Wiring::last,
+               [](Options& options) {
+                 options.scores.kind = CrossScores::additive;
+                 options.common.attention.kinds = {"additive", "causal"};
+                 options.common.initial_deviation = 0.05;  // as above
+               }),
+          kind("last, location", Wiring::last, [](Options& options) {
+            options.scores = {.kind = CrossScores::location, .taps = 3};
+            options.common.attention.encoder_kinds = {"additive"};
             options.common.initial_deviation = 0.05;  // as above
-            options.common.power.warmup = 1;
           })};
 }
 

@@ -207,8 +207,31 @@ TEST(EncoderDecoderModel, TheWidthOfABatchChangesNothing) {
     }
 }
 
-TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
+// Column after column what the whole target has.
+void expect_to_read_on(const EncoderDecoderOptions& options) {
   const NoGradient unrecorded;
+  const auto model = make_encoder_decoder(options, tiny_setting());
+  const Reading all = reading();
+  const Values expected = values_of(model->scores(all, Pass()).scores.value());
+  const auto kept = std::make_shared<KeptKeys>();
+  for (std::int64_t column = 0; column < target_columns; ++column) {
+    Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
+    if (column == 0)
+      for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
+    const Values found = values_of(
+        model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept}).scores.value());
+    for (std::size_t row = 0; row < rows.size(); ++row)
+      for (std::size_t id = 0; id < testing::vocabulary; ++id) {
+        if (column >= rows[row].target) continue;
+        const std::size_t place = row * target_columns + static_cast<std::size_t>(column);
+        EXPECT_NEAR(found[row * testing::vocabulary + id],
+                    expected[place * testing::vocabulary + id],
+                    1e-12);
+      }
+  }
+}
+
+TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
   for (const Wiring wiring : all_wirings)
     for (const PositionKind positions :
          {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
@@ -216,26 +239,30 @@ TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
       EncoderDecoderOptions options = tiny(wiring);
       options.positions = {.kind = positions, .reach = 2};
       if (positions == PositionKind::learned) options.common.residual = ResidualKind::reversible;
+      expect_to_read_on(options);
+    }
+}
+
+TEST(EncoderDecoderModel, ReadsOnWithAdditiveScores) {
+  for (const CrossScores scores : {CrossScores::additive, CrossScores::location})
+    for (const Wiring wiring : {Wiring::last, Wiring::full}) {
+      EncoderDecoderOptions options = tiny(wiring);
+      options.scores = {.kind = scores, .taps = 3};
+      options.common.attention.kinds = {"additive"};
+      expect_to_read_on(options);
+    }
+}
+
+TEST(EncoderDecoderModel, GradientOfAdditiveScores) {
+  for (const CrossScores scores : {CrossScores::additive, CrossScores::location})
+    for (const ResidualKind residual : {ResidualKind::plain, ResidualKind::reversible}) {
+      EncoderDecoderOptions options = tiny(Wiring::last);
+      options.scores = {.kind = scores, .taps = 3};
+      options.common.attention.kinds = {"additive"};
+      options.common.residual = residual;
+      options.common.dropout = options.common.attention_dropout = 0.2;
       const auto model = make_encoder_decoder(options, tiny_setting());
-      const Reading all = reading();
-      const Values expected = values_of(model->scores(all, Pass()).scores.value());
-      const auto kept = std::make_shared<KeptKeys>();
-      for (std::int64_t column = 0; column < target_columns; ++column) {
-        Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
-        if (column == 0)
-          for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
-        const Values found =
-            values_of(model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept})
-                          .scores.value());
-        for (std::size_t row = 0; row < rows.size(); ++row)
-          for (std::size_t id = 0; id < testing::vocabulary; ++id) {
-            if (column >= rows[row].target) continue;
-            const std::size_t place = row * target_columns + static_cast<std::size_t>(column);
-            EXPECT_NEAR(found[row * testing::vocabulary + id],
-                        expected[place * testing::vocabulary + id],
-                        1e-12);
-          }
-      }
+      testing::expect_model_gradients(*model, reading(), {.training = true, .random = Random(3)});
     }
 }
 

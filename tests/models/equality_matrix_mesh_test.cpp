@@ -165,7 +165,8 @@ std::vector<Kind> kinds() {
                                  "random_features",
                                  "routing",
                                  "sinkhorn",
-                                 "compressed"})
+                                 "compressed",
+                                 "additive"})
     all.push_back(decoder(short_attention({name})));
   AttentionOptions projected = short_attention({"global/causal"});
   projected.global_projections = true;

@@ -28,6 +28,7 @@ Kind kind_of(const LookKind& kind) {
 TEST(SourceLookMesh, EveryKindInEveryModeOnEveryLayout) {
   std::vector<Kind> kinds;
   for (const LookKind& kind : testing::look_kinds()) kinds.push_back(kind_of(kind));
+  kinds.push_back(kind_of(testing::moving_on()));
   testing::expect_equal(kinds, testing::layouts(), {.steps = 2});
 }
 

@@ -69,6 +69,7 @@ TEST(SourceLook, TermsAreThoseThatAreAskedFor) {
   EXPECT_EQ(names(look_kinds()[0], true), "loss tokens 1; coverage tokens 0.7; ");
   EXPECT_EQ(names(look_kinds()[1], true), "loss tokens 1; coverage tokens 0.2; guide linked 0.1; ");
   EXPECT_EQ(names(look_kinds()[2], true), "loss tokens 1; guide cells 2; ");
+  EXPECT_EQ(names(testing::moving_on(), true), "loss tokens 1; guide tokens 0.5; ");
   for (const LookKind& kind : look_kinds()) EXPECT_EQ(names(kind, false), "loss tokens 1; ");
 }
 
@@ -96,8 +97,49 @@ TEST(SourceLook, ScoresOfACopierAreLogProbabilities) {
   }
 }
 
+// What stands at some positions is what all have there.
+TEST(SourceLook, WhatMovesOnIsOfAllPositionsOfATarget) {
+  const Fields fields = testing::pair_fields({{2, 3}, {0, 2}, {3, 1}}, {3, 3}, 1);
+  const double a[] = {0.5, 0.5, 0,   0.25, 0.75, 0,   1, 0, 0,   // row 0
+                      0,   0,   0,   0,    0,    0,   0, 0, 0,   // no source
+                      0.2, 0.2, 0.6, 0.2,  0.2,  0.6, 0, 0, 1};  // row 2: one target
+  const Tensor attention = Tensor::from<double>(a, {3, 3, 3}, testing::backend_device());
+  expect_close(values_of(monotonic_shares(fields, {{0, 3}}, attention)),
+               {0.5, 0.5, 0, 0.125, 0.875, 0, 0.125, 0.875, 0,  // who stands at 1 stays there
+                0,   0,   0, 0,     0,     0, 0,     0,     0, 0.2, 0.2, 0.6, 0, 0, 0, 0, 0, 0},
+               1e-15);
+  expect_close(values_of(monotonic_shares(fields, {{1, 2}}, attention)),
+               {0.125, 0.875, 0, 0, 0, 0, 0, 0, 0},
+               1e-15);
+}
+
+TEST(SourceLook, AttentionThatIsGuidedOnMovesOn) {
+  const auto backward_mass = [](const Model& model) {
+    const Term term = model.losses(reading(), {.training = true, .random = Random(3)}).terms[1];
+    double sum = 0;
+    for (const double value : values_of(term.values.value())) sum += value;
+    return sum;
+  };
+  LookKind kind = testing::moving_on();
+  kind.source.guide_weight = 1;
+  const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
+  const double before = backward_mass(*model);
+  for (int step = 0; step < 30; ++step) {
+    model->parameters().clear_gradients();
+    backward(
+        sum(model->losses(reading(), {.training = true, .random = Random(3)}).terms[1].values));
+    for (const auto& parameter : model->parameters().all())
+      for (std::int64_t i = 0; i < parameter->master.elements(); ++i)
+        parameter->master.data<double>()[i] -= 0.1 * parameter->gradient.data<double>()[i];
+    model->parameters().refresh_compute();
+  }
+  EXPECT_LT(backward_mass(*model), 0.8 * before);
+}
+
 TEST(SourceLook, ATargetDependsOnWhatIsBeforeIt) {
-  for (const LookKind& kind : look_kinds()) {
+  std::vector<LookKind> kinds = look_kinds();
+  kinds.push_back(testing::moving_on());
+  for (const LookKind& kind : kinds) {
     SCOPED_TRACE(kind.name);
     const auto model = make_encoder_decoder(tiny(kind), tiny_setting());
     const Pass pass = {.training = true, .random = Random(3)};
@@ -184,6 +226,11 @@ TEST(SourceLook, RefusesWhatCannotBe) {
   smoothed.smoothing.share = 0.1;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, smoothed); }),
             "copying from the source has one target for each word, found label smoothing of 0.1");
+  options.scores.kind = CrossScores::additive;
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
+            "model.cross_scores: found others than dot_product with model.copy, model.coverage or "
+            "model.guide, which look at products of queries and keys; set one of them otherwise");
+  options.scores = {};
   options.alignment_heads = 3;
   EXPECT_EQ(sentence_of<ConfigurationError>([&] { make_encoder_decoder(options, tiny_setting()); }),
             "model.alignment_heads is 3, but model.heads is 2; set it to at most that");

@@ -48,6 +48,13 @@ inline const std::vector<LookKind>& look_kinds() {
   return all;
 }
 
+// Guided by itself, which is no function of the weights for its gradient.
+inline const LookKind& moving_on() {
+  static const LookKind kind = {
+      "moving on", {.guide = AttentionGuide::monotonic, .guide_weight = 0.5}, 3, 1, Wiring::last};
+  return kind;
+}
+
 inline EncoderDecoderOptions with_look(EncoderDecoderOptions options, const LookKind& kind) {
   options.source = kind.source;
   options.alignment_heads = std::min(kind.heads, options.common.heads);

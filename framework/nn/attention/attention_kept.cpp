@@ -109,12 +109,14 @@ Variable MultiHeadAttention::read_side(const Variable& x,
           "{} rows look at a side that is kept for {}; rows change by KeptKeys::choose",
           x.shape()[0],
           kept.rows());
+  // A mechanism may keep a state beside the keys.
   SegmentContext of_side = context;
   of_side.mask.key_length = kept.length;
   return mix({.query = by_head((*query_)(region_.enter(x, pass.time))),
               .key = kept.projection(0),
               .value = kept.projection(1),
-              .heads = heads_},
+              .heads = heads_,
+              .state = &kept.state},
              of_side,
              pass);
 }

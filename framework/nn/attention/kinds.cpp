@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/core/option_text.h"
+#include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/efficient_attention.h"
 #include "framework/nn/attention/linear_attention.h"
 #include "framework/nn/attention/local_attention.h"
@@ -26,6 +27,7 @@ const std::vector<MechanismKind>& mechanism_kinds() {
                                                  sinkhorn_kind(),
                                                  synthesizer_kind(),
                                                  compressed_kind(),
+                                                 additive_kind(),
                                                  local_2d_kind()};
   return all;
 }

@@ -1,0 +1,134 @@
+#include "framework/autograd/additive_attention.h"
+
+#include "framework/autograd/ops.h"
+#include "framework/kernels/attention/additive.h"
+#include "framework/kernels/elementwise.h"
+
+namespace longspan {
+namespace {
+
+Tensor wide(const Tensor& like, const Shape& shape) {
+  return Tensor::empty(shape, accumulator_of(like.dtype()), like.device());
+}
+
+Tensor narrowed(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  const Tensor result = Tensor::empty(x.shape(), dtype, x.device());
+  on(x.device(), [&](auto backend) { scale(backend, 1, x, result); });
+  return result;
+}
+
+AdditiveAttention call_of(const Variable& query,
+                          const Variable& key,
+                          const Variable& value,
+                          const Variable& weight,
+                          const AdditiveRules& rules,
+                          const std::optional<AttentionDropout>& dropout) {
+  const Tensor& asking = query.value();
+  return {.query = asking,
+          .key = key.value(),
+          .value = value.value(),
+          .weight = weight.value(),
+          .length = rules.length,
+          .padding = rules.padding,
+          .causal = rules.causal,
+          .query_begin = rules.query_begin,
+          .key_begin = rules.key_begin,
+          .dropout = dropout,
+          .out = Tensor::empty(
+              asking.shape().with(3, value.shape()[3]), asking.dtype(), asking.device())};
+}
+
+// The sums of parts [n, ...] over their first axis.
+void add_parts(const Tensor& parts, const Tensor& to) {
+  const std::int64_t width = to.elements();
+  if (width == 0) return;
+  on(to.device(), [&](auto backend) {
+    add_column_sums(backend, parts.reshape({parts.elements() / width, width}), to.reshape({width}));
+  });
+}
+
+// Inputs 0 to 3 are query, key, value and weight, input 4 the taps.
+void give_back(const AdditiveAttention& call, Gradients& gradients) {
+  const Shape &query = call.query.shape(), &key = call.key.shape();
+  const std::int64_t batch = query[0], heads = query[2], dim = query[3];
+  const bool located = call.taps.defined();
+  AdditiveAttentionGradient backward = {.forward = call,
+                                        .dout = gradients.output(),
+                                        .scratch = {},
+                                        .dquery = wide(call.query, query),
+                                        .dkey = wide(call.query, key),
+                                        .dvalue = wide(call.query, call.value.shape()),
+                                        .dweight = {}};
+  if (located) {
+    backward.scratch = wide(call.query, {batch, heads, 2, key[1]});
+    backward.dweight = wide(call.query, {batch, heads, dim});
+    backward.dtaps = wide(call.query, {batch, heads, call.taps.shape()[1], dim});
+  } else {
+    backward.scratch = wide(call.query, {batch, heads, query[1]});
+    backward.dweight = wide(call.query, {batch * query[1], heads, dim});
+  }
+  on(call.query.device(), [&](auto backend) { additive_attention_backward(backend, backward); });
+  const DType dtype = call.query.dtype();
+  if (gradients.wanted(0)) gradients.give(0, narrowed(backward.dquery, dtype));
+  if (gradients.wanted(1)) gradients.give(1, narrowed(backward.dkey, dtype));
+  if (gradients.wanted(2)) gradients.give(2, narrowed(backward.dvalue, dtype));
+  if (gradients.wanted(3)) add_parts(backward.dweight, gradients.target_to_add(3));
+  if (located && gradients.wanted(4)) add_parts(backward.dtaps, gradients.target_to_add(4));
+}
+
+}  // namespace
+
+Variable additive_attention(const Variable& query,
+                            const Variable& key,
+                            const Variable& value,
+                            const Variable& weight,
+                            const AdditiveRules& rules,
+                            const std::optional<AttentionDropout>& dropout) {
+  const Variable scores = cast(weight, accumulator_of(query.value().dtype()));
+  AdditiveAttention call = call_of(query, key, value, scores, rules, dropout);
+  const Shape& shape = query.shape();
+  call.log_sum_exp = wide(call.query, {shape[0], shape[2], shape[1]});
+  on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
+  return record(call.out, {query, key, value, scores}, [call](Gradients& gradients) {
+    give_back(call, gradients);
+  });
+}
+
+LocatedAttention located_attention(const Variable& query,
+                                   const Variable& key,
+                                   const Variable& value,
+                                   const Variable& weight,
+                                   const Variable& taps,
+                                   const AdditiveRules& rules,
+                                   const Tensor& before,
+                                   const std::optional<AttentionDropout>& dropout) {
+  const DType sum = accumulator_of(query.value().dtype());
+  const Variable scores = cast(weight, sum), heard = cast(taps, sum);
+  AdditiveAttention call = call_of(query, key, value, scores, rules, dropout);
+  const Shape& shape = query.shape();
+  const std::int64_t batch = shape[0], time = shape[1], heads = shape[2], keys = key.shape()[1];
+  call.taps = heard.value();
+  call.before = before;
+  call.probabilities = wide(call.query, {batch, heads, time, keys});
+  on(call.out.device(), [&](auto backend) { additive_attention(backend, call); });
+  LocatedAttention result;
+  if (!is_recording() && time > 0) {
+    result.last = wide(call.query, {batch, heads, keys});
+    on(call.out.device(), [&](auto backend) {
+      copy_rows(backend,
+                call.probabilities.reshape({batch * heads, time, keys}),
+                time - 1,
+                result.last.reshape({batch * heads, 1, keys}),
+                0,
+                1,
+                false);
+    });
+  }
+  result.out = record(call.out, {query, key, value, scores, heard}, [call](Gradients& gradients) {
+    give_back(call, gradients);
+  });
+  return result;
+}
+
+}  // namespace longspan

@@ -1,0 +1,9 @@
+#include "framework/kernels/shared/monotonic_walk.h"
+
+#include "framework/kernels/cpu/each_row.h"
+
+namespace longspan {
+
+void monotonic_walk(Cpu backend, const MonotonicWalk& call) { monotonic_walk_on(backend, call); }
+
+}  // namespace longspan

@@ -1,0 +1,8 @@
+#include "framework/kernels/cuda/each_row.h"
+#include "framework/kernels/shared/monotonic_walk.h"
+
+namespace longspan {
+
+void monotonic_walk(Cuda backend, const MonotonicWalk& call) { monotonic_walk_on(backend, call); }
+
+}  // namespace longspan

@@ -1,0 +1,162 @@
+#include "framework/nn/attention/additive_attention.h"
+
+#include <algorithm>
+
+#include "framework/autograd/additive_attention.h"
+#include "framework/kernels/elementwise.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/positions.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t widest_head = 256;
+
+// What is too wide for the scores; empty where it is not.
+std::string width_problem(std::int64_t dim) {
+  if (dim <= widest_head) return "";
+  return fmt::format(
+      "additive scores are of heads of at most {} features, found {}; set model.heads or "
+      "model.head_width",
+      widest_head,
+      dim);
+}
+
+std::string problem_of_additive(const AttentionOptions&, const AttentionSetting& setting) {
+  if (setting.memory)
+    return "model.attention has additive, which knows no distances: it cannot be with a memory of "
+           "earlier segments";
+  if (const std::string problem = width_problem(setting.dim); !problem.empty()) return problem;
+  return whole_heads_problem("additive", setting.heads, setting.mesh);
+}
+
+AdditiveRules rules_of(const AttentionMask& mask) {
+  const bool causal = mask.rules.one_for_all() && mask.rules.of(0) == masks::causal();
+  const bool everything = mask.rules.one_for_all() && mask.rules.of(0) == masks::everything();
+  if (!causal && !everything)
+    throw ConfigurationError(
+        "attention additive sees all tokens or the earlier ones, no other "
+        "mask");
+  return {.causal = causal,
+          .query_begin = mask.query_begin,
+          .key_begin = mask.key_begin,
+          .length = mask.key_length,
+          .padding = mask.key_padding};
+}
+
+// Of a weight of this rank's heads [heads, ...] those from `begin` on.
+Variable heads_of(const Weight& weight, std::int64_t begin, std::int64_t count) {
+  const Variable& all = weight->variable;
+  const Shape& shape = all.shape();
+  if (count == shape[0]) return all;
+  const Variable rows = reshape(all, {shape[0], all.shape().elements() / shape[0]});
+  return reshape(table_rows(rows, {{begin, begin + count}}), shape.with(0, count));
+}
+
+// Where a query has looked [batch, heads, n], of as many keys as there are now: keys that are kept
+// may have other room behind them, which nobody has looked at.
+Tensor of_keys(const Tensor& looked, std::int64_t keys) {
+  const Shape& shape = looked.shape();
+  if (shape[2] == keys) return looked;
+  const std::int64_t rows = shape[0] * shape[1];
+  const Tensor result = Tensor::zeros(shape.with(2, keys), looked.dtype(), looked.device());
+  on(looked.device(), [&](auto backend) {
+    copy_rows(backend,
+              looked.reshape({rows, shape[2], 1}),
+              0,
+              result.reshape({rows, keys, 1}),
+              0,
+              std::min(keys, shape[2]),
+              false);
+  });
+  return result;
+}
+
+}  // namespace
+
+AdditiveAttentionMechanism::AdditiveAttentionMechanism(const Scope& scope, const Options& options)
+    : options_(options), head_begin_(scope.part(options.heads).begin) {
+  refuse(whole_heads_problem("additive", options.heads, scope.parameters().mesh().shape));
+  score_ = scope.weight("score",
+                        {options.heads, options.dim},
+                        options.initial.value_or(Initial::xavier(options.dim, 1)),
+                        0);
+  if (options.taps > 0)
+    location_ = scope.weight("location",
+                             {options.heads, options.taps, options.dim},
+                             options.initial.value_or(Initial::xavier(options.taps, options.dim)),
+                             0);
+}
+
+Variable AdditiveAttentionMechanism::operator()(const Projected& input,
+                                                const SegmentContext& context,
+                                                const Pass& pass) const {
+  const AdditiveRules rules = rules_of(context.mask);
+  const Projected all = whole_sequence(input);
+  const std::int64_t begin = all.heads.begin - head_begin_, count = all.query.shape()[2];
+  const Variable score = heads_of(score_, begin, count);
+  const auto dropout = probability_dropout(options_.dropout, all.heads, pass);
+  if (!location_)
+    return own_share(additive_attention(all.query, all.key, all.value, score, rules, dropout),
+                     input);
+  Tensor before;
+  if (input.state != nullptr && !input.state->empty())
+    before = of_keys(input.state->front(), all.key.shape()[1]);
+  const LocatedAttention found = located_attention(all.query,
+                                                   all.key,
+                                                   all.value,
+                                                   score,
+                                                   heads_of(location_, begin, count),
+                                                   rules,
+                                                   before,
+                                                   dropout);
+  if (input.state != nullptr) *input.state = {found.last};
+  return own_share(found.out, input);
+}
+
+MechanismKind additive_kind() {
+  return {.name = "additive",
+          .sees = "every earlier key, in an encoder every key, by additive scores",
+          .alone = "its scores are others",
+          .keys = {},
+          .reads_on = true,
+          .own_weights = true,
+          .problem = problem_of_additive,
+          .make = [](const Scope& attention,
+                     const AttentionOptions& options,
+                     const AttentionSetting& setting) -> std::unique_ptr<Mechanism> {
+            refuse(problem_of_additive(options, setting));
+            return std::make_unique<AdditiveAttentionMechanism>(
+                attention,
+                AdditiveAttentionMechanism::Options{
+                    .heads = setting.heads, .dim = setting.dim, .dropout = setting.dropout});
+          }};
+}
+
+std::unique_ptr<Mechanism> cross_mechanism(const Scope& attention,
+                                           const CrossScoreOptions& scores,
+                                           const AdditiveAttentionMechanism::Options& options) {
+  if (scores.kind == CrossScores::dot_product)
+    return std::make_unique<SoftmaxAttention>(options.dropout);
+  AdditiveAttentionMechanism::Options made = options;
+  made.taps = scores.kind == CrossScores::location ? scores.taps : 0;
+  return std::make_unique<AdditiveAttentionMechanism>(attention, made);
+}
+
+std::string cross_scores_problem(const CrossScoreOptions& scores,
+                                 std::int64_t heads,
+                                 std::int64_t dim,
+                                 const MeshShape& mesh) {
+  if (scores.kind == CrossScores::dot_product) return "";
+  const bool located = scores.kind == CrossScores::location;
+  if (located && scores.taps % 2 == 0)
+    return fmt::format(
+        "model.location_taps is {}, wanted an odd number: as many places before a "
+        "key as behind it",
+        scores.taps);
+  if (const std::string problem = width_problem(dim); !problem.empty()) return problem;
+  return whole_heads_problem(located ? "location" : "additive", heads, mesh);
+}
+
+}  // namespace longspan
