@@ -108,6 +108,15 @@ Variable Norm::operator()(const Variable& x,
   return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
 }
 
+Variable Norm::beside(const Variable& x,
+                      const Pass& pass,
+                      const Tensor& length,
+                      std::optional<DType> dtype) const {
+  if (!statistics_) return (*this)(x, dtype);
+  const PowerRows rows = followed(statistics_, x.value(), length, pass, true);
+  return power_norm(x, weight_->variable, bias_->variable, rows, dtype);
+}
+
 NormedSum Norm::of_sum(const Variable& x,
                        Variable&& change,
                        double rate,

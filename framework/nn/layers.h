@@ -89,6 +89,11 @@ class Norm {
                       const Pass& pass,
                       const Tensor& length,
                       std::optional<DType> dtype = {}) const;
+  // The same, of rows that the norm reads elsewhere in the pass too, with the same decisions.
+  Variable beside(const Variable& x,
+                  const Pass& pass,
+                  const Tensor& length,
+                  std::optional<DType> dtype = {}) const;
   // add_dropped(x, change, rate, pass) and the norm of it, which takes the change's place.
   NormedSum of_sum(const Variable& x,
                    Variable&& change,

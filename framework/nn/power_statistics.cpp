@@ -62,7 +62,8 @@ PowerRows divided_by_average(const PowerStatistics& statistics) {
 PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
-                   const Pass& pass) {
+                   const Pass& pass,
+                   bool beside) {
   if (!pass.training || !pass.learns) return divided_by_average(*statistics);
   const std::int64_t width = statistics->width();
   const bool own = pass.step < statistics->options.warmup;
@@ -80,12 +81,12 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
   });
   const Tensor count = sums.slice(width, width + 1);
   const Tensor squares = own ? mean_of(sums.slice(0, width), count) : statistics->square;
-  const PowerSlope slope =
-      [statistics, own, count, scale = pass.gradient_scale](const Tensor& products) -> Tensor {
+  const PowerSlope slope = [statistics, own, count, beside, scale = pass.gradient_scale](
+                               const Tensor& products) -> Tensor {
     const Tensor result = products.clone(MemoryTag::workspace);
     on(products.device(), [&](auto backend) {
       accumulate(backend, 1 / scale, products, statistics->products);
-      if (!own) longspan::scale(backend, scale, statistics->slope, result);
+      if (!own) longspan::scale(backend, beside ? 0 : scale, statistics->slope, result);
     });
     if (!own) return result;
     statistics->ranks.all_reduce(result, Reduction::sum);

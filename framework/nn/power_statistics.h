@@ -56,9 +56,12 @@ PowerRows divided_by_average(const PowerStatistics& statistics);
 // gradient is the paper's approximation, with the average of the slopes of the steps before in
 // place of what the statistics would bring. A pass without training, or one that only asks, moves
 // nothing.
+// `beside`: the same rows are read by this norm once more in the pass, which decides for both. What
+// the statistics take away from their gradient is then taken there.
 PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& x,
                    const Tensor& length,
-                   const Pass& pass);
+                   const Pass& pass,
+                   bool beside = false);
 
 }  // namespace longspan

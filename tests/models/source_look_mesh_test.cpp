@@ -28,8 +28,29 @@ Kind kind_of(const LookKind& kind) {
 TEST(SourceLookMesh, EveryKindInEveryModeOnEveryLayout) {
   std::vector<Kind> kinds;
   for (const LookKind& kind : testing::look_kinds()) kinds.push_back(kind_of(kind));
-  kinds.push_back(kind_of(testing::moving_on()));
   testing::expect_equal(kinds, testing::layouts(), {.steps = 2});
+}
+
+// Attention that is shown reads its norm a second time, which the averages follow once. By gradient
+// descent, as Adam makes steps of the rounding that the gradient of a bias of keys is.
+TEST(SourceLookMesh, AttentionThatMovesOnWithEachNorm) {
+  std::vector<Kind> kinds;
+  for (const NormKind norm : {NormKind::layer, NormKind::power}) {
+    Kind kind = kind_of(testing::moving_on());
+    kind.name += norm == NormKind::power ? ", power norms" : "";
+    kind.make = [norm](ResidualKind residual, const ModelSetting& setting) {
+      EncoderDecoderOptions options;
+      options.common = testing::dropped_options(NormPlacement::pre);
+      options.common.residual = residual;
+      options.common.norm_kind = norm;
+      options.common.power.warmup = 1;
+      return testing::make_encoder_decoder(testing::with_look(options, testing::moving_on()),
+                                           setting);
+    };
+    kinds.push_back(kind);
+  }
+  testing::expect_equal(
+      kinds, testing::layouts(), {.steps = 3, .optimizer = {.kind = OptimizerKind::sgd}});
 }
 
 }  // namespace

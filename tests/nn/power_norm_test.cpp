@@ -95,6 +95,33 @@ struct Reference {
   }
 };
 
+// What reads the rows beside has the gradient that a sum of what both give would have.
+TEST(PowerNormLayer, IsReadTwiceAsOnce) {
+  for (const std::int64_t warmup : {0, 5}) {
+    const Tensor x = random_tensor({batch, time, width}, 1, 2), dy = random_tensor(x.shape(), 2);
+    const Tensor more = random_tensor(x.shape(), 3);
+    std::vector<Values> found;
+    for (const bool twice : {false, true}) {
+      Parameters parameters = testing::one_process_parameters();
+      const Norm norm = power_norm_of(parameters, warmup);
+      testing::allocate_randomly(parameters, 1);
+      for (int step = 0; step < 2; ++step) {
+        Pass pass = step_pass(step);
+        pass.decisions = std::make_shared<Decisions>();
+        const Variable leaf = Variable::leaf(x.clone());
+        std::vector<Variable> y = {norm(leaf, pass, {})};
+        y.push_back(twice ? norm.beside(leaf, pass, {}) : y.front());
+        backward(y, {dy.clone(), more.clone()});
+        parameters.end_step(true);
+        found.push_back(values_of(leaf.gradient()));
+      }
+      found.push_back(values_of(parameters.power_statistics().front()->slope));
+      found.push_back(values_of(parameters.power_statistics().front()->square));
+    }
+    for (std::size_t i = 0; i < 4; ++i) expect_close(found[i + 4], found[i], 1e-13);
+  }
+}
+
 // Two parts of a batch are one batch; scaled gradients leave the same averages.
 TEST(PowerNormLayer, FollowsThePaperAfterItsWarmup) {
   Parameters parameters = testing::one_process_parameters();

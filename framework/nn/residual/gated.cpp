@@ -37,7 +37,7 @@ Variable GatedResidual::run(std::span<const Layer> layers,
                                      const Variable& of,
                                      const SegmentContext& context,
                                      const Pass& inner) -> Variable {
-                        return sublayer.norm(of, inner, context.mask.key_length);
+                        return sublayer.norm.beside(of, inner, context.mask.key_length);
                       },
                       .again = options_.again},
                      layers,

@@ -9,12 +9,6 @@ struct Step {
   NormPlacement placement;
   double dropout;
 
-  Variable prepared(const Sublayer& sublayer,
-                    const Variable& x,
-                    const SegmentContext& context,
-                    const Pass& pass) const {
-    return placement == NormPlacement::pre ? sublayer.norm(x, pass, context.mask.key_length) : x;
-  }
   Stream operator()(const Sublayer& sublayer,
                     const Sublayer* next,
                     Stream x,
@@ -22,8 +16,8 @@ struct Step {
                     const Pass& pass) const {
     const bool pre = placement == NormPlacement::pre;
     if (pre && reads.memory.defined()) reads.memory = sublayer.norm(reads.memory);
-    if (!x.norm.defined()) x.norm = prepared(sublayer, x.value, reads.context, pass);
     const Tensor length = reads.context.mask.key_length;
+    if (!x.norm.defined()) x.norm = pre ? sublayer.norm(x.value, pass, length) : x.value;
     Variable change = run_sublayer(sublayer, x.norm, reads, pass);
     reads = {};  // before more memory is taken
     x.norm = {};
@@ -44,14 +38,20 @@ Variable PlainResidual::run(std::span<const Layer> layers,
                             const Pass& pass,
                             const LayerWatch& watch) const {
   const Step step = {placement_, dropout_};
-  return walk_layers({.step = step,
-                      .prepared = [step](const auto&... of) { return step.prepared(of...); },
-                      .again = again_},
-                     layers,
-                     x,
-                     reads,
-                     pass,
-                     watch);
+  return walk_layers(
+      {.step = step,
+       .prepared = [pre = placement_ == NormPlacement::pre](const Sublayer& sublayer,
+                                                            const Variable& of,
+                                                            const SegmentContext& context,
+                                                            const Pass& inner) -> Variable {
+         return pre ? sublayer.norm.beside(of, inner, context.mask.key_length) : of;
+       },
+       .again = again_},
+      layers,
+      x,
+      reads,
+      pass,
+      watch);
 }
 
 }  // namespace longspan

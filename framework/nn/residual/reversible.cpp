@@ -32,15 +32,6 @@ Variable concatenate(const Variable& a, const Variable& b, DType dtype) {
   return cast(reshape(both, shape.with(-1, 2 * shape.width())), dtype);
 }
 
-// The stream as a sublayer reads it.
-Variable norm_of(const Sublayer& sublayer,
-                 const Variable& stream,
-                 const SublayerReads& reads,
-                 const Pass& pass,
-                 DType dtype) {
-  return sublayer.norm(stream, pass, reads.context.mask.key_length, dtype);
-}
-
 }  // namespace
 
 Variable ReversibleResidual::run(std::span<const Layer> layers,
@@ -84,8 +75,9 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
         given.sides = with_rows(std::move(given.sides), rows);
         if (given.memory.defined()) given.memory = sublayer.norm(given.memory);
         const Variable entered = enter ? enter(in, again) : in;
-        const Variable change =
-            run_sublayer(sublayer, norm_of(sublayer, entered, given, again, compute), given, again);
+        const Variable normed =
+            sublayer.norm(entered, again, given.context.mask.key_length, compute);
+        const Variable change = run_sublayer(sublayer, normed, given, again);
         return drop(change, rate, again.child("residual"));
       };
       const Variable input = read;
@@ -96,7 +88,7 @@ Variable ReversibleResidual::run(std::span<const Layer> layers,
       if (const SideWatch* side = shown_of(watch, i, sublayers[j]))
         show(*side,
              sublayers[j],
-             norm_of(sublayers[j], input, part_of(reads, sublayers[j], i), deciding, compute),
+             sublayers[j].norm.beside(input, deciding, reads.context.mask.key_length, compute),
              part_of(reads, sublayers[j], i),
              deciding);
     }

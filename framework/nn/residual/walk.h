@@ -24,7 +24,7 @@ using SublayerStep = std::function<Stream(const Sublayer& sublayer,
 
 struct LayerWalk {
   SublayerStep step;
-  // The stream as a sublayer reads it.
+  // The stream as a sublayer reads it, for whom it is shown to: the step reads it too.
   std::function<Variable(
       const Sublayer& sublayer, const Variable& x, const SegmentContext& context, const Pass& pass)>
       prepared;
