@@ -222,9 +222,12 @@ class Example(jobs.TestCase):
         self.assertIn('no system "soft"; there are softmax relative ', self.example("families", "soft", code=1).stderr)
 
     def test_every_system_that_is_compared_is_understood(self):
-        for example, configurations, least in (("families", ["families"], 20), ("long-range", ["long-range", "listops"], 12)):
-            systems = subprocess.run(["bash", "-c", f". launch/examples/{example} && systems"], cwd=jobs.SOURCE, check=True,
-                                     capture_output=True, text=True).stdout.splitlines()
+        for example, part, configurations, least in (("families", "", ["families"], 20),
+                                                     ("long-range", "", ["long-range", "listops"], 12),
+                                                     ("positions", "read", ["families"], 10),
+                                                     ("positions", "spoken", ["pronunciation"], 3)):
+            systems = subprocess.run(["bash", "-c", f". launch/examples/{example} && part={part} && systems"], cwd=jobs.SOURCE,
+                                     check=True, capture_output=True, text=True).stdout.splitlines()
             self.assertGreaterEqual(len(systems), least)
             for line, configuration in itertools.product(systems, configurations):
                 name, *settings = line.split()
