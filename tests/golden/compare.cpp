@@ -170,9 +170,14 @@ Tensor mask_of(const GoldenFile& file, const std::string& dataset) {
 }
 
 Tensor padding_of(const GoldenFile& file) {
-  for (const std::string name : {"key_padding_mask", "padding_mask", "src_padding_mask"})
+  for (const std::string name : {"key_padding_mask",
+                                 "padding_mask",
+                                 "src_padding_mask",
+                                 "src_key_padding_mask",
+                                 "memory_padding_mask",
+                                 "memory_key_padding_mask"})
     if (file.has("inputs/" + name)) return mask_of(file, "inputs/" + name);
-  for (const std::string name : {"mask", "input_mask", "attention_mask"})
+  for (const std::string name : {"mask", "input_mask", "attention_mask", "key_mask", "kv_mask"})
     if (file.has("inputs/" + name)) {
       const Tensor padding = mask_of(file, "inputs/" + name);
       for (std::uint8_t& seen : padding.span<std::uint8_t>()) seen = 1 - seen;

@@ -53,16 +53,16 @@ void add_layer(const std::string& from,
   add("linear2_", {"feed_forward/out"});
 }
 
-// Real positions of each row: a mask has 1 for padding, which comes last.
-Tensor lengths_of(const GoldenFile& file, const std::string& dataset) {
-  const Tensor mask = mask_of(file, dataset);
+// Real positions of each row of the source, whose padding comes last.
+Tensor lengths_of(const GoldenFile& file) {
+  const Tensor mask = padding_of(file);
   const Tensor lengths = Tensor::empty({mask.shape()[0]}, DType::i64, mask.device());
   const std::int64_t time = mask.shape()[1];
   for (std::int64_t row = 0; row < mask.shape()[0]; ++row) {
     const std::uint8_t* const padding = mask.data<std::uint8_t>() + row * time;
     const std::uint8_t* const first = std::find(padding, padding + time, 1);
     if (std::find(first, padding + time, 0) != padding + time)
-      throw DataError("{}: {} has padding before a real position", file.name(), dataset);
+      throw DataError("{}: the source has padding before a real position", file.name());
     lengths.data<std::int64_t>()[row] = first - padding;
   }
   return lengths;
@@ -88,7 +88,7 @@ void check_decoder_layer(const GoldenFile& file) {
   expect_extent(file, "tgt_len", x.shape()[1]);
   expect_extent(file, "src_len", memory.shape()[1]);
   Side side = {.rows = memory};
-  if (file.flag("padding")) side.length = lengths_of(file, "inputs/memory_padding_mask");
+  if (file.flag("padding")) side.length = lengths_of(file);
   StackReads reads;
   reads.sides = {side};
   const Variable y = make_residual(options)->run(layers, x, reads, Pass());
@@ -132,7 +132,7 @@ void check_encoder_decoder(const GoldenFile& file) {
   expect_extent(file, "src_len", source.shape()[1]);
   expect_extent(file, "tgt_len", target.shape()[1]);
   Side side;
-  if (file.flag("padding")) side.length = lengths_of(file, "inputs/src_padding_mask");
+  if (file.flag("padding")) side.length = lengths_of(file);
   const Pass pass;
   StackReads reads;
   reads.sides = encoder.encode(source, side, Wiring::last, pass);

@@ -41,11 +41,7 @@ void check_encoder_layer(const GoldenFile& file) {
   expect_extent(file, "src_len", x.shape()[1]);
   SegmentContext context;
   context.mask.rules = Mask();
-  if (file.flag("padding")) {
-    const bool as_source = file.has("inputs/src_padding_mask");
-    context.mask.key_padding =
-        mask_of(file, as_source ? "inputs/src_padding_mask" : "inputs/key_padding_mask");
-  }
+  if (file.flag("padding")) context.mask.key_padding = padding_of(file);
   const Variable y = make_residual(options)->run(layers, x, {.context = context}, Pass());
   expect_output(file, "y", y.value());
   backward({y}, {file.numbers("inputs/upstream").clone()});

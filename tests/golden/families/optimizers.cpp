@@ -142,6 +142,7 @@ void check_clipping(const GoldenFile& file) {
 void check_schedules(const GoldenFile& file) {
   const double rate = file.real("lr");
   const double minimum = file.real("min_lr");
+  // fairseq takes one below 0 for 0, and of a cosine for the least rate.
   const double start = file.real("warmup_init_lr");
   const std::int64_t warmup = file.integer("warmup");
   const std::int64_t total = file.integer("total");
@@ -149,12 +150,15 @@ void check_schedules(const GoldenFile& file) {
   const double noam_peak = file.real("factor") / std::sqrt(width * static_cast<double>(warmup));
   const std::pair<const char*, Schedule> schedules[] = {
       {"inverse_sqrt",
-       {.kind = ScheduleKind::inverse_sqrt, .rate = rate, .warmup_start = start, .warmup = warmup}},
+       {.kind = ScheduleKind::inverse_sqrt,
+        .rate = rate,
+        .warmup_start = start < 0 ? 0 : start,
+        .warmup = warmup}},
       {"cosine_warmup",
        {.kind = ScheduleKind::cosine,
         .rate = rate,
         .end_rate = minimum,
-        .warmup_start = start,
+        .warmup_start = start < 0 ? minimum : start,
         .warmup = warmup,
         .total = total,
         .end = ScheduleEnd::restart}},
