@@ -36,7 +36,8 @@ Learnt learn(const TransformerXlOptions& options,
 }
 
 TEST(Rollouts, AreLearntTheSameOnEveryLayout) {
-  for (const ResidualKind residual : {ResidualKind::gated, ResidualKind::plain}) {
+  for (const ResidualKind residual :
+       {ResidualKind::gated, ResidualKind::plain, ResidualKind::reversible}) {
     TransformerXlOptions options = testing::acting_options(7, residual);
     options.common.dropout = 0.1;
     options.common.attention_dropout = 0.1;
