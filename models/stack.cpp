@@ -167,19 +167,45 @@ Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFac
                         options.common.norm_kind);
 }
 
+Stack::Stack(const Scope& scope,
+             const StackOptions& options,
+             const MechanismFactory& mechanism,
+             const ModelSetting& setting)
+    : Stack(scope, options, mechanism) {
+  if (!options.recurrence || !options.recurrence->recurs()) return;
+  const Recurrence::Options steps = {
+      .recurrence = *options.recurrence,
+      .positions = options.positions,
+      .width = options.common.width,
+      .initial = options.common.table_initial(),
+      .reversible = options.common.residual == ResidualKind::reversible};
+  recurrence_.emplace(scope, steps, setting);
+}
+
+Variable Stack::through(const Variable& x,
+                        const StackReads& reads,
+                        const Pass& pass,
+                        const LayerWatch& watch,
+                        const GivePondered& give) const {
+  if (recurrence_) return recurrence_->run(layers_, *residual_, x, reads, pass, watch, give);
+  return residual_->run(layers_, x, reads, pass.child("layers"), watch);
+}
+
 Variable Stack::normed(const Variable& y) const { return final_norm_ ? (*final_norm_)(y) : y; }
 
 Variable Stack::operator()(const Variable& x,
                            const StackReads& reads,
                            const Pass& pass,
-                           const LayerWatch& watch) const {
-  return normed(residual_->run(layers_, x, reads, pass.child("layers"), watch));
+                           const LayerWatch& watch,
+                           const GivePondered& give) const {
+  return normed(through(x, reads, pass, watch, give));
 }
 
 std::vector<Side> Stack::encode(const Variable& x,
                                 const Side& source,
                                 Wiring wiring,
-                                Pass pass) const {
+                                Pass pass,
+                                const GivePondered& give_pondered) const {
   pass.time = source.time;
   std::vector<Side> sides;
   const auto give = [&](std::size_t, const Variable& output) {
@@ -188,8 +214,7 @@ std::vector<Side> Stack::encode(const Variable& x,
   };
   LayerWatch watch;
   if (reads_all_layers(wiring)) watch.output = give;
-  const Variable last =
-      residual_->run(layers_, x, {.context = source.seen()}, pass.child("layers"), watch);
+  const Variable last = through(x, {.context = source.seen()}, pass, watch, give_pondered);
   if (!reads_all_layers(wiring)) give(0, last);
   return sides;
 }
