@@ -233,16 +233,6 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
       fixes_weights());
   declare(table, options.positions, options.common, Sequences::examples, planned);
   declare_recurrence(table, options.recurrence, options.positions);
-  table.check({"model.recurrence",
-               "model.residual",
-               "model.halting_output",
-               "model.halting_freezes",
-               "model.attention",
-               "model.encoder_attention",
-               "model.cross_attention",
-               "model.copy",
-               "model.guide"},
-              [&options] { return steps_problem(options); });
   table.add("model.embeddings",
             options.embeddings,
             "source and target have one table, or one each",
@@ -257,6 +247,16 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
   declare_source_look(table, options);
   declare_masked(table, options, planned);
   declare_encoder_attention(table, options, planned);
+  table.check({"model.recurrence",
+               "model.residual",
+               "model.halting_output",
+               "model.halting_freezes",
+               "model.attention",
+               "model.encoder_attention",
+               "model.cross_attention",
+               "model.copy",
+               "model.guide"},
+              [&options] { return steps_problem(options); });
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;
