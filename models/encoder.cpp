@@ -23,15 +23,34 @@ class Encoder : public Body {
                    options.common.width,
                    options.common.table_initial()),
         stack_(scope,
-               {.common = options.common, .memory = setting.memory},
-               mechanisms(options.common, options.positions, traits, setting.segment)),
-        positions_(scope, options.positions, options.common, setting) {}
+               {.common = options.common,
+                .memory = setting.memory,
+                .recurrence = options.recurrence,
+                .positions = options.positions},
+               mechanisms(options.common, options.positions, traits, setting.segment),
+               setting),
+        positions_(scope,
+                   positions_of_embedding(options.positions, options.recurrence),
+                   options.common,
+                   setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Side text = {.time = pass.time,
                        .length = queued_to(field_of(reading.fields, "length"), setting_.device)};
-    return {.hidden = stack_(embed(reading, pass), {.context = text.seen()}, pass),
-            .time = pass.time};
+    States states;
+    states.time = pass.time;
+    const auto give = [&](const Pondered& pondered) {
+      add_pondered(pondered,
+                   options_.recurrence.ponder_weight,
+                   {.count = "positions"},
+                   setting_.mesh,
+                   states);
+    };
+    states.hidden = stack_(embed(reading, pass), {.context = text.seen()}, pass, {}, give);
+    return states;
+  }
+  Batch prepared(const Batch& batch, const std::optional<Random>& /*random*/) const override {
+    return options_.recurrence.adaptive() ? counted(batch, "length", "positions") : batch;
   }
 
   BodyEnd end() const override {
@@ -44,7 +63,7 @@ class Encoder : public Body {
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
-    return shorter_of(positions_.longest(),
+    return shorter_of(shorter_of(positions_.longest(), stack_.longest()),
                       longest_sequence_of(options_.common.attention, setting_.segment));
   }
 
@@ -70,6 +89,10 @@ class Encoder : public Body {
 void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, traits);
   declare(table, options.positions, options.common, traits.sequences, planned);
+  declare_recurrence(table, options.recurrence, options.positions);
+  table.check(recurrence_keys("model.recurrence"), [&options] {
+    return recurrence_problem(options.recurrence, options.common, "model.recurrence");
+  });
   table.add("model.tag_readout",
             options.tags,
             "with run.task: tagging, each tag for itself, or a linear-chain conditional random "
@@ -90,6 +113,7 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
 BodyFactory encoder_body(const EncoderOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(positions_problem(options.positions, options.common, traits.sequences, setting.segment));
+    refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence"));
     return std::make_unique<Encoder>(scope, options, setting);
   };
 }

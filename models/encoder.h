@@ -3,7 +3,7 @@
 #pragma once
 
 #include "framework/model/family.h"
-#include "models/positions.h"
+#include "models/recurrence.h"
 
 namespace longspan {
 
@@ -12,6 +12,7 @@ struct EncoderOptions {
   PositionOptions positions = {};
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
+  RecurrenceOptions recurrence = {.count = StepCount::none};
 };
 
 void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned);

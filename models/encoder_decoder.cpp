@@ -14,6 +14,9 @@
 namespace longspan {
 namespace {
 
+const PonderedNames encoding = {.prefix = "encoder_", .count = "source_positions"};
+const PonderedNames decoding = {.prefix = "decoder_", .count = "target_positions"};
+
 class EncoderDecoder : public Body {
  public:
   EncoderDecoder(const Scope& scope,
@@ -28,18 +31,23 @@ class EncoderDecoder : public Body {
                    options.common.table_initial()),
         encoder_(scope.child("encoder"),
                  encoder_stack(),
-                 mechanisms_of(options_.encoder(), EncoderDecoderOptions::encoder_traits())),
+                 mechanisms_of(options_.encoder(), EncoderDecoderOptions::encoder_traits()),
+                 setting),
         decoder_(scope.child("decoder"),
                  decoder_stack(),
-                 mechanisms_of(options_.common, options_.decoder_traits())),
+                 mechanisms_of(options_.common, options_.decoder_traits()),
+                 setting),
         source_embedding_(source_embedding(scope)),
-        source_positions_(scope.child("encoder"), options.positions, options.common, setting),
-        positions_(scope.child("decoder"), options.positions, options.common, setting) {}
+        source_positions_(
+            scope.child("encoder"), positions_of_embedding(), options.common, setting),
+        positions_(scope.child("decoder"), positions_of_embedding(), options.common, setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
+    States states;
+    states.time = pass.time;
     StackReads reads;
-    reads.sides = reading.sides.empty() ? sides(reading, pass) : reading.sides;
+    reads.sides = reading.sides.empty() ? sides(reading, pass, states) : reading.sides;
     if (!pass.kept)
       reads.context.mask.key_length = queued_to(field_of(reading.fields, "length"), device);
     if (masked()) reads.context.mask.rules = masks::everything();
@@ -47,8 +55,6 @@ class EncoderDecoder : public Body {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable guessed = guessed_of(reading, pass.time);
     const Variable y = embed(embedding_, positions_, tokens, writing, guessed);
-    States states;
-    states.time = pass.time;
     LayerWatch watch;
     if (looks(pass)) watch.side = watched(states.look.attention);
     if (masked() && reading.sides.empty()) {
@@ -57,7 +63,7 @@ class EncoderDecoder : public Body {
       states.watched.push_back(far_lengths(reading.fields, options_.masking));
       if (setting_.mesh.context.rank() > 0) states.watched.back().sum = 0;
     }
-    states.hidden = decoder_(y, reads, writing, watch);
+    states.hidden = decoder_(y, reads, writing, watch, pondered(states, decoding));
     if (options_.source.copies)
       states.look.embedding = with(guessed, embedding_(tokens, scale(), pass.time));
     return states;
@@ -79,15 +85,20 @@ class EncoderDecoder : public Body {
     return embedding_.mixed(weights, scale());
   }
   Batch prepared(const Batch& batch, const std::optional<Random>& random) const override {
-    if (!masked()) return batch;
+    Batch result = batch;
+    if (options_.recurrence.adaptive())
+      for (const auto& [field, names] :
+           {std::pair("source_length", encoding), {"length", decoding}})
+        result = counted(std::move(result), field, names.count);
+    if (!masked()) return result;
     std::optional<Random> place;
     if (random) place = random->child("masking");
-    return masked_words(batch, vocabulary_size_ - 1, options_.masking, place);
+    return masked_words(result, vocabulary_size_ - 1, options_.masking, place);
   }
   bool reads_on() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
-    std::int64_t longest = positions_.longest();
+    std::int64_t longest = shorter_of(positions_.longest(), decoder_.longest());
     for (const ModelOptions& stack : {options_.common, options_.encoder()})
       longest = shorter_of(longest, longest_sequence_of(stack.attention, setting_.segment));
     return longest;
@@ -107,21 +118,31 @@ class EncoderDecoder : public Body {
   }
   double scale() const { return std::sqrt(static_cast<double>(options_.common.width)); }
 
+  PositionOptions positions_of_embedding() const {
+    return longspan::positions_of_embedding(options_.positions, options_.recurrence);
+  }
+  // `states` gets what a stack pondered.
+  GivePondered pondered(States& states, const PonderedNames& names) const {
+    return [this, &states, names](const Pondered& found) {
+      add_pondered(found, options_.recurrence.ponder_weight, names, setting_.mesh, states);
+    };
+  }
+
   // What the decoder looks at. Of a reading that goes on its keys are kept already.
-  std::vector<Side> sides(const Reading& reading, const Pass& pass) const {
+  std::vector<Side> sides(const Reading& reading, const Pass& pass, States& states) const {
     if (pass.kept && pass.kept->positions() > 0)
       return std::vector<Side>(reads_all_layers(options_.wiring) ? options_.encoder().layers : 1);
     const std::int64_t time = field_of(reading.fields, "source").shape()[1];
     const Side side = {
         .time = pass.kept ? undivided_time(time) : divide_time(setting_.mesh, time),
         .length = queued_to(field_of(reading.fields, "source_length"), setting_.device)};
-    Pass encoding = pass.child("encoder");
-    encoding.time = side.time;
-    encoding.kept = nullptr;
+    Pass reads = pass.child("encoder");
+    reads.time = side.time;
+    reads.kept = nullptr;
     const Tensor tokens = columns_of(reading, "source", side.time, setting_.device);
     const Variable x =
-        embed(source_embedding_.value_or(embedding_), source_positions_, tokens, encoding);
-    return encoder_.encode(x, side, options_.wiring, encoding);
+        embed(source_embedding_.value_or(embedding_), source_positions_, tokens, reads);
+    return encoder_.encode(x, side, options_.wiring, reads, pondered(states, encoding));
   }
 
   std::optional<TokenEmbedding> source_embedding(const Scope& scope) const {
@@ -131,7 +152,10 @@ class EncoderDecoder : public Body {
         scope.child("source_embedding"), vocabulary_size_, common.width, common.table_initial());
   }
   StackOptions stack(const ModelOptions& options) const {
-    return {.common = options, .memory = setting_.memory};
+    return {.common = options,
+            .memory = setting_.memory,
+            .recurrence = options_.recurrence,
+            .positions = options_.positions};
   }
   StackOptions encoder_stack() const { return stack(options_.encoder()); }
   StackOptions decoder_stack() const {

@@ -5,7 +5,7 @@
 #include "framework/model/word_masking.h"
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
-#include "models/positions.h"
+#include "models/recurrence.h"
 
 namespace longspan {
 
@@ -15,12 +15,13 @@ struct EncoderDecoderOptions {
   enum class Decoder : std::uint8_t { causal, masked };
 
   ModelOptions common = {.norm = NormPlacement::pre,
-                         .initial_deviation = {}};  // of both, layers: of the decoder
-  std::optional<std::int64_t> encoder_layers = {};  // as many as the decoder has
-  Wiring wiring = Wiring::last;                     // of cross-attention
-  CrossScoreOptions scores = {};                    // likewise
-  PositionOptions positions = {};                   // of both, each with its own tables
-  Embeddings embeddings = Embeddings::shared;       // source and target have one table
+                         .initial_deviation = {}};            // of both, layers: of the decoder
+  std::optional<std::int64_t> encoder_layers = {};            // as many as the decoder has
+  Wiring wiring = Wiring::last;                               // of cross-attention
+  CrossScoreOptions scores = {};                              // likewise
+  PositionOptions positions = {};                             // of both, each with its own tables
+  RecurrenceOptions recurrence = {.count = StepCount::none};  // of both, each with its own weights
+  Embeddings embeddings = Embeddings::shared;                 // source and target have one table
   Decoder decoder = Decoder::causal;
   WordMaskingOptions masking = {};  // of a masked decoder
   SourceLookOptions source = {};

@@ -28,6 +28,23 @@ std::string writing_problem(const EncoderDecoderOptions& options) {
       kind->name);
 }
 
+// What keeps the layers of both from running several times; empty where nothing does.
+std::string steps_problem(const EncoderDecoderOptions& options) {
+  const RecurrenceOptions& recurrence = options.recurrence;
+  for (const ModelOptions& stack : {options.common, options.encoder()}) {
+    std::string problem = recurrence_problem(recurrence, stack, "model.recurrence");
+    if (!problem.empty()) return problem;
+  }
+  if (recurrence.recurs() && options.wiring != Wiring::last)
+    return "model.cross_attention: found other than last with model.recurrence, whose decoder "
+           "looks at what the encoder gives after its last step; set one of them otherwise";
+  if (recurrence.adaptive() && options.source.is_wanted())
+    return "model.recurrence: found adaptive with a key that looks at the attention of a layer of "
+           "the decoder (model.copy, model.coverage, model.guide), which is of no one step; set it "
+           "to fixed";
+  return "";
+}
+
 // Of what is declared before anyone knows whether it is masked.
 constexpr FamilyTraits causal_decoder = {.sequences = Sequences::examples, .looks_at_side = true};
 
@@ -237,6 +254,7 @@ std::string problem_of(const EncoderDecoderOptions& options, const MemoryOptions
   for (const std::string& problem : {writing_problem(options),
                                      alignment_problem(options),
                                      look_problem(options, MeshShape()),
+                                     steps_problem(options),
                                      encoder_recompute_problem(options, memory)})
     if (!problem.empty()) return problem;
   return "";
@@ -262,6 +280,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"full", Wiring::full}},
       fixes_weights());
   declare(table, options.positions, options.common, Sequences::examples, planned);
+  declare_recurrence(table, options.recurrence, options.positions);
   table.add("model.embeddings",
             options.embeddings,
             "source and target have one table, or one each",
@@ -277,6 +296,16 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
   declare_cross_scores(table, options, planned);
   declare_masked(table, options, planned);
   declare_encoder_attention(table, options, planned);
+  table.check({"model.recurrence",
+               "model.residual",
+               "model.halting_output",
+               "model.halting_freezes",
+               "model.attention",
+               "model.encoder_attention",
+               "model.cross_attention",
+               "model.copy",
+               "model.guide"},
+              [&options] { return steps_problem(options); });
   if (planned)
     table.check({"model.guide", "data.train_alignments"}, [&options, &table]() -> std::string {
       const bool is_guided = options.source.guide == AttentionGuide::alignments;

@@ -177,18 +177,43 @@ Variable Stack::normed(const Variable& y, const Pass& pass, const Tensor& length
   return final_norm_ ? (*final_norm_)(y, pass.child("final_norm"), length) : y;
 }
 
+Stack::Stack(const Scope& scope,
+             const StackOptions& options,
+             const MechanismFactory& mechanism,
+             const ModelSetting& setting)
+    : Stack(scope, options, mechanism) {
+  if (!options.recurrence || !options.recurrence->recurs()) return;
+  const Recurrence::Options steps = {
+      .recurrence = *options.recurrence,
+      .positions = options.positions,
+      .width = options.common.width,
+      .initial = options.common.table_initial(),
+      .reversible = options.common.residual == ResidualKind::reversible};
+  recurrence_.emplace(scope, steps, setting);
+}
+
+Variable Stack::through(const Variable& x,
+                        const StackReads& reads,
+                        const Pass& pass,
+                        const LayerWatch& watch,
+                        const GivePondered& give) const {
+  if (recurrence_) return recurrence_->run(layers_, *residual_, x, reads, pass, watch, give);
+  return residual_->run(layers_, x, reads, pass.child("layers"), watch);
+}
+
 Variable Stack::operator()(const Variable& x,
                            const StackReads& reads,
                            const Pass& pass,
-                           const LayerWatch& watch) const {
-  const Variable y = residual_->run(layers_, x, reads, pass.child("layers"), watch);
-  return normed(y, pass, reads.context.mask.key_length);
+                           const LayerWatch& watch,
+                           const GivePondered& give) const {
+  return normed(through(x, reads, pass, watch, give), pass, reads.context.mask.key_length);
 }
 
 std::vector<Side> Stack::encode(const Variable& x,
                                 const Side& source,
                                 Wiring wiring,
-                                Pass pass) const {
+                                Pass pass,
+                                const GivePondered& give_pondered) const {
   pass.time = source.time;
   std::vector<Side> sides;
   const auto give = [&](std::size_t layer, const Variable& output) {
@@ -197,8 +222,7 @@ std::vector<Side> Stack::encode(const Variable& x,
   };
   LayerWatch watch;
   if (reads_all_layers(wiring)) watch.output = give;
-  const Variable last =
-      residual_->run(layers_, x, {.context = source.seen()}, pass.child("layers"), watch);
+  const Variable last = through(x, {.context = source.seen()}, pass, watch, give_pondered);
   if (!reads_all_layers(wiring)) give(0, last);
   return sides;
 }

@@ -10,7 +10,7 @@
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "framework/nn/residual/residual.h"
-#include "models/model_options.h"
+#include "models/recurrence.h"
 
 namespace longspan {
 
@@ -33,6 +33,9 @@ struct StackOptions {
   MemoryOptions memory = {};
   Initial initial_gain = {.mean = 1};  // of the norms
   std::optional<CrossOptions> cross = {};
+  // Layers that run several times, with positions that each step adds.
+  std::optional<RecurrenceOptions> recurrence = {};
+  PositionOptions positions = {};
 };
 
 // `layers` layers named "layers/0", "layers/1", ... of an "attention", with `cross` a
@@ -56,22 +59,40 @@ BodyEnd body_end(const ModelOptions& options);
 class Stack {
  public:
   Stack(const Scope& scope, const StackOptions& options, const MechanismFactory& mechanism);
+  // The same, and with `recurrence` its weights in the scope (models/recurrence.h).
+  Stack(const Scope& scope,
+        const StackOptions& options,
+        const MechanismFactory& mechanism,
+        const ModelSetting& setting);
   // x: [batch, time, width]; pass.time: the division of its positions.
   Variable operator()(const Variable& x,
                       const StackReads& reads,
                       const Pass& pass,
-                      const LayerWatch& watch = {}) const;
+                      const LayerWatch& watch = {},
+                      const GivePondered& give = {}) const;
   // As an encoder, whose positions all see each other: what the layers of a decoder look at, with
   // this wiring, in its `StackReads::sides`. x: the input, of a length and a division of time that
   // `source` says; its rows may be undefined. Each output is normed as the last one is.
-  std::vector<Side> encode(const Variable& x, const Side& source, Wiring wiring, Pass pass) const;
+  std::vector<Side> encode(const Variable& x,
+                           const Side& source,
+                           Wiring wiring,
+                           Pass pass,
+                           const GivePondered& give = {}) const;
+  // The longest sequence that signals of each step know; 0: any.
+  std::int64_t longest() const { return recurrence_ ? recurrence_->longest() : 0; }
 
  private:
   Variable normed(const Variable& y, const Pass& pass, const Tensor& length) const;
+  Variable through(const Variable& x,
+                   const StackReads& reads,
+                   const Pass& pass,
+                   const LayerWatch& watch,
+                   const GivePondered& give) const;
 
   std::vector<Layer> layers_;
   std::unique_ptr<Residual> residual_;
   std::optional<Norm> final_norm_;
+  std::optional<Recurrence> recurrence_;
 };
 
 }  // namespace longspan

@@ -70,7 +70,7 @@ Ranges StepSignals::positions(const Pass& pass) const {
 
 Variable StepSignals::of(const Ranges& positions) const {
   if (positions_) return cast(table_rows(positions_->variable, positions), wide_);
-  if (options_.positions.kind == PositionKind::relative) return {};
+  if (options_.positions.by_distance()) return {};
   const bool paper = options_.signals.order == StepSignalOptions::Order::paper;
   Ranges counted = positions;
   for (Range& range : counted) {

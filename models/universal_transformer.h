@@ -4,23 +4,13 @@
 
 #include "framework/model/family.h"
 #include "framework/model/model.h"
-#include "framework/nn/adaptive_steps.h"
-#include "models/step_signals.h"
+#include "models/recurrence.h"
 
 namespace longspan {
 
-// Whether all positions take as many steps, or each as many as it needs.
-enum class StepCount : std::uint8_t { fixed, adaptive };
-
-struct UniversalTransformerOptions {
+struct UniversalTransformerOptions : RecurrenceOptions {
   ModelOptions common = {.layers = 1, .initial_deviation = {}};  // layers: of the block
   PositionOptions positions = {};
-  StepSignalOptions signals = {};
-  StepCount count = StepCount::fixed;
-  HaltingOptions halting = {};  // its steps are those of a fixed number too
-  double ponder_weight = 0.01;
-
-  bool adaptive() const { return count == StepCount::adaptive; }
 };
 
 void declare(OptionTable& table,

@@ -100,6 +100,27 @@ std::vector<Kind> kinds() {
           })};
 }
 
+std::vector<Kind> recurrent_kinds() {
+  const auto recurrent = [](StepCount count, NormPlacement norm) {
+    return [=](EncoderDecoderOptions& options) {
+      options.recurrence.count = count;
+      options.recurrence.halting = {.steps = 3, .bias = -0.5};
+      options.recurrence.signals.longest_offset = 7;
+      options.common.initial_deviation = 0.05;  // as above
+      if (options.common.residual == ResidualKind::plain) options.common.norm = norm;
+    };
+  };
+  std::vector<Kind> kinds = {
+      kind("fixed steps", Wiring::last, recurrent(StepCount::fixed, NormPlacement::pre)),
+      kind("adaptive steps", Wiring::last, recurrent(StepCount::adaptive, NormPlacement::post))};
+  kinds[1].two_streams = false;
+  return kinds;
+}
+
+TEST(EncoderDecoderMesh, EveryRecurrenceInEveryModeOnEveryLayout) {
+  testing::expect_equal(recurrent_kinds(), testing::layouts(), {.steps = 2});
+}
+
 TEST(EncoderDecoderMesh, EveryWiringInEveryModeOnEveryLayout) {
   testing::expect_equal(kinds(), testing::layouts(), {.steps = 3, .smoothing = {.share = 0.1}});
 }

@@ -58,6 +58,7 @@ struct Kind {
   PositionKind positions = PositionKind::sinusoidal;
   std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
   LinformerSharing linformer = LinformerSharing::heads;
+  StepCount steps = StepCount::none;
 };
 
 struct Mode {
@@ -111,6 +112,15 @@ std::vector<Kind> attention_kinds() {
   return all;
 }
 
+std::vector<Kind> recurrent_kinds() {
+  return {{.name = "tags after fixed steps", .has_tags = true, .steps = StepCount::fixed},
+          {.name = "tags after adaptive steps", .has_tags = true, .steps = StepCount::adaptive},
+          {.name = "class after adaptive steps",
+           .pooling = Pooling::mean,
+           .positions = PositionKind::learned,
+           .steps = StepCount::adaptive}};
+}
+
 std::vector<Mode> modes() {
   return {{"plain"},
           {"layers again", ResidualKind::plain, {.recompute = "layer"}},
@@ -153,6 +163,12 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .sinkhorn = {.block = 2},
                               .synthesizer = {.scores = {"factorised_dense", "dot_product"}}};
   options.pooling = kind.pooling;
+  options.recurrence.count = kind.steps;
+  options.recurrence.halting = {.steps = 3, .bias = -0.5};
+  if (kind.positions == PositionKind::sinusoidal) options.recurrence.signals.longest_offset = 7;
+  // The states of all steps are kept: there are no streams to rebuild.
+  if (options.recurrence.adaptive() && mode.residual == ResidualKind::reversible)
+    options.common.residual = ResidualKind::plain;
   return {.name = fmt::format("{}, {}, ZeRO {}", kind.name, mode.name, zero),
           .make =
               [options, has_tags = kind.has_tags](const ModelSetting& setting) {
@@ -195,6 +211,8 @@ void expect_equal(const std::vector<Kind>& all) {
 TEST(EncoderLayouts, EveryReadoutTrainsTheSame) { expect_equal(kinds()); }
 
 TEST(EncoderLayouts, EveryKindOfAttentionTrainsTheSame) { expect_equal(attention_kinds()); }
+
+TEST(EncoderLayouts, EveryRecurrenceTrainsTheSame) { expect_equal(recurrent_kinds()); }
 
 TEST(EncoderLayouts, AccumulationTrainsTheSame) {
   for (const Kind& kind : kinds()) {

@@ -141,7 +141,8 @@ TEST(Evaluation, RecomputedWindowsReachLessFarThanMemoryInTwoLayers) {
 
 // However often windows read a position.
 TEST(Evaluation, WatchedMeansAreThoseOfAPosition) {
-  UniversalTransformerOptions options = {.count = StepCount::adaptive};
+  UniversalTransformerOptions options;
+  options.count = StepCount::adaptive;
   options.common = small_decoder(1).common;
   options.halting = {.steps = 3, .bias = -100};  // nobody halts before the last step
   const auto model = make_universal_transformer(options, small_setting());

@@ -1,0 +1,243 @@
+#include "models/recurrence.h"
+
+#include <algorithm>
+
+#include "framework/core/queued_copy.h"
+#include "framework/kernels/halting.h"
+#include "framework/model/shared_time.h"
+
+namespace longspan {
+namespace {
+
+void declare_halting(OptionTable& table, RecurrenceOptions& options) {
+  HaltingOptions& halting = options.halting;
+  table.add("model.steps",
+            halting.steps,
+            "how often the layers run that run several times; with adaptive steps, at most",
+            between(1, 1 << 12),
+            fixes_weights([&options](const std::string& steps) {
+              const bool has_rows =
+                  options.recurs() && options.signals.kind == StepSignalKind::learned;
+              return has_rows ? steps : "";
+            }));
+  table.add("model.halting_slack",
+            halting.slack,
+            "a position halts where its halting probabilities sum to 1 less this",
+            more_than(0.0),
+            less_than(1.0));
+  table.add("model.halting_bias",
+            halting.bias,
+            "of the logit of the halting probability, at first: the larger, the fewer steps");
+  table.add("model.halting_reads",
+            halting.reads,
+            "whether a step's probability is read of the state after it (Graves) or of what its "
+            "layers read (tensor2tensor)",
+            {{"after", HaltingOptions::Reads::after}, {"before", HaltingOptions::Reads::before}});
+  table.add("model.halting_output",
+            halting.output,
+            "the mean of the states by their probabilities (Graves), the output so far and the new "
+            "state interpolated step after step (tensor2tensor), or the last state",
+            {{"mean", HaltingOptions::Output::mean},
+             {"interpolated", HaltingOptions::Output::interpolated},
+             {"last", HaltingOptions::Output::last}});
+  table.add("model.halting_freezes",
+            halting.freeze,
+            "the state of a position that halted stays as it is, for others to look at; false: it "
+            "goes on (tensor2tensor)");
+  table.add("model.halting_remainder",
+            halting.remainder_at_end,
+            "a position that model.steps stops has the remainder of its weight at its last state "
+            "(Graves); false: none (tensor2tensor)");
+  table.add("model.ponder_weight",
+            options.ponder_weight,
+            "of the mean of steps and remainders in the loss: the price of a step",
+            at_least(0.0));
+}
+
+// 1 at the positions of `time` that this rank has and that are no padding, [rows, positions] u8;
+// undefined where the context has none.
+Tensor real_positions(const SegmentContext& context, const TimeDivision& time) {
+  const Tensor& length = context.mask.key_length;
+  if (!length.defined()) return {};
+  const Ranges held = time.outside();
+  const Device& device = length.device();
+  const std::int64_t rows = length.elements(), columns = count_of(held);
+  const Tensor real =
+      Tensor::empty({rows, columns}, DType::u8, device.host(), MemoryTag::workspace);
+  if (!device.state().dry()) {
+    const Tensor here = length.to_host();
+    std::uint8_t* to = real.data<std::uint8_t>();
+    for (const std::int64_t end : here.span<std::int64_t>())
+      for (const Range& range : held)
+        for (std::int64_t i = range.begin; i < range.end; ++i)
+          *to++ = i < end ? Halting::goes_on : Halting::rests;
+  }
+  return queued_to(real, device);
+}
+
+}  // namespace
+
+void declare(OptionTable& table,
+             RecurrenceOptions& options,
+             const PositionOptions& positions,
+             const std::string& key) {
+  declare(table, options.signals, positions);
+  declare_halting(table, options);
+  for (const char* const each : {"model.halting_slack",
+                                 "model.halting_bias",
+                                 "model.halting_reads",
+                                 "model.halting_output",
+                                 "model.halting_freezes",
+                                 "model.halting_remainder",
+                                 "model.ponder_weight"})
+    table.warn(each, [&options, key]() -> std::string {
+      return options.adaptive() ? "" : fmt::format("{} is not adaptive", key);
+    });
+}
+
+void declare_recurrence(OptionTable& table,
+                        RecurrenceOptions& options,
+                        const PositionOptions& positions) {
+  table.add(
+      "model.recurrence",
+      options.count,
+      "whether the layers run once (none) or several times, with signals of position and "
+      "step added each time (Dehghani et al. 2019): all positions take model.steps (fixed), "
+      "or each as many as it needs (adaptive, Graves 2016)",
+      {{"none", StepCount::none}, {"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
+      fixes_weights());
+  declare(table, options, positions, "model.recurrence");
+  for (const char* const each :
+       {"model.steps", "model.step_signals", "model.signal_order", "model.longest_offset"})
+    table.warn(each, [&options]() -> std::string {
+      return options.recurs() ? "" : "model.recurrence is none";
+    });
+}
+
+std::string recurrence_problem(const RecurrenceOptions& options,
+                               const ModelOptions& common,
+                               const std::string& key) {
+  if (!options.adaptive()) return "";
+  if (common.residual == ResidualKind::reversible)
+    return fmt::format(
+        "model.residual: found reversible with {} adaptive, whose output is made of the states of "
+        "all steps, which would have to be kept; set one of them otherwise",
+        key);
+  if (options.halting.output == HaltingOptions::Output::last && !options.halting.freeze)
+    return "model.halting_output: found last with model.halting_freezes false, where the last "
+           "state of a token is that of the step in which all others have halted too; set one of "
+           "them otherwise";
+  if (has_kind(common.attention, "routing"))
+    return fmt::format(
+        "model.attention: found routing with {} adaptive, where clusters would follow the tokens "
+        "of as many steps as the slowest one takes; set one of them otherwise",
+        key);
+  return "";
+}
+
+std::vector<std::string> recurrence_keys(const std::string& key) {
+  return {
+      "model.residual", key, "model.halting_output", "model.halting_freezes", "model.attention"};
+}
+
+PositionOptions positions_of_embedding(const PositionOptions& positions,
+                                       const RecurrenceOptions& recurrence) {
+  PositionOptions options = positions;
+  // Positions by distance add nothing to embeddings.
+  if (recurrence.recurs()) options.kind = PositionKind::alibi;
+  return options;
+}
+
+void add_pondered(const Pondered& pondered,
+                  double weight,
+                  const PonderedNames& names,
+                  const ProcessMesh& mesh,
+                  States& states) {
+  states.terms.push_back({.name = names.prefix + "pondering",
+                          .values = losses_of_time(sum(pondered.costs), mesh),
+                          .count = names.count,
+                          .weight = weight});
+  const std::int64_t taken =
+      mesh.shape.sequence ? mesh.tensor.all_reduce(pondered.taken, Reduction::sum) : pondered.taken;
+  states.watched.push_back({.name = names.prefix + "steps",
+                            .sum = static_cast<double>(taken),
+                            .largest = static_cast<double>(pondered.steps.size()),
+                            .count = names.count});
+}
+
+Batch counted(Batch batch, const std::string& lengths, const std::string& count) {
+  const Tensor& length = batch.field(lengths);
+  std::int64_t total = length.elements();
+  if (!length.device().state().dry()) {
+    const Tensor here = length.to_host();
+    total = 0;
+    for (const std::int64_t each : here.span<std::int64_t>()) total += each;
+  }
+  batch.counts[count] = total;
+  return batch;
+}
+
+Recurrence::Recurrence(const Scope& scope, const Options& options, const ModelSetting& setting)
+    : options_(options),
+      signals_(scope,
+               {.signals = options.recurrence.signals,
+                .positions = options.positions,
+                .width = options.width,
+                .steps = options.recurrence.halting.steps,
+                .initial = options.initial},
+               setting) {
+  if (options.recurrence.adaptive())
+    halting_.emplace(scope.child("halting"), options.width, options.recurrence.halting);
+}
+
+// The layers one after another, as often as there are steps: two streams run through them without
+// a joint in between, and the first sublayer of each step hears the signals.
+std::vector<Layer> Recurrence::unrolled(const std::vector<Layer>& layers, const Pass& pass) const {
+  std::vector<Layer> all;
+  for (std::int64_t step = 0; step < options_.recurrence.halting.steps; ++step) {
+    const std::size_t first = all.size();
+    all.insert(all.end(), layers.begin(), layers.end());
+    Sublayer& hears = all[first].sublayers.front();
+    hears.run = [this, step, run = hears.run, positions = signals_.positions(pass)](
+                    const Variable& x, const SublayerReads& reads, const Pass& inner) {
+      return run(signals_.add(x, signals_.of(positions), step), reads, inner);
+    };
+  }
+  return all;
+}
+
+Variable Recurrence::run(const std::vector<Layer>& layers,
+                         const Residual& residual,
+                         const Variable& x,
+                         const StackReads& reads,
+                         const Pass& pass,
+                         const LayerWatch& watch,
+                         const GivePondered& give) const {
+  const std::int64_t count = options_.recurrence.halting.steps;
+  const Pass steps = pass.child("steps");
+  if (options_.reversible) {
+    LayerWatch of_last = watch;
+    of_last.side.layer += static_cast<std::size_t>(count - 1) * layers.size();
+    return residual.run(unrolled(layers, pass), x, reads, steps, of_last);
+  }
+  const Variable positions = signals_.of(signals_.positions(pass));
+  const StepBlock block = {
+      .read = [&](const Variable& states, std::int64_t step) -> Variable {
+        return signals_.add(states, positions, step);
+      },
+      .run = [&](const Variable& read, std::int64_t step) -> Variable {
+        const bool shows = !halting_ && step + 1 == count;
+        return residual.run(layers, read, reads, steps.child(step), shows ? watch : LayerWatch());
+      }};
+  if (halting_) {
+    const Pondered pondered = (*halting_)(x, block, real_positions(reads.context, pass.time), pass);
+    if (give) give(pondered);
+    return pondered.states;
+  }
+  Variable states = x;
+  for (std::int64_t step = 0; step < count; ++step)
+    states = block.run(block.read(states, step), step);
+  return states;
+}
+
+}  // namespace longspan

@@ -1,0 +1,166 @@
+// Layers of an encoder and of a decoder of pairs that run several times, a fixed number or as often
+// as each position needs.
+#include "models/recurrence.h"
+
+#include "framework/nn/attention/kept_keys.h"
+#include "tests/models/encoder_decoder_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::make_encoder_decoder;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+EncoderDecoderOptions tiny(StepCount count) {
+  EncoderDecoderOptions options;
+  options.common = testing::tiny_options(NormPlacement::pre);
+  options.common.activation = Activation::gelu_tanh;  // has a gradient everywhere
+  options.encoder_layers = 1;
+  options.recurrence.count = count;
+  options.recurrence.halting = {.steps = 3, .bias = -0.4};
+  return options;
+}
+
+// A full row, a short one, one without a source, and one with nothing at all.
+const std::vector<Lengths> rows = {{4, 5}, {2, 3}, {0, 4}, {0, 0}};
+constexpr std::int64_t target_columns = 5;
+
+Reading reading(const Lengths& columns = {4, target_columns}) {
+  return {.fields = testing::pair_fields(rows, columns, 1)};
+}
+
+const Term& term_of(const Losses& losses, const std::string& name) {
+  const auto found = std::ranges::find(losses.terms, name, &Term::name);
+  require(found != losses.terms.end(), "no term is named {}", name);
+  return *found;
+}
+
+// Of each target; padding has none.
+Tensor of_targets(const Losses& losses) {
+  return std::ranges::find(losses.terms, "tokens", &Term::count)->values.value();
+}
+
+Values scores_of(const Model& model, const Reading& of) {
+  const NoGradient unrecorded;
+  return values_of(model.scores(of, Pass()).scores.value());
+}
+
+const StepCount counts[] = {StepCount::fixed, StepCount::adaptive};
+
+TEST(Recurrence, GradientOfAllTermsOfPairs) {
+  for (const StepCount count : counts)
+    for (const bool recomputes : {false, true}) {
+      EncoderDecoderOptions options = tiny(count);
+      options.common.dropout = options.common.attention_dropout = 0.3;
+      options.recurrence.signals.kind =
+          recomputes ? StepSignalKind::learned : StepSignalKind::sinusoidal;
+      if (recomputes) options.positions.kind = PositionKind::learned;
+      ModelSetting setting = tiny_setting();
+      if (recomputes) setting.memory.recompute = "layer";
+      const auto model = make_encoder_decoder(options, setting);
+      const Pass pass = {.training = true, .random = Random(3)};
+      testing::expect_layer_gradients(model->parameters(),
+                                      [&](const std::vector<Variable>&) -> Variable {
+                                        const Losses losses = model->losses(reading(), pass);
+                                        Variable total;
+                                        for (const Term& term : losses.terms) {
+                                          const Variable weighed = sum(term.values, term.weight);
+                                          total = total.defined() ? add(total, weighed) : weighed;
+                                        }
+                                        return total;
+                                      },
+                                      {},
+                                      {.directions = 1, .elements = 1});
+    }
+}
+
+TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
+  const NoGradient unrecorded;
+  for (const StepCount count : counts)
+    for (const PositionKind positions : {PositionKind::sinusoidal, PositionKind::relative}) {
+      EncoderDecoderOptions options = tiny(count);
+      options.positions = {.kind = positions, .reach = 2};
+      if (count == StepCount::fixed && positions == PositionKind::sinusoidal)
+        options.common.residual = ResidualKind::reversible;
+      const auto model = make_encoder_decoder(options, tiny_setting());
+      const Reading all = reading();
+      const Values expected = scores_of(*model, all);
+      const auto kept = std::make_shared<KeptKeys>();
+      for (std::int64_t column = 0; column < target_columns; ++column) {
+        Fields fields = {{"tokens", testing::columns(field_of(all.fields, "tokens"), column, 1)}};
+        if (column == 0)
+          for (const char* name : {"source", "source_length"}) fields[name] = all.fields.at(name);
+        const Values found =
+            values_of(model->scores({.fields = fields, .only_last = true}, Pass{.kept = kept})
+                          .scores.value());
+        for (std::size_t row = 0; row < rows.size(); ++row)
+          for (std::size_t id = 0; id < testing::vocabulary; ++id) {
+            if (column >= rows[row].target) continue;
+            const std::size_t place = row * target_columns + static_cast<std::size_t>(column);
+            EXPECT_NEAR(found[row * testing::vocabulary + id],
+                        expected[place * testing::vocabulary + id],
+                        1e-12);
+          }
+      }
+    }
+}
+
+// Neither what padding holds nor how much there is of it; and no padding takes a step.
+TEST(Recurrence, PaddingNeverRuns) {
+  for (const StepCount count : counts) {
+    const auto model = make_encoder_decoder(tiny(count), tiny_setting());
+    const Losses narrow = model->losses(reading(), {}), wide = model->losses(reading({9, 7}), {});
+    ASSERT_EQ(narrow.terms.size(), count == StepCount::adaptive ? 3u : 1u);
+    for (std::size_t i = 0; i < narrow.terms.size(); ++i)
+      EXPECT_NEAR(sum(narrow.terms[i].values).value().item(),
+                  sum(wide.terms[i].values).value().item(),
+                  1e-11);
+    if (count == StepCount::fixed) continue;
+    std::map<std::string, double> steps;
+    for (const Watched& each : narrow.watched) steps[each.name] = each.sum;
+    EXPECT_GE(steps.at("encoder_steps"), 6);
+    EXPECT_LE(steps.at("encoder_steps"), 6 * 3);
+    EXPECT_GE(steps.at("decoder_steps"), 12);
+    EXPECT_LE(steps.at("decoder_steps"), 12 * 3);
+  }
+}
+
+// A bias that never lets halt: all steps, with all weight on the last one; one that always does:
+// one step.
+TEST(Recurrence, HaltingBiasSetsTheNumberOfSteps) {
+  const auto with = [](StepCount count, double bias, std::int64_t steps) {
+    EncoderDecoderOptions options = tiny(count);
+    options.recurrence.halting.bias = bias;
+    options.recurrence.halting.steps = steps;
+    return make_encoder_decoder(options, tiny_setting());
+  };
+  for (const auto& [bias, steps] : {std::pair(30.0, 1), std::pair(-60.0, 3)}) {
+    const auto adaptive = with(StepCount::adaptive, bias, 3);
+    const auto fixed = with(StepCount::fixed, 0, steps);
+    const Losses losses = adaptive->losses(reading(), {});
+    expect_close(
+        values_of(of_targets(losses)), values_of(of_targets(fixed->losses(reading(), {}))), 1e-11);
+    EXPECT_NEAR(
+        sum(term_of(losses, "encoder_pondering").values).value().item(), 6.0 * (steps + 1), 1e-9);
+    EXPECT_NEAR(
+        sum(term_of(losses, "decoder_pondering").values).value().item(), 12.0 * (steps + 1), 1e-9);
+  }
+}
+
+TEST(Recurrence, RefusesWhatCannotBe) {
+  EncoderDecoderOptions reversible = tiny(StepCount::adaptive);
+  reversible.common.residual = ResidualKind::reversible;
+  EXPECT_THROW(make_encoder_decoder(reversible, tiny_setting()), ConfigurationError);
+  EncoderDecoderOptions wired = tiny(StepCount::fixed);
+  wired.wiring = Wiring::mix;
+  EXPECT_THROW(make_encoder_decoder(wired, tiny_setting()), ConfigurationError);
+  EncoderDecoderOptions copies = tiny(StepCount::adaptive);
+  copies.source.copies = true;
+  EXPECT_THROW(make_encoder_decoder(copies, tiny_setting()), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
