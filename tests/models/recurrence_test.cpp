@@ -108,6 +108,24 @@ TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
     }
 }
 
+// However many steps a later token makes the others take.
+TEST(Recurrence, ATargetDependsOnNothingBehindIt) {
+  for (const StepCount count : counts) {
+    const auto model = make_encoder_decoder(tiny(count), tiny_setting());
+    const Reading later = reading();
+    std::int64_t& id = row_of(field_of(later.fields, "tokens"), 0)[3];
+    id = (id + 1) % testing::vocabulary;
+    const Values before = values_of(of_targets(model->losses(reading(), {})));
+    const Values after = values_of(of_targets(model->losses(later, {})));
+    for (std::size_t column = 0; column < target_columns; ++column) {
+      if (column < 3)
+        EXPECT_NEAR(after[column], before[column], 1e-12);
+      else
+        EXPECT_GT(std::abs(after[column] - before[column]), 1e-9);
+    }
+  }
+}
+
 // Neither what padding holds nor how much there is of it; and no padding takes a step.
 TEST(Recurrence, PaddingNeverRuns) {
   for (const StepCount count : counts) {
