@@ -103,7 +103,8 @@ void declare_recurrence(OptionTable& table,
       options.count,
       "whether the layers run once (none) or several times, with signals of position and "
       "step added each time (Dehghani et al. 2019): all positions take model.steps (fixed), "
-      "or each as many as it needs (adaptive, Graves 2016)",
+      "or each as many as it needs (adaptive, Graves 2016), where plans and the operations that "
+      "a run counts are those of all steps",
       {{"none", StepCount::none}, {"fixed", StepCount::fixed}, {"adaptive", StepCount::adaptive}},
       fixes_weights());
   declare(table, options, positions, "model.recurrence");
