@@ -256,6 +256,14 @@ class ImageTransformer : public Body {
   std::optional<TokenEmbedding> classes_;
 };
 
+// Rows without an image, which a batch may have, would count.
+std::string norm_problem(const ImageTransformerOptions& options) {
+  return options.common.norm_kind == NormKind::power
+             ? "model.norm_kind: found power, which model.family: image_transformer does not have; "
+               "layer and rms can be"
+             : "";
+}
+
 std::string tied_problem(const ImageTransformerOptions& options) {
   return options.common.tied_embeddings
              ? "model.tied_embeddings: image_transformer reads 256 ids for each channel and "
@@ -306,6 +314,7 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
             "class can be asked for",
             fixes_weights());
   table.check({"model.tied_embeddings"}, [&options] { return tied_problem(options); });
+  table.check({"model.norm_kind"}, [&options] { return norm_problem(options); });
   table.warn("model.vocabulary",
              []() -> std::string { return "the values of images have ids of their own"; });
 }
@@ -313,6 +322,7 @@ void declare(OptionTable& table, ImageTransformerOptions& options, const Planned
 BodyFactory image_transformer_body(const ImageTransformerOptions& options) {
   return [options](const Scope& scope, const ModelSetting& setting) {
     refuse(tied_problem(options));
+    refuse(norm_problem(options));
     refuse(problem_of(
         options.common.attention,
         options.common.attention_setting(traits_of({}), most_positions(options, setting))));

@@ -87,7 +87,8 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
   table.add("model.power_warmup",
             options.power.warmup,
             "with model.norm_kind: power, the first steps of training, in which tokens are divided "
-            "by the mean square of their own batch, with its exact gradient",
+            "by the mean square of their own batch, or of their part of it with "
+            "training.accumulation, with its exact gradient",
             at_least(0));
   for (const char* key : {"model.power_decay", "model.power_warmup"})
     table.warn(key, [&options]() -> std::string {

@@ -133,12 +133,21 @@ std::string recurrence_problem(const RecurrenceOptions& options,
         "model.attention: found routing with {} adaptive, where clusters would follow the tokens "
         "of as many steps as the slowest one takes; set one of them otherwise",
         key);
+  if (common.norm_kind == NormKind::power)
+    return fmt::format(
+        "model.norm_kind: found power with {} adaptive, where averages would follow the tokens of "
+        "as many steps as the slowest one takes; set one of them otherwise",
+        key);
   return "";
 }
 
 std::vector<std::string> recurrence_keys(const std::string& key) {
-  return {
-      "model.residual", key, "model.halting_output", "model.halting_freezes", "model.attention"};
+  return {"model.residual",
+          key,
+          "model.halting_output",
+          "model.halting_freezes",
+          "model.attention",
+          "model.norm_kind"};
 }
 
 PositionOptions positions_of_embedding(const PositionOptions& positions,

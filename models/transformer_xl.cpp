@@ -202,6 +202,12 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
       return options.spans.any() ? "model.span has keys of distances in place of encodings" : "";
     });
   if (planned)
+    table.check({"model.norm_kind", "run.task"}, [&options, planned]() -> std::string {
+      if (options.common.norm_kind != NormKind::power || !planned().acts) return "";
+      return "model.norm_kind: found power with run.task: reinforcement, where it would act with "
+             "other norms than it learns with; layer and rms can be";
+    });
+  if (planned)
     table.check({"model.span", "run.task"}, [&options, planned]() -> std::string {
       if (!options.spans.any() || !planned().acts) return "";
       return "model.span is not for run.task: reinforcement, whose segments hold several episodes";

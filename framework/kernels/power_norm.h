@@ -63,7 +63,8 @@ void count_rows(Cuda, const CountedRows&);
 void power_inverse(Cpu, const Tensor& squares, double epsilon, const Tensor& inverse);
 void power_inverse(Cuda, const Tensor& squares, double epsilon, const Tensor& inverse);
 
-// means[c] = sums[c] / count, or 0 where the count, one element, is 0. means may be sums.
+// means[c] = sums[c] / count, or 1 where the count, one element, is 0, so that rows of nothing but
+// padding stay as they are. means may be sums.
 void power_mean(Cpu, const Tensor& sums, const Tensor& count, const Tensor& means);
 void power_mean(Cuda, const Tensor& sums, const Tensor& count, const Tensor& means);
 

@@ -118,7 +118,12 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
       whole_.emplace(each->name, each->global_shape());
   for (const auto& each : model.parameters().power_statistics())
     for (const auto& [name, values] : each->saved())
-      if (!is_anew(name) && checkpoint.has(name)) whole_.emplace(name, values.shape());
+      if (is_anew(name))
+        anew_.push_back(name);
+      else if (!checkpoint.has(name))
+        missing_.push_back(name);
+      else
+        whole_.emplace(name, values.shape());
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "

@@ -204,6 +204,29 @@ class Example(jobs.TestCase):
         for name in "sheet", "completed":
             self.assertEqual((folder / f"{name}.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
+    def test_algorithms_are_what_they_say(self):
+        algorithms = module_of("algorithms")
+        source = algorithms.random.Random(1)
+        for length in (*range(2, 30), 400):
+            for task in algorithms.TASKS:
+                (word, *given), result = (text.split() for text in algorithms.example(source, task, length))
+                self.assertEqual((word, len(given)), (task, max(length, 3) if task == "add" else length))
+                if task == "add":
+                    left, right = "".join(given).split("+")
+                    self.assertEqual("".join(result), str(int(left) + int(right)))
+                else:
+                    self.assertEqual(result, given if task == "copy" else given[::-1])
+
+    def test_algorithms_from_data_to_figures(self):
+        folder = self.tree / "runs" / "algorithms"
+        self.assertIn("96 sequences", self.launch("algorithms", folder, "--train", "90", "--validation", "6", "--test", "3").stdout)
+        (folder / "made").touch()
+        output = self.example("algorithms", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.steps=2").stdout
+        for task in "copy", "reverse", "add":
+            for length in 40, 80, 400:
+                self.assertRegex(output, rf"(?m)^{task} +{length} +\d+\.\d +\d+\.\d$")
+        self.assertRegex(output, r"(?m)^[12]\.\d\d and [12]\.\d\d$")
+
     def test_families_in_one_table(self):
         (self.tree / "runs" / "families").mkdir(parents=True)
         (self.tree / "runs" / "families" / "made").touch()

@@ -103,6 +103,7 @@ class Pixels(images_test.TestCase):
         for settings, part in (({"data.format": "text"}, "run.task: pixels learns images, and data.format is text"),
                                ({"model.family": "encoder"}, "run.task"),
                                ({"model.tied_embeddings": True}, "predicts 256 values; set it to false"),
+                               ({"model.norm_kind": "power"}, "model.norm_kind: found power"),
                                ({"model.image_block": "[2]"}, "model.image_block has 1 elements, wanted two"),
                                ({"model.image_block": "[0, 2]"}, "model.image_block"),
                                ({"model.family": "decoder", "run.task": "language_model"}, "is a key of family image_transformer")):

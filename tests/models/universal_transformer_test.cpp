@@ -186,6 +186,9 @@ TEST(UniversalTransformerModel, WhatTheSlowestPositionDecidesIsRefused) {
   UniversalTransformerOptions routing = tiny(StepCount::adaptive, NormPlacement::pre);
   routing.common.attention.kinds = {"routing"};
   EXPECT_THROW(make_universal_transformer(routing, tiny_setting()), ConfigurationError);
+  UniversalTransformerOptions power = tiny(StepCount::adaptive, NormPlacement::pre);
+  power.common.norm_kind = NormKind::power;
+  EXPECT_THROW(make_universal_transformer(power, tiny_setting()), ConfigurationError);
 }
 
 }  // namespace

@@ -6,19 +6,19 @@ namespace longspan {
 namespace {
 
 constexpr const char* kernel = "additive attention";
-constexpr std::int64_t widest = 256;
 
 void check_read(const AdditiveAttention& call) {
   const Shape &query = call.query.shape(), &key = call.key.shape(), &value = call.value.shape();
   require(query.dimensions() == 4 && key.dimensions() == 4 && value.dimensions() == 4 &&
               is_floating(call.query.dtype()) && query[0] == key[0] && query[2] == key[2] &&
-              query[3] == key[3] && query[3] <= widest && value[3] <= widest,
+              query[3] == key[3] && query[3] <= widest_additive_head &&
+              value[3] <= widest_additive_head,
           "{}: query is {} and key {}, wanted [batch, time, heads, dim] and [batch, keys, heads, "
           "dim] with at most {} features",
           kernel,
           query.to_string(),
           key.to_string(),
-          widest);
+          widest_additive_head);
   const DType dtype = call.query.dtype(), sum = accumulator_of(dtype);
   require_tensor(kernel, "key", call.key, key, dtype);
   require_tensor(kernel, "value", call.value, {key[0], key[1], key[2], value[3]}, dtype);

@@ -9,6 +9,9 @@
 
 namespace longspan {
 
+// Features of a head, at most.
+inline constexpr int widest_additive_head = 256;
+
 // Of query q_i, key k_j and head h, the score is
 //   w_h . tanh(q_i + k_j + sum over r of taps_h[r] a_(i-1)[j + r - taps / 2])
 // where a_(i-1) are the probabilities of the query before, 0 outside of its keys; without taps the
@@ -17,9 +20,9 @@ namespace longspan {
 // query that sees none gives 0 and looks nowhere.
 //
 // query: [batch, time, heads, dim]; key: [batch, keys, heads, dim]; value: [batch, keys, heads,
-// value_dim], of one floating dtype; dim and value_dim at most 256. Of its accumulator: weight, w
-// [heads, dim], and taps [heads, taps, dim], may be undefined. out: [batch, time, heads, value_dim]
-// is written.
+// value_dim], of one floating dtype; dim and value_dim at most widest_additive_head. Of its
+// accumulator: weight, w [heads, dim], and taps [heads, taps, dim], may be undefined. out: [batch,
+// time, heads, value_dim] is written.
 //
 // Without taps nothing is as large as the pairs: log_sum_exp [batch, heads, time], accumulator
 // dtype, is written, and backward scores are made again. With taps probabilities [batch, heads,

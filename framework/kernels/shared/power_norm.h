@@ -77,7 +77,7 @@ struct PowerMeanAt {
   A* means;
 
   LONGSPAN_HOST_DEVICE void operator()(std::int64_t c) const {
-    means[c] = *count > A{0} ? sums[c] / *count : A{0};
+    means[c] = *count > A{0} ? sums[c] / *count : A{1};
   }
 };
 

@@ -11,15 +11,13 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t widest_head = 256;
-
 // What is too wide for the scores; empty where it is not.
 std::string width_problem(std::int64_t dim) {
-  if (dim <= widest_head) return "";
+  if (dim <= widest_additive_head) return "";
   return fmt::format(
       "additive scores are of heads of at most {} features, found {}; set model.heads or "
       "model.head_width",
-      widest_head,
+      widest_additive_head,
       dim);
 }
 

@@ -11,7 +11,7 @@
 
 namespace longspan::additive {
 
-inline constexpr int widest = 256;  // features of a head
+inline constexpr int widest = widest_additive_head;
 
 template <typename T>
 struct View {
