@@ -41,7 +41,10 @@ void declare(OptionTable& table, StepSignalOptions& options, const PositionOptio
 }
 
 StepSignals::StepSignals(const Scope& scope, const Options& options, const ModelSetting& setting)
-    : options_(options), wide_(accumulator_of(setting.compute)), device_(setting.device) {
+    : options_(options),
+      wide_(accumulator_of(setting.compute)),
+      device_(setting.device),
+      offsets_(setting.random.child("offset")) {
   refuse(offset_problem(options.signals, options.positions));
   if (options.positions.learned())
     positions_ = scope.weight("positions/weight",
@@ -59,7 +62,7 @@ Ranges StepSignals::positions(const Pass& pass) const {
   Ranges positions = positions_of(pass);
   const std::int64_t offsets = options_.signals.longest_offset + 1;
   if (!pass.training || offsets == 1) return positions;
-  const std::uint64_t drawn = pass.child("offset").random.word(0);
+  const std::uint64_t drawn = offsets_.word(static_cast<std::uint64_t>(pass.step));
   const auto offset = static_cast<std::int64_t>(drawn % static_cast<std::uint64_t>(offsets));
   for (Range& range : positions) {
     range.begin += offset;

@@ -15,7 +15,8 @@ struct StepSignalOptions {
 
   StepSignalKind kind = StepSignalKind::sinusoidal;  // of the steps
   Order order = Order::paper;
-  // In training, positions are counted from up to so many further on, drawn for each step.
+  // In training, positions are counted from up to so many further on, drawn for each step of
+  // training: in all stacks of a model the same, so that what belongs together stays together.
   std::int64_t longest_offset = 0;
 };
 
@@ -53,6 +54,7 @@ class StepSignals {
   Options options_;
   DType wide_;
   Device device_;
+  Random offsets_;  // by step of training
   Weight positions_;
   Weight steps_;
 };

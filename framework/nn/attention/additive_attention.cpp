@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/autograd/additive_attention.h"
+#include "framework/kernels/attention/additive.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/attention/softmax_attention.h"
