@@ -201,17 +201,30 @@ void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSet
     table.warn(key, [&options]() -> std::string {
       return options.spans.any() ? "model.span has keys of distances in place of encodings" : "";
     });
-  if (planned)
+  if (planned) {
+    // Actions are drawn without dropout: learnt with it they would not be as likely as when drawn.
+    const auto check_dropout = [&](const std::string& key, const double& dropout) {
+      table.check({key, "run.task"}, [&dropout, key, planned]() -> std::string {
+        if (dropout == 0 || !planned().acts) return "";
+        return fmt::format(
+            "{}: found {} with run.task: reinforcement, which acts without dropout and is to learn "
+            "from what it did as it did it; set it to 0",
+            key,
+            dropout);
+      });
+    };
+    check_dropout("model.dropout", options.common.dropout);
+    check_dropout("model.attention_dropout", options.common.attention_dropout);
     table.check({"model.norm_kind", "run.task"}, [&options, planned]() -> std::string {
       if (options.common.norm_kind != NormKind::power || !planned().acts) return "";
       return "model.norm_kind: found power with run.task: reinforcement, where it would act with "
              "other norms than it learns with; layer and rms can be";
     });
-  if (planned)
     table.check({"model.span", "run.task"}, [&options, planned]() -> std::string {
       if (!options.spans.any() || !planned().acts) return "";
       return "model.span is not for run.task: reinforcement, whose segments hold several episodes";
     });
+  }
   table.check({"model.same_length", "model.memory"}, [&options]() -> std::string {
     if (!options.same_length || options.memory > 0) return "";
     return "model.same_length needs model.memory of at least 1";

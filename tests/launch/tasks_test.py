@@ -230,7 +230,7 @@ class Reinforcement(TestCase):
             self.write(name, "memory_maze side 3 steps 9\n")
         # A rollout is 6 steps: the checkpoint of step 4 is within one, that of step 6 between two.
         self.task = {"run.task": "reinforcement", "model.family": "transformer_xl", "model.residual": "gated",
-                     "model.norm": "pre", "model.memory": 12, "data.batch": 8, "data.segment": 8,
+                     "model.norm": "pre", "model.memory": 12, "model.dropout": 0, "data.batch": 8, "data.segment": 8,
                      "reinforcement.epochs": 3, "reinforcement.minibatches": 2, "training.schedule": "constant"}
 
     def test_goes_on_on_any_layout(self):
@@ -278,6 +278,8 @@ class Reinforcement(TestCase):
                 self.assertIn(part, result.errors)
         refused({"reinforcement.minibatches": 3}, "reinforcement.minibatches is 3, which does not divide the 8 environments")
         refused({"model.span": "adaptive"}, "model.span is not for run.task: reinforcement")
+        refused({"model.dropout": 0.1, "model.attention_dropout": 0.2}, "model.dropout: found 0.1 with run.task: reinforcement",
+                "model.attention_dropout: found 0.2 with run.task: reinforcement", "set it to 0")
         refused({"data.tokenizer": "characters"}, "what is seen at a step is a byte")
         refused({"model.family": "encoder"}, "encoder learns run.task: tagging or classification, found reinforcement")
         self.write("validation.txt", "corridor\n")
