@@ -69,14 +69,15 @@ class Policy : public Readout {
     const std::int64_t rows = states.hidden.shape()[0];
     std::vector<std::int64_t> places;
     for (std::int64_t i = 0; i < rows * time; ++i) places.push_back(i % time);
-    const auto whole = [&](const Variable& here) {
-      return take_places(cast(here, accumulator_of(here.value().dtype())),
-                         states.time.outside(),
-                         places,
-                         time,
-                         mesh_.time);
+    // Rounded logits would change probabilities by more than steps of training do.
+    const DType exact = accumulator_of(states.hidden.value().dtype());
+    const Variable hidden = cast(states.hidden, exact);
+    const auto whole = [&](const Linear& head) {
+      head.check_width(hidden);
+      const Variable here = linear(hidden, cast(head.weight(), exact), cast(head.bias(), exact));
+      return take_places(here, states.time.outside(), places, time, mesh_.time);
     };
-    return {whole(policy_(states.hidden)), whole(value_(states.hidden))};
+    return {whole(policy_), whole(value_)};
   }
 
   static Tensor in_f64(const Variable& x) { return cast(x, DType::f64).value().to_host(); }
