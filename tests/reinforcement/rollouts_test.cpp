@@ -262,6 +262,20 @@ TEST(Rollouts, GoOnFromACheckpointWithinOneAndBetweenTwo) {
   }
 }
 
+// Rounded to bf16 the logits would say less than a step of training changes.
+TEST(Rollouts, WhatIsLikelyIsNotRoundedAsComputingIs) {
+  const Environment corridor = world("corridor length 3");
+  const auto model = acting_model(acting_options(4), corridor, 4, {}, DType::bf16);
+  const Tensor scores = scores_of(*model, Rollouts(rollouts_in(corridor, 3, 4), *model).next());
+  int finer = 0;
+  for (const double score : scores.span<double>()) {
+    int exponent = 0;
+    const double digits = std::ldexp(std::frexp(score, &exponent), 8);  // of bf16
+    finer += digits != std::round(digits) ? 1 : 0;
+  }
+  EXPECT_GT(finer, std::ssize(scores.span<double>()) / 2);
+}
+
 TEST(Rollouts, BeginInTheMiddleOfEpisodes) {
   const Environment corridor = world("corridor length 6");
   const auto model = acting_model(acting_options(4), corridor, 4);
