@@ -12,6 +12,10 @@ namespace {
 constexpr const char* carried_prefix = "acting/";
 constexpr const char* begun_prefix = "rollout/carried/";
 constexpr const char* field_prefix = "rollout/fields/";
+// Scalars.
+constexpr const char* environment_name = "rollout/environment";
+constexpr const char* epochs_name = "rollout/epochs";
+constexpr const char* minibatches_name = "rollout/minibatches";
 
 // Before the numbers of a situation.
 constexpr std::int64_t columns_of_life = 9;
@@ -78,18 +82,16 @@ void Rollouts::restore(const Tensor& cursors) {
     made_ = of_row[6];
     ended_[row] = {number(of_row[7]), of_row[8] != 0};
   }
-  if (made_ < 0 || made_ >= batches())
-    throw DataError(
-        "{} batches of a rollout are made, of {}; were reinforcement.epochs or "
-        "reinforcement.minibatches others when the checkpoint was made?",
-        made_,
-        batches());
+  if (made_ < 0) throw DataError("{} batches of a rollout are made", made_);
   lives_.restore(std::move(lives));
 }
 
 void Rollouts::save_rest(TrainingState& state) const {
   const ProcessMesh& mesh = model_->parameters().mesh();
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
+  state.scalars.set(environment_name, setting_.lives.environment.description);
+  state.scalars.set(epochs_name, setting_.options.epochs);
+  state.scalars.set(minibatches_name, setting_.options.minibatches);
   add_carried(state, reader_.carried(), first, total, mesh, carried_prefix);
   if (made_ == 0) return;
   add_carried(state, begun_, first, total, mesh, begun_prefix);
@@ -97,7 +99,38 @@ void Rollouts::save_rest(TrainingState& state) const {
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());
 }
 
+// Checkpoints of versions that did not save them are taken at their word.
+void Rollouts::judge(const Checkpoint& checkpoint) const {
+  const Scalars& saved = checkpoint.scalars();
+  const std::string place = checkpoint.path().string();
+  const std::string& here = setting_.lives.environment.description;
+  if (const auto there = saved.get_or<std::string>(environment_name, here); there != here)
+    throw DataError("{}: was made in a {}, and data.train describes a {}; set it to the former",
+                    place,
+                    there,
+                    here);
+  if (made_ == 0) return;
+  const RolloutOptions& options = setting_.options;
+  const auto epochs = saved.get_or<std::int64_t>(epochs_name, options.epochs);
+  const auto minibatches = saved.get_or<std::int64_t>(minibatches_name, options.minibatches);
+  if (epochs != options.epochs || minibatches != options.minibatches)
+    throw DataError(
+        "{}: was made in a rollout of {} epochs of {} minibatches; set reinforcement.epochs and "
+        "reinforcement.minibatches to that",
+        place,
+        epochs,
+        minibatches);
+  if (made_ >= batches())
+    throw DataError(
+        "{}: {} batches of a rollout are made, of {}; were reinforcement.epochs or "
+        "reinforcement.minibatches others when it was made?",
+        place,
+        made_,
+        batches());
+}
+
 void Rollouts::restore_rest(const Checkpoint& checkpoint) {
+  judge(checkpoint);
   const Parameters& parameters = model_->parameters();
   const std::int64_t rows = setting_.lives.rows.count();
   const auto room = [&](const char* prefix) {

@@ -58,6 +58,7 @@ class Rollouts : public Source {
   void record_step(std::int64_t step, Recording& recording);
   void weigh(const Recording& recording);
   void normalise(const Tensor& advantages) const;
+  void judge(const Checkpoint& checkpoint) const;
   Fields rows_chosen(const std::vector<std::int64_t>& rows) const;
   std::int64_t batches() const { return setting_.options.epochs * setting_.options.minibatches; }
   std::int64_t columns() const;

@@ -216,19 +216,35 @@ struct Learner {
   std::unique_ptr<Trainer> trainer;
   std::unique_ptr<Rollouts> source;
 
-  explicit Learner(const Environment& environment) {
+  explicit Learner(const Environment& environment,
+                   const RolloutOptions& rollouts = {.epochs = 2, .minibatches = 3},
+                   std::int64_t memory = 6) {
     TrainingOptions options;
     options.steps = 12;
     options.learning_rate = 0.01;
     trainer = std::make_unique<Trainer>(
-        acting_model(acting_options(6), environment, 4), options, Random(1).child("steps"));
-    source = std::make_unique<Rollouts>(
-        rollouts_in(environment, 6, 4, {.epochs = 2, .minibatches = 3}), trainer->model());
+        acting_model(acting_options(memory), environment, 4), options, Random(1).child("steps"));
+    source = std::make_unique<Rollouts>(rollouts_in(environment, 6, 4, rollouts), trainer->model());
   }
   std::vector<double> steps(int count) {
     std::vector<double> losses;
     for (int i = 0; i < count; ++i) losses.push_back(trainer->step(source->next()).loss);
     return losses;
+  }
+  void save(const std::filesystem::path& directory) const {
+    TrainingState state;
+    trainer->save(state, source->cursor_rows());
+    source->save_rest(state);
+    CheckpointInfo info;
+    info.run_id = "r";
+    save_checkpoint(directory, info, state, Communicator());
+  }
+  // From what `other` saved in that directory.
+  void go_on(const Learner& other, const std::filesystem::path& directory) {
+    const Checkpoint checkpoint = Checkpoint::open(directory / step_name(0));
+    trainer->restore(checkpoint, source->cursor_rows(), 6);
+    source->restore(other.source->cursors());
+    source->restore_rest(checkpoint);
   }
 };
 
@@ -260,6 +276,36 @@ TEST(Rollouts, GoOnFromACheckpointWithinOneAndBetweenTwo) {
     EXPECT_EQ(second.steps(15 - stopped),
               (std::vector<double>(expected.begin() + stopped, expected.end())));
   }
+}
+
+TEST(Rollouts, OnlyBetweenTwoMayOneBeLearntFromOtherwise) {
+  const Environment corridor = world("corridor length 3");
+  for (const int stopped : {4, 6}) {
+    SCOPED_TRACE(stopped);
+    const testing::TemporaryDirectory directory;
+    Learner first(corridor);
+    first.steps(stopped);
+    first.save(directory.path());
+    // As many batches in all, and so that the place would be there.
+    for (const RolloutOptions& other : {RolloutOptions{.epochs = 3, .minibatches = 2},
+                                        RolloutOptions{.epochs = 4, .minibatches = 3}}) {
+      Learner second(corridor, other);
+      if (stopped == 6)
+        EXPECT_NO_THROW(second.go_on(first, directory.path()));
+      else
+        EXPECT_THROW(second.go_on(first, directory.path()), DataError);
+    }
+  }
+}
+
+TEST(Rollouts, AnotherEnvironmentIsNotGoneOnIn) {
+  const testing::TemporaryDirectory directory;
+  Learner first(world("corridor length 3"));
+  first.steps(6);
+  first.save(directory.path());
+  // Where the lives stand is a place in it too.
+  Learner second(world("corridor length 4"));
+  EXPECT_THROW(second.go_on(first, directory.path()), DataError);
 }
 
 // Rounded to bf16 the logits would say less than a step of training changes.
