@@ -133,16 +133,16 @@ void Rollouts::restore_rest(const Checkpoint& checkpoint) {
   judge(checkpoint);
   const Parameters& parameters = model_->parameters();
   const std::int64_t rows = setting_.lives.rows.count();
-  const auto room = [&](const char* prefix) {
-    return room_for_carried(checkpoint,
-                            model_->body().carried_names(),
-                            rows,
-                            parameters.mesh(),
-                            parameters.device(),
-                            prefix);
+  const std::vector<std::string> names = model_->body().carried_names();
+  const auto room = [&](const char* prefix, std::optional<std::int64_t> longest) {
+    return room_for_carried(
+        checkpoint, names, rows, parameters.mesh(), parameters.device(), prefix, longest);
   };
-  Carried carried = room(carried_prefix);
-  begun_ = made_ == 0 ? Carried() : room(begun_prefix);
+  // A model that remembers less than it did acts by the last of it, of which learners see all. What
+  // a rollout began with stays whole: its actions were chosen by all of it.
+  Carried carried = room(carried_prefix, model_->body().longest_memory());
+  const std::int64_t forgotten = saved_length(checkpoint, names, carried_prefix) - carried.length();
+  begun_ = made_ == 0 ? Carried() : room(begun_prefix, {});
   fields_.clear();
   if (made_ != 0) {
     const std::string prefix = field_prefix;
@@ -158,7 +158,7 @@ void Rollouts::restore_rest(const Checkpoint& checkpoint) {
   }
   TrainingState state;
   const std::int64_t first = setting_.lives.rows.begin, total = setting_.environments;
-  add_carried(state, carried, first, total, parameters.mesh(), carried_prefix);
+  add_carried(state, carried, first, total, parameters.mesh(), carried_prefix, forgotten);
   add_carried(state, begun_, first, total, parameters.mesh(), begun_prefix);
   for (const auto& [name, field] : fields_)
     state.add_part(field_prefix + name, field, 0, first, total, is_owner());

@@ -10,17 +10,18 @@ void add_carried(TrainingState& state,
                  std::int64_t first,
                  std::int64_t rows,
                  const ProcessMesh& mesh,
-                 const std::string& prefix) {
+                 const std::string& prefix,
+                 std::int64_t before) {
   const bool owner = mesh.shape.sequence || mesh.tensor.rank() == 0;
   const std::int64_t length = carried.length();
   // What is carried is one run along its time.
   const Ranges held = divide_memory(mesh, length).outside();
   if (count_of(held) == 0) return;
   for (const CarriedTensor& piece : carried.tensors) {
-    const Shape whole = piece.tensor.shape().with(0, rows).with(1, length);
+    const Shape whole = piece.tensor.shape().with(0, rows).with(1, before + length);
     std::vector<std::int64_t> offset(static_cast<std::size_t>(whole.dimensions()), 0);
     offset[0] = first;
-    offset[1] = held.front().begin;
+    offset[1] = before + held.front().begin;
     state.add_box(prefix + piece.name, piece.tensor, whole, offset, owner);
   }
 }
@@ -30,9 +31,11 @@ Carried room_for_carried(const Checkpoint& checkpoint,
                          std::int64_t count,
                          const ProcessMesh& mesh,
                          const Device& device,
-                         const std::string& prefix) {
-  if (names.empty() || !checkpoint.has(prefix + names.front())) return {};
-  const std::int64_t length = checkpoint.shape_of(prefix + names.front())[1];
+                         const std::string& prefix,
+                         std::optional<std::int64_t> longest) {
+  const std::int64_t saved = saved_length(checkpoint, names, prefix);
+  const std::int64_t length = std::min(saved, longest.value_or(saved));
+  if (length == 0) return {};
   const std::int64_t held = count_of(divide_memory(mesh, length).outside());
   Carried carried = {.tensors = {}, .all = length};
   for (const std::string& name : names)
@@ -43,6 +46,13 @@ Carried room_for_carried(const Checkpoint& checkpoint,
                        device,
                        MemoryTag::memory)});
   return carried;
+}
+
+std::int64_t saved_length(const Checkpoint& checkpoint,
+                          const std::vector<std::string>& names,
+                          const std::string& prefix) {
+  if (names.empty() || !checkpoint.has(prefix + names.front())) return 0;
+  return checkpoint.shape_of(prefix + names.front())[1];
 }
 
 void cast_carried(Carried& carried, DType compute) {

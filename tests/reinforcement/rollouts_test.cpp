@@ -308,6 +308,36 @@ TEST(Rollouts, AnotherEnvironmentIsNotGoneOnIn) {
   EXPECT_THROW(second.go_on(first, directory.path()), DataError);
 }
 
+// A model that goes on with less memory acts by what its learner sees.
+TEST(Rollouts, GoOnWithLessMemory) {
+  const Environment pad = world("number_pad side 2 sequence 2 steps 7");
+  for (const int stopped : {6, 10}) {
+    SCOPED_TRACE(stopped);
+    const testing::TemporaryDirectory directory;
+    Learner first(pad);
+    first.steps(stopped);
+    first.save(directory.path());
+    Learner second(pad, {.epochs = 2, .minibatches = 3}, 3);
+    second.go_on(first, directory.path());
+    if (stopped == 10) {
+      EXPECT_EQ(second.source->next().carried->length(), 4) << "what the rollout began with";
+      second.source->next();
+    }
+    const Batch batch = second.source->next();
+    EXPECT_EQ(batch.carried->length(), 3);
+    const Tensor scores = scores_of(second.trainer->model(), batch);
+    const auto chosen = integers(batch, "actions");
+    const auto before = reals(batch, "log_probabilities");
+    const std::size_t actions = pad.actions.size();
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const auto row = scores.span<double>().subspan(i * (actions + 1), actions);
+      double sum = 0;
+      for (const double logit : row) sum += std::exp(logit);
+      EXPECT_NEAR(row[static_cast<std::size_t>(chosen[i])] - std::log(sum), before[i], 1e-9);
+    }
+  }
+}
+
 // Rounded to bf16 the logits would say less than a step of training changes.
 TEST(Rollouts, WhatIsLikelyIsNotRoundedAsComputingIs) {
   const Environment corridor = world("corridor length 3");
