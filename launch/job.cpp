@@ -115,7 +115,7 @@ Pipe open_pipe() {
   if (::getppid() != parent) ::_exit(1);
   // It may write to the terminal though another group has it.
   std::signal(SIGTTOU, SIG_IGN);
-  std::signal(SIGPIPE, SIG_DFL);
+  // SIGPIPE stays ignored: mpirun hears it by a handler of its own, but not when it begins or ends.
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
