@@ -9,7 +9,7 @@
 #include "framework/data/episode_source.h"
 #include "framework/model/tag_readout.h"
 #include "framework/tasks/environment_file.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/environment_task.h"
 
 namespace longspan {
 namespace {
@@ -105,60 +105,38 @@ Measurement measure(const Environment& environment,
   return measurement({found[0], found[1], found[2], found[3], found[4]});
 }
 
-class Recall : public Task {
+class Recall : public EnvironmentTask {
  public:
   explicit Recall(const TaskSetting& setting)
-      : layout_{setting.data.batch, setting.data.segment, true},
+      : EnvironmentTask(setting),
+        layout_{setting.data.batch, setting.data.segment, true},
         mesh_(setting.mesh),
         host_(setting.host),
         random_(Random(setting.seed).child("episodes")),
-        validation_batches_(setting.validation_batches),
-        environment_(read_environment(setting.data.train, setting.mesh.world)),
-        identity_(identify_files({setting.data.train}, setting.mesh.world)) {
-    if (setting.data.validation.empty()) return;
-    validation_ = read_environment(setting.data.validation, setting.mesh.world);
-    require_same_actions(
-        LabelSet(environment_.actions), *validation_, setting.data.validation.told());
-  }
+        validation_batches_(setting.validation_batches) {}
 
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
-  std::int64_t classes() const override { return std::ssize(environment_.actions); }
-  const TextIdentity& identity() const override { return identity_; }
   std::unique_ptr<Source> source() const override {
     return std::make_unique<EpisodeSource>(
-        environment_, layout_, random_, mesh_.data_coordinate(), mesh_.data.size(), host_);
+        environment(), layout_, random_, mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string introduction() const override {
     return fmt::format("{}: {} steps an episode, {} streams of episodes in segments of {}",
-                       environment_.description,
-                       environment_.steps,
+                       environment().description,
+                       environment().steps,
                        layout_.streams,
                        layout_.segment);
   }
-  void save(Scalars& scalars) const override {
-    scalars.set(labels_scalar, LabelSet(environment_.actions).to_json());
-  }
-  void judge(const Scalars& saved, const std::string& place) const override {
-    require_same_actions(labels_of(saved, place), environment_, place);
-  }
-  std::optional<Measurement> validate(const Model& model) const override {
-    if (!validation_) return std::nullopt;
-    Measurement measured =
-        measure(*validation_, model, {layout_.streams, layout_.segment}, validation_batches_);
-    measured.text = "validation " + measured.text;
-    return measured;
-  }
 
  private:
+  Measurement measured(const Environment& in, const Model& model) const override {
+    return measure(in, model, {layout_.streams, layout_.segment}, validation_batches_);
+  }
+
   EpisodeLayout layout_;
   ProcessMesh mesh_;
   Device host_;
   Random random_;
   std::int64_t validation_batches_;
-  Tokenizer tokenizer_;
-  Environment environment_;
-  TextIdentity identity_;
-  std::optional<Environment> validation_;
 };
 
 Batch dry_batch(const DryBatch& wanted) {
@@ -174,18 +152,6 @@ Batch dry_batch(const DryBatch& wanted) {
   batch.fresh = wanted.fresh;
   batch.counts = {{"tokens", shape.elements()}, {"rows", streams.count()}};
   return batch;
-}
-
-std::string problem(const DataOptions& data) {
-  if (!data.train_target.empty())
-    return "data.train_target is for run.task: translation, and run.task is recall; set one of "
-           "them";
-  if (data.tokenizer != TokenizerKind::bytes)
-    return fmt::format(
-        "data.tokenizer is {}, and with run.task: recall what is seen at a step is a byte; set it "
-        "to bytes",
-        name_of(data.tokenizer));
-  return "";
 }
 
 // What the model does at each step of a line of what is seen, which it reads as an episode.
@@ -229,37 +195,27 @@ std::vector<std::string> write(const WriteRequest& request) {
 }  // namespace
 
 TaskKind recall_task() {
-  return {.name = "recall",
-          .documentation =
-              "the right action at each step of episodes of an environment, which is made by the "
-              "description in data.train and data.validation: corridor, memory_maze or number_pad, "
-              "with its numbers",
-          .has_labels = true,
-          .reads_streams = true,
-          .problem = problem,
-          .readout = tag_readout(),
-          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
-          .planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
-            return std::ssize(read_environment(data.train, Communicator()).actions);
-          },
-          .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
-            return std::make_unique<Recall>(setting);
-          },
-          .dry_batch = dry_batch,
-          .goals = {{"loss", false}, {"accuracy"}, {"success"}},
-          .words = [](const DataOptions& data) -> BatchWords {
-            return {fmt::format("{} streams of {} steps", data.batch, data.segment),
-                    "data.segment, data.batch"};
-          },
-          .evaluate =
-              [](const EvaluateRequest& request) {
-                const Environment environment =
-                    read_environment(request.file, request.model.parameters().mesh().world);
-                require_same_actions(request.labels, environment, request.file.told());
-                return measure(
-                    environment, request.model, {request.data.batch, request.data.segment}, 0);
-              },
-          .write = write};
+  TaskKind kind = environment_task("recall");
+  kind.documentation =
+      "the right action at each step of episodes of an environment, which is made by the "
+      "description in data.train and data.validation: corridor, memory_maze or number_pad, with "
+      "its numbers";
+  kind.readout = tag_readout();
+  kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+    return std::make_unique<Recall>(setting);
+  };
+  kind.dry_batch = dry_batch;
+  kind.goals = {{"loss", false}, {"accuracy"}, {"success"}};
+  kind.words = [](const DataOptions& data) -> BatchWords {
+    return {fmt::format("{} streams of {} steps", data.batch, data.segment),
+            "data.segment, data.batch"};
+  };
+  kind.evaluate = [](const EvaluateRequest& request) {
+    return measure(
+        environment_of(request), request.model, {request.data.batch, request.data.segment}, 0);
+  };
+  kind.write = write;
+  return kind;
 }
 
 }  // namespace longspan

@@ -9,7 +9,7 @@
 #include "framework/model/policy_readout.h"
 #include "framework/reinforcement/rollouts.h"
 #include "framework/tasks/environment_file.h"
-#include "framework/tasks/labelled_task.h"
+#include "framework/tasks/environment_task.h"
 
 namespace longspan {
 namespace {
@@ -88,25 +88,16 @@ Measurement measure(const Environment& environment,
   return measurement({found[0], found[1], found[2], found[3], found[4]});
 }
 
-class Reinforcement : public Task {
+class Reinforcement : public EnvironmentTask {
  public:
   explicit Reinforcement(const TaskSetting& setting)
-      : data_(setting.data),
+      : EnvironmentTask(setting),
+        data_(setting.data),
         mesh_(setting.mesh),
         host_(setting.host),
         random_(setting.seed),
-        validation_batches_(setting.validation_batches),
-        environment_(read_environment(setting.data.train, setting.mesh.world)),
-        identity_(identify_files({setting.data.train}, setting.mesh.world)) {
-    if (setting.data.validation.empty()) return;
-    validation_ = read_environment(setting.data.validation, setting.mesh.world);
-    require_same_actions(
-        LabelSet(environment_.actions), *validation_, setting.data.validation.told());
-  }
+        validation_batches_(setting.validation_batches) {}
 
-  const Tokenizer& tokenizer() const override { return tokenizer_; }
-  std::int64_t classes() const override { return std::ssize(environment_.actions); }
-  const TextIdentity& identity() const override { return identity_; }
   std::unique_ptr<Source> source() const override {
     throw Failure("the batches of run.task: reinforcement are made by a model");
   }
@@ -114,7 +105,7 @@ class Reinforcement : public Task {
     const StreamRange rows =
         streams_of_rank(data_.batch, mesh_.data_coordinate(), mesh_.data.size(), "data.batch");
     return std::make_unique<Rollouts>(
-        RolloutSetting{.lives = {.environment = environment_,
+        RolloutSetting{.lives = {.environment = environment(),
                                  .rows = rows,
                                  .episodes = random_.child("episodes"),
                                  .actions = random_.child("actions"),
@@ -129,36 +120,24 @@ class Reinforcement : public Task {
     return fmt::format(
         "{}: at most {} steps an episode, {} environments acted in {} steps at a "
         "time, which {} epochs of {} minibatches are learnt from",
-        environment_.description,
-        environment_.steps,
+        environment().description,
+        environment().steps,
         data_.batch,
         data_.segment,
         data_.rollouts.epochs,
         data_.rollouts.minibatches);
   }
-  void save(Scalars& scalars) const override {
-    scalars.set(labels_scalar, LabelSet(environment_.actions).to_json());
-  }
-  void judge(const Scalars& saved, const std::string& place) const override {
-    require_same_actions(labels_of(saved, place), environment_, place);
-  }
-  std::optional<Measurement> validate(const Model& model) const override {
-    if (!validation_) return std::nullopt;
-    Measurement measured = measure(*validation_, model, data_, validation_batches_);
-    measured.text = "validation " + measured.text;
-    return measured;
-  }
 
  private:
+  Measurement measured(const Environment& in, const Model& model) const override {
+    return measure(in, model, data_, validation_batches_);
+  }
+
   DataOptions data_;
   ProcessMesh mesh_;
   Device host_;
   Random random_;
   std::int64_t validation_batches_;
-  Tokenizer tokenizer_;
-  Environment environment_;
-  TextIdentity identity_;
-  std::optional<Environment> validation_;
 };
 
 // One minibatch.
@@ -182,50 +161,29 @@ Batch dry_batch(const DryBatch& wanted) {
   return batch;
 }
 
-std::string problem(const DataOptions& data) {
-  if (!data.train_target.empty())
-    return "data.train_target is for run.task: translation, and run.task is reinforcement; set one "
-           "of them";
-  if (data.tokenizer == TokenizerKind::bytes) return "";
-  return fmt::format(
-      "data.tokenizer is {}, and with run.task: reinforcement what is seen at a step is a byte; "
-      "set it to bytes",
-      name_of(data.tokenizer));
-}
-
 }  // namespace
 
 TaskKind reinforcement_task() {
-  return {.name = "reinforcement",
-          .documentation =
-              "acting in an environment by what actions are rewarded with: proximal policy "
-              "optimization with generalized advantages; data.train and data.validation describe "
-              "the environment: corridor, memory_maze or number_pad, with its numbers",
-          .has_labels = true,
-          .acts = true,
-          .reads_streams = true,
-          .problem = problem,
-          .readout = policy_readout(),
-          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
-          .planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
-            return std::ssize(read_environment(data.train, Communicator()).actions);
-          },
-          .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
-            return std::make_unique<Reinforcement>(setting);
-          },
-          .dry_batch = dry_batch,
-          .goals = {{"reward"}, {"success"}},
-          .words = [](const DataOptions& data) -> BatchWords {
-            return {fmt::format("{} steps of {} environments", data.segment, data.batch),
-                    "data.segment, data.batch"};
-          },
-          .evaluate =
-              [](const EvaluateRequest& request) {
-                const Environment environment =
-                    read_environment(request.file, request.model.parameters().mesh().world);
-                require_same_actions(request.labels, environment, request.file.told());
-                return measure(environment, request.model, request.data, 0);
-              }};
+  TaskKind kind = environment_task("reinforcement");
+  kind.documentation =
+      "acting in an environment by what actions are rewarded with: proximal policy optimization "
+      "with generalized advantages; data.train and data.validation describe the environment: "
+      "corridor, memory_maze or number_pad, with its numbers";
+  kind.acts = true;
+  kind.readout = policy_readout();
+  kind.open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
+    return std::make_unique<Reinforcement>(setting);
+  };
+  kind.dry_batch = dry_batch;
+  kind.goals = {{"reward"}, {"success"}};
+  kind.words = [](const DataOptions& data) -> BatchWords {
+    return {fmt::format("{} steps of {} environments", data.segment, data.batch),
+            "data.segment, data.batch"};
+  };
+  kind.evaluate = [](const EvaluateRequest& request) {
+    return measure(environment_of(request), request.model, request.data, 0);
+  };
+  return kind;
 }
 
 }  // namespace longspan

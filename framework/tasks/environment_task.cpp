@@ -1,0 +1,70 @@
+#include "framework/tasks/environment_task.h"
+
+#include <fmt/format.h>
+
+#include "framework/tasks/environment_file.h"
+#include "framework/tasks/labelled_task.h"
+
+namespace longspan {
+namespace {
+
+std::string problem_of(const std::string& name, const DataOptions& data) {
+  if (!data.train_target.empty())
+    return fmt::format(
+        "data.train_target is for run.task: translation, and run.task is {}; set one of them",
+        name);
+  if (data.tokenizer == TokenizerKind::bytes) return "";
+  return fmt::format(
+      "data.tokenizer is {}, and with run.task: {} what is seen at a step is a byte; set it to "
+      "bytes",
+      name_of(data.tokenizer),
+      name);
+}
+
+}  // namespace
+
+EnvironmentTask::EnvironmentTask(const TaskSetting& setting)
+    : environment_(read_environment(setting.data.train, setting.mesh.world)),
+      identity_(identify_files({setting.data.train}, setting.mesh.world)) {
+  if (setting.data.validation.empty()) return;
+  validation_ = read_environment(setting.data.validation, setting.mesh.world);
+  require_same_actions(
+      LabelSet(environment_.actions), *validation_, setting.data.validation.told());
+}
+
+void EnvironmentTask::save(Scalars& scalars) const {
+  scalars.set(labels_scalar, LabelSet(environment_.actions).to_json());
+}
+
+void EnvironmentTask::judge(const Scalars& saved, const std::string& place) const {
+  require_same_actions(labels_of(saved, place), environment_, place);
+}
+
+std::optional<Measurement> EnvironmentTask::validate(const Model& model) const {
+  if (!validation_) return std::nullopt;
+  Measurement result = measured(*validation_, model);
+  result.text = "validation " + result.text;
+  return result;
+}
+
+Environment environment_of(const EvaluateRequest& request) {
+  const Environment environment =
+      read_environment(request.file, request.model.parameters().mesh().world);
+  require_same_actions(request.labels, environment, request.file.told());
+  return environment;
+}
+
+TaskKind environment_task(const std::string& name) {
+  TaskKind kind;
+  kind.name = name;
+  kind.has_labels = true;
+  kind.reads_streams = true;
+  kind.problem = [name](const DataOptions& data) { return problem_of(name, data); };
+  kind.vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); };
+  kind.planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
+    return std::ssize(read_environment(data.train, Communicator()).actions);
+  };
+  return kind;
+}
+
+}  // namespace longspan
