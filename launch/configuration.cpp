@@ -1,5 +1,7 @@
 #include "launch/configuration.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -80,7 +80,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   std::optional<std::string> named;
   if (location.checkpoint) named = location.checkpoint->string();
   if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
-  const std::filesystem::path run = location.run.value_or(configuration->run.directory);
+  const std::filesystem::path run = location.run.value_or(configuration->run.directory.text());
   std::optional<OpenedCheckpoint> found =
       open_checkpoint(named, run, world, reading_progress(run.string(), session));
   if (!found) throw DataError("{}", nothing_saved(run));

@@ -1,6 +1,7 @@
 // longspan plan: what a run will take, on any number of ranks, before it is started.
 #include "framework/planning/plan.h"
 
+#include <fmt/format.h>
 #include <omp.h>
 
 #include <CLI/App.hpp>

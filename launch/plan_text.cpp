@@ -1,5 +1,7 @@
 #include "launch/plan_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/core/byte_text.h"

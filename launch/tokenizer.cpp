@@ -1,5 +1,7 @@
 #include "framework/data/tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>

@@ -1,5 +1,7 @@
 #include "framework/core/complaint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <tuple>

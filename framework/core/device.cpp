@@ -1,11 +1,17 @@
 #include "framework/core/device.h"
 
 #include <algorithm>
+#include <thread>
 
 #include "framework/core/gpu.h"
 #include "framework/core/queued_copy.h"
 
 namespace longspan {
+
+struct DeviceState::WaitingThread {
+  std::thread::id thread;
+  Waiting wait;
+};
 
 DeviceState::DeviceState(Processor processor, Backing backing, int gpu)
     : processor_(processor), allocator_(backing, gpu) {
@@ -46,8 +52,8 @@ void DeviceState::wait() {
   const std::vector<Tensor> copied = copies.take();
   CUstream_st* const stream = cuda().stream;
   try {
-    if (waiting_ && std::this_thread::get_id() == waiting_thread_)
-      waiting_(stream);
+    if (waiting_ && std::this_thread::get_id() == waiting_->thread)
+      waiting_->wait(stream);
     else
       gpu::wait(stream);
   } catch (...) {
@@ -57,8 +63,9 @@ void DeviceState::wait() {
 }
 
 void DeviceState::set_waiting(Waiting waiting) {
-  waiting_ = std::move(waiting);
-  waiting_thread_ = std::this_thread::get_id();
+  waiting_ = waiting ? std::make_unique<const WaitingThread>(
+                           WaitingThread{std::this_thread::get_id(), std::move(waiting)})
+                     : nullptr;
 }
 
 void Device::wait() const { state_->wait(); }

@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <type_traits>
 #include <typeindex>
 
@@ -87,8 +86,8 @@ class DeviceState {
   Allocator allocator_;
   CUstream_st* stream_ = nullptr;      // of a GPU
   std::shared_ptr<DeviceState> host_;  // of a GPU: pinned memory, or as dry as this
-  Waiting waiting_;
-  std::thread::id waiting_thread_;
+  struct WaitingThread;
+  std::unique_ptr<const WaitingThread> waiting_;  // null where nobody has said how to wait
   bool tf32_ = false;
   double flops_ = 0;
   std::mutex mutex_;

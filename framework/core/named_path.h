@@ -1,7 +1,6 @@
 // A file or directory that a configuration names.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -16,7 +15,6 @@ struct NamedPath : std::string {
   NamedPath(std::string path, std::string named_by, std::string written_at)
       : std::string(std::move(path)), key(std::move(named_by)), place(std::move(written_at)) {}
 
-  operator std::filesystem::path() const { return text(); }
   const std::string& text() const { return *this; }
 
   std::string key = {};    // "data.train"

@@ -1,5 +1,7 @@
 #include "framework/core/options.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/core/option_text.h"

@@ -3,7 +3,9 @@
 // Random123.
 #pragma once
 
+#ifdef __CUDACC__
 #include <Random123/philox.h>
+#endif
 
 #include <array>
 #include <cmath>
@@ -30,14 +32,15 @@ class Random {
     return Random(seed_, mix(place_ ^ mix(hash ^ 0x9e3779b97f4a7c15u)));
   }
 
-  // The four words of block `index`: elements 4*index .. 4*index+3.
+  // The four words of block `index`: elements 4*index .. 4*index+3. Only kernels need it inline:
+  // Random123's headers take long to compile.
+#ifdef __CUDACC__
   LONGSPAN_HOST_DEVICE std::array<std::uint32_t, 4> block(std::uint64_t index) const {
-    const r123::Philox4x32::ctr_type counter = {
-        {low(index), high(index), low(place_), high(place_)}};
-    const r123::Philox4x32::key_type key = {{low(seed_), high(seed_)}};
-    const auto words = r123::Philox4x32()(counter, key);
-    return {words[0], words[1], words[2], words[3]};
+    return philox<r123::Philox4x32>(index);
   }
+#else
+  std::array<std::uint32_t, 4> block(std::uint64_t index) const;
+#endif
   LONGSPAN_HOST_DEVICE std::uint32_t word(std::uint64_t element) const {
     return block(element / 4)[element % 4];
   }
@@ -66,6 +69,15 @@ class Random {
 
  private:
   Random(std::uint64_t seed, std::uint64_t place) : seed_(seed), place_(place) {}
+
+  template <typename Philox4x32>
+  LONGSPAN_HOST_DEVICE std::array<std::uint32_t, 4> philox(std::uint64_t index) const {
+    const typename Philox4x32::ctr_type counter = {
+        {low(index), high(index), low(place_), high(place_)}};
+    const typename Philox4x32::key_type key = {{low(seed_), high(seed_)}};
+    const auto words = Philox4x32()(counter, key);
+    return {words[0], words[1], words[2], words[3]};
+  }
 
   static std::uint64_t mix(std::uint64_t x) {  // the finaliser of SplitMix64
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;

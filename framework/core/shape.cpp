@@ -76,3 +76,8 @@ bool operator==(const Shape& a, const Shape& b) {
 }
 
 }  // namespace longspan
+
+fmt::format_context::iterator fmt::formatter<longspan::Shape>::format(
+    const longspan::Shape& shape, format_context& context) const {
+  return fmt::format_to(context.out(), "{}", shape.to_string());
+}

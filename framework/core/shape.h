@@ -1,7 +1,7 @@
 // The extents of a dense row-major tensor.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cstdint>
@@ -47,11 +47,9 @@ class Shape {
 
 }  // namespace longspan
 
-// So that a message which is not needed costs nothing.
+// So that a message which is not needed costs nothing. Without options: "{}".
 template <>
-struct fmt::formatter<longspan::Shape> : fmt::formatter<std::string> {
-  template <typename Context>
-  auto format(const longspan::Shape& shape, Context& context) const {
-    return fmt::formatter<std::string>::format(shape.to_string(), context);
-  }
+struct fmt::formatter<longspan::Shape> {
+  constexpr auto parse(format_parse_context& context) { return context.begin(); }
+  format_context::iterator format(const longspan::Shape& shape, format_context& context) const;
 };

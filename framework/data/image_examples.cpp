@@ -97,7 +97,7 @@ bool is_idx(const std::string& path) {
 // As rank 0 sees it: what is opened together depends on it.
 bool is_file(const NamedPath& path, const Communicator& all) {
   std::error_code unused;
-  const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path, unused);
+  const bool found = all.rank() == 0 && std::filesystem::is_regular_file(path.text(), unused);
   return all.broadcast(std::string(found ? "file" : "folder"), 0) == "file";
 }
 

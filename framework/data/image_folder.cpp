@@ -31,7 +31,7 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
 
 ImageFolder look_through(const NamedPath& path, const ScanListener& heard) {
   ImageFolder folder{.path = path, .files = {}, .shape = {}};
-  for (const auto& label : entries_of(fs::path(path), path.told())) {
+  for (const auto& label : entries_of(path.text(), path.told())) {
     if (!label.is_directory()) continue;
     const std::string name = label.path().filename().string();
     for (const auto& file : entries_of(label.path(), label.path().string()))
@@ -73,7 +73,7 @@ std::vector<std::string> ImageFolder::labels() const {
 
 std::uint64_t fingerprint_of_folder(const NamedPath& path) {
   std::vector<std::string> files;
-  for (const auto& entry : entries_of(path, path.told())) {
+  for (const auto& entry : entries_of(path.text(), path.told())) {
     if (!entry.is_directory()) continue;
     for (const auto& file : entries_of(entry.path(), entry.path().string()))
       if (std::error_code unused; file.is_regular_file(unused))

@@ -139,7 +139,8 @@ SubwordModel trained_model(const DataOptions& options,
 }  // namespace
 
 fs::path token_directory(const DataOptions& options, const fs::path& run_directory) {
-  return options.token_cache.empty() ? run_directory / "tokens" : fs::path(options.token_cache);
+  return options.token_cache.empty() ? run_directory / "tokens"
+                                     : fs::path(options.token_cache.text());
 }
 
 Tokenizer prepare_tokenizer(const DataOptions& options,

@@ -1,5 +1,7 @@
 #include "framework/runs/best_step.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <vector>
 

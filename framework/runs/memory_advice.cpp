@@ -1,5 +1,7 @@
 #include "framework/runs/memory_advice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/core/byte_text.h"

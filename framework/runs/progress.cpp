@@ -1,5 +1,7 @@
 #include "framework/runs/progress.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>

@@ -1,5 +1,7 @@
 #include "framework/runs/resume.h"
 
+#include <fmt/format.h>
+
 #include <system_error>
 
 #include "framework/core/byte_text.h"

@@ -22,7 +22,7 @@ std::string reason() { return std::error_code(errno, std::generic_category()).me
 
 // The lock's descriptor, or a sentence that says why there is none.
 std::string take_lock(const NamedPath& named, int& lock) {
-  const fs::path path = named;
+  const fs::path path = named.text();
   const std::string it = fmt::format("{}run.directory \"{}\"", named.before(), path.string());
   std::error_code error;
   fs::create_directories(path, error);
@@ -49,7 +49,7 @@ std::string trouble_with(const fs::path& folder) {
 }  // namespace
 
 RunDirectory::RunDirectory(const NamedPath& path, const Communicator& world)
-    : path_(path), writes_(world.rank() == 0) {
+    : path_(path.text()), writes_(world.rank() == 0) {
   std::string sentence;
   if (writes_) sentence = take_lock(path, lock_);
   if (writes_ && sentence.empty()) sentence = trouble_with(checkpoints());

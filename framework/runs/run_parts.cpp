@@ -22,7 +22,7 @@ std::unique_ptr<Task> open_task(const Settings& settings,
                                 const Device& device,
                                 const ScanListener& listener) {
   return settings.task_kind().open({.data = settings.data,
-                                    .run = settings.run.directory,
+                                    .run = settings.run.directory.text(),
                                     .mesh = mesh,
                                     .host = device.host(),
                                     .seed = static_cast<std::uint64_t>(settings.run.seed),

@@ -1,5 +1,7 @@
 #include "framework/runs/start_from.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <map>
@@ -55,8 +57,8 @@ Checkpoint open_meant(const StartingRun& run) {
   const bool is_seen = run.world.rank() == 0 && std::filesystem::exists(path.text(), unused);
   if (run.world.all_reduce(std::int64_t{is_seen}, Reduction::maximum) == 0)
     throw DataError("{}: there is no such run or checkpoint{}", path.told(), path.help_to_find());
-  const NamedCheckpoint found =
-      find_checkpoint(path, run.settings.run.directory, run.world, value_problems, run.watch);
+  const NamedCheckpoint found = find_checkpoint(
+      path, run.settings.run.directory.text(), run.world, value_problems, run.watch);
   for (const std::string& sentence : found.skipped) run.log.warning("{}", sentence);
   return open_run_checkpoint(found.path, run.watch);
 }

@@ -1,5 +1,7 @@
 #include "framework/settings/settings.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/train/optimizers/kinds.h"

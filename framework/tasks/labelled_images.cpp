@@ -13,7 +13,7 @@ namespace {
 ImageFiles image_files(const NamedPath& images, const NamedPath& labels, Unlabelled unlabelled) {
   std::error_code unused;
   if (unlabelled == Unlabelled::refused && labels.empty() &&
-      std::filesystem::is_regular_file(images, unused))
+      std::filesystem::is_regular_file(images.text(), unused))
     throw DataError(
         "{}: is a file, and none with its labels is named (data.train_target and so on, or "
         "--data-target); without one a folder is needed that has a folder of PNG files for each "

@@ -1,5 +1,7 @@
 #include "framework/tasks/pixels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numbers>
 

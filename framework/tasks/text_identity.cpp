@@ -84,7 +84,7 @@ TextIdentity identify_files(std::initializer_list<NamedPath> files, const Commun
     if (file.empty()) continue;
     const TextIdentity one = agreed(world, [&]() -> TextIdentity {
       std::error_code unused;
-      if (!std::filesystem::is_directory(file, unused))
+      if (!std::filesystem::is_directory(file.text(), unused))
         return identity_of(Corpus(file, Tokenizer()));
       return {fingerprint_of_folder(file), time_of_folder(file)};
     });

@@ -1,4 +1,5 @@
 // What README.md says of the memory modes: which go together.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>

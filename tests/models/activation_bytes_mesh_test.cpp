@@ -1,4 +1,6 @@
 // What sharing time saves: bytes of activations that a rank holds at most in a training pass.
+#include <fmt/format.h>
+
 #include "framework/autograd/ops.h"
 #include "tests/models/model_testing.h"
 #include "tests/support/mesh_runner.h"

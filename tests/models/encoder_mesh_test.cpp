@@ -1,5 +1,7 @@
 // An encoder with each of its readouts trains and answers the same on every layout and with every
 // memory mode as one process, with dropout and texts of unequal lengths.
+#include <fmt/format.h>
+
 #include "framework/model/class_readout.h"
 #include "framework/model/tag_readout.h"
 #include "models/encoder.h"

@@ -1,5 +1,7 @@
 // The equality matrix: every attention kind in every memory mode trains the same on every layout as
 // on one process. A new kind, mode or layout is a line.
+#include <fmt/format.h>
+
 #include "tests/models/equality_testing.h"
 
 namespace longspan {

@@ -1,5 +1,7 @@
 #include "tests/support/mesh_runner.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <map>
 

@@ -38,8 +38,7 @@ inline void philox_blocks(const Random& random,
   for (std::int64_t lane = 0; lane < lanes; ++lane)
     steps[lane] = static_cast<std::uint64_t>(lane) * step;
   const auto ahead = hn::Load(wide, steps);
-  std::int64_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
+  const auto write = [&](std::int64_t i, std::uint32_t* to) {
     const auto index = hn::Add(hn::Set(wide, first + static_cast<std::uint64_t>(i) * step), ahead);
     auto c0 = index;
     auto c1 = hn::ShiftRight<32>(index);
@@ -55,12 +54,14 @@ inline void philox_blocks(const Random& random,
     }
     const auto front = hn::Or(hn::And(c0, low_half), hn::ShiftLeft<32>(c1));
     const auto back = hn::Or(hn::And(c2, low_half), hn::ShiftLeft<32>(c3));
-    hn::StoreInterleaved2(front, back, wide, reinterpret_cast<std::uint64_t*>(words + 4 * i));
-  }
-  for (; i < count; ++i) {
-    const auto block = random.block(first + static_cast<std::uint64_t>(i) * step);
-    std::copy(block.begin(), block.end(), words + 4 * i);
-  }
+    hn::StoreInterleaved2(front, back, wide, reinterpret_cast<std::uint64_t*>(to));
+  };
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) write(i, words + 4 * i);
+  if (i >= count) return;
+  alignas(64) std::uint32_t last[4 * HWY_MAX_BYTES / sizeof(std::uint64_t)];
+  write(i, last);
+  std::copy_n(last, 4 * (count - i), words + 4 * i);
 }
 
 }  // namespace longspan

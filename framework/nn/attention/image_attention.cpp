@@ -1,5 +1,7 @@
 #include "framework/nn/attention/image_attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "framework/core/options.h"

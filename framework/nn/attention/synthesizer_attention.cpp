@@ -1,5 +1,7 @@
 #include "framework/nn/attention/synthesizer_attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,7 @@
 #include "tests/benchmarks/support/bench_device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
