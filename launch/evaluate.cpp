@@ -148,6 +148,7 @@ std::string json_object(const Measurement& measured,
     else
       object[figure.name] = figure.value;
   }
+  for (const Curve& curve : measured.curves) object[curve.name + "_by_position"] = curve.values;
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 

@@ -44,6 +44,14 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             halting.freeze,
             "the state of a position that halted stays as it is, for others to look at; false: it "
             "goes on (tensor2tensor)");
+  table.add("model.halting_compaction",
+            halting.compaction,
+            "the last layer of a step computes queries, outputs and feed-forward layers of the "
+            "positions alone that take the step; false: of all, with the same result");
+  table.warn("model.halting_compaction", [&options]() -> std::string {
+    if (!options.adaptive() || options.halting.freeze) return "";
+    return "model.halting_freezes is false: the states of all positions go on";
+  });
   table.add("model.halting_remainder",
             halting.remainder_at_end,
             "a position that model.steps stops has the remainder of its weight at its last state "
@@ -75,6 +83,40 @@ Tensor real_positions(const SegmentContext& context, const TimeDivision& time) {
   return queued_to(real, device);
 }
 
+// The steps that this context rank's positions took, each at its place in the sequence. Padding
+// took none, and is no row.
+std::vector<Watched::At> by_position(const Pondered& pondered, const ProcessMesh& mesh) {
+  if (pondered.each.empty() || pondered.time.total == 0) return {};
+  const std::int64_t total = pondered.time.total;
+  const Tensor sums = Tensor::zeros({2, total}, DType::f64, Device::cpu(), MemoryTag::workspace);
+  double* const steps = sums.data<double>();
+  for (auto each = pondered.each.begin(); each != pondered.each.end();)
+    for (const Range& range : pondered.time.outside())
+      for (std::int64_t i = range.begin; i < range.end; ++i, ++each) {
+        steps[i] += static_cast<double>(*each);
+        steps[total + i] += *each > 0 ? 1 : 0;
+      }
+  if (mesh.shape.sequence) mesh.tensor.all_reduce(sums, Reduction::sum);
+  std::vector<Watched::At> at;
+  for (std::int64_t i = 0; i < total; ++i) at.push_back({steps[i], steps[total + i]});
+  return at;
+}
+
+// The layers where nobody reads what the last one gives at other rows than these. The others' keys
+// are made of all rows of it.
+std::vector<Layer> of_taken(const std::vector<Layer>& layers,
+                            const std::shared_ptr<const TakenRows>& taken) {
+  std::vector<Layer> result = layers;
+  for (Sublayer& sublayer : result.back().sublayers)
+    sublayer.run = [taken, run = sublayer.run](
+                       const Variable& x, const SublayerReads& reads, const Pass& pass) {
+      Pass some = pass;
+      some.taken = taken;
+      return run(x, reads, some);
+    };
+  return result;
+}
+
 }  // namespace
 
 void declare(OptionTable& table,
@@ -88,6 +130,7 @@ void declare(OptionTable& table,
                                  "model.halting_reads",
                                  "model.halting_output",
                                  "model.halting_freezes",
+                                 "model.halting_compaction",
                                  "model.halting_remainder",
                                  "model.ponder_weight"})
     table.warn(each, [&options, key]() -> std::string {
@@ -172,7 +215,8 @@ void add_pondered(const Pondered& pondered,
   states.watched.push_back({.name = names.prefix + "steps",
                             .sum = static_cast<double>(taken),
                             .largest = static_cast<double>(pondered.steps.size()),
-                            .count = names.count});
+                            .count = names.count,
+                            .at = by_position(pondered, mesh)});
 }
 
 Batch counted(Batch batch, const std::string& lengths, const std::string& count) {
@@ -231,14 +275,19 @@ Variable Recurrence::run(const std::vector<Layer>& layers,
     return residual.run(unrolled(layers, pass), x, reads, steps, of_last);
   }
   const Variable positions = signals_.of(signals_.positions(pass));
-  const StepBlock block = {
-      .read = [&](const Variable& states, std::int64_t step) -> Variable {
-        return signals_.add(states, positions, step);
-      },
-      .run = [&](const Variable& read, std::int64_t step) -> Variable {
-        const bool shows = !halting_ && step + 1 == count;
-        return residual.run(layers, read, reads, steps.child(step), shows ? watch : LayerWatch());
-      }};
+  const StepBlock block = {.read = [&](const Variable& states, std::int64_t step) -> Variable {
+                             return signals_.add(states, positions, step);
+                           },
+                           .run = [&](const Variable& read,
+                                      std::int64_t step,
+                                      const std::shared_ptr<const TakenRows>& taken) -> Variable {
+                             const bool shows = !halting_ && step + 1 == count;
+                             return residual.run(taken ? of_taken(layers, taken) : layers,
+                                                 read,
+                                                 reads,
+                                                 steps.child(step),
+                                                 shows ? watch : LayerWatch());
+                           }};
   if (halting_) {
     const Pondered pondered = (*halting_)(x, block, real_positions(reads.context, pass.time), pass);
     if (give) give(pondered);
@@ -246,7 +295,7 @@ Variable Recurrence::run(const std::vector<Layer>& layers,
   }
   Variable states = x;
   for (std::int64_t step = 0; step < count; ++step)
-    states = block.run(block.read(states, step), step);
+    states = block.run(block.read(states, step), step, nullptr);
   return states;
 }
 

@@ -69,7 +69,8 @@ void drop_in_place(const Hidden& hidden, const Tensor& x) {
              .y = x,
              .rate = hidden.rate,
              .random = hidden.random,
-             .placement = hidden.placement});
+             .placement = hidden.placement,
+             .rows = hidden.rows});
   });
 }
 

@@ -37,6 +37,7 @@ struct Hidden {
   double rate = 0;  // of the dropout; the hidden layer then has three axes
   Random random = Random(0);
   Placement placement = {};
+  Tensor rows = {};  // as Dropout::rows
 };
 Variable feed_forward(const Variable& x,
                       const FeedForwardWeights& weights,

@@ -28,6 +28,11 @@ void check(const Dropout& dropout) {
           shape.to_string(),
           name_of(dropout.y.dtype()),
           dropout.y.shape().to_string());
+  const Tensor& rows = dropout.rows;
+  require(!rows.defined() || (rows.dtype() == DType::i64 && rows.elements() == shape.rows()),
+          "dropout: x has {} rows, and {} say where they lie",
+          shape.rows(),
+          rows.defined() ? rows.elements() : 0);
   const Ranges& middle = dropout.placement.middle_ranges;
   require(middle.empty() || count_of(middle) == shape[1],
           "dropout: x has {} middle rows, its placement {}",

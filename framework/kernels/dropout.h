@@ -17,6 +17,10 @@ struct Dropout {
   double rate = 0;
   Random random;
   Placement placement;
+  // [outer * middle] i64, on x's device: the row of each row of x in the undivided array [..,
+  // inner_total], where they are any; the placement then says that of features only. Undefined: the
+  // placement says all.
+  Tensor rows = {};
 };
 void dropout(Cpu, const Dropout&);
 void dropout(Cuda, const Dropout&);

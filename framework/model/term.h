@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "framework/autograd/variable.h"
 
@@ -24,6 +25,13 @@ struct Watched {
   double sum = 0;
   double largest = 0;
   std::string count;
+  // Where it is known of each position of the sequence, in a pass without training: the sum over
+  // the rows that reach there, and how many do.
+  struct At {
+    double sum = 0;
+    double rows = 0;
+  };
+  std::vector<At> at = {};
 };
 
 }  // namespace longspan

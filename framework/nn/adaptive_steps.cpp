@@ -8,21 +8,15 @@
 namespace longspan {
 namespace {
 
-// Of a decision on this rank. What a dry device decides is not known: nothing halts.
-struct Under {
-  std::int64_t way = 0;   // positions that took the step
-  std::int64_t next = 0;  // those that take another one
-};
-
-Under count(const Tensor& decisions) {
-  if (decisions.device().state().dry()) return {decisions.elements(), decisions.elements()};
+// Which positions of this rank take the step that follows a decision. What a dry device decides is
+// not known: nothing halts.
+std::vector<bool> going_on(const Tensor& decisions) {
+  std::vector<bool> result(static_cast<std::size_t>(decisions.elements()), true);
+  if (decisions.device().state().dry()) return result;
   const Tensor here = decisions.to_host();
-  Under under;
-  for (const std::uint8_t decision : here.span<std::uint8_t>()) {
-    under.way += decision != Halting::rests ? 1 : 0;
-    under.next += decision == Halting::goes_on ? 1 : 0;
-  }
-  return under;
+  const auto decided = here.span<std::uint8_t>();
+  for (std::size_t i = 0; i < decided.size(); ++i) result[i] = decided[i] == Halting::goes_on;
+  return result;
 }
 
 Tensor all_under_way(std::int64_t positions, const Device& device) {
@@ -78,13 +72,21 @@ Pondered AdaptiveSteps::operator()(const Variable& x,
   Variable sums(Tensor::zeros({positions}, accumulator_of(x.value().dtype()), device));
   Pondered result = {.states = x, .costs = sums, .steps = {}};
   Tensor before = real.defined() ? real.reshape({positions}) : all_under_way(positions, device);
+  const bool compacts =
+      options_.compaction && options_.freeze && !pass.kept && !pass.time.divided();
+  std::vector<bool> takes = going_on(before);
+  if (!pass.training) result.each.resize(takes.size());
+  result.time = pass.time;
   Variable output;
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     const Variable read = block.read(result.states, step);
     Variable next;
     Variable logit;
     if (options_.reads == HaltingOptions::Reads::before) logit = logits(read);
-    next = block.run(read, step);
+    next = block.run(
+        read,
+        step,
+        compacts ? taken_rows(takes, x.shape()[1], pass.time, pass.first_stream, device) : nullptr);
     if (options_.reads == HaltingOptions::Reads::after) logit = logits(next);
     const Tensor now = decide(logit, sums, before, step, pass);
     const WeighedStep weighed = weigh_step(logit, sums, result.costs, now);
@@ -99,10 +101,13 @@ Pondered AdaptiveSteps::operator()(const Variable& x,
     const bool some_rest = step > 0 || real.defined();
     result.states = options_.freeze && some_rest ? choose_rows(now, next, result.states) : next;
     before = now;
-    const Under under = count(now);
-    result.taken += under.way;
-    if (pass.kept || step + 1 == options_.steps) continue;
-    if (mesh_.time.all_reduce(under.next, Reduction::sum) == 0) break;
+    result.taken += std::ranges::count(takes, true);
+    for (std::size_t i = 0; i < result.each.size(); ++i) result.each[i] += takes[i] ? 1 : 0;
+    if (step + 1 == options_.steps) break;
+    takes = going_on(now);
+    const std::int64_t next_count = std::ranges::count(takes, true);
+    if (pass.kept) continue;
+    if (mesh_.time.all_reduce(next_count, Reduction::sum) == 0) break;
   }
   if (output.defined()) result.states = cast(output, x.value().dtype());
   return result;

@@ -26,6 +26,8 @@ struct HaltingOptions {
   Output output = Output::mean;
   bool freeze = true;            // the state of a position that halted stays as it is
   bool remainder_at_end = true;  // one that the last step stops has the remainder of its weight
+  // Where states that halted stay as they are, the block is told which rows its result is read of.
+  bool compaction = true;
 };
 
 // What a step decided: [positions].
@@ -42,14 +44,20 @@ struct Pondered {
   Variable costs;
   std::vector<HaltingStep> steps;  // one by one, until all halted
   std::int64_t taken = 0;          // by this rank's positions together
+  // Of a pass without training: those of each position, [batch * time], 0 of padding, and where the
+  // positions are.
+  std::vector<std::int64_t> each = {};
+  TimeDivision time = {};
 };
 
 // The block, from outside.
 struct StepBlock {
   // What the block reads in step 0, 1, ... of the states.
   std::function<Variable(const Variable& states, std::int64_t step)> read;
-  // The states after it.
-  std::function<Variable(const Variable& read, std::int64_t step)> run;
+  // The states after it, of all rows or at least of those that are taken (null: all).
+  std::function<Variable(
+      const Variable& read, std::int64_t step, const std::shared_ptr<const TakenRows>& taken)>
+      run;
 };
 
 // Parameters "weight" [1, width] and "bias" [1], of the logit of halting.

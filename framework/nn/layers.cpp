@@ -8,6 +8,11 @@ namespace {
 
 // The pass for some of the rows inside a split region: they are dropped as in the whole.
 Pass of_piece(Pass pass, const RowPiece& piece, std::int64_t time) {
+  if (pass.taken) {
+    const Tensor placed = pass.taken->placed.slice(piece.begin, piece.begin + piece.rows());
+    pass.taken = std::make_shared<const TakenRows>(TakenRows{{}, placed});
+    return pass;
+  }
   const Ranges rows = pass.time.total > 0 ? pass.time.inside() : Ranges{{0, time}};
   pass.first_stream += piece.outer_begin;
   pass.time = {.total = pass.time.total > 0 ? pass.time.total : time,
@@ -177,12 +182,23 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
     const Pass inside = pass.child("hidden");
     hidden.rate = dropout_;
     hidden.random = inside.random;
-    hidden.placement = placement_of(x.shape(), inside, hidden_);
+    if (inside.taken) {
+      hidden.placement = {.inner_begin = hidden_.begin, .inner_total = hidden_.total};
+      hidden.rows = inside.taken->placed;
+    } else {
+      hidden.placement = placement_of(x.shape(), inside, hidden_);
+    }
   }
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 
 Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {
+  if (!pass.taken) return of_all(x, pass);
+  const SomeRows& rows = pass.taken->rows;
+  return put_rows(of_all(take_rows(x, rows), pass), rows, x.shape());
+}
+
+Variable FeedForward::of_all(const Variable& x, const Pass& pass) const {
   const Variable inside = region_.enter(x, pass.time);
   if (chunks_ == 1) return out_.join(share(inside, pass), pass.time);
   const Shape shape = inside.shape();

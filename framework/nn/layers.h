@@ -117,7 +117,8 @@ Variable drop(const Variable& x,
 // x + drop(change, rate, pass), outside of split regions.
 Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass);
 
-// y = W2 drop(activation(W1 x + b1)) + b2, the hidden layer split over tensor ranks.
+// y = W2 drop(activation(W1 x + b1)) + b2, the hidden layer split over tensor ranks. With
+// pass.taken the other rows of y are zeros.
 class FeedForward {
  public:
   struct Options {
@@ -135,6 +136,7 @@ class FeedForward {
   Variable operator()(const Variable& x, const Pass& pass) const;
 
  private:
+  Variable of_all(const Variable& x, const Pass& pass) const;
   // This rank's share of the output. x: rows inside the region, of the positions that pass.time
   // gives. `unread`: only the gradient is wanted.
   Variable share(const Variable& x, const Pass& pass, bool unread = false) const;

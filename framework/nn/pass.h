@@ -8,6 +8,7 @@
 #include "framework/core/random.h"
 #include "framework/core/tensor.h"
 #include "framework/nn/reconstruction_error.h"
+#include "framework/nn/taken_rows.h"
 #include "framework/nn/time_division.h"
 
 namespace longspan {
@@ -52,6 +53,9 @@ struct Pass {
   // Where it is set, attention reads on from the keys that are kept there, without a gradient. All
   // passes of one reading have the same `random`, by whose places layers find their own.
   std::shared_ptr<KeptKeys> kept = {};
+  // Where it is set, nobody reads what the layer gives at other rows than these: it may leave out
+  // what only they need.
+  std::shared_ptr<const TakenRows> taken = {};
 
   // Where it is set, layers tell it the losses that they make themselves.
   std::shared_ptr<InnerLosses> inner = {};

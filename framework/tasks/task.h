@@ -38,9 +38,16 @@ struct TaskSetting {
   ScanListener listener = {};
 };
 
+// A mean for each position of a sequence, as far as any reaches.
+struct Curve {
+  std::string name;
+  std::vector<double> values;
+};
+
 // What came of a validation.
 struct Measurement {
   std::vector<Figure> figures;  // the loss is the first
+  std::vector<Curve> curves = {};
   std::string text = {};        // the same as a line of the log, without its step
 
   // Of the figure of that name; nothing where there is none.

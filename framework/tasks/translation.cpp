@@ -21,37 +21,10 @@
 #include "framework/metrics/sums.h"
 #include "framework/model/pair_readout.h"
 #include "framework/tasks/example_data.h"
+#include "framework/tasks/watched_sums.h"
 
 namespace longspan {
 namespace {
-
-// Over all examples, or the first batches of the longest ones. Collective; the same on every rank.
-Likelihood likelihood_of(const Model& model,
-                         const std::shared_ptr<const Examples>& examples,
-                         const BucketOptions& buckets,
-                         std::int64_t parts,
-                         std::int64_t most_batches) {
-  const NoGradient unrecorded;
-  const ProcessMesh& mesh = model.parameters().mesh();
-  OrderedReader reader(examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts});
-  Likelihood likelihood;
-  for (std::int64_t i = 0; !reader.done() && (most_batches == 0 || i < most_batches); ++i) {
-    const Batch batch = model.body().prepared(reader.next(), std::nullopt);
-    const Losses losses = model.losses({.fields = batch.fields}, Pass{});
-    if (mesh.tensor.rank() != 0) continue;
-    likelihood.nats += sum(losses.terms.front().values).value().item();
-    if (mesh.context.rank() != 0) continue;
-    likelihood.tokens += batch.count("tokens");
-    likelihood.bytes += batch.count("bytes");
-  }
-  std::vector<double> sums;
-  append_sums(likelihood, sums);
-  const Tensor all =
-      Tensor::from<double>(sums, {std::ssize(sums)}, Device::cpu(), MemoryTag::workspace);
-  mesh.world.all_reduce(all, Reduction::sum);
-  take_sums(likelihood, all.span<double>());
-  return likelihood;
-}
 
 Measurement measured_loss(const Likelihood& likelihood) {
   Measurement measured = {.figures = figures(likelihood)};
@@ -60,6 +33,35 @@ Measurement measured_loss(const Likelihood& likelihood) {
                               measured.figures[0].value,
                               measured.figures[1].value,
                               measured.figures[2].value);
+  return measured;
+}
+
+// Over all examples, or the first batches of the longest ones. Collective; the same on every rank.
+Measurement loss_of(const Model& model,
+                    const std::shared_ptr<const Examples>& examples,
+                    const BucketOptions& buckets,
+                    std::int64_t parts,
+                    std::int64_t most_batches) {
+  const NoGradient unrecorded;
+  const ProcessMesh& mesh = model.parameters().mesh();
+  OrderedReader reader(examples, buckets, {mesh.data_coordinate(), mesh.data.size(), parts});
+  Likelihood likelihood;
+  WatchedSums watched(mesh);
+  for (std::int64_t i = 0; !reader.done() && (most_batches == 0 || i < most_batches); ++i) {
+    const Batch batch = model.body().prepared(reader.next(), std::nullopt);
+    const Losses losses = model.losses({.fields = batch.fields}, Pass{});
+    watched.add(losses.watched, batch);
+    if (mesh.tensor.rank() != 0) continue;
+    likelihood.nats += sum(losses.terms.front().values).value().item();
+    if (mesh.context.rank() != 0) continue;
+    likelihood.tokens += batch.count("tokens");
+    likelihood.bytes += batch.count("bytes");
+  }
+  std::vector<double> sums;
+  append_sums(likelihood, sums);
+  take_sums(likelihood, sum_over(mesh.world, std::move(sums)));
+  Measurement measured = measured_loss(likelihood);
+  watched.give(measured);
   return measured;
 }
 
@@ -136,11 +138,11 @@ class TranslationTask : public Task {
 
   std::optional<Measurement> validate(const Model& model) const override {
     if (!data_.validation()) return std::nullopt;
-    Measurement measured = measured_loss(likelihood_of(model,
-                                                       data_.validation(),
-                                                       data_.buckets(),
-                                                       data_.division().accumulation,
-                                                       validation_batches_));
+    Measurement measured = loss_of(model,
+                                   data_.validation(),
+                                   data_.buckets(),
+                                   data_.division().accumulation,
+                                   validation_batches_);
     measured.text = "validation " + measured.text;
     const bool is_sound = std::isfinite(measured.figures.front().value);
     if (validation_decoded_ == 0 || !is_sound) return measured;
@@ -224,7 +226,7 @@ std::vector<BatchShape> planned_batches(const DataOptions& data,
       data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty();
   const auto is_there = [](const NamedPath& path) {
     std::error_code unused;
-    return std::filesystem::exists(path, unused);
+    return std::filesystem::exists(path.text(), unused);
   };
   if (trains || !is_there(data.train) || !is_there(data.train_target)) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
@@ -241,8 +243,7 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
         "{}: its targets are not named; --data-target names them beside --data", request.file);
   const auto examples = open_pairs(
       request.file, request.target, request.tokenizer, request.tokenizer, world, request.listener);
-  Measurement measured =
-      measured_loss(likelihood_of(request.model, examples, request.data.buckets, 1, 0));
+  Measurement measured = loss_of(request.model, examples, request.data.buckets, 1, 0);
   if (!std::isfinite(measured.figures.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is

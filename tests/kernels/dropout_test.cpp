@@ -70,6 +70,38 @@ TYPED_TEST(DropoutOf, KeepsWhatTheGlobalIndexSays) {
     }
 }
 
+// Any rows, as in the whole.
+TYPED_TEST(DropoutOf, SomeRowsAreDroppedAsAmongAll) {
+  const Random random = Random(42).child("dropout");
+  const std::vector<std::int64_t> rows = {7, 0, 3, 4, 19, 12};
+  for (const std::int64_t width : {3, 8}) {
+    const Placement placement = {.middle_total = 20, .inner_begin = 5, .inner_total = 30};
+    const Values whole = normal_values<TypeParam>(20 * width, 1);
+    const Dropout all{.x = tensor_of<TypeParam>(whole, {1, 20, width}),
+                      .y = poisoned<TypeParam>({1, 20, width}),
+                      .rate = 0.4,
+                      .random = random,
+                      .placement = placement};
+    dropout(backend(), all);
+    Values some, expected;
+    for (const std::int64_t row : rows)
+      for (std::int64_t i = row * width; i < (row + 1) * width; ++i) {
+        some.push_back(whole[static_cast<std::size_t>(i)]);
+        expected.push_back(values_of(all.y)[static_cast<std::size_t>(i)]);
+      }
+    const Shape shape = {2, 3, width};
+    const Dropout of_some{
+        .x = tensor_of<TypeParam>(some, shape),
+        .y = poisoned<TypeParam>(shape),
+        .rate = 0.4,
+        .random = random,
+        .placement = {.inner_begin = 5, .inner_total = 30},
+        .rows = Tensor::from<std::int64_t>(rows, {std::ssize(rows)}, backend_device())};
+    dropout(backend(), of_some);
+    EXPECT_EQ(values_of(of_some.y), expected);
+  }
+}
+
 TYPED_TEST(DropoutOf, AddsToABaseWithTheBitsOfASumAfterIt) {
   for (const auto& placement : placements)
     for (const Shape& shape : {Shape{4, 5, 9}, Shape{1, 5, 8}, Shape{2, 5, 3}}) {

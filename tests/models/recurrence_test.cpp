@@ -77,6 +77,44 @@ TEST(Recurrence, GradientOfAllTermsOfPairs) {
     }
 }
 
+// What halted takes no part in products of the last layer, and nothing says so but the time.
+TEST(Recurrence, CompactionChangesNothing) {
+  const std::vector<Lengths> many = {{4, 5}, {2, 3}, {6, 8}, {9, 2}, {1, 7}};
+  const Reading read = {.fields = testing::pair_fields(many, {9, 8}, 1)};
+  for (const std::int64_t layers : {1, 2})
+    for (const char* recompute : {"none", "layer"}) {
+      std::vector<Values> found;
+      for (const bool compaction : {false, true}) {
+        EncoderDecoderOptions options = tiny(StepCount::adaptive);
+        options.encoder_layers = options.common.layers = layers;
+        options.common.dropout = options.common.attention_dropout = 0.3;
+        options.common.initial_deviation = 0.6;
+        options.recurrence.halting = {.steps = 5, .bias = -0.4, .compaction = compaction};
+        ModelSetting setting = tiny_setting();
+        setting.memory.recompute = recompute;
+        if (layers == 2) setting.memory.feed_forward_chunks = 2;
+        const auto model = make_encoder_decoder(options, setting);
+        const Losses losses = model->losses(read, {.training = true, .random = Random(3)});
+        Variable total;
+        Values here;
+        for (const Term& term : losses.terms) {
+          here.push_back(sum(term.values).value().item());
+          total = total.defined() ? add(total, sum(term.values)) : sum(term.values);
+        }
+        std::vector<double> steps;
+        for (const Watched& each : losses.watched)
+          if (each.name.ends_with("steps")) steps.push_back(each.sum);
+        EXPECT_GT(steps.at(0), 22);            // some tokens take a second step
+        EXPECT_LT(steps.at(0), 0.9 * 22 * 5);  // and some do not take all
+        backward(total);
+        for (const auto& parameter : model->parameters().all())
+          for (const double each : values_of(parameter->gradient)) here.push_back(each);
+        found.push_back(here);
+      }
+      expect_close(found[1], found[0], 1e-11);
+    }
+}
+
 TEST(Recurrence, ReadsOnFromKeptKeysOfEachStep) {
   const NoGradient unrecorded;
   for (const StepCount count : counts)

@@ -35,7 +35,10 @@ struct Steps {
                   return states;
                 },
             .run =
-                [this](const Variable& read, std::int64_t step) {
+                [this](const Variable& read,
+                       std::int64_t step,
+                       const std::shared_ptr<const TakenRows>& taken) {
+                  told.push_back(taken);
                   return activate(Activation::gelu,
                                   matrix(scale_and_add_positions(
                                       read, 1, Variable(random_tensor({3, width}, 50 + step)))));
@@ -50,13 +53,14 @@ struct Steps {
   }
   Pondered run(const Tensor& x, const Tensor& real = {}, const Pass& pass = {}) {
     seen.clear();
+    told.clear();
     return adaptive(Variable(x), block(), real, pass);
   }
   // The states after so many steps of all positions.
   Values after(const Tensor& x, std::int64_t steps) {
     Variable states(x);
     const StepBlock all = block();
-    for (std::int64_t step = 0; step < steps; ++step) states = all.run(states, step);
+    for (std::int64_t step = 0; step < steps; ++step) states = all.run(states, step, nullptr);
     return values_of(states.value());
   }
 
@@ -64,6 +68,7 @@ struct Steps {
   Linear matrix;
   AdaptiveSteps adaptive;
   std::vector<Values> seen;
+  std::vector<std::shared_ptr<const TakenRows>> told;
 };
 
 double logit(double probability) { return std::log(probability / (1 - probability)); }
@@ -135,6 +140,38 @@ TEST(AdaptiveSteps, AStateThatHaltedIsKeptBitForBit) {
     }
     EXPECT_GT(kept + changed, 0);
     EXPECT_EQ(freeze ? changed : kept, 0);
+  }
+}
+
+// The block is told the rows that the step before lets go on, and no others.
+TEST(AdaptiveSteps, TellsTheBlockWhoTakesAStep) {
+  const Tensor x = random_tensor({2, 3, width}, 4);
+  const std::vector<std::uint8_t> all_but_one = {1, 1, 1, 1, 1, 0};
+  const Tensor real = Tensor::from<std::uint8_t>(all_but_one, {2, 3}, backend_device());
+  Steps steps({.steps = 12});
+  steps.set_halting(1, -1);
+  const Pondered found = steps.run(x, real);
+  std::size_t fewest = 6;
+  for (std::size_t step = 0; step < found.steps.size(); ++step) {
+    std::vector<std::int64_t> expected;
+    for (std::int64_t i = 0; i < 6; ++i)
+      if (step == 0
+              ? i < 5
+              : found.steps[step - 1].decisions.span<std::uint8_t>()[static_cast<std::size_t>(i)] ==
+                    Halting::goes_on)
+        expected.push_back(i);
+    ASSERT_TRUE(steps.told[step]);
+    const auto which = steps.told[step]->rows.which.span<std::int64_t>();
+    EXPECT_EQ(std::vector<std::int64_t>(which.begin(), which.end()), expected);
+    fewest = std::min(fewest, expected.size());
+  }
+  EXPECT_LT(fewest, 4u);
+  for (const HaltingOptions& options :
+       {HaltingOptions{.freeze = false}, HaltingOptions{.compaction = false}}) {
+    Steps all(options);
+    all.set_halting(1, -1);
+    all.run(x, real);
+    for (const auto& told : all.told) EXPECT_EQ(told, nullptr);
   }
 }
 

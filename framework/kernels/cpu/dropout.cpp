@@ -55,6 +55,8 @@ void drop(const Dropout& dropout, const Tensor& added = {}) {
   const std::int64_t rows = shape[1];
   const std::int64_t width = shape[2];
   const std::vector<PlacedRows> pieces = placed_rows(placement, rows);
+  const std::int64_t* const places =
+      dropout.rows.defined() ? dropout.rows.data<std::int64_t>() : nullptr;
   const bool whole_rows = placement.inner_begin == 0 && width == placement.inner_total;
   const T* x = dropout.x.data<T>();
   const T* base = adds ? added.data<T>() : nullptr;
@@ -62,18 +64,28 @@ void drop(const Dropout& dropout, const Tensor& added = {}) {
   const auto threshold = dropout_threshold(dropout.rate);
   const A factor = static_cast<A>(1 / (1 - dropout.rate));
   const Random random = dropout.random;
-  for_elements(shape.elements(), [=, &placement, &pieces](std::int64_t begin, std::int64_t end) {
+  // Where an element lies, and how many rows from there follow each other in the undivided array
+  // too.
+  struct Run {
+    std::uint64_t start;
+    std::int64_t rows;
+  };
+  const auto run_at = [=, &placement, &pieces](std::int64_t element) -> Run {
+    const std::int64_t inside = element % width;
+    if (places != nullptr)
+      return {static_cast<std::uint64_t>(places[element / width] * placement.inner_total +
+                                         placement.inner_begin + inside),
+              1};
+    const std::int64_t row = element / width % rows;
+    auto piece = pieces.begin();
+    while (row >= piece->first + piece->count) ++piece;
+    return {placement.index(element / (rows * width), piece->placed + row - piece->first, inside),
+            whole_rows ? piece->first + piece->count - row : 1};
+  };
+  for_elements(shape.elements(), [=](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
-      const std::int64_t outer = begin / (rows * width);
-      const std::int64_t row = begin / width % rows;
-      const std::int64_t inside = begin % width;
-      auto piece = pieces.begin();
-      while (row >= piece->first + piece->count) ++piece;
-      // Rows that follow each other in the undivided array too are one run.
-      const std::int64_t run_rows = whole_rows ? piece->first + piece->count - row : 1;
-      const std::int64_t count = std::min(run_rows * width - inside, end - begin);
-      const std::uint64_t start =
-          placement.index(outer, piece->placed + row - piece->first, inside);
+      const auto [start, run_rows] = run_at(begin);
+      const std::int64_t count = std::min(run_rows * width - begin % width, end - begin);
       drop_run<adds>(random,
                      threshold,
                      factor,

@@ -10,7 +10,8 @@ namespace longspan {
 struct Place {
   static constexpr int most_pieces = 8;
 
-  Place(const Placement& placement, std::int64_t row_count) : rows(row_count) {
+  Place(const Placement& placement, std::int64_t row_count, const Tensor& row_places)
+      : rows(row_count), places(row_places.defined() ? row_places.data<std::int64_t>() : nullptr) {
     const std::vector<PlacedRows> placed = placed_rows(placement, rows);
     require(placed.size() <= most_pieces,
             "dropout: the rows of a block come from {} places, at most {} are known here",
@@ -27,6 +28,8 @@ struct Place {
   // Of the first element of a row of [outer rows, width] its index in the undivided array. Those
   // after it follow.
   __device__ std::uint64_t index(std::int64_t row) const {
+    if (places != nullptr)
+      return static_cast<std::uint64_t>(places[row] * inner_total + inner_begin);
     const std::int64_t outer = row / rows, middle = row % rows;
     std::int64_t placed = middle;
     for (int p = 0; p < count; ++p)
@@ -37,6 +40,7 @@ struct Place {
   }
 
   std::int64_t rows;
+  const std::int64_t* places;  // Dropout::rows, or nullptr
   std::int64_t outer_begin, middle_begin, middle_total, inner_begin, inner_total;
   PlacedRows pieces[most_pieces];
   int count = 0;
@@ -48,7 +52,7 @@ struct Dropped {
   using A = Accumulator<T>;
 
   explicit Dropped(const Dropout& dropout)
-      : place(dropout.placement, dropout.x.shape()[1]),
+      : place(dropout.placement, dropout.x.shape()[1], dropout.rows),
         random(dropout.random),
         threshold(dropout_threshold(dropout.rate)),
         factor(static_cast<A>(1 / (1 - dropout.rate))) {}

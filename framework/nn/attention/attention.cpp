@@ -99,7 +99,7 @@ Variable MultiHeadAttention::look(const Variable& asking,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
-  const Variable query = query_ ? by_head((*query_)(asking)) : Variable();
+  const Variable query = query_ ? by_head(this->query(asking, pass)) : Variable();
   Projected projected = {.query = query,
                          .key = key_ ? by_head((*key_)(seen)) : query,
                          .value = by_head(value_(seen)),
@@ -113,6 +113,14 @@ Variable MultiHeadAttention::look(const Variable& asking,
                         .value = by_head(global_[2](seen))};
   }
   return mix(projected, context, pass);
+}
+
+// Whoever can read on from kept keys has queries that know nothing of each other.
+Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) const {
+  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking);
+  const SomeRows& rows = pass.taken->rows;
+  const Variable some = (*query_)(take_rows(asking, rows));
+  return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
 }
 
 // Keys and values are projected as one with the memory's rows.
@@ -132,7 +140,11 @@ Variable MultiHeadAttention::mix(const Projected& projected,
                                  const Pass& pass) const {
   const Variable mixed = (*mechanism_)(projected, context, pass);
   const Shape& shape = mixed.shape();
-  return out_(reshape(mixed, {shape[0], shape[1], heads_.count * dim_}), pass.time);
+  const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});
+  if (!pass.taken) return out_(heads, pass.time);
+  const SomeRows& rows = pass.taken->rows;
+  const Variable some = out_(take_rows(heads, rows), pass.time);
+  return put_rows(some, rows, {shape[0], shape[1], some.shape().width()});
 }
 
 }  // namespace longspan

@@ -34,9 +34,10 @@ class MultiHeadAttention {
   bool reads_on() const { return mechanism_->reads_on(); }
 
   // x: [batch, time, width] looks at `memory` [batch, n, width] (may be undefined), then at itself.
-  // With pass.kept it looks at the positions read before instead, and keeps its own keys and
-  // values; every context rank then does the same. Throws ConfigurationError where the mechanism
-  // cannot.
+  // With pass.taken it asks for those rows alone where its kind lets each query go by itself, and
+  // the other rows of the result are zeros. With pass.kept it looks at the positions read before
+  // instead, and keeps its own keys and values; every context rank then does the same. Throws
+  // ConfigurationError where the mechanism cannot.
   Variable operator()(const Variable& x,
                       const Variable& memory,
                       const SegmentContext& context,
@@ -69,6 +70,7 @@ class MultiHeadAttention {
                      const Pass& pass) const;
   Variable behind(const Variable& memory, const Variable& x) const;
   Variable by_head(const Variable& projected) const;
+  Variable query(const Variable& asking, const Pass& pass) const;
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
 

@@ -1,0 +1,48 @@
+#include "framework/nn/taken_rows.h"
+
+#include <algorithm>
+
+#include "framework/core/queued_copy.h"
+
+namespace longspan {
+namespace {
+
+Tensor filled(std::int64_t elements, std::int64_t value, const Device& device) {
+  Tensor tensor = Tensor::empty({elements}, DType::i64, device.host(), MemoryTag::workspace);
+  std::ranges::fill(tensor.span<std::int64_t>(), value);
+  return tensor;
+}
+
+}  // namespace
+
+std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
+                                            std::int64_t time,
+                                            const TimeDivision& division,
+                                            std::int64_t first_stream,
+                                            const Device& device) {
+  const std::int64_t whole = std::ssize(takes);
+  const std::int64_t unit = (whole + 63) / 64;
+  const std::int64_t count = std::max<std::int64_t>(std::ranges::count(takes, true), 1);
+  const std::int64_t rounded = (count + unit - 1) / unit * unit;
+  if (rounded > whole - whole / 16 || rounded == whole) return nullptr;
+
+  const Ranges held = division.total > 0 ? division.outside() : Ranges{{0, time}};
+  const std::int64_t total = division.total > 0 ? division.total : time;
+  const Tensor which = filled(rounded, -1, device);
+  const Tensor where = filled(whole, -1, device);
+  const Tensor placed = filled(rounded, 0, device);
+  std::int64_t row = 0, next = 0;
+  for (std::int64_t stream = first_stream; row < whole; ++stream)
+    for (const Range& range : held)
+      for (std::int64_t position = range.begin; position < range.end; ++position, ++row) {
+        if (!takes[static_cast<std::size_t>(row)]) continue;
+        which.data<std::int64_t>()[next] = row;
+        where.data<std::int64_t>()[row] = next;
+        placed.data<std::int64_t>()[next] = stream * total + position;
+        ++next;
+      }
+  return std::make_shared<const TakenRows>(
+      TakenRows{{queued_to(which, device), queued_to(where, device)}, queued_to(placed, device)});
+}
+
+}  // namespace longspan

@@ -1,0 +1,27 @@
+// Which positions a layer computes where the others' results are not read.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "framework/autograd/some_rows.h"
+#include "framework/nn/time_division.h"
+
+namespace longspan {
+
+struct TakenRows {
+  SomeRows rows;  // of an activation [batch, time, width] of this rank
+  // [n] i64, where each of them lies among the rows [streams, time] of all ranks, for dropout.
+  Tensor placed;
+};
+
+// The rows i of [batch, time] where takes[i] holds, `time` positions a stream as `division` says,
+// with first_stream the first stream's global index. Their number is rounded up to a 64th of all,
+// so that products have few shapes. Null where that leaves out less than a 16th of them.
+std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
+                                            std::int64_t time,
+                                            const TimeDivision& division,
+                                            std::int64_t first_stream,
+                                            const Device& device);
+
+}  // namespace longspan
