@@ -224,8 +224,11 @@ class Example(jobs.TestCase):
         output = self.example("algorithms", LONGSPAN_EXAMPLE_SETTINGS=self.small + " --set model.steps=2").stdout
         for task in "copy", "reverse", "add":
             for length in 40, 80, 400:
-                self.assertRegex(output, rf"(?m)^{task} +{length} +\d+\.\d +\d+\.\d$")
-        self.assertRegex(output, r"(?m)^[12]\.\d\d and [12]\.\d\d$")
+                self.assertRegex(output, rf"(?m)^{task} +{length} +\d+\.\d +\d+\.\d +[12]\.\d\d +[12]\.\d\d$")
+        for stack in "encoder", "decoder":
+            picture = (folder / f"{stack}-steps.svg").read_text()
+            self.assertEqual(len(re.findall("<polyline", picture)), 9)
+            self.assertIn("copy-400</text>", picture)
 
     def test_families_in_one_table(self):
         (self.tree / "runs" / "families").mkdir(parents=True)

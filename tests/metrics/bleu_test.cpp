@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "framework/core/error.h"
 #include "framework/metrics/chrf.h"
 #include "framework/metrics/sums.h"

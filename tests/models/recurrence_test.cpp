@@ -89,7 +89,7 @@ TEST(Recurrence, CompactionChangesNothing) {
         options.encoder_layers = options.common.layers = layers;
         options.common.dropout = options.common.attention_dropout = 0.3;
         options.common.initial_deviation = 0.6;
-        options.recurrence.halting = {.steps = 5, .bias = -0.4, .compaction = compaction};
+        options.recurrence.halting = {.steps = 5, .bias = 0.7, .compaction = compaction};
         ModelSetting setting = tiny_setting();
         setting.memory.recompute = recompute;
         if (layers == 2) setting.memory.feed_forward_chunks = 2;

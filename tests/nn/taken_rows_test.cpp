@@ -1,6 +1,7 @@
 // Layers that compute some rows only.
 #include "framework/nn/taken_rows.h"
 
+#include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan {

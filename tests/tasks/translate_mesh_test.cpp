@@ -63,6 +63,43 @@ TEST(TranslateMesh, WhatIsSaidAtOnceIsTheSameOnEveryLayout) {
                   });
 }
 
+EncoderDecoderOptions pondering(std::int64_t steps, double bias) {
+  EncoderDecoderOptions options;
+  options.recurrence.count = StepCount::adaptive;
+  options.recurrence.halting = {.steps = steps, .bias = bias};
+  return options;
+}
+
+// The steps of each position too.
+TEST(TranslateMesh, AValidationSaysWhoTookHowManySteps) {
+  for_each_layout(
+      {{.data = 2},
+       {.tensor = 2},
+       {.tensor = 2, .sequence = true},
+       {.context = 2},
+       {.data = 2, .context = 2},
+       {.context = 2, .tensor = 2, .sequence = true}},
+      [&](const ProcessMesh& mesh) {
+        testing::OpenPairs files;
+        files.data.buckets.batch_tokens = 200;
+        const EncoderDecoderOptions options = pondering(4, -0.5);
+        const Measurement one = files.open()->validate(*small_encoder_decoder(options)).value();
+        const Measurement many =
+            files.open(mesh)->validate(*small_encoder_decoder(options, mesh)).value();
+        ASSERT_EQ(one.curves.size(), 2u);
+        ASSERT_EQ(many.curves.size(), 2u);
+        // "a long line" and "eine andere zeile" with its end.
+        EXPECT_EQ(one.curves[0].values.size(), 11u);
+        EXPECT_EQ(one.curves[1].values.size(), 18u);
+        for (std::size_t i = 0; i < 2; ++i) {
+          EXPECT_EQ(many.curves[i].name, one.curves[i].name);
+          EXPECT_EQ(many.curves[i].values, one.curves[i].values) << testing::to_string(mesh.shape);
+        }
+        for (const char* name : {"encoder_steps_mean", "decoder_steps_largest"})
+          EXPECT_EQ(many.find(name), one.find(name)) << name;
+      });
+}
+
 // One line for two ranks: both must see it.
 TEST(TranslateMesh, BadOptionsAreRefusedOnEveryRank) {
   for_each_layout({{.data = 2}}, [&](const ProcessMesh& mesh) {

@@ -164,6 +164,30 @@ TEST(Translation, EvaluateEqualsValidation) {
                 ": its targets are not named; --data-target names them beside --data");
 }
 
+// Where all tokens take the same number of steps, that is the mean, and the curve is flat.
+TEST(Translation, SaysHowManyStepsWereTaken) {
+  const OpenPairs files;
+  for (const double bias : {-30.0, 30.0}) {
+    EncoderDecoderOptions options;
+    options.recurrence.count = StepCount::adaptive;
+    options.recurrence.halting = {.steps = 3, .bias = bias};
+    const Measurement measured = files.open()->validate(*small_encoder_decoder(options)).value();
+    const double steps = bias < 0 ? 3 : 1;
+    for (const std::string stack : {"encoder", "decoder"}) {
+      EXPECT_EQ(measured.find(stack + "_steps_mean"), steps);
+      EXPECT_EQ(measured.find(stack + "_steps_largest"), steps);
+    }
+    ASSERT_EQ(measured.curves.size(), 2u);
+    EXPECT_EQ(measured.curves[0].name, "encoder_steps");
+    EXPECT_EQ(measured.curves[0].values, std::vector<double>(11, steps));
+    EXPECT_EQ(measured.curves[1].name, "decoder_steps");
+    EXPECT_EQ(measured.curves[1].values, std::vector<double>(18, steps));
+    EXPECT_NE(measured.text.find(fmt::format("encoder_steps {0:.2f} (at most {0})", steps)),
+              std::string::npos)
+        << measured.text;
+  }
+}
+
 TEST(Translation, WritesALineOfEachOrSeveralWithTheirScores) {
   const auto model = small_encoder_decoder();
   const Tokenizer bytes;

@@ -259,7 +259,9 @@ void check_universal_transformer(const GoldenFile& file) {
   } else {
     const StepBlock block = {
         .read = [&](const Variable& x, std::int64_t step) { return reference.read(x, step); },
-        .run = [&](const Variable& x, std::int64_t) { return reference.run(x); }};
+        .run = [&](const Variable& x,
+                   std::int64_t,
+                   const std::shared_ptr<const TakenRows>&) { return reference.run(x); }};
     const Pondered pondered = reference.halting()(states, block, {}, Pass());
     const Variable cost =
         sum(pondered.costs, 1 / static_cast<double>(pondered.costs.value().elements()));
