@@ -33,10 +33,10 @@ class Decoder : public Body {
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    // GPT-2's learned positions are as large as its embeddings.
-    const double scale = options_.positions.learned() && !spans_
-                             ? 1
-                             : std::sqrt(static_cast<double>(options_.common.width));
+    // GPT-2's learned positions are as large as its embeddings, and Llama adds none.
+    const bool unscaled = options_.positions.learned() || options_.positions.rotary();
+    const double scale =
+        unscaled && !spans_ ? 1 : std::sqrt(static_cast<double>(options_.common.width));
     const Variable x = drop(positions_ ? positions_->embed(embedding_, tokens, scale, pass)
                                        : embedding_(tokens, scale, pass.time),
                             options_.common.dropout,
@@ -56,7 +56,10 @@ class Decoder : public Body {
     if (common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
-  bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
+  bool reads_on() const override {
+    return longspan::reads_on(options_.common.attention) &&
+           (spans_ || options_.positions.reads_on());
+  }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
     const std::int64_t of_positions = options_.positions_each_layer
@@ -98,9 +101,13 @@ class Decoder : public Body {
     const double depth = std::sqrt(2 * static_cast<double>(common.layers));
     std::optional<Initial> initial_out;
     if (common.initial_deviation) initial_out = Initial::normal(*common.initial_deviation / depth);
-    return make_layers(scope,
-                       {.common = common, .initial_out = initial_out, .memory = setting_.memory},
-                       attention());
+    return make_layers(
+        scope,
+        {.common = common,
+         .initial_out = initial_out,
+         .memory = setting_.memory,
+         .rotary = spans_ ? std::nullopt : rotary_of(options_.positions, common, setting_)},
+        attention());
   }
 
   DecoderOptions options_;

@@ -155,7 +155,8 @@ class EncoderDecoder : public Body {
     return {.common = options,
             .memory = setting_.memory,
             .recurrence = options_.recurrence,
-            .positions = options_.positions};
+            .positions = options_.positions,
+            .rotary = rotary_of(options_.positions, options, setting_)};
   }
   StackOptions encoder_stack() const { return stack(options_.encoder()); }
   StackOptions decoder_stack() const {

@@ -2,6 +2,7 @@
 
 #include "framework/nn/attention/alibi.h"
 #include "framework/nn/positions.h"
+#include "models/rotary_options.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -38,6 +39,8 @@ const char* name_of(PositionKind kind) {
       return "relative_key_query";
     case PositionKind::alibi:
       return "alibi";
+    case PositionKind::rotary:
+      return "rotary";
   }
   return "";
 }
@@ -81,19 +84,22 @@ void declare(OptionTable& table,
              const ModelOptions& common,
              Sequences sequences,
              const PlannedSetting& planned) {
-  table.add("model.positions",
-            options.kind,
-            "absolute positions, added to the embeddings, or relative ones: a learned key and a "
-            "learned value for each distance (relative, Shaw et al. 2018), a key alone "
-            "(relative_key), which may be multiplied with the other key too (relative_key_query, "
-            "Huang et al. 2020), or slopes that are not learned (alibi, Press et al. 2022)",
-            {{"sinusoidal", PositionKind::sinusoidal},
-             {"learned", PositionKind::learned},
-             {"relative", PositionKind::relative},
-             {"relative_key", PositionKind::relative_key},
-             {"relative_key_query", PositionKind::relative_key_query},
-             {"alibi", PositionKind::alibi}},
-            fixes_weights());
+  table.add(
+      "model.positions",
+      options.kind,
+      "absolute positions, added to the embeddings, or relative ones: a learned key and a "
+      "learned value for each distance (relative, Shaw et al. 2018), a key alone "
+      "(relative_key), which may be multiplied with the other key too (relative_key_query, "
+      "Huang et al. 2020), slopes that are not learned (alibi, Press et al. 2022), or queries "
+      "and keys that are turned by their positions (rotary, Su et al. 2021)",
+      {{"sinusoidal", PositionKind::sinusoidal},
+       {"learned", PositionKind::learned},
+       {"relative", PositionKind::relative},
+       {"relative_key", PositionKind::relative_key},
+       {"relative_key_query", PositionKind::relative_key_query},
+       {"alibi", PositionKind::alibi},
+       {"rotary", PositionKind::rotary}},
+      fixes_weights());
   table.add("model.longest",
             options.longest,
             sequences == Sequences::segments
@@ -110,6 +116,7 @@ void declare(OptionTable& table,
   table.warn("model.relative_reach", [&options]() -> std::string {
     return options.has_tables() ? "" : "model.positions has no tables by distance";
   });
+  declare_rotary(table, options, common, sequences);
   table.check({"model.positions", "model.attention"},
               [&options, &common] { return distances_problem(options, common); });
   if (!planned) return;
@@ -123,6 +130,7 @@ void declare(OptionTable& table,
 
 std::string distances_problem(const PositionOptions& options, const ModelOptions& common) {
   if (!options.by_distance()) return "";
+  if (options.rotary()) return turned_kinds_problem(common.attention);
   const MechanismKind* const kind = kind_without_distances(common.attention);
   if (kind == nullptr) return "";
   return fmt::format(
@@ -136,7 +144,8 @@ std::string positions_problem(const PositionOptions& options,
                               const ModelOptions& common,
                               Sequences sequences,
                               std::int64_t segment) {
-  const std::string problem = distances_problem(options, common);
+  std::string problem = distances_problem(options, common);
+  if (problem.empty()) problem = rotary_problem(options, common, sequences);
   return problem.empty() ? table_problem(options, sequences, segment) : problem;
 }
 
@@ -192,6 +201,13 @@ DistanceTerms distance_terms(const Scope& attention,
       .of_keys = options.kind == PositionKind::relative_key_query};
   terms.tables.emplace(attention, tables);
   return terms;
+}
+
+std::optional<Rotary> rotary_of(const PositionOptions& options,
+                                const ModelOptions& common,
+                                const ModelSetting& setting) {
+  if (!options.rotary()) return std::nullopt;
+  return Rotary(options.turning, common.head_dim(), setting.compute, setting.device);
 }
 
 }  // namespace longspan

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/rotary.h"
 #include "models/model_options.h"
 
 namespace longspan {
@@ -18,7 +19,8 @@ enum class PositionKind : std::uint8_t {
   relative,            // Shaw et al. 2018
   relative_key,        // the same without values (BERT)
   relative_key_query,  // and with keys times distances (Huang et al. 2020)
-  alibi                // Press et al. 2022
+  alibi,               // Press et al. 2022
+  rotary               // Su et al. 2021
 };
 
 struct PositionOptions {
@@ -26,27 +28,31 @@ struct PositionOptions {
   std::optional<std::int64_t> longest = {};  // rows of a learned table; none: as many positions as
                                              // the training data's sequences have
   std::int64_t reach = 16;                   // farther distances count as this one
+  RotaryOptions turning = {};
 
   // Rows of a learned table, where the training data's sequences have so many positions.
   std::int64_t rows(std::int64_t segment) const { return longest.value_or(segment); }
   bool learned() const { return kind == PositionKind::learned; }
   // By distances, which attention sees; otherwise they are added to the embeddings.
-  bool by_distance() const { return has_tables() || kind == PositionKind::alibi; }
+  bool by_distance() const { return has_tables() || kind == PositionKind::alibi || rotary(); }
+  bool rotary() const { return kind == PositionKind::rotary; }
+  // Whether what was read can be kept: nothing that comes later changes it.
+  bool reads_on() const { return !rotary() || !turning.by_length(); }
   bool has_tables() const {
     return kind == PositionKind::relative || kind == PositionKind::relative_key ||
            kind == PositionKind::relative_key_query;
   }
 };
 
-// The keys model.positions, model.longest and model.relative_reach.
+// The keys model.positions, model.longest, model.relative_reach and model.rotary_*.
 void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,
              Sequences sequences,
              const PlannedSetting& planned);
 
-// What keeps relative positions from the attention kinds of a stack, as a sentence; empty where
-// nothing does.
+// What keeps relative or rotary positions from the attention kinds of a stack or from its heads, as
+// a sentence; empty where nothing does.
 std::string distances_problem(const PositionOptions& options, const ModelOptions& common);
 // What keeps a stack with these options from sequences of `segment` positions (0: of any length),
 // as a sentence; empty where nothing does.
@@ -93,5 +99,10 @@ std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
 DistanceTerms distance_terms(const Scope& attention,
                              const PositionOptions& options,
                              const ModelOptions& common);
+
+// Of the same: what turns its queries and keys; nothing where positions are not rotary.
+std::optional<Rotary> rotary_of(const PositionOptions& options,
+                                const ModelOptions& common,
+                                const ModelSetting& setting);
 
 }  // namespace longspan

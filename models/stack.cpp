@@ -14,8 +14,10 @@ class LayerMaker {
 
   Sublayer attention(const MechanismFactory& mechanism, std::int64_t place) const {
     const Scope scope = layer_.child("attention");
+    MultiHeadAttention::Options options = heads();
+    options.rotary = options_.rotary;
     const auto attention =
-        std::make_shared<MultiHeadAttention>(scope, heads(), mechanism(scope, place));
+        std::make_shared<MultiHeadAttention>(scope, options, mechanism(scope, place));
     return sublayer(scope,
                     Reads::memory,
                     [attention](const Variable& x, const SublayerReads& reads, const Pass& pass) {

@@ -36,6 +36,7 @@ struct StackOptions {
   // Layers that run several times, with positions that each step adds.
   std::optional<RecurrenceOptions> recurrence = {};
   PositionOptions positions = {};
+  std::optional<Rotary> rotary = {};  // of attention to the own sequence
 };
 
 // `layers` layers named "layers/0", "layers/1", ... of an "attention", with `cross` a

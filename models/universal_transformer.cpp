@@ -32,7 +32,9 @@ class UniversalTransformer : public Body {
                      .reversible = options.common.residual == ResidualKind::reversible},
                     setting),
         block_(make_layers(scope.child("block"),
-                           {.common = options.common, .memory = setting.memory},
+                           {.common = options.common,
+                            .memory = setting.memory,
+                            .rotary = rotary_of(options.positions, options.common, setting)},
                            mechanisms(options.common, options.positions, {}, setting.segment))),
         residual_(make_residual(options.common, setting.memory)) {}
 
@@ -54,7 +56,9 @@ class UniversalTransformer : public Body {
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     return end;
   }
-  bool reads_on() const override { return longspan::reads_on(options_.common.attention); }
+  bool reads_on() const override {
+    return longspan::reads_on(options_.common.attention) && options_.positions.reads_on();
+  }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override { return recurrence_.longest(); }
 

@@ -19,6 +19,7 @@ DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
   options.common = testing::tiny_options(norm);
   options.common.activation = Activation::gelu_tanh;
   options.positions = {.kind = positions, .reach = 2};
+  options.positions.turning.share = 0.7;  // one pair of three features
   return options;
 }
 
@@ -27,7 +28,8 @@ constexpr PositionKind all_positions[] = {PositionKind::sinusoidal,
                                           PositionKind::relative,
                                           PositionKind::relative_key,
                                           PositionKind::relative_key_query,
-                                          PositionKind::alibi};
+                                          PositionKind::alibi,
+                                          PositionKind::rotary};
 
 TEST(DecoderModel, StartsWithTheLossOfAGuess) {
   for (const auto positions : all_positions) {
@@ -106,6 +108,31 @@ TEST(DecoderModel, ATargetToBeIgnoredHasNoLoss) {
   field_of(segment.fields, "targets").data<std::int64_t>()[7] = -1;
   const auto after = values_of(losses_of(*model, segment).value());
   for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(after[i], i == 7 ? 0 : before[i]);
+}
+
+TEST(DecoderModel, ReadsOnWhereAnglesAreThoseOfAnyLength) {
+  const auto reads_on = [](RotaryScaling scaling) {
+    DecoderOptions options = tiny(PositionKind::rotary);
+    options.common.head_width = 4;
+    options.positions.turning = {.scaling = scaling,
+                                 .factor = 2,
+                                 .original = 3,
+                                 .short_factors = {1, 1},
+                                 .long_factors = {2, 3}};
+    return make_decoder(options, tiny_setting())->body().reads_on();
+  };
+  using enum RotaryScaling;
+  for (const RotaryScaling scaling : {none, linear, ntk, yarn, llama3})
+    EXPECT_TRUE(reads_on(scaling));
+  for (const RotaryScaling scaling : {dynamic, longrope}) EXPECT_FALSE(reads_on(scaling));
+}
+
+TEST(DecoderModel, RefusesRotaryPositionsOfScoresThatAreNoProducts) {
+  DecoderOptions options = tiny(PositionKind::rotary);
+  for (const char* const kind : {"additive", "linear", "compressed", "synthesizer"}) {
+    options.common.attention.kinds = {kind};
+    EXPECT_THROW(make_decoder(options, tiny_setting()), ConfigurationError) << kind;
+  }
 }
 
 TEST(DecoderModel, RefusesWhatIsLongerThanItsTable) {

@@ -111,6 +111,20 @@ Kind with_spans(const AttentionOptions& attention,
           }};
 }
 
+// Queries and keys are turned by their positions.
+Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning) {
+  return {fmt::format("decoder, {}, rotary", fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.head_width = 6;
+            options.common.residual = residual;
+            options.common.attention = attention;
+            options.positions = {.kind = PositionKind::rotary, .turning = turning};
+            return make_decoder(options, setting);
+          }};
+}
+
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
@@ -186,6 +200,13 @@ std::vector<Kind> kinds() {
     all.push_back(decoder(synthesizer));
   }
   all.push_back(with_spans(short_attention({"causal"}), spans, 0, SpanKind::dynamic));
+  all.push_back(with_rotary(short_attention({"causal", "local/strided"}), {.share = 0.7}));
+  all.push_back(with_rotary(short_attention({"lsh", "performer"}),
+                            {.base = 50,
+                             .pairs = RotaryPairs::neighbours,
+                             .scaling = RotaryScaling::dynamic,
+                             .factor = 2,
+                             .original = 3}));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));

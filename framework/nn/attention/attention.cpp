@@ -1,5 +1,7 @@
 #include "framework/nn/attention/attention.h"
 
+#include "framework/nn/attention/kept_keys.h"
+
 namespace longspan {
 
 std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
@@ -63,6 +65,7 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
             .split = Split::rows,
             .bias = options.bias,
             .initial = options.initial_out ? options.initial_out : options.initial}),
+      rotary_(options.rotary),
       mechanism_(std::move(mechanism)) {}
 
 Variable MultiHeadAttention::operator()(const Variable& x,
@@ -99,17 +102,18 @@ Variable MultiHeadAttention::look(const Variable& asking,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
-  const Variable query = query_ ? by_head(this->query(asking, pass)) : Variable();
+  const bool with_memory = !seen.same_as(asking);
+  const Variable query = query_ ? placed(by_head(this->query(asking, pass)), pass) : Variable();
   Projected projected = {.query = query,
-                         .key = key_ ? by_head((*key_)(seen)) : query,
+                         .key = key_ ? placed(by_head((*key_)(seen)), pass, with_memory) : query,
                          .value = by_head(value_(seen)),
                          .heads = heads_,
                          .shares = shares,
                          .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
-    projected.global = {.query = by_head(global_[0](asking)),
-                        .key = by_head(global_[1](seen)),
+    projected.global = {.query = placed(by_head(global_[0](asking)), pass),
+                        .key = placed(by_head(global_[1](seen)), pass),
                         .value = by_head(global_[2](seen))};
   }
   return mix(projected, context, pass);
@@ -123,6 +127,24 @@ Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) con
   return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
 }
 
+Variable MultiHeadAttention::placed(Variable&& projected,
+                                    const Pass& pass,
+                                    bool with_memory) const {
+  if (!rotary_) return std::move(projected);
+  const std::int64_t rows = projected.shape()[1];
+  const bool placed = pass.time.total > 0;
+  const std::int64_t before = pass.kept ? pass.kept->positions() : pass.memory.total;
+  Ranges positions = placed ? pass.time.inside() : Ranges{{0, rows}};
+  for (Range& range : positions) range = {before + range.begin, before + range.end};
+  if (with_memory) {
+    Ranges memory = pass.memory.inside();
+    memory.insert(memory.end(), positions.begin(), positions.end());
+    positions = std::move(memory);
+  }
+  const std::int64_t length = before + (placed ? pass.time.total : rows);
+  return rotary_->turn(std::move(projected), positions, length);
+}
+
 // Keys and values are projected as one with the memory's rows.
 Variable MultiHeadAttention::behind(const Variable& memory, const Variable& x) const {
   const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
@@ -130,9 +152,10 @@ Variable MultiHeadAttention::behind(const Variable& memory, const Variable& x) c
   return concat_time(memory, x, products);
 }
 
-Variable MultiHeadAttention::by_head(const Variable& projected) const {
-  const Shape& shape = projected.shape();
-  return reshape(projected, {shape[0], shape[1], heads_.count, dim_});
+Variable MultiHeadAttention::by_head(Variable&& projected) const {
+  const Variable rows = std::move(projected);  // nobody else's: it may be written over
+  const Shape& shape = rows.shape();
+  return reshape(rows, {shape[0], shape[1], heads_.count, dim_});
 }
 
 Variable MultiHeadAttention::mix(const Projected& projected,

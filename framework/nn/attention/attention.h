@@ -7,6 +7,7 @@
 
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/layers.h"
+#include "framework/nn/rotary.h"
 #include "framework/nn/side.h"
 
 namespace longspan {
@@ -24,6 +25,7 @@ class MultiHeadAttention {
     bool bias = true;
     std::optional<Initial> initial = {};  // Xavier where nothing is said
     std::optional<Initial> initial_out = {};
+    std::optional<Rotary> rotary = {};  // queries and keys are turned by their positions
   };
   // Throws ConfigurationError with heads_problem.
   MultiHeadAttention(const Scope& scope,
@@ -69,8 +71,11 @@ class MultiHeadAttention {
                      const SegmentContext& context,
                      const Pass& pass) const;
   Variable behind(const Variable& memory, const Variable& x) const;
-  Variable by_head(const Variable& projected) const;
+  Variable by_head(Variable&& projected) const;
   Variable query(const Variable& asking, const Pass& pass) const;
+  // Queries or keys [batch, time, heads, dim] as scores read them: turned, where positions are
+  // rotary. `with_memory`: the first rows are those of pass.memory.
+  Variable placed(Variable&& projected, const Pass& pass, bool with_memory = false) const;
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
 
@@ -92,6 +97,7 @@ class MultiHeadAttention {
   // of the others.
   std::vector<Linear> global_;
   Linear out_;
+  std::optional<Rotary> rotary_;
   std::unique_ptr<Mechanism> mechanism_;
 };
 

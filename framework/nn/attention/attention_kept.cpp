@@ -43,8 +43,8 @@ Variable MultiHeadAttention::carry_on(const Variable& x,
   kept.require_rows(x.shape()[0]);
   SegmentContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
-  return mix({.query = by_head((*query_)(asking)),
-              .key = by_head((*key_)(asking)),
+  return mix({.query = placed(by_head((*query_)(asking)), pass),
+              .key = placed(by_head((*key_)(asking)), pass),
               .value = by_head(value_(asking)),
               .heads = heads_,
               .input = asking,
@@ -68,17 +68,20 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   const std::int64_t time = x.shape()[1];
   if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.keep_last(*longest);
   const Variable asking = region_.enter(x, pass.time);
-  std::vector<Variable> projections = {by_head((*key_)(asking)), by_head(value_(asking))};
-  for (std::size_t i = 1; i < global_.size(); ++i)
-    projections.push_back(by_head(global_[i](asking)));
+  std::vector<Variable> projections = {placed(by_head((*key_)(asking)), pass),
+                                       by_head(value_(asking))};
+  if (!global_.empty()) {
+    projections.push_back(placed(by_head(global_[1](asking)), pass));
+    projections.push_back(by_head(global_[2](asking)));
+  }
   kept.append(projections);
-  Projected projected = {.query = by_head((*query_)(asking)),
+  Projected projected = {.query = placed(by_head((*query_)(asking)), pass),
                          .key = kept.projection(0),
                          .value = kept.projection(1),
                          .heads = heads_,
                          .input = asking};
   if (!global_.empty())
-    projected.global = {.query = by_head(global_[0](asking)),
+    projected.global = {.query = placed(by_head(global_[0](asking)), pass),
                         .key = kept.projection(2),
                         .value = kept.projection(3)};
   if (context.distances.defined() &&

@@ -22,12 +22,11 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
     key = kept.projection(0);
     length = kept.length;
   } else {
-    const Variable own = (*key_)(region_.enter(side.rows, side.time));
-    key = by_head(mesh_.context.size() == 1
-                      ? own
-                      : whole_time(own,
-                                   side_shares(mesh_, pass.time.total, side.time.total).keys,
-                                   mesh_.context));
+    Variable own = (*key_)(region_.enter(side.rows, side.time));
+    if (mesh_.context.size() > 1)
+      own =
+          whole_time(own, side_shares(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
+    key = by_head(std::move(own));
   }
   // A rank without any of the heads takes part with nothing, for the gradients meet in its
   // projections too.

@@ -333,6 +333,14 @@ const MechanismKind* kind_without_distances(const AttentionOptions& options) {
   return nullptr;
 }
 
+const MechanismKind* kind_that_turns_not(const AttentionOptions& options) {
+  for (const std::string& element : options.kinds) {
+    const MechanismKind* const own = find_mechanism(element);
+    if (own != nullptr && !own->turns) return own;
+  }
+  return nullptr;
+}
+
 std::vector<std::pair<std::string, std::vector<std::string>>> readers_of_mechanism_keys() {
   std::vector<std::pair<std::string, std::vector<std::string>>> readers;
   for (const MechanismKind& kind : mechanism_kinds())

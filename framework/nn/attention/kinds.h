@@ -88,6 +88,9 @@ bool has_probabilities(const AttentionOptions& options);
 // positions; nothing where all do.
 const MechanismKind* kind_without_distances(const AttentionOptions& options);
 
+// The same of rotary positions.
+const MechanismKind* kind_that_turns_not(const AttentionOptions& options);
+
 // Whether global positions of a layer have projections of their own.
 bool projects_global(const AttentionOptions& options, std::int64_t layer);
 

@@ -201,6 +201,7 @@ MechanismKind lsh_kind() {
                    "lsh_count_once",
                    "lsh_scale",
                    "lsh_self_score"},
+          .turns = true,
           .own_weights = true,
           .problem = problem_of_lsh,
           .make = [](const Scope& attention,

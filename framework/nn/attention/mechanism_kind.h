@@ -20,7 +20,9 @@ struct MechanismKind {
   std::vector<std::string> keys;  // that it reads, of the section model
   bool reads_on = false;          // whether its mechanism does
   bool knows_distances = false;   // whether it goes with relative positions
-  bool own_weights = false;       // whether a layer has other weights than a causal one
+  bool turns = false;        // whether it goes with rotary ones: its scores are of one query and
+                             // one key, and grow with their product
+  bool own_weights = false;  // whether a layer has other weights than a causal one
   bool has_probabilities = true;  // which model.attention_dropout drops
   // Positions of the longest sequence that its weights are for, where the training data's has so
   // many; null: of any.

@@ -119,6 +119,7 @@ MechanismKind performer_kind() {
           .alone = "it is no softmax",
           .keys = {"features", "features_seed", "performer_relu", "performer_redraw"},
           .reads_on = true,
+          .turns = true,
           .has_probabilities = false,
           .problem =
               [](const AttentionOptions&, const AttentionSetting& setting) {

@@ -86,6 +86,7 @@ MechanismKind random_features_kind() {
           .alone = "it is no softmax",
           .keys = {"features", "features_seed", "random_features_draws", "random_features_gate"},
           .reads_on = true,
+          .turns = true,
           .own_weights = true,
           .has_probabilities = false,
           .problem = problem_of_random_features,

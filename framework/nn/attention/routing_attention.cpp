@@ -174,6 +174,7 @@ MechanismKind routing_kind() {
                    "routing_shared",
                    "routing_strict",
                    "routing_decay"},
+          .turns = true,
           .own_weights = true,
           .problem = problem_of_routing,
           .make = [](const Scope& attention,

@@ -179,6 +179,7 @@ MechanismKind sinkhorn_kind() {
                    "sinkhorn_iterations",
                    "sinkhorn_temperature",
                    "sinkhorn_rotated"},
+          .turns = true,
           .own_weights = true,
           .problem = problem_of_sinkhorn,
           .make = [](const Scope& attention,

@@ -1,0 +1,13 @@
+// Rotary positions of queries and keys.
+#pragma once
+
+#include "framework/autograd/variable.h"
+#include "framework/kernels/rotary.h"
+
+namespace longspan {
+
+// x [batch, time, heads, dim], turned by `table` [time, 2 pairs] as Turning says. Written over x
+// where nobody else holds it.
+Variable turn(Variable&& x, RotaryPairs pairs, const Tensor& table);
+
+}  // namespace longspan

@@ -1,0 +1,25 @@
+#include "framework/kernels/shared/rotary.h"
+
+#include "framework/kernels/cpu/loops.h"
+
+namespace longspan {
+
+template <typename F>
+void for_each_of_heads(Cpu, const Shape& shape, std::int64_t pairs, F f) {
+  const std::int64_t dim = shape[3];
+  for_rows(shape.elements() / std::max<std::int64_t>(dim, 1),
+           dim,
+           [=](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t row = begin; row < end; ++row) {
+               const auto head = f.of(row);
+#pragma omp simd
+               for (std::int64_t i = 0; i < pairs; ++i) head.pair(i);
+               for (std::int64_t i = pairs; i < dim - pairs; ++i) head.rest(i);
+             }
+           });
+}
+
+void fill_rotations(Cpu cpu, const Rotations& rotations) { fill_rotations_on(cpu, rotations); }
+void turn(Cpu cpu, const Turning& turning) { turn_on(cpu, turning); }
+
+}  // namespace longspan

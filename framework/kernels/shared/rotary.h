@@ -1,0 +1,131 @@
+// Rotary positions on any backend: `for_each_element` and `for_each_of_heads` are the backend's,
+// the latter for every pair and every other feature of every head of x.
+#pragma once
+
+#include <cmath>
+
+#include "framework/kernels/element.h"
+#include "framework/kernels/rotary.h"
+
+namespace longspan {
+
+// Item i is one pair of one position.
+template <typename A>
+struct RotationPair {
+  std::int64_t first, pairs;
+  double factor;
+  const double* frequencies;
+  A* out;
+
+  LONGSPAN_HOST_DEVICE void operator()(std::int64_t i) const {
+    const std::int64_t row = i / pairs, pair = i % pairs;
+    const double angle = static_cast<double>(first + row) * frequencies[pair];
+    put(out[2 * row * pairs + pair], factor * cos(angle));
+    put(out[(2 * row + 1) * pairs + pair], factor * sin(angle));
+  }
+};
+
+// One head of one position. Items below `pairs` are pairs, those behind them features that stay.
+template <RotaryPairs form, bool back, typename T>
+struct TurnHead {
+  using A = Accumulator<T>;
+  std::int64_t pairs;
+  const A* cosines;
+  const T* x;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void pair(std::int64_t i) const {
+    const std::int64_t first = form == RotaryPairs::halves ? i : 2 * i;
+    const std::int64_t second = form == RotaryPairs::halves ? i + pairs : 2 * i + 1;
+    const A u = wide(x[first]), v = wide(x[second]);
+    const A cosine = cosines[i], sine = back ? -cosines[pairs + i] : cosines[pairs + i];
+    put(y[first], u * cosine - v * sine);
+    put(y[second], v * cosine + u * sine);
+  }
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void rest(std::int64_t i) const {
+    y[i + pairs] = x[i + pairs];
+  }
+};
+
+template <RotaryPairs form, bool back, typename T>
+struct TurnHeads {
+  std::int64_t time, heads, dim, pairs;
+  const Accumulator<T>* table;
+  const T* x;
+  T* y;
+
+  [[gnu::always_inline]] LONGSPAN_HOST_DEVICE TurnHead<form, back, T> of(std::int64_t row) const {
+    const std::int64_t position = row / heads % time;
+    return {pairs, table + 2 * position * pairs, x + row * dim, y + row * dim};
+  }
+};
+
+template <typename F>
+void with_turning(const Turning& turning, const F& f) {
+  const auto run = [&](auto form) {
+    if (turning.back)
+      f(form, std::true_type());
+    else
+      f(form, std::false_type());
+  };
+  if (turning.pairs == RotaryPairs::halves)
+    run(std::integral_constant<RotaryPairs, RotaryPairs::halves>());
+  else
+    run(std::integral_constant<RotaryPairs, RotaryPairs::neighbours>());
+}
+
+template <typename Backend>
+void fill_rotations_on(Backend backend, const Rotations& rotations) {
+  const std::int64_t pairs = rotations.frequencies.elements();
+  const Tensor& out = rotations.out;
+  require(
+      pairs > 0 && out.shape().width() == 2 * pairs && out.dtype() == accumulator_of(out.dtype()),
+      "fill_rotations: {} frequencies for a table of {} {}",
+      pairs,
+      name_of(out.dtype()),
+      out.shape());
+  with_floating_type(out.dtype(), [&]<typename T>(TypeTag<T>) {
+    using A = Accumulator<T>;
+    if constexpr (std::is_same_v<A, T>)
+      for_each_element(backend,
+                       out.shape().rows() * pairs,
+                       RotationPair<A>{rotations.first,
+                                       pairs,
+                                       rotations.factor,
+                                       rotations.frequencies.data<double>(),
+                                       out.data<A>()});
+  });
+}
+
+template <typename Backend>
+void turn_on(Backend backend, const Turning& turning) {
+  const Tensor& x = turning.x;
+  const Tensor& table = turning.table;
+  require_alike("turn", x, turning.y);
+  const Shape& shape = x.shape();
+  require(shape.dimensions() == 4 && table.shape().dimensions() == 2 &&
+              table.shape()[0] == shape[1] && table.shape()[1] % 2 == 0 &&
+              table.shape()[1] <= shape[3] && table.dtype() == accumulator_of(x.dtype()),
+          "turn: x is {} {} and the table {} {}",
+          name_of(x.dtype()),
+          shape,
+          name_of(table.dtype()),
+          table.shape());
+  const std::int64_t pairs = table.shape()[1] / 2;
+  with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
+    with_turning(turning, [&]<typename Form, typename Back>(Form, Back) {
+      for_each_of_heads(backend,
+                        shape,
+                        pairs,
+                        TurnHeads<Form::value, Back::value, T>{shape[1],
+                                                               shape[2],
+                                                               shape[3],
+                                                               pairs,
+                                                               table.data<Accumulator<T>>(),
+                                                               x.data<T>(),
+                                                               turning.y.data<T>()});
+    });
+  });
+}
+
+}  // namespace longspan

@@ -1,0 +1,214 @@
+#include "framework/nn/rotary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "framework/core/queued_copy.h"
+
+namespace longspan {
+namespace {
+
+// The frequencies before anything is done to them, of n features.
+std::vector<double> frequencies_of(double base, std::int64_t n) {
+  std::vector<double> result;
+  for (std::int64_t i = 0; i < n; i += 2)
+    result.push_back(std::pow(base, -static_cast<double>(i) / static_cast<double>(n)));
+  return result;
+}
+
+// NTK-aware: as if sequences were `factor` times as long.
+double stretched_base(double base, double factor, std::int64_t n) {
+  const auto features = static_cast<double>(n);
+  return base * std::pow(factor, features / (features - 2));
+}
+
+double original_of(const RotaryOptions& options) {
+  return static_cast<double>(options.original.value_or(0));
+}
+
+// Each frequency, and the same divided by the factor: `kept` says how much of the former.
+template <typename Kept>
+std::vector<double> blended(std::vector<double> frequencies, double factor, const Kept& kept) {
+  for (std::size_t i = 0; i < frequencies.size(); ++i) {
+    const double part = kept(i);
+    frequencies[i] = part * frequencies[i] + (1 - part) * frequencies[i] / factor;
+  }
+  return frequencies;
+}
+
+// Pairs between those that turn beta_fast times and beta_slow times in the original length are on
+// the ramp, whose ends are whole pairs.
+std::vector<double> yarn_frequencies(const RotaryOptions& options, std::int64_t n) {
+  const auto features = static_cast<double>(n);
+  const auto pair_of = [&](double turns) {
+    return features * std::log(original_of(options) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(options.base));
+  };
+  const double first = std::max(std::floor(pair_of(options.beta_fast)), 0.0);
+  double last = std::min(std::ceil(pair_of(options.beta_slow)), features - 1);
+  if (first == last) last += 0.001;
+  return blended(frequencies_of(options.base, n), options.factor, [&](std::size_t i) {
+    return 1 - std::clamp((static_cast<double>(i) - first) / (last - first), 0.0, 1.0);
+  });
+}
+
+std::vector<double> llama3_frequencies(const RotaryOptions& options, std::int64_t n) {
+  const std::vector<double> plain = frequencies_of(options.base, n);
+  return blended(plain, options.factor, [&](std::size_t i) {
+    const double turns = original_of(options) * plain[i] / (2 * std::numbers::pi);
+    return std::clamp(
+        (turns - options.low_frequency) / (options.high_frequency - options.low_frequency),
+        0.0,
+        1.0);
+  });
+}
+
+std::vector<double> longrope_frequencies(const RotaryOptions& options,
+                                         std::int64_t n,
+                                         std::int64_t length) {
+  const bool is_long = length > options.original.value_or(0);
+  const std::vector<double>& divisors = is_long ? options.long_factors : options.short_factors;
+  std::vector<double> frequencies = frequencies_of(options.base, n);
+  for (std::size_t i = 0; i < frequencies.size(); ++i) frequencies[i] /= divisors[i];
+  return frequencies;
+}
+
+double attention_factor(const RotaryOptions& options) {
+  if (options.attention_factor) return *options.attention_factor;
+  if (options.factor <= 1) return 1;
+  if (options.scaling == RotaryScaling::yarn) return 0.1 * std::log(options.factor) + 1;
+  if (options.scaling == RotaryScaling::longrope)
+    return std::sqrt(1 + std::log(options.factor) / std::log(original_of(options)));
+  return 1;
+}
+
+std::string factors_problem(const char* key, const std::vector<double>& factors, std::int64_t n) {
+  if (2 * std::ssize(factors) == n) return "";
+  return fmt::format(
+      "model.{} has {} numbers, but heads have {} pairs of features that are turned; give one a "
+      "pair",
+      key,
+      factors.size(),
+      n / 2);
+}
+
+std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
+  using enum RotaryScaling;
+  const RotaryScaling scaling = options.scaling;
+  if ((scaling == ntk || scaling == dynamic) && n < 4)
+    return fmt::format(
+        "model.rotary_scaling: ntk and dynamic need at least 4 features that are turned, found {}",
+        n);
+  const bool needs_length = scaling != none && scaling != linear && scaling != ntk;
+  if (needs_length && !options.original)
+    return "model.rotary_scaling: dynamic, yarn, llama3 and longrope need model.rotary_original, "
+           "the "
+           "length that the model was trained for before";
+  if (scaling == llama3 && options.low_frequency >= options.high_frequency)
+    return fmt::format(
+        "model.rotary_low_frequency is {}, wanted less than "
+        "model.rotary_high_frequency = {}",
+        options.low_frequency,
+        options.high_frequency);
+  if (scaling == yarn && options.beta_slow >= options.beta_fast)
+    return fmt::format("model.rotary_beta_slow is {}, wanted less than model.rotary_beta_fast = {}",
+                       options.beta_slow,
+                       options.beta_fast);
+  if (scaling != longrope) return "";
+  const std::string problem = factors_problem("rotary_short_factors", options.short_factors, n);
+  return problem.empty() ? factors_problem("rotary_long_factors", options.long_factors, n)
+                         : problem;
+}
+
+}  // namespace
+
+std::int64_t RotaryOptions::turned(std::int64_t dim) const {
+  return static_cast<std::int64_t>(static_cast<double>(dim) * share) / 2 * 2;
+}
+
+std::string rotary_problem(const RotaryOptions& options, std::int64_t dim) {
+  const std::int64_t n = options.turned(dim);
+  if (n == 0 || (options.share == 1 && n != dim))
+    return fmt::format(
+        "model.positions: rotary turns pairs of features, and {} of a head's {} are none; set "
+        "model.head_width or model.rotary_share otherwise",
+        options.share == 1 ? "all" : fmt::format("{}", options.share),
+        dim);
+  return scaling_problem(options, n);
+}
+
+RotaryAngles rotary_angles(const RotaryOptions& options, std::int64_t dim, std::int64_t length) {
+  const std::int64_t n = options.turned(dim);
+  const auto frequencies = [&] {
+    switch (options.scaling) {
+      case RotaryScaling::none:
+        break;
+      case RotaryScaling::linear:
+        return blended(
+            frequencies_of(options.base, n), options.factor, [](std::size_t) { return 0.0; });
+      case RotaryScaling::ntk:
+        return frequencies_of(stretched_base(options.base, options.factor, n), n);
+      case RotaryScaling::dynamic: {
+        const double longer = std::max(static_cast<double>(length) / original_of(options), 1.0);
+        return frequencies_of(
+            stretched_base(options.base, options.factor * longer - (options.factor - 1), n), n);
+      }
+      case RotaryScaling::yarn:
+        return yarn_frequencies(options, n);
+      case RotaryScaling::llama3:
+        return llama3_frequencies(options, n);
+      case RotaryScaling::longrope:
+        return longrope_frequencies(options, n, length);
+    }
+    return frequencies_of(options.base, n);
+  };
+  return {frequencies(), attention_factor(options)};
+}
+
+Rotary::Rotary(const RotaryOptions& options, std::int64_t dim, DType compute, const Device& device)
+    : options_(options),
+      dim_(dim),
+      dtype_(accumulator_of(compute)),
+      device_(device),
+      made_(std::make_shared<Made>()) {
+  refuse(rotary_problem(options, dim));
+}
+
+Variable Rotary::turn(Variable&& x, const Ranges& positions, std::int64_t length) const {
+  return longspan::turn(std::move(x), options_.pairs, table(positions, length));
+}
+
+Tensor Rotary::table(const Ranges& positions, std::int64_t length) const {
+  const bool same_angles = !options_.by_length() || made_->length == length;
+  if (made_->table.defined() && made_->positions == positions && same_angles) return made_->table;
+  if (!made_->frequencies.defined() || !same_angles) {
+    const RotaryAngles angles = rotary_angles(options_, dim_, length);
+    made_->frequencies = queued_to(Tensor::from<double>(angles.frequencies,
+                                                        {std::ssize(angles.frequencies)},
+                                                        device_.host(),
+                                                        MemoryTag::workspace),
+                                   device_);
+    made_->factor = angles.factor;
+  }
+  made_->table = {};  // goes first
+  const Tensor table = Tensor::empty({count_of(positions), 2 * made_->frequencies.elements()},
+                                     dtype_,
+                                     device_,
+                                     MemoryTag::workspace);
+  std::int64_t row = 0;
+  for (const Range& range : positions) {
+    const Rotations part = {.first = range.begin,
+                            .factor = made_->factor,
+                            .frequencies = made_->frequencies,
+                            .out = table.slice(row, row + range.count())};
+    on(device_, [&](auto backend) { fill_rotations(backend, part); });
+    row += range.count();
+  }
+  made_->positions = positions;
+  made_->length = length;
+  made_->table = table;
+  return table;
+}
+
+}  // namespace longspan

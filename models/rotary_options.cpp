@@ -1,0 +1,175 @@
+#include "models/rotary_options.h"
+
+#include <algorithm>
+
+namespace longspan {
+namespace {
+
+using enum RotaryScaling;
+
+void declare_scaling(OptionTable& table, RotaryOptions& turning) {
+  table.add(
+      "model.rotary_scaling",
+      turning.scaling,
+      "how rotary positions reach beyond the length that weights were trained for: angles "
+      "divided by a factor (linear, Chen et al. 2023); a larger base, for all lengths (ntk) or "
+      "by how much longer a sequence is (dynamic); slow pairs divided and fast ones not (yarn, "
+      "Peng et al. 2024; llama3); a divisor for each pair (longrope, Ding et al. 2024)",
+      {{"none", none},
+       {"linear", linear},
+       {"dynamic", dynamic},
+       {"ntk", ntk},
+       {"yarn", yarn},
+       {"llama3", llama3},
+       {"longrope", longrope}},
+      fixes_weights());
+  table.add(
+      "model.rotary_factor",
+      turning.factor,
+      "with model.rotary_scaling, how many times as long sequences are as model.rotary_original",
+      at_least(1.0),
+      fixes_weights());
+  table.add(
+      "model.rotary_original",
+      turning.original,
+      "with model.rotary_scaling, the positions of the sequences that the weights were trained "
+      "with before",
+      between(2, longest_sequence),
+      fixes_weights());
+  table.add(
+      "model.rotary_attention_factor",
+      turning.attention_factor,
+      "what turned queries and keys are multiplied by; none: with yarn 0.1 ln(factor) + 1, with "
+      "longrope the root of 1 + ln(factor) / ln(original), otherwise 1",
+      more_than(0.0),
+      fixes_weights());
+}
+
+void declare_ramps(OptionTable& table, RotaryOptions& turning) {
+  table.add("model.rotary_low_frequency",
+            turning.low_frequency,
+            "with llama3, turns in the original length up to which a pair is divided by the factor",
+            more_than(0.0),
+            fixes_weights());
+  table.add("model.rotary_high_frequency",
+            turning.high_frequency,
+            "with llama3, turns in the original length from which on a pair is as it was",
+            more_than(0.0),
+            fixes_weights());
+  table.add("model.rotary_beta_fast",
+            turning.beta_fast,
+            "with yarn, turns in the original length from which on a pair is as it was",
+            more_than(0.0),
+            fixes_weights());
+  table.add("model.rotary_beta_slow",
+            turning.beta_slow,
+            "with yarn, turns in the original length up to which a pair is divided by the factor",
+            more_than(0.0),
+            fixes_weights());
+  table.add(
+      "model.rotary_short_factors",
+      turning.short_factors,
+      "with longrope, what the frequency of each pair is divided by in sequences of at most the "
+      "original length",
+      more_than(0.0),
+      fixes_weights());
+  table.add("model.rotary_long_factors",
+            turning.long_factors,
+            "the same in longer ones",
+            more_than(0.0),
+            fixes_weights());
+}
+
+// The keys that some scalings read and others do not.
+void warn_of_unread(OptionTable& table, const PositionOptions& options) {
+  const std::vector<std::pair<std::string, std::vector<RotaryScaling>>> readers = {
+      {"factor", {linear, dynamic, ntk, yarn, llama3, longrope}},
+      {"original", {dynamic, yarn, llama3, longrope}},
+      {"low_frequency", {llama3}},
+      {"high_frequency", {llama3}},
+      {"beta_fast", {yarn}},
+      {"beta_slow", {yarn}},
+      {"short_factors", {longrope}},
+      {"long_factors", {longrope}}};
+  const auto not_rotary = [&options]() -> std::string {
+    return options.rotary() ? "" : "model.positions is not rotary";
+  };
+  for (const auto& [key, scalings] : readers)
+    table.warn("model.rotary_" + key, [&options, not_rotary, scalings = scalings] {
+      const std::string reason = not_rotary();
+      const bool read = std::ranges::count(scalings, options.turning.scaling) > 0;
+      return reason.empty() && !read ? "model.rotary_scaling is one that does not read it" : reason;
+    });
+  for (const char* const key : {"base", "share", "pairs", "scaling", "attention_factor"})
+    table.warn("model.rotary_" + std::string(key), not_rotary);
+}
+
+}  // namespace
+
+void declare_rotary(OptionTable& table,
+                    PositionOptions& options,
+                    const ModelOptions& common,
+                    Sequences sequences) {
+  RotaryOptions& turning = options.turning;
+  table.add("model.rotary_base",
+            turning.base,
+            "with model.positions: rotary, pair j of the n features of a head that are turned is "
+            "turned by base^(-2j / n) at each position",
+            more_than(1.0),
+            fixes_weights());
+  table.add("model.rotary_share",
+            turning.share,
+            "the part of a head's features that is turned, the first ones",
+            more_than(0.0),
+            at_most(1.0),
+            fixes_weights());
+  table.add("model.rotary_pairs",
+            turning.pairs,
+            "which features are turned together: those of the two halves (GPT-NeoX, Llama) or "
+            "neighbours (RoFormer, GPT-J)",
+            {{"halves", RotaryPairs::halves}, {"neighbours", RotaryPairs::neighbours}},
+            fixes_weights());
+  declare_scaling(table, turning);
+  declare_ramps(table, turning);
+  warn_of_unread(table, options);
+  std::vector<std::string> keys = {
+      "model.positions", "model.width", "model.heads", "model.head_width"};
+  for (const char* const key : {"share",
+                                "scaling",
+                                "original",
+                                "low_frequency",
+                                "high_frequency",
+                                "beta_fast",
+                                "beta_slow",
+                                "short_factors",
+                                "long_factors"})
+    keys.push_back("model.rotary_" + std::string(key));
+  table.check(std::move(keys), [&options, &common, sequences]() -> std::string {
+    const bool told = !common.head_width && common.width % common.heads != 0;
+    return told ? "" : rotary_problem(options, common, sequences);
+  });
+}
+
+std::string turned_kinds_problem(const AttentionOptions& attention) {
+  const MechanismKind* const kind = kind_that_turns_not(attention);
+  if (kind == nullptr) return "";
+  return fmt::format(
+      "model.positions: found rotary with {} in model.attention, whose scores are no products of "
+      "one "
+      "query and one key; set it to sinusoidal or learned",
+      kind->name);
+}
+
+std::string rotary_problem(const PositionOptions& options,
+                           const ModelOptions& common,
+                           Sequences sequences) {
+  if (!options.rotary()) return "";
+  // Padded rows would be turned by the length of the batch, and what is decoded by all that
+  // follows.
+  if (options.turning.by_length() && sequences == Sequences::examples)
+    return "model.rotary_scaling: dynamic and longrope turn by the length of the whole sequence, "
+           "which batches of examples pad; set it to linear, ntk, yarn or llama3";
+  return rotary_problem(options.turning, common.head_dim());
+}
+
+}  // namespace longspan
