@@ -52,15 +52,29 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
             fixes_weights());
   table.add("model.feed_forward",
             options.feed_forward,
-            "hidden features of the feed-forward layers; none: 4 model.width",
+            "hidden features of the feed-forward layers; none: 4 model.width, or gated 8/3 of it, "
+            "rounded "
+            "up to a multiple of 8",
             between(1, 1 << 28),
+            fixes_weights());
+  table.add(
+      "model.feed_forward_kind",
+      options.feed_forward_kind,
+      "what feed-forward layers make of x: W2 f(W1 x), or gated W2 (f(W1 x) W3 x), the product "
+      "by element (Shazeer 2020), f being model.activation",
+      {{"plain", FeedForwardKind::plain}, {"gated", FeedForwardKind::gated}},
+      fixes_weights());
+  table.add("model.feed_forward_bias",
+            options.feed_forward_bias,
+            "biases of the feed-forward layers",
             fixes_weights());
   table.add("model.activation",
             options.activation,
             "activation of the feed-forward layers",
             {{"relu", Activation::relu},
              {"gelu", Activation::gelu},
-             {"gelu_tanh", Activation::gelu_tanh}},
+             {"gelu_tanh", Activation::gelu_tanh},
+             {"silu", Activation::silu}},
             fixes_weights());
 }
 

@@ -15,6 +15,11 @@
 
 namespace longspan {
 
+enum class FeedForwardKind : std::uint8_t {
+  plain,
+  gated  // Shazeer 2020
+};
+
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
 // In tokens: what memories, positions and distances may be set to.
@@ -46,7 +51,9 @@ struct ModelOptions {
   std::int64_t width = 512;
   std::int64_t heads = 8;
   std::optional<std::int64_t> head_width = {};    // width / heads
-  std::optional<std::int64_t> feed_forward = {};  // 4 width
+  std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
+  FeedForwardKind feed_forward_kind = FeedForwardKind::plain;
+  bool feed_forward_bias = true;
   Activation activation = Activation::relu;
   NormPlacement norm = NormPlacement::post;
   NormKind norm_kind = NormKind::layer;
@@ -62,7 +69,11 @@ struct ModelOptions {
   std::optional<double> initial_deviation = 0.02;  // none: as Glorot & Bengio 2010
 
   std::int64_t head_dim() const { return head_width.value_or(width / heads); }
-  std::int64_t hidden() const { return feed_forward.value_or(4 * width); }
+  bool gated() const { return feed_forward_kind == FeedForwardKind::gated; }
+  // Gated there are three matrices in place of two: as many weights, in whole eights.
+  std::int64_t hidden() const {
+    return feed_forward.value_or(gated() ? (8 * width + 23) / 24 * 8 : 4 * width);
+  }
   // Of what the stack gives to the final norm and the output layer.
   std::int64_t output_width() const {
     const bool both =

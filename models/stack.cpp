@@ -66,7 +66,9 @@ class LayerMaker {
                              .dropout = common.dropout,
                              .initial = common.initial(),
                              .initial_out = options_.initial_out,
-                             .chunks = options_.memory.feed_forward_chunks});
+                             .chunks = options_.memory.feed_forward_chunks,
+                             .gated = common.gated(),
+                             .bias = common.feed_forward_bias});
     return sublayer(
         scope, Reads::nothing, [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
           return (*feed)(x, pass);

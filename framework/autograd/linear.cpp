@@ -1,9 +1,11 @@
 // Products with weights, and the two of a feed-forward layer.
+#include "framework/autograd/gated_feed_forward.h"
 #include "framework/autograd/kept.h"
 #include "framework/autograd/matrix.h"
 #include "framework/autograd/ops.h"
 #include "framework/kernels/dropout.h"
 #include "framework/kernels/elementwise.h"
+#include "framework/kernels/gated.h"
 #include "framework/kernels/matmul.h"
 
 namespace longspan {
@@ -61,6 +63,16 @@ Kept keep_for(const Variable& weight, const Variable& x) {
   return weight.requires_gradient() ? keep(x) : Kept();
 }
 
+Tensor product_of(const Variable& x, const Variable& weight, const Variable& bias) {
+  Tensor y = product_like(x, weight);
+  multiply({.a = matrix(x.value()),
+            .b = weight.value(),
+            .c = matrix(y),
+            .transpose_b = true,
+            .bias = bias.value()});
+  return y;
+}
+
 void drop_in_place(const Hidden& hidden, const Tensor& x) {
   if (hidden.rate == 0) return;
   on(x.device(), [&](auto backend) {
@@ -78,13 +90,7 @@ void drop_in_place(const Hidden& hidden, const Tensor& x) {
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
   require_width(x, weight);
-  Tensor y = product_like(x, weight);
-  multiply({.a = matrix(x.value()),
-            .b = weight.value(),
-            .c = matrix(y),
-            .transpose_b = true,
-            .bias = bias.value()});
-  return record(std::move(y),
+  return record(product_of(x, weight, bias),
                 {x, weight, bias},
                 [x = keep_for(weight, x), weight = weight.value()](Gradients& gradients) {
                   linear_gradients(gradients, x, weight, gradients.output());
@@ -102,12 +108,7 @@ Variable linear_of_two(const Variable& a,
           "shapes {} and {} have not as many rows",
           a.shape(),
           b.shape());
-  Tensor y = product_like(a, a_weight);
-  multiply({.a = matrix(a.value()),
-            .b = a_weight.value(),
-            .c = matrix(y),
-            .transpose_b = true,
-            .bias = bias.value()});
+  Tensor y = product_of(a, a_weight, bias);
   multiply({.a = matrix(b.value()),
             .b = b_weight.value(),
             .c = matrix(y),
@@ -177,6 +178,64 @@ Variable feed_forward(const Variable& x,
         }
         linear_gradients(gradients, x, in, dh);
       });
+}
+
+Variable gated_feed_forward(const Variable& x,
+                            const GatedWeights& weights,
+                            const Hidden& hidden,
+                            bool unread) {
+  const auto& [in, in_bias, up, up_bias, out, out_bias] = weights;
+  require_width(x, in);
+  require_width(x, up);
+  Tensor before = product_of(x, in, in_bias);
+  Tensor factor = product_of(x, up, up_bias);
+  const auto mixed = [hidden](const Tensor& a, const Tensor& b) {
+    const GatedHidden call = {
+        .activation = hidden.activation, .before = a, .factor = b, .y = a.like()};
+    on(a.device(), [&](auto backend) { gated_hidden(backend, call); });
+    drop_in_place(hidden, call.y);
+    return call.y;
+  };
+  Tensor y = product_like(x, out);
+  if (!unread) {
+    const Variable h(mixed(before, factor));
+    require_width(h, out);
+    multiply({.a = matrix(h.value()),
+              .b = out.value(),
+              .c = matrix(y),
+              .transpose_b = true,
+              .bias = out_bias.value()});
+  }
+  return record(std::move(y),
+                {x, in, in_bias, x, up, up_bias, Variable(), out, out_bias},
+                [x = keep_for(in, x),
+                 again = keep_for(up, x),
+                 in = in.value(),
+                 up = up.value(),
+                 out = out.value(),
+                 before = std::move(before),
+                 factor = std::move(factor),
+                 mixed,
+                 hidden](Gradients& gradients) {
+                  const Tensor& dy = gradients.output();
+                  Tensor h = mixed(before, factor);
+                  weight_gradients(
+                      gradients, 7, [&] { return h; }, dy);
+                  // The layer is not read again, nor are its factors once they have their
+                  // gradients.
+                  multiply({.a = matrix(dy), .b = out, .c = matrix(h)});
+                  drop_in_place(hidden, h);
+                  const GatedHiddenGradient call = {.activation = hidden.activation,
+                                                    .before = before,
+                                                    .factor = factor,
+                                                    .dy = h,
+                                                    .dbefore = before,
+                                                    .dfactor = factor};
+                  on(h.device(), [&](auto backend) { gated_hidden_backward(backend, call); });
+                  h = {};
+                  linear_gradients(gradients, x, in, before);
+                  linear_gradients(gradients, again, up, factor, 3);
+                });
 }
 
 }  // namespace longspan

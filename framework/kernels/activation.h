@@ -10,6 +10,7 @@ enum class Activation : std::uint8_t {
   relu,
   gelu,       // x Phi(x), the exact form with erf
   gelu_tanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
+  silu        // x / (1 + exp(-x)) (Elfwing et al. 2018)
 };
 
 // y = activation(x). x, y: any shape, same dtype; y is written and may be x.

@@ -1,5 +1,6 @@
 #include "framework/nn/layers.h"
 
+#include "framework/autograd/gated_feed_forward.h"
 #include "framework/autograd/recompute.h"
 #include "framework/autograd/rms_norm.h"
 
@@ -30,6 +31,16 @@ Placement placement_of(const Shape& shape, const Pass& pass, const std::optional
           .inner_begin = part ? part->begin : 0,
           .inner_total = part ? part->total : shape.width(),
           .middle_ranges = rows};
+}
+
+// What writes to the hidden layer.
+Linear inward(const Scope& scope, const FeedForward::Options& options) {
+  return Linear(scope,
+                {.in = options.width,
+                 .out = options.hidden,
+                 .split = Split::columns,
+                 .bias = options.bias,
+                 .initial = options.initial});
 }
 
 Weight weight_of(const Scope& scope, const Linear::Options& options) {
@@ -164,15 +175,13 @@ FeedForward::FeedForward(const Scope& scope, const Options& options)
       activation_(options.activation),
       dropout_(options.dropout),
       chunks_(options.chunks),
-      in_(scope.child("in"),
-          {.in = options.width,
-           .out = options.hidden,
-           .split = Split::columns,
-           .initial = options.initial}),
+      in_(inward(scope.child("in"), options)),
+      up_(options.gated ? std::optional(inward(scope.child("up"), options)) : std::nullopt),
       out_(scope.child("out"),
            {.in = options.hidden,
             .out = options.width,
             .split = Split::rows,
+            .bias = options.bias,
             .initial = options.initial_out ? options.initial_out : options.initial}) {}
 
 Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) const {
@@ -189,6 +198,12 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
       hidden.placement = placement_of(x.shape(), inside, hidden_);
     }
   }
+  if (up_)
+    return gated_feed_forward(
+        x,
+        {in_.weight(), in_.bias(), up_->weight(), up_->bias(), out_.weight(), out_.bias()},
+        hidden,
+        unread);
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
 }
 

@@ -117,8 +117,9 @@ Variable drop(const Variable& x,
 // x + drop(change, rate, pass), outside of split regions.
 Variable add_dropped(const Variable& x, const Variable& change, double rate, const Pass& pass);
 
-// y = W2 drop(activation(W1 x + b1)) + b2, the hidden layer split over tensor ranks. With
-// pass.taken the other rows of y are zeros.
+// y = W2 drop(activation(W1 x + b1)) + b2, or gated W2 drop(activation(W1 x + b1) (W3 x + b3)) + b2
+// (Shazeer 2020), the hidden layer split over tensor ranks. Linear layers "in", "out" and, gated,
+// "up". With pass.taken the other rows of y are zeros.
 class FeedForward {
  public:
   struct Options {
@@ -131,6 +132,8 @@ class FeedForward {
     // Pieces of the rows that are taken one after another; the hidden layer of each is computed
     // again in the backward pass.
     std::int64_t chunks = 1;
+    bool gated = false;
+    bool bias = true;
   };
   FeedForward(const Scope& scope, const Options& options);
   Variable operator()(const Variable& x, const Pass& pass) const;
@@ -147,6 +150,7 @@ class FeedForward {
   double dropout_;
   std::int64_t chunks_;
   Linear in_;
+  std::optional<Linear> up_;  // of a gated one
   Linear out_;
 };
 

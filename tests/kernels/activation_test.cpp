@@ -8,7 +8,7 @@ namespace {
 using namespace longspan::testing;
 
 constexpr Activation all[] = {
-    Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh};
+    Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu};
 
 double value(Activation activation, double x) {
   switch (activation) {
@@ -21,6 +21,8 @@ double value(Activation activation, double x) {
     case Activation::gelu_tanh:
       return 0.5 * x *
              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return nan;
 }

@@ -20,6 +20,7 @@ template <Activation kind, typename A>
   if constexpr (kind == Activation::relu) return x < A{0} ? A{0} : x;
   if constexpr (kind == Activation::gelu) return x * normal_distribution(x).below;
   if constexpr (kind == Activation::gelu_tanh) return x * logistic(tanh_argument(x));
+  if constexpr (kind == Activation::silu) return x * logistic(x);
   return x;
 }
 
@@ -34,6 +35,10 @@ template <Activation kind, typename A>
     const A inner = A(1.5957691216057308) * (A{1} + A(3 * 0.044715) * x * x);
     const A part = logistic(tanh_argument(x));
     return part + x * part * (A{1} - part) * inner;
+  }
+  if constexpr (kind == Activation::silu) {
+    const A part = logistic(x);
+    return part + x * part * (A{1} - part);
   }
   return A{1};
 }
@@ -69,6 +74,8 @@ void with_activation(Activation activation, const F& f) {
       return f(std::integral_constant<Activation, gelu>{});
     case gelu_tanh:
       return f(std::integral_constant<Activation, gelu_tanh>{});
+    case silu:
+      return f(std::integral_constant<Activation, silu>{});
   }
 }
 

@@ -1,0 +1,24 @@
+// Feed-forward layers with a gate (Shazeer 2020).
+#pragma once
+
+#include "framework/autograd/ops.h"
+
+namespace longspan {
+
+// linear(dropout(activation(linear(x, in, in_bias)) * linear(x, up, up_bias)), out, out_bias), the
+// biases may be undefined. Of the hidden layer its two factors are kept. `unread`: as in
+// feed_forward.
+struct GatedWeights {
+  Variable in;
+  Variable in_bias;
+  Variable up;
+  Variable up_bias;
+  Variable out;
+  Variable out_bias;
+};
+Variable gated_feed_forward(const Variable& x,
+                            const GatedWeights& weights,
+                            const Hidden& hidden,
+                            bool unread = false);
+
+}  // namespace longspan
