@@ -42,6 +42,8 @@ double activated(Activation activation, double x) {
     case Activation::gelu_tanh:
       return 0.5 * x *
              (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::silu:
+      return x / (1 + std::exp(-x));
   }
   return nan;
 }
@@ -120,8 +122,11 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
   using A = Accumulator<TypeParam>;
   const Extents e{21, 15, 37};
   const Values bias = normal_values<TypeParam>(e.n, 4);
-  for (const auto activation :
-       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh})
+  for (const auto activation : {Activation::none,
+                                Activation::relu,
+                                Activation::gelu,
+                                Activation::gelu_tanh,
+                                Activation::silu})
     for (const bool wide_bias : {false, true}) {
       auto made = this->template make<TypeParam>(e, false, false);
       made.matmul.bias = wide_bias ? tensor_of<A>(bias, {e.n}) : tensor_of<TypeParam>(bias, {e.n});
@@ -154,7 +159,8 @@ TYPED_TEST(MatmulOf, WritesWhatCameBeforeTheActivationToo) {
   for (const std::int64_t n : fused_widths)
     for (const std::int64_t k : {15, 0})
       for (const auto& [biased, wide_bias] : {std::pair(true, false), {true, true}, {false, false}})
-        for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+        for (const auto activation :
+             {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
           const Extents e{21, k, n};
           const Values bias = normal_values<TypeParam>(e.n, 4);
           auto made = this->template make<TypeParam>(e, false, true);
@@ -181,7 +187,8 @@ TYPED_TEST(MatmulOf, WritesWhatCameBeforeTheActivationToo) {
 
 TYPED_TEST(MatmulOf, IsMultipliedByTheDerivativeAtWhatCameBefore) {
   for (const std::int64_t n : fused_widths)
-    for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    for (const auto activation :
+         {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
       const Extents e{21, 15, n};
       auto made = this->template make<TypeParam>(e, false, false);
       const Values before = normal_values<TypeParam>(e.m * e.n, 4);
@@ -202,7 +209,8 @@ TYPED_TEST(MatmulOf, IsMultipliedByTheDerivativeAtWhatCameBefore) {
 
 TYPED_TEST(MatmulOf, NanPassesThroughWhatIsKeptAndTheDerivative) {
   for (const std::int64_t n : fused_widths)
-    for (const auto activation : {Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+    for (const auto activation :
+         {Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu}) {
       auto made = this->template make<TypeParam>({2, 3, n}, false, false);
       made.a[1] = nan;
       made.matmul.a = tensor_of<TypeParam>(made.a, {2, 3});
@@ -239,8 +247,11 @@ TYPED_TEST(MatmulOf, NoTermsGiveZeroOrTheBiasOrWhatWasThere) {
 }
 
 TYPED_TEST(MatmulOf, NanPassesThroughTheProductAndEachActivation) {
-  for (const auto activation :
-       {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh}) {
+  for (const auto activation : {Activation::none,
+                                Activation::relu,
+                                Activation::gelu,
+                                Activation::gelu_tanh,
+                                Activation::silu}) {
     auto made = this->template make<TypeParam>({2, 3, 20}, false, false);
     made.a[1] = nan;
     made.matmul.a = tensor_of<TypeParam>(made.a, {2, 3});
