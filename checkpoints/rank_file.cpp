@@ -21,7 +21,10 @@ ManifestPiece write_piece(hdf5::Writer& file,
   const Shape chunk = chunk_shape(box.shape, size_of(dtype));
   hdf5::Dataset target = file.create(dataset, dtype, box.shape, chunk);
   Hasher hasher;
-  const Tensor here = tensor.tensor.to_host();
+  const Tensor here = tensor.make ? tensor.make() : tensor.tensor.to_host();
+  require(here.shape() == tensor.tensor.shape() && here.dtype() == dtype,
+          "tensor \"{}\": what was made for it is of another shape or dtype",
+          tensor.name);
   for_each_chunk(box.shape, chunk, [&](const Box& part, std::int64_t begin) {
     require_wanted(stop);
     const std::byte* elements = here.bytes() + static_cast<std::size_t>(begin) * size_of(dtype);

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,6 +27,10 @@ struct StateTensor {
   // Whether this rank writes the piece. Over all ranks each element is owned exactly once; a piece
   // that is not owned is only read.
   bool owned = true;
+  // Where a save gets the elements, one piece after another, so that no more than one of them need
+  // be in memory: on the host, of the shape and dtype of `tensor`, which may then lie on a dry
+  // device. Undefined: they are in `tensor`.
+  std::function<Tensor()> make = {};
 };
 
 // Named values that are the same on every rank. Doubles survive to the bit, NaN and infinity too.

@@ -35,6 +35,8 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command tokenizer_command();
+Command import_command();
+Command export_command();
 
 // CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
 struct ConfigurationArguments {

@@ -37,7 +37,9 @@ std::vector<Command> commands() {
           plan_command(),
           inspect_command(),
           verify_command(),
-          tokenizer_command()};
+          tokenizer_command(),
+          import_command(),
+          export_command()};
 }
 
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.

@@ -116,7 +116,8 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                  .memory = configuration->memory,
                                  .image = image});
   load_weights(opened.checkpoint, model->parameters());
-  model->parameters().set_steps(opened.checkpoint.scalars().get<std::int64_t>("trainer/steps"));
+  model->parameters().set_steps(
+      opened.checkpoint.scalars().get_or<std::int64_t>("trainer/steps", 0));
   return {std::move(configuration),
           run,
           std::move(opened.checkpoint),

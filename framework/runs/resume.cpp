@@ -133,6 +133,12 @@ void judge_checkpoint(const ResumingRun& run,
   const Tokenizer& tokenizer = task.tokenizer();
   const Settings& settings = run.settings;
   const std::string path = checkpoint.path().string();
+  if (!checkpoint.has(cursor_name))
+    throw ConfigurationError(
+        "{} holds weights that were imported, and no training to go on with; begin a new run with "
+        "training.start_from: {} and another run.directory",
+        path,
+        settings.run.directory.text());
   // Newer steps than the one named would be taken for this run's when it next goes on from its own.
   const bool is_named = settings.checkpoint.resume != newest_wish;
   if (const std::int64_t newest = newest_step(run); is_named && newest > checkpoint.info().step)

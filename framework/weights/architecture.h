@@ -1,0 +1,64 @@
+// The architectures whose weights are taken and given: one file each, and the registry.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "framework/weights/model_config.h"
+#include "framework/weights/tensor_pair.h"
+
+namespace longspan {
+
+// The values of a configuration by key, as they are written: "model.width" -> "768". "none" stands
+// for absence.
+class ModelValues {
+ public:
+  explicit ModelValues(std::map<std::string, std::string> values) : values_(std::move(values)) {}
+
+  // Throws Failure where there is no such key.
+  const std::string& text(const std::string& key) const;
+  bool is(const std::string& key, std::string_view wanted) const { return text(key) == wanted; }
+  std::int64_t integer(const std::string& key) const;
+  std::int64_t integer_or(const std::string& key, std::int64_t otherwise) const;
+  double number_or(const std::string& key, double otherwise) const;
+  const std::map<std::string, std::string>& all() const { return values_; }
+
+ private:
+  std::map<std::string, std::string> values_;
+};
+
+// What a config.json comes to here.
+struct ModelMeaning {
+  std::vector<std::pair<std::string, std::string>> settings;  // keys of a configuration
+  std::vector<std::string> remarks;                           // sentences for who imports it
+};
+
+struct Architecture {
+  std::string model_type;                  // of config.json
+  std::string name;                        // "GPT-2"
+  std::string family;                      // model.family
+  std::vector<std::string> model_classes;  // what "architectures" may say; the first is exported
+  std::string prefix;                      // of names, which weights of a bare body do not have
+
+  // Throws DataError for whatever would make another function of it.
+  ModelMeaning (*read)(const ModelConfig& config);
+  // Of a run with this configuration, what `read` makes the same model of. Where the run has what
+  // this architecture does not, it leaves that out: export compares (export.h).
+  nlohmann::ordered_json (*write)(const ModelValues& values);
+  // All weights of such a model.
+  std::vector<TensorPair> (*tensors)(const ModelValues& values);
+  // Tensors that are constants and no weights: passed over. Names without the prefix.
+  bool (*is_constant)(std::string_view name);
+  // A second name of weights that are shared: passed over where it holds the same numbers.
+  std::vector<std::pair<std::string, std::string>> (*copies)(const ModelValues& values);
+};
+
+const std::vector<Architecture>& architectures();
+// Throws DataError where config.json names none that is known.
+const Architecture& architecture_of(const ModelConfig& config);
+
+}  // namespace longspan

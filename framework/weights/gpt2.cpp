@@ -1,0 +1,199 @@
+#include "framework/weights/gpt2.h"
+
+#include <array>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+
+namespace longspan {
+namespace {
+
+constexpr double norm_epsilon = 1e-5;
+constexpr std::int64_t most = std::int64_t{1} << 24;
+
+struct NamedActivation {
+  const char* there;
+  const char* here;
+};
+// The first name of each is exported.
+constexpr std::array<NamedActivation, 4> activations = {{{"gelu_new", "gelu_tanh"},
+                                                         {"gelu_pytorch_tanh", "gelu_tanh"},
+                                                         {"gelu", "gelu"},
+                                                         {"relu", "relu"}}};
+
+std::string activation_here(const ModelConfig& config) {
+  const std::string there =
+      config.has("activation_function") ? config.text("activation_function") : "gelu_new";
+  for (const NamedActivation& each : activations)
+    if (there == each.there) return each.here;
+  config.refuse(
+      "activation_function",
+      fmt::format("found {}; wanted gelu_new, gelu_pytorch_tanh, gelu or relu", in_quotes(there)));
+}
+
+double rate(const ModelConfig& config, const std::string& key) {
+  const double found = config.number(key, 0.1);
+  if (!(found >= 0 && found < 1))
+    config.refuse(key, fmt::format("found {}; wanted at least 0 and less than 1", found));
+  return found;
+}
+
+void refuse_other_functions(const ModelConfig& config) {
+  const double epsilon = config.number("layer_norm_epsilon", norm_epsilon);
+  if (epsilon != norm_epsilon)
+    config.refuse("layer_norm_epsilon",
+                  fmt::format("found {}; Longspan's norms have {}", epsilon, norm_epsilon));
+  config.require_flag("scale_attn_weights", true, "scores are divided by the root of the width");
+  config.require_flag(
+      "scale_attn_by_inverse_layer_idx", false, "scores are scaled alike in all layers");
+  config.require_flag("add_cross_attention", false, "the family decoder looks at nothing else");
+  config.require_flag("is_encoder_decoder", false, "the family decoder has no encoder");
+  config.require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
+}
+
+ModelMeaning read(const ModelConfig& config) {
+  refuse_other_functions(config);
+  // "n_ctx" is what older versions say beside "n_positions"; the "summary" is of another head;
+  // scores in a wider type are rounded otherwise and mean the same.
+  config.pass_over({"n_ctx",
+                    "summary_type",
+                    "summary_use_proj",
+                    "summary_activation",
+                    "summary_proj_to_labels",
+                    "summary_first_dropout",
+                    "is_decoder",
+                    "reorder_and_upcast_attn"});
+  config.pass_over_common();
+  const std::int64_t width = config.integer("n_embd", 1, most);
+  const std::int64_t heads = config.integer("n_head", 1, 1 << 16);
+  if (width % heads != 0)
+    config.refuse("n_head",
+                  fmt::format("found {}, which does not divide n_embd, {}", heads, width));
+  const std::int64_t hidden =
+      config.has("n_inner") ? config.integer("n_inner", 1, 1 << 28) : 4 * width;
+  const std::int64_t positions = config.integer("n_positions", 1, 1 << 28);
+  const double dropout = rate(config, "resid_pdrop");
+  const double of_embedding = rate(config, "embd_pdrop");
+  const double deviation = config.number("initializer_range", 0.02);
+  if (!(deviation >= 0 && deviation < 1e30))
+    config.refuse("initializer_range", fmt::format("found {}; wanted at least 0", deviation));
+  ModelMeaning meaning;
+  meaning.settings = {
+      {"model.family", "decoder"},
+      {"model.vocabulary",
+       fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
+      {"model.layers", fmt::format("{}", config.integer("n_layer", 1, 1 << 16))},
+      {"model.width", fmt::format("{}", width)},
+      {"model.heads", fmt::format("{}", heads)},
+      {"model.feed_forward", fmt::format("{}", hidden)},
+      {"model.activation", activation_here(config)},
+      {"model.norm", "pre"},
+      {"model.positions", "learned"},
+      {"model.longest", fmt::format("{}", positions)},
+      {"model.tied_embeddings", config.flag("tie_word_embeddings", true) ? "true" : "false"},
+      {"model.dropout", fmt::format("{}", dropout)},
+      {"model.attention_dropout", fmt::format("{}", rate(config, "attn_pdrop"))},
+      {"model.initial_deviation", fmt::format("{}", deviation)},
+      {"data.segment", fmt::format("{}", positions)},
+      {"data.batch", "1"},
+  };
+  if (of_embedding != dropout)
+    meaning.remarks.push_back(fmt::format(
+        "\"embd_pdrop\" is {} and \"resid_pdrop\" {}: model.dropout is the latter, for both",
+        of_embedding,
+        dropout));
+  config.finish();
+  return meaning;
+}
+
+nlohmann::ordered_json write(const ModelValues& values) {
+  const std::int64_t width = values.integer("model.width");
+  const std::string& activation = values.text("model.activation");
+  const double dropout = values.number_or("model.dropout", 0);
+  // One that GPT-2 has not is seen when the two models are compared.
+  std::string activation_there = activations.front().there;
+  for (auto each = activations.rbegin(); each != activations.rend(); ++each)
+    if (activation == each->here) activation_there = each->there;
+  return {{"model_type", "gpt2"},
+          {"vocab_size", values.integer("model.vocabulary")},
+          {"n_positions", values.integer_or("model.longest", 1)},
+          {"n_embd", width},
+          {"n_layer", values.integer("model.layers")},
+          {"n_head", values.integer("model.heads")},
+          {"n_inner", values.integer_or("model.feed_forward", 4 * width)},
+          {"activation_function", activation_there},
+          {"layer_norm_epsilon", norm_epsilon},
+          {"resid_pdrop", dropout},
+          {"embd_pdrop", dropout},
+          {"attn_pdrop", values.number_or("model.attention_dropout", 0)},
+          {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+          {"scale_attn_weights", true},
+          {"tie_word_embeddings", values.is("model.tied_embeddings", "true")},
+          {"bos_token_id", nullptr},
+          {"eos_token_id", nullptr}};
+}
+
+bool is_tied(const ModelValues& values) { return values.is("model.tied_embeddings", "true"); }
+
+std::vector<TensorPair> tensors(const ModelValues& values) {
+  std::vector<TensorPair> pairs = {{"transformer.wte.weight", {"embedding/weight"}},
+                                   {"transformer.wpe.weight", {"positions/weight"}}};
+  const auto add = [&](const std::string& there, const std::vector<std::string>& here) {
+    pairs.push_back({there, here});
+  };
+  // A product with [in, out], and what is added to it.
+  const auto add_linear = [&](const std::string& there, const std::vector<std::string>& here) {
+    for (const std::string kind : {"weight", "bias"}) {
+      TensorPair pair = {there + "." + kind, {}};
+      for (const std::string& name : here) pair.here.push_back(name + "/" + kind);
+      if (kind == "weight") pair.orientation = Orientation::transposed;
+      pairs.push_back(std::move(pair));
+    }
+  };
+  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+    const std::string there = fmt::format("transformer.h.{}.", layer);
+    const std::string attention = fmt::format("layers/{}/attention/", layer);
+    const std::string feed = fmt::format("layers/{}/feed_forward/", layer);
+    add(there + "ln_1.weight", {attention + "norm/weight"});
+    add(there + "ln_1.bias", {attention + "norm/bias"});
+    add_linear(there + "attn.c_attn",
+               {attention + "query", attention + "key", attention + "value"});
+    add_linear(there + "attn.c_proj", {attention + "out"});
+    add(there + "ln_2.weight", {feed + "norm/weight"});
+    add(there + "ln_2.bias", {feed + "norm/bias"});
+    add_linear(there + "mlp.c_fc", {feed + "in"});
+    add_linear(there + "mlp.c_proj", {feed + "out"});
+  }
+  add("transformer.ln_f.weight", {"final_norm/weight"});
+  add("transformer.ln_f.bias", {"final_norm/bias"});
+  if (!is_tied(values)) add("lm_head.weight", {"output/weight"});
+  return pairs;
+}
+
+// "h.0.attn.bias": the causal mask, which older versions saved.
+bool is_constant(std::string_view name) {
+  return name.starts_with("h.") &&
+         (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"));
+}
+
+std::vector<std::pair<std::string, std::string>> copies(const ModelValues& values) {
+  if (!is_tied(values)) return {};
+  return {{"lm_head.weight", "transformer.wte.weight"}};
+}
+
+}  // namespace
+
+Architecture gpt2_architecture() {
+  return {.model_type = "gpt2",
+          .name = "GPT-2",
+          .family = "decoder",
+          .model_classes = {"GPT2LMHeadModel", "GPT2Model"},
+          .prefix = "transformer.",
+          .read = read,
+          .write = write,
+          .tensors = tensors,
+          .is_constant = is_constant,
+          .copies = copies};
+}
+
+}  // namespace longspan

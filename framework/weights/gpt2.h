@@ -1,0 +1,11 @@
+// GPT-2 (Radford et al. 2019) as the package transformers has it: family decoder with learned
+// positions and norms before the sublayers.
+#pragma once
+
+#include "framework/weights/architecture.h"
+
+namespace longspan {
+
+Architecture gpt2_architecture();
+
+}  // namespace longspan

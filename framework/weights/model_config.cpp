@@ -1,0 +1,211 @@
+#include "framework/weights/model_config.h"
+
+#include <cmath>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "framework/weights/read_file.h"
+
+namespace longspan {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
+
+// Neither deep nor with a key twice: of two values a parser would take either.
+Json parse(const std::string& text, const std::string& place) {
+  std::vector<std::set<std::string>> keys;
+  const auto judge = [&](int depth, Json::parse_event_t event, Json& value) {
+    if (depth > most_json_depth)
+      throw DataError("{}: values lie more than {} deep in one another", place, most_json_depth);
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(value.get_ref<const std::string&>()).second)
+      throw DataError(
+          "{}: {} is there twice", place, in_quotes(value.get_ref<const std::string&>()));
+    return true;
+  };
+  try {
+    return Json::parse(text, judge);
+  } catch (const Json::exception& error) {
+    throw DataError("{}: it is not JSON: {}", place, shortened(error.what(), 200));
+  }
+}
+
+std::string found_text(const Json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  if (value.is_string()) return in_quotes(value.get_ref<const std::string&>());
+  return shortened(value.dump());
+}
+
+}  // namespace
+
+ModelConfig::ModelConfig(const std::filesystem::path& path) : path_(path) {
+  object_ = parse(ReadFile(path).text(most_bytes), place());
+  if (!object_.is_object())
+    throw DataError("{}: found {}; wanted an object", place(), found_text(object_));
+}
+
+const Json& ModelConfig::value(const std::string& key) const {
+  static const Json nothing;
+  asked_.insert(key);
+  const auto found = object_.find(key);
+  return found == object_.end() ? nothing : *found;
+}
+
+void ModelConfig::refuse(const std::string& key, const std::string& what) const {
+  throw DataError("{}: \"{}\": {}", place(), key, what);
+}
+
+bool ModelConfig::has(const std::string& key) const { return !value(key).is_null(); }
+
+std::string ModelConfig::text(const std::string& key) const {
+  const Json& found = value(key);
+  if (!found.is_string())
+    refuse(key,
+           fmt::format("found {}; wanted text", found.is_null() ? "nothing" : found_text(found)));
+  return found.get<std::string>();
+}
+
+std::int64_t ModelConfig::integer(const std::string& key,
+                                  std::int64_t least,
+                                  std::int64_t most) const {
+  const Json& found = value(key);
+  const bool is_integer =
+      found.is_number_unsigned() && found.get<std::uint64_t>() <= std::uint64_t{INT64_MAX};
+  if (!is_integer || found.get<std::int64_t>() < least || found.get<std::int64_t>() > most)
+    refuse(key,
+           fmt::format("found {}; wanted an integer from {} to {}",
+                       found.is_null() ? "nothing" : found_text(found),
+                       least,
+                       most));
+  return found.get<std::int64_t>();
+}
+
+double ModelConfig::number(const std::string& key, double otherwise) const {
+  const Json& found = value(key);
+  if (found.is_null()) return otherwise;
+  if (!found.is_number()) refuse(key, fmt::format("found {}; wanted a number", found_text(found)));
+  return found.get<double>();
+}
+
+bool ModelConfig::flag(const std::string& key, bool otherwise) const {
+  const Json& found = value(key);
+  if (found.is_null()) return otherwise;
+  if (!found.is_boolean())
+    refuse(key, fmt::format("found {}; wanted true or false", found_text(found)));
+  return found.get<bool>();
+}
+
+void ModelConfig::require_flag(const std::string& key,
+                               bool wanted,
+                               const std::string& because) const {
+  if (flag(key, wanted) != wanted)
+    refuse(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
+}
+
+std::vector<std::string> ModelConfig::texts(const std::string& key) const {
+  const Json& found = value(key);
+  if (found.is_null()) return {};
+  std::vector<std::string> texts;
+  if (!found.is_array()) refuse(key, fmt::format("found {}; wanted a list", found_text(found)));
+  for (const Json& entry : found) {
+    if (!entry.is_string())
+      refuse(key, fmt::format("found {} in the list; wanted text", found_text(entry)));
+    texts.push_back(entry.get<std::string>());
+  }
+  return texts;
+}
+
+void ModelConfig::pass_over(std::initializer_list<std::string_view> keys) const {
+  for (const std::string_view key : keys) asked_.emplace(key);
+}
+
+void ModelConfig::pass_over_common() const {
+  // Where from.
+  pass_over({"model_type",
+             "architectures",
+             "transformers_version",
+             "_name_or_path",
+             "name_or_path",
+             "_commit_hash",
+             "tokenizer_class",
+             "torchscript",
+             "tf_legacy_loss"});
+  // How it is computed, not what: the dtype's key is another since version 5 of transformers.
+  pass_over({"torch_dtype",
+             "dtype",
+             "use_bfloat16",
+             "use_cache",
+             "gradient_checkpointing",
+             "chunk_size_feed_forward",
+             "_attn_implementation",
+             "attn_implementation",
+             "_attn_implementation_autoset",
+             "attn_implementation_autoset"});
+  // What it returns, and to which labels.
+  pass_over({"output_attentions",
+             "output_hidden_states",
+             "output_past",
+             "return_dict",
+             "use_return_dict",
+             "id2label",
+             "label2id",
+             "num_labels",
+             "_num_labels",
+             "problem_type",
+             "finetuning_task",
+             "task_specific_params"});
+  // How to generate.
+  pass_over({"bos_token_id",
+             "eos_token_id",
+             "pad_token_id",
+             "sep_token_id",
+             "unk_token_id",
+             "cls_token_id",
+             "mask_token_id",
+             "decoder_start_token_id",
+             "prefix",
+             "max_length",
+             "min_length",
+             "do_sample",
+             "early_stopping",
+             "num_beams",
+             "num_beam_groups",
+             "diversity_penalty",
+             "temperature",
+             "top_k",
+             "top_p",
+             "typical_p",
+             "repetition_penalty",
+             "length_penalty",
+             "no_repeat_ngram_size",
+             "encoder_no_repeat_ngram_size",
+             "bad_words_ids",
+             "num_return_sequences",
+             "output_scores",
+             "return_dict_in_generate",
+             "forced_bos_token_id",
+             "forced_eos_token_id",
+             "remove_invalid_values",
+             "exponential_decay_length_penalty",
+             "suppress_tokens",
+             "begin_suppress_tokens"});
+}
+
+void ModelConfig::finish() const {
+  for (const auto& [key, value] : object_.items()) {
+    const bool says_nothing = value.is_null() || (value.is_object() && value.empty());
+    if (!asked_.contains(key) && !says_nothing)
+      throw DataError(
+          "{}: {} is not known: it may change what the model computes, so the model is "
+          "not taken",
+          place(),
+          in_quotes(key));
+  }
+}
+
+}  // namespace longspan

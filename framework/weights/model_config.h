@@ -1,0 +1,52 @@
+// config.json: what a model is, as the package transformers writes it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace longspan {
+
+inline constexpr int most_json_depth = 16;
+
+// Reads one key after another and knows which were not asked for. Null is as good as not there.
+// Each throws DataError with the file, the key, what was found and what is wanted.
+class ModelConfig {
+ public:
+  // Throws DataError where it is no JSON object, longer than a MiB, or says a key twice.
+  explicit ModelConfig(const std::filesystem::path& path);
+
+  std::string place() const { return path_.string(); }
+  bool has(const std::string& key) const;
+  std::string text(const std::string& key) const;
+  std::int64_t integer(const std::string& key, std::int64_t least, std::int64_t most) const;
+  double number(const std::string& key, double otherwise) const;
+  bool flag(const std::string& key, bool otherwise) const;
+  // Throws where the key is there with another value: `because` says what there is instead.
+  void require_flag(const std::string& key, bool wanted, const std::string& because) const;
+  // The texts of a list; none where it is not there.
+  std::vector<std::string> texts(const std::string& key) const;
+  // These do not change what the model computes.
+  void pass_over(std::initializer_list<std::string_view> keys) const;
+  // So do these of any model: names, versions, dtypes, ids of special tokens, how to generate.
+  void pass_over_common() const;
+  // Throws where a key was not asked for: it may change what the model computes.
+  void finish() const;
+  // Throws DataError that begins with the file and the key.
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const;
+
+ private:
+  // Null where it is not there.
+  const nlohmann::json& value(const std::string& key) const;
+
+  std::filesystem::path path_;
+  nlohmann::json object_;
+  mutable std::set<std::string, std::less<>> asked_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,31 @@
+// A folder that is seen at its path once it is whole.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace longspan {
+
+class NewFolder {
+ public:
+  // Makes a folder beside `path`, which must not be there or be an empty folder. `asked_by` begins
+  // the message. Throws ConfigurationError where something is there, Failure where it cannot be
+  // made.
+  NewFolder(const std::filesystem::path& path, const std::string& asked_by);
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+  // Without `finish` it goes, with all that is in it.
+  ~NewFolder();
+
+  // Where to write, until `finish`.
+  const std::filesystem::path& inside() const { return beside_; }
+  // Gives it its name. What is in it must be on the disk. Throws Failure.
+  void finish();
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path beside_;
+  bool finished_ = false;
+};
+
+}  // namespace longspan

@@ -1,0 +1,41 @@
+// The same weights under two names: those that the package transformers gives them, and ours.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// How the matrix of a layer lies there: as here, [out, in], or [in, out].
+enum class Orientation : std::uint8_t { same, transposed };
+
+struct TensorPair {
+  std::string there;
+  // One tensor, or several of which that one is made, one behind the other along their first axis
+  // (before it is transposed): queries, keys and values in one.
+  std::vector<std::string> here;
+  Orientation orientation = Orientation::same;
+};
+
+// The shape of the tensor there, from those of the ones here, which are alike but for their first
+// axis. A transposed one is a matrix.
+Shape shape_there(const TensorPair& pair, const std::vector<Shape>& here);
+
+// Of a tensor there, of the shape that it has to have, the one that is number `index` here.
+Tensor part_of(const TensorPair& pair,
+               const Tensor& there,
+               const std::vector<Shape>& here,
+               std::size_t index);
+
+// The inverse: puts what is number `index` here in its place there. Both are of f32 or of f64, on
+// the host.
+void put_part(const TensorPair& pair,
+              const Tensor& part,
+              const std::vector<Shape>& here,
+              std::size_t index,
+              const Tensor& there);
+
+}  // namespace longspan

@@ -1,0 +1,219 @@
+#include "framework/weights/transfer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "framework/core/option_text.h"
+
+namespace longspan {
+namespace {
+
+// The folders of what a checkpoint has beside weights.
+constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+std::vector<std::int64_t> extents_of(const Shape& shape) {
+  const auto extents = shape.extents();
+  return {extents.begin(), extents.end()};
+}
+
+Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
+  const Shape& shape = checkpoint.shape_of(name);
+  StateTensor wanted;
+  wanted.name = name;
+  wanted.tensor =
+      Tensor::empty(shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
+  wanted.global_shape = shape;
+  wanted.offset.assign(static_cast<std::size_t>(shape.dimensions()), 0);
+  checkpoint.read(wanted);
+  return wanted.tensor;
+}
+
+std::vector<Shape> shapes_here(const Checkpoint& checkpoint, const TensorPair& pair) {
+  std::vector<Shape> shapes;
+  for (const std::string& name : pair.here) shapes.push_back(checkpoint.shape_of(name));
+  return shapes;
+}
+
+}  // namespace
+
+ImportedWeights::ImportedWeights(const WeightsFolder& folder,
+                                 const Architecture& architecture,
+                                 const ModelValues& values,
+                                 const std::vector<StateTensor>& weights)
+    : folder_(folder), architecture_(architecture), has_prefix_(false) {
+  for (const std::string& name : folder.names())
+    has_prefix_ = has_prefix_ || name.starts_with(architecture.prefix);
+  std::map<std::string, Shape> shapes;
+  for (const StateTensor& weight : weights) shapes.emplace(weight.name, weight.global_shape);
+  for (TensorPair& pair : architecture.tensors(values)) {
+    Source source = {std::move(pair), {}};
+    for (const std::string& name : source.pair.here) {
+      require(shapes.contains(name), "the model has no weight \"{}\"", name);
+      source.here.push_back(shapes.at(name));
+    }
+    sources_.push_back(std::move(source));
+  }
+  judge_all(weights);
+  for (const Source& source : sources_) judge(source);
+  judge_strangers(architecture.copies(values));
+}
+
+std::string ImportedWeights::name_there(const std::string& name) const {
+  const bool is_bare = !has_prefix_ && name.starts_with(architecture_.prefix);
+  return is_bare ? name.substr(architecture_.prefix.size()) : name;
+}
+
+// Each weight of the model has one source.
+void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) const {
+  std::set<std::string> known;
+  for (const Source& source : sources_)
+    for (const std::string& name : source.pair.here)
+      require(known.insert(name).second, "weight \"{}\" has two sources", name);
+  for (const StateTensor& weight : weights)
+    require(known.contains(weight.name), "weight \"{}\" has no source", weight.name);
+}
+
+void ImportedWeights::judge(const Source& source) {
+  const std::string name = name_there(source.pair.there);
+  const std::string place = folder_.path().string();
+  const StoredTensor* stored = folder_.find(name);
+  const std::vector<std::int64_t> wanted = extents_of(shape_there(source.pair, source.here));
+  if (stored == nullptr)
+    throw DataError("{}: tensor {} of shape {} is missing, which {} says there is",
+                    place,
+                    in_quotes(name),
+                    shape_text(wanted),
+                    model_config_name);
+  if (stored->shape != wanted)
+    throw DataError("{}: tensor {} is of shape {}; wanted {}, as {} says",
+                    place,
+                    in_quotes(name),
+                    shape_text(stored->shape),
+                    shape_text(wanted),
+                    model_config_name);
+  if (!dtype_of_stored(stored->dtype))
+    throw DataError("{}: tensor {} is of {}; wanted F64, F32, BF16 or F16",
+                    place,
+                    in_quotes(name),
+                    stored->dtype);
+  elements_[stored->dtype] += shape_there(source.pair, source.here).elements();
+}
+
+void ImportedWeights::judge_strangers(
+    const std::vector<std::pair<std::string, std::string>>& copies) const {
+  std::set<std::string> known;
+  for (const Source& source : sources_) known.insert(name_there(source.pair.there));
+  for (const auto& [copy, of] : copies) {
+    known.insert(copy);
+    if (folder_.find(copy) != nullptr) judge_copy(copy, name_there(of));
+  }
+  for (const std::string& name : folder_.names()) {
+    const std::size_t begin =
+        has_prefix_ && name.starts_with(architecture_.prefix) ? architecture_.prefix.size() : 0;
+    if (known.contains(name) || architecture_.is_constant(name.substr(begin))) continue;
+    throw DataError("{}: tensor {} is none of {} as {} describes it",
+                    folder_.path().string(),
+                    in_quotes(name),
+                    architecture_.name,
+                    model_config_name);
+  }
+}
+
+void ImportedWeights::judge_copy(const std::string& copy, const std::string& of) const {
+  const StoredTensor& stored = *folder_.find(copy);
+  const bool is_alike = stored.shape == folder_.find(of)->shape && dtype_of_stored(stored.dtype);
+  const auto is_same = [&] {
+    const Tensor a = folder_.read(copy), b = folder_.read(of);
+    return std::memcmp(a.bytes(), b.bytes(), a.byte_size()) == 0;
+  };
+  if (!is_alike || !is_same())
+    throw DataError("{}: {} says that tensor {} is {}, and it holds other numbers",
+                    folder_.path().string(),
+                    model_config_name,
+                    in_quotes(copy),
+                    in_quotes(of));
+}
+
+Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
+  const auto& [pair, here] = sources_[source];
+  if (last_ != source) {
+    read_ = Tensor();
+    read_ = folder_.read(name_there(pair.there));
+    last_ = source;
+  }
+  return part_of(pair, read_, here, index);
+}
+
+TrainingState ImportedWeights::state() const {
+  TrainingState state;
+  for (std::size_t source = 0; source < sources_.size(); ++source) {
+    const auto& [pair, here] = sources_[source];
+    for (std::size_t index = 0; index < here.size(); ++index) {
+      StateTensor tensor;
+      tensor.name = pair.here[index];
+      tensor.tensor = Tensor::empty(here[index], DType::f32, Device::dry(), MemoryTag::workspace);
+      tensor.global_shape = here[index];
+      tensor.offset.assign(static_cast<std::size_t>(here[index].dimensions()), 0);
+      tensor.make = [this, source, index] { return make(source, index); };
+      state.tensors.push_back(std::move(tensor));
+    }
+  }
+  return state;
+}
+
+std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint) {
+  std::vector<CheckpointTensor> weights;
+  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
+    const auto is_in = [&](std::string_view folder) { return tensor.name.starts_with(folder); };
+    if (!std::ranges::any_of(no_weights, is_in)) weights.push_back(tensor);
+  }
+  return weights;
+}
+
+void export_weights(const Checkpoint& checkpoint,
+                    const Architecture& architecture,
+                    const ModelValues& values,
+                    const std::filesystem::path& folder,
+                    DType dtype,
+                    std::int64_t most_file_bytes) {
+  const std::vector<TensorPair> pairs = architecture.tensors(values);
+  std::set<std::string> known;
+  SafetensorsWriter::Tensors tensors;
+  for (const TensorPair& pair : pairs) {
+    known.insert(pair.here.begin(), pair.here.end());
+    tensors.emplace_back(pair.there, extents_of(shape_there(pair, shapes_here(checkpoint, pair))));
+  }
+  for (const CheckpointTensor& weight : weights_of(checkpoint))
+    if (!known.contains(weight.name))
+      throw ConfigurationError("{}: has the weight {}, which {} has not",
+                               checkpoint.path().string(),
+                               weight.name,
+                               architecture.name);
+  WeightsFolderWriter writer(folder, std::move(tensors), dtype, most_file_bytes);
+  for (const TensorPair& pair : pairs) {
+    const std::vector<Shape> here = shapes_here(checkpoint, pair);
+    const DType saved = checkpoint.dtype_of(pair.here.front());
+    const Tensor there =
+        Tensor::empty(shape_there(pair, here), saved, Device::cpu(), MemoryTag::workspace);
+    for (std::size_t index = 0; index < here.size(); ++index) {
+      const Tensor part = read_whole(checkpoint, pair.here[index]);
+      require(part.dtype() == saved && (saved == DType::f32 || saved == DType::f64),
+              "weight \"{}\" is of {}",
+              pair.here[index],
+              name_of(part.dtype()));
+      put_part(pair, part, here, index, there);
+    }
+    writer.write(pair.there, there);
+  }
+  writer.finish();
+}
+
+}  // namespace longspan

@@ -1,0 +1,66 @@
+// Weights from a folder into a checkpoint and back, one tensor in memory at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/weights/architecture.h"
+#include "framework/weights/weights_folder.h"
+
+namespace longspan {
+
+// What a save of a model is to write whose weights lie in a folder.
+class ImportedWeights {
+ public:
+  // `weights`: those of the model, whole, whose tensors may lie on a dry device. Throws DataError
+  // that names the tensor where the folder lacks one, has one more, or has one of another shape or
+  // of a dtype that is none of weights; and where a copy of shared weights is not the same.
+  ImportedWeights(const WeightsFolder& folder,
+                  const Architecture& architecture,
+                  const ModelValues& values,
+                  const std::vector<StateTensor>& weights);
+
+  // Each is read when it is written. This must outlive it.
+  TrainingState state() const;
+  // The dtypes in the folder, each with how many weights it has.
+  const std::map<std::string, std::int64_t>& elements() const { return elements_; }
+
+ private:
+  struct Source {
+    TensorPair pair;
+    std::vector<Shape> here;
+  };
+  std::string name_there(const std::string& name) const;
+  void judge_all(const std::vector<StateTensor>& weights) const;
+  void judge(const Source& source);
+  void judge_strangers(const std::vector<std::pair<std::string, std::string>>& copies) const;
+  void judge_copy(const std::string& copy, const std::string& of) const;
+  Tensor make(std::size_t source, std::size_t index) const;
+
+  const WeightsFolder& folder_;
+  const Architecture& architecture_;
+  bool has_prefix_;
+  std::vector<Source> sources_;
+  std::map<std::string, std::int64_t> elements_;
+  // The last one that was read: what lies in one tensor there follows one another here.
+  mutable std::size_t last_ = SIZE_MAX;
+  mutable Tensor read_;
+};
+
+// The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.
+std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint);
+
+// Writes the weights of a checkpoint into a folder. Throws ConfigurationError that names a weight
+// which the architecture has not, DataError where the checkpoint is damaged or a weight is too
+// large for the dtype.
+void export_weights(const Checkpoint& checkpoint,
+                    const Architecture& architecture,
+                    const ModelValues& values,
+                    const std::filesystem::path& folder,
+                    DType dtype,
+                    std::int64_t most_file_bytes);
+
+}  // namespace longspan

@@ -1,0 +1,233 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <CLI/Validators.hpp>
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "framework/core/option_text.h"
+#include "framework/runs/checkpoint_values.h"
+#include "framework/runs/loading.h"
+#include "framework/weights/new_folder.h"
+#include "framework/weights/transfer.h"
+#include "launch/command.h"
+#include "launch/configuration.h"
+#include "launch/model_values.h"
+#include "launch/number_check.h"
+#include "launch/reading_progress.h"
+#include "launch/unsaved_run.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string run;
+  std::string checkpoint;
+  std::string folder;
+  std::string dtype;
+  double shard_gigabytes = 5;
+};
+
+// Keys of `model` that say how it is trained, and nothing of what it then computes.
+constexpr std::array<std::string_view, 5> of_training = {"model.dropout",
+                                                         "model.attention_dropout",
+                                                         "model.initial_deviation",
+                                                         "model.inner_losses",
+                                                         "model.targets"};
+
+Checkpoint opened(const Arguments& arguments, Session& session) {
+  const RunLocation location = locate_run(arguments.run);
+  if (!location.run)
+    throw ConfigurationError("{}: is a configuration; wanted a run's directory or a checkpoint",
+                             arguments.run);
+  std::optional<std::string> named;
+  if (location.checkpoint) named = location.checkpoint->string();
+  if (!arguments.checkpoint.empty()) named = arguments.checkpoint;
+  std::optional<OpenedCheckpoint> found =
+      open_checkpoint(named, *location.run, {}, reading_progress(location.run->string(), session));
+  if (!found) throw DataError("{}", nothing_saved(*location.run));
+  for (std::string& sentence : found->skipped) warn(session, {"passed over: " + sentence});
+  return std::move(found->checkpoint);
+}
+
+std::unique_ptr<Configuration> trained_configuration(const Checkpoint& checkpoint) {
+  const std::string place = (checkpoint.path() / "manifest.json").string();
+  if (checkpoint.info().configuration.empty())
+    throw DataError("{}: has no configuration that says what model its weights are of", place);
+  try {
+    return configure({.file = place,
+                      .text = checkpoint.info().configuration,
+                      .settings = {},
+                      .of_another_job = true});
+  } catch (const ConfigurationError& error) {
+    throw DataError("{}", error.what());
+  }
+}
+
+// What the run left to its data and to other keys is said in numbers, and what is the default is
+// left out.
+ModelValues plain_values(const Configuration& configuration, const Checkpoint& checkpoint) {
+  auto values = model_values(configuration).all();
+  const auto say = [&](const std::string& key, const std::string& weight) {
+    if (values.contains(key) && checkpoint.has(weight))
+      values[key] = fmt::format("{}", checkpoint.shape_of(weight)[0]);
+  };
+  say("model.vocabulary", "embedding/weight");
+  say("model.longest", "positions/weight");
+  say("model.feed_forward", "layers/0/feed_forward/in/weight");
+  const ModelValues read(values);
+  if (values.contains("model.head_width") &&
+      read.integer_or("model.head_width", 0) * read.integer("model.heads") ==
+          read.integer("model.width"))
+    values["model.head_width"] = "none";
+  if (values.contains("model.final_norm") && read.is("model.norm", "pre") &&
+      read.is("model.final_norm", "true"))
+    values["model.final_norm"] = "none";
+  return ModelValues(std::move(values));
+}
+
+// An import of what was written makes the same model: every key of it, by its name.
+void require_same(const ModelValues& run, const ModelConfig& written, const Architecture& other) {
+  const ModelValues again = model_values(
+      *configure_settings(other.read(written).settings, "the configuration of an import"));
+  for (const auto& [key, value] : again.all()) {
+    if (key != "run.task" && !key.starts_with("model.")) continue;
+    // Its positions are told by another key.
+    if (key == "model.longest" && run.is(key, "none")) continue;
+    if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
+    throw ConfigurationError("{} is {}, and {} knows only {}: this model is none of that kind",
+                             key,
+                             run.text(key),
+                             other.name,
+                             value);
+  }
+}
+
+DType dtype_wanted(const std::string& name, const Checkpoint& checkpoint) {
+  if (name == "bf16") return DType::bf16;
+  if (name == "f16") return DType::f16;
+  if (name == "float32") return DType::f32;
+  if (name == "float64") return DType::f64;
+  for (const CheckpointTensor& weight : weights_of(checkpoint))
+    if (weight.dtype == DType::f64) return DType::f64;
+  return DType::f32;
+}
+
+const char* dtype_there(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return "float64";
+    case DType::bf16:
+      return "bfloat16";
+    case DType::f16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+void write_config(const Architecture& architecture,
+                  const ModelValues& values,
+                  DType dtype,
+                  const fs::path& path) {
+  nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
+  config.update(architecture.write(values));
+  // Version 5 of transformers reads this name too.
+  config["torch_dtype"] = dtype_there(dtype);
+  write_text_file(path, config.dump(2) + "\n");
+}
+
+// Writes config.json of the first architecture that is the same model, and says which that is.
+const Architecture& write_fitting(const ModelValues& values, DType dtype, const fs::path& path) {
+  const std::string& family = values.text("model.family");
+  std::optional<std::string> problem;
+  for (const Architecture& architecture : architectures()) {
+    if (architecture.family != family) continue;
+    write_config(architecture, values, dtype, path);
+    try {
+      require_same(values, ModelConfig(path), architecture);
+      return architecture;
+    } catch (const ConfigurationError& error) {
+      if (!problem) problem = error.what();
+    }
+    fs::remove(path);
+  }
+  if (problem) throw ConfigurationError("{}", *problem);
+  std::vector<std::string> families;
+  for (const Architecture& architecture : architectures())
+    families.push_back(architecture.family + " (" + architecture.name + ")");
+  throw ConfigurationError(
+      "model.family is {}; Longspan exports {}", family, fmt::join(families, ", "));
+}
+
+void export_run(const Arguments& arguments, Session& session) {
+  const Checkpoint checkpoint = opened(arguments, session);
+  const auto configuration = trained_configuration(checkpoint);
+  const ModelValues values = plain_values(*configuration, checkpoint);
+  const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
+  NewFolder folder(arguments.folder, "--to");
+  const Architecture& architecture =
+      write_fitting(values, dtype, folder.inside() / model_config_name);
+  export_weights(checkpoint,
+                 architecture,
+                 values,
+                 folder.inside(),
+                 dtype,
+                 static_cast<std::int64_t>(arguments.shard_gigabytes * 1e9));
+  folder.finish();
+  print(session,
+        fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
+                    arguments.folder,
+                    architecture.name,
+                    values.text("model.layers"),
+                    stored_name_of(dtype),
+                    checkpoint.info().step,
+                    arguments.run));
+}
+
+}  // namespace
+
+Command export_command() {
+  return {"export",
+          "Write a model for others to read: config.json and safetensors",
+          "  longspan export runs/gpt2 --to ~/models/mine\n"
+          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<Arguments>();
+            app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
+                ->required()
+                ->check(not_empty_text());
+            app.add_option("--to", arguments->folder, "the folder to make")
+                ->required()
+                ->type_name("FOLDER")
+                ->check(not_empty_text());
+            app.add_option("--checkpoint",
+                           arguments->checkpoint,
+                           "the checkpoint to use: its directory, the name or number of a step of "
+                           "the run, or best (checkpoint.keep_best); without it the newest of the "
+                           "run that verifies")
+                ->check(not_empty_text());
+            app.add_option("--dtype",
+                           arguments->dtype,
+                           "of the numbers that are written, rounded to the nearest; without it "
+                           "that in which the run keeps its weights")
+                ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
+            app.add_option("--shard",
+                           arguments->shard_gigabytes,
+                           "the most gigabytes (of 10^9 bytes) in one file of weights")
+                ->check(CLI::Range(1e-9, 1e6))
+                ->capture_default_str();
+            return [arguments](Session& session) {
+              if (session.world().rank() == 0) export_run(*arguments, session);
+              return ExitCode::ok;
+            };
+          }};
+}
+
+}  // namespace longspan

@@ -1,0 +1,151 @@
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <memory>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/option_text.h"
+#include "framework/runs/run_directory.h"
+#include "framework/train/parameter_state.h"
+#include "framework/weights/new_folder.h"
+#include "framework/weights/transfer.h"
+#include "launch/command.h"
+#include "launch/configuration.h"
+#include "launch/model_values.h"
+#include "launch/number_check.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::string folder;
+  std::string run;
+};
+
+// The files in which models keep their vocabularies.
+constexpr const char* tokenizer_files[] = {
+    "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model"};
+
+// What the ids of the model stand for, as far as can be told.
+std::string vocabulary_remark(const fs::path& folder, std::int64_t vocabulary) {
+  std::error_code unused;
+  for (const char* name : tokenizer_files)
+    if (fs::exists(folder / name, unused))
+      return fmt::format(
+          "{} is not read: Longspan does not know yet what the {} ids of this vocabulary stand "
+          "for. "
+          "Texts are read as bytes, an id each, which means nothing to this model; it can be "
+          "exported again",
+          (folder / name).string(),
+          vocabulary);
+  const Tokenizer bytes;
+  if (vocabulary < bytes.vocabulary())
+    return fmt::format(
+        "the vocabulary has {} ids, fewer than the {} of bytes, which texts are read as: the "
+        "model can be exported again, and reads no text",
+        vocabulary,
+        bytes.vocabulary());
+  return fmt::format(
+      "{} has no tokenizer: id n of its {} ids is taken for byte n", folder.string(), vocabulary);
+}
+
+std::unique_ptr<Configuration> configuration_of(const ModelMeaning& meaning,
+                                                const std::string& directory,
+                                                const std::string& place) {
+  auto settings = meaning.settings;
+  settings.emplace_back("run.directory", directory);
+  try {
+    return configure_settings(settings, directory);
+  } catch (const ConfigurationError& error) {
+    throw DataError("{}: {}", place, error.what());
+  }
+}
+
+std::string dtypes_text(const std::map<std::string, std::int64_t>& elements) {
+  std::string text;
+  for (const auto& [dtype, count] : elements)
+    text += fmt::format("{}{} of {}", text.empty() ? "" : ", ", count, dtype);
+  return text;
+}
+
+void import(const Arguments& arguments, const Session& session) {
+  const fs::path folder = arguments.folder;
+  std::error_code unused;
+  if (!fs::is_directory(folder, unused))
+    throw DataError("{}: there is no such folder; wanted one with {} and {}",
+                    folder.string(),
+                    model_config_name,
+                    single_file_name);
+  const ModelConfig config(folder / model_config_name);
+  const Architecture& architecture = architecture_of(config);
+  const ModelMeaning meaning = architecture.read(config);
+  const auto configuration = configuration_of(meaning, arguments.run, config.place());
+  const ModelValues values = model_values(*configuration);
+  const WeightsFolder weights(folder);
+  const std::int64_t vocabulary = values.integer("model.vocabulary");
+  const auto model = configuration->make_model({.vocabulary = vocabulary,
+                                                .segment = configuration->longest(),
+                                                .compute = DType::f32,
+                                                .device = Device::dry()});
+  const ImportedWeights imported(
+      weights, architecture, values, weights_state(model->parameters()).tensors);
+
+  NewFolder run(arguments.run, "--to");
+  TrainingState state = imported.state();
+  state.scalars.set("import/model_type", architecture.model_type);
+  const std::string text = configuration->table.resolved();
+  const Communicator alone;
+  CheckpointInfo info;
+  info.run_id = new_run_id(alone);
+  info.configuration = text;
+  save_checkpoint(run.inside() / "checkpoints", info, state, alone);
+  write_text_file(run.inside() / "config.yaml", text);
+  run.finish();
+
+  std::vector<std::string> remarks = meaning.remarks;
+  if (imported.elements().contains("F64"))
+    remarks.push_back("numbers of F64 were rounded to the nearest of float32");
+  remarks.push_back(vocabulary_remark(folder, vocabulary));
+  warn(session, remarks);
+  print(session,
+        fmt::format("{}: {} of {} layers, {} weights ({})\n",
+                    arguments.run,
+                    architecture.name,
+                    values.text("model.layers"),
+                    model->parameters().global_elements(),
+                    dtypes_text(imported.elements())));
+}
+
+}  // namespace
+
+Command import_command() {
+  return {"import",
+          "Make a run of a model that others trained: config.json and safetensors",
+          "  longspan import ~/models/gpt2 --to runs/gpt2\n"
+          "  longspan evaluate runs/gpt2 --data book.txt\n"
+          "  longspan train mine.yaml --set training.start_from=runs/gpt2\n"
+          "  longspan export runs/gpt2 --to ~/models/again\n",
+          [](CLI::App& app) -> Action {
+            auto arguments = std::make_shared<Arguments>();
+            app.add_option("FOLDER",
+                           arguments->folder,
+                           "a folder with config.json (of GPT-2) and model.safetensors, or several "
+                           "files of it with model.safetensors.index.json")
+                ->required()
+                ->check(not_empty_text());
+            app.add_option("--to",
+                           arguments->run,
+                           "the run's directory to make: config.yaml and the weights as step 0")
+                ->required()
+                ->type_name("RUN")
+                ->check(not_empty_text());
+            return [arguments](Session& session) {
+              if (session.world().rank() == 0) import(*arguments, session);
+              return ExitCode::ok;
+            };
+          }};
+}
+
+}  // namespace longspan

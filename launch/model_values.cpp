@@ -1,0 +1,29 @@
+#include "launch/model_values.h"
+
+#include <map>
+
+#include "framework/core/option_text.h"
+
+namespace longspan {
+
+ModelValues model_values(const Configuration& configuration) {
+  std::map<std::string, std::string> values;
+  for (const OptionValue& value : configuration.table.values())
+    values.emplace(value.key, value.text);
+  return ModelValues(std::move(values));
+}
+
+std::unique_ptr<Configuration> configure_settings(
+    const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run) {
+  std::map<std::string, std::string> sections;
+  for (const auto& [key, value] : settings) {
+    const std::size_t dot = key.find('.');
+    sections[key.substr(0, dot)] +=
+        fmt::format("  {}: {}\n", key.substr(dot + 1), yaml_word(value));
+  }
+  std::string text;
+  for (const auto& [section, lines] : sections) text += section + ":\n" + lines;
+  return configure({.file = run, .text = text, .settings = {}});
+}
+
+}  // namespace longspan

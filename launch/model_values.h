@@ -1,0 +1,22 @@
+// Configurations as the tables of architectures know them (framework/weights/architecture.h).
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/weights/architecture.h"
+#include "launch/configuration.h"
+
+namespace longspan {
+
+// Every key with its value.
+ModelValues model_values(const Configuration& configuration);
+
+// The configuration that says these keys and no others. `run` names it in messages. Throws
+// ConfigurationError.
+std::unique_ptr<Configuration> configure_settings(
+    const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run);
+
+}  // namespace longspan

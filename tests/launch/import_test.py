@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""Models that others trained, taken in and given back: config.json and safetensors.
+
+    tests/launch/import_test.py build/launch/longspan
+
+What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+"""
+
+import array
+import json
+import math
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+VOCABULARY, POSITIONS, WIDTH, LAYERS, HEADS, HIDDEN = 259, 12, 8, 2, 2, 24
+CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": VOCABULARY, "n_positions": POSITIONS,
+          "n_embd": WIDTH, "n_layer": LAYERS, "n_head": HEADS, "n_inner": HIDDEN, "activation_function": "gelu_new",
+          "layer_norm_epsilon": 1e-5, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "n_ctx": POSITIONS,
+          "summary_type": "cls_index", "bos_token_id": 0, "eos_token_id": 0, "torch_dtype": "float32"}
+
+
+def shapes(prefix="transformer.", **changes):
+    """The tensors of GPT-2 in the order in which they are exported."""
+    found = {"wte.weight": [VOCABULARY, WIDTH], "wpe.weight": [POSITIONS, WIDTH]}
+    for layer in range(LAYERS):
+        for name, shape in (("ln_1.weight", [WIDTH]), ("ln_1.bias", [WIDTH]),
+                            ("attn.c_attn.weight", [WIDTH, 3 * WIDTH]), ("attn.c_attn.bias", [3 * WIDTH]),
+                            ("attn.c_proj.weight", [WIDTH, WIDTH]), ("attn.c_proj.bias", [WIDTH]),
+                            ("ln_2.weight", [WIDTH]), ("ln_2.bias", [WIDTH]),
+                            ("mlp.c_fc.weight", [WIDTH, HIDDEN]), ("mlp.c_fc.bias", [HIDDEN]),
+                            ("mlp.c_proj.weight", [HIDDEN, WIDTH]), ("mlp.c_proj.bias", [WIDTH])):
+            found[f"h.{layer}.{name}"] = shape
+    found.update({"ln_f.weight": [WIDTH], "ln_f.bias": [WIDTH]})
+    return {**{prefix + name: shape for name, shape in found.items()}, **changes}
+
+
+def random_weights(shapes, seed=1):
+    """Numbers of float32 as bytes; no two tensors have the same."""
+    source = random.Random(seed)
+    return {name: array.array("f", (source.gauss(1 if "ln" in name and "weight" in name else 0, 0.3)
+                                    for _ in range(math.prod(shape)))).tobytes() for name, shape in shapes.items()}
+
+
+def narrow(data):
+    """The upper halves of numbers of float32."""
+    return b"".join(data[i + 2:i + 4] for i in range(0, len(data), 4))
+
+
+def write_safetensors(path, tensors):
+    """tensors: name -> (dtype, shape, bytes)."""
+    header, place = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [place, place + len(data)]}
+        place += len(data)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(data for _, _, data in tensors.values()))
+
+
+def read_safetensors(path):
+    content = path.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    return {name: (entry["dtype"], entry["shape"],
+                   content[8 + length + entry["data_offsets"][0]:8 + length + entry["data_offsets"][1]])
+            for name, entry in header.items()}
+
+
+def reference_loss(weights, ids, heads=HEADS):
+    """Of GPT-2 as its paper and code have it, in plain Python: nats a token."""
+    w = {name.removeprefix("transformer."): array.array("f", data) for name, data in weights.items()}
+
+    def norm(x, name):
+        mean = sum(x) / WIDTH
+        scale = 1 / math.sqrt(sum((v - mean) ** 2 for v in x) / WIDTH + 1e-5)
+        return [(v - mean) * scale * g + b for v, g, b in zip(x, w[name + ".weight"], w[name + ".bias"])]
+
+    def linear(x, name):  # the weight is [in, out]
+        out = len(w[name + ".bias"])
+        return [w[name + ".bias"][o] + sum(v * w[name + ".weight"][i * out + o] for i, v in enumerate(x))
+                for o in range(out)]
+
+    def gelu(v):
+        return 0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v ** 3)))
+
+    def softmax(scores):
+        most = max(scores)
+        powers = [math.exp(s - most) for s in scores]
+        return [p / sum(powers) for p in powers]
+
+    dim = WIDTH // heads
+    xs = [[w["wte.weight"][token * WIDTH + i] + w["wpe.weight"][time * WIDTH + i] for i in range(WIDTH)]
+          for time, token in enumerate(ids[:-1])]
+    for layer in range(LAYERS):
+        name = f"h.{layer}."
+        rows = [linear(norm(x, name + "ln_1"), name + "attn.c_attn") for x in xs]
+        for time, x in enumerate(xs):
+            mixed = []
+            for head in range(heads):
+                q, k, v = (slice(part * WIDTH + head * dim, part * WIDTH + (head + 1) * dim) for part in range(3))
+                shares = softmax([sum(a * b for a, b in zip(rows[time][q], rows[t][k])) / math.sqrt(dim)
+                                  for t in range(time + 1)])
+                mixed += [sum(share * rows[t][v][i] for t, share in enumerate(shares)) for i in range(dim)]
+            xs[time] = [a + b for a, b in zip(x, linear(mixed, name + "attn.c_proj"))]
+        for time, x in enumerate(xs):
+            hidden = [gelu(v) for v in linear(norm(x, name + "ln_2"), name + "mlp.c_fc")]
+            xs[time] = [a + b for a, b in zip(x, linear(hidden, name + "mlp.c_proj"))]
+    total = 0
+    for x, target in zip(xs, ids[1:]):
+        x = norm(x, "ln_f")
+        logits = [sum(x[i] * w["wte.weight"][id * WIDTH + i] for i in range(WIDTH)) for id in range(VOCABULARY)]
+        total -= math.log(softmax(logits)[target])
+    return total / (len(ids) - 1)
+
+
+class ImportTestCase(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.weights = random_weights(shapes())
+
+    def folder(self, name="model", config=None, tensors=None, files=1):
+        """A folder of that model, in so many files."""
+        path = self.directory / name
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
+        if tensors is None:
+            tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
+        if files == 1:
+            write_safetensors(path / "model.safetensors", tensors)
+            return path
+        index = {}
+        for number in range(files):
+            part = dict(list(tensors.items())[number::files])
+            file = f"model-{number + 1:05}-of-{files:05}.safetensors"
+            write_safetensors(path / file, part)
+            index.update({name: file for name in part})
+        (path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+        return path
+
+    def take(self, folder="model", run="taken", code=0):
+        return self.longspan("import", folder, "--to", run, code=code)
+
+    def give(self, *arguments, run="taken", folder="given", code=0):
+        return self.longspan("export", run, "--to", folder, *arguments, code=code)
+
+    def given(self, folder="given"):
+        return read_safetensors(self.directory / folder / "model.safetensors")
+
+    def loss(self, text, run="taken"):
+        (self.directory / "ids").write_bytes(text)
+        result = self.longspan("evaluate", run, "--data", "ids", "--json")
+        return json.loads(result.output)["loss"]
+
+
+class Import(ImportTestCase):
+    def test_comes_back_to_the_bit(self):
+        self.folder()
+        result = self.take()
+        self.assertEqual(result.output, "taken: GPT-2 of 2 layers, 3656 weights (3656 of F32)\n")
+        self.assertEqual(result.errors, "longspan: warning: model has no tokenizer: id n of its 259 ids is taken for byte n\n")
+        self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
+        self.longspan("verify", "taken")
+        self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
+        self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
+        config = json.loads((self.directory / "given" / "config.json").read_text())
+        for key, value in CONFIG.items():
+            if key not in ("bos_token_id", "eos_token_id", "n_ctx", "summary_type"):
+                self.assertEqual(config[key], value, key)
+        self.take("given", "again")
+        self.give(run="again", folder="again-given")
+        for name in "config.json", "model.safetensors":
+            self.assertEqual(*((self.directory / folder / name).read_bytes() for folder in ("given", "again-given")))
+        self.assertEqual([name for name in os.listdir(self.directory) if ".tmp-" in name], [])
+
+    def test_computes_what_gpt2_computes(self):
+        self.folder()
+        self.take()
+        text = b"in the end."
+        self.assertLess(abs(self.loss(text) - reference_loss(self.weights, text)), 1e-5)
+        # The test would see heads, orders and transpositions that are wrong.
+        for other in ({**self.weights, "transformer.h.0.attn.c_proj.weight": self.weights["transformer.h.1.attn.c_proj.weight"]},):
+            self.assertGreater(abs(reference_loss(other, text) - reference_loss(self.weights, text)), 1e-3)
+        self.assertGreater(abs(reference_loss(self.weights, text, heads=1) - reference_loss(self.weights, text)), 1e-3)
+
+    def test_other_ways_to_write_the_same(self):
+        tensors = {name.removeprefix("transformer."): ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
+        self.folder("bare", {"architectures": ["GPT2Model"], "dtype": "float32", "tie_word_embeddings": True,
+                             "transformers_version": "5.0.0", "pruned_heads": {}}, tensors)
+        mask = ("F32", [1, 1, POSITIONS, POSITIONS], bytes(4 * POSITIONS ** 2))
+        whole = {"transformer." + name: tensor for name, tensor in tensors.items()}
+        self.folder("old", {"n_inner": HIDDEN, "output_past": True, "task_specific_params": {"text": {"max_length": 5}}},
+                    {**whole, "transformer.h.0.attn.bias": mask, "transformer.h.1.attn.masked_bias": ("F32", [], bytes(4)),
+                     "lm_head.weight": whole["transformer.wte.weight"]}, files=3)
+        for name in "bare", "old":
+            with self.subTest(name):
+                self.take(name, f"{name}-taken")
+                self.give("--shard", "0.000004", run=f"{name}-taken", folder=f"{name}-given")
+                index = json.loads((self.directory / f"{name}-given" / "model.safetensors.index.json").read_text())
+                files = {file: read_safetensors(self.directory / f"{name}-given" / file)
+                         for file in set(index["weight_map"].values())}
+                self.assertEqual(len(files), 3)
+                self.assertEqual(index["metadata"]["total_size"], 4 * 3656)
+                self.assertEqual({tensor: files[file][tensor] for tensor, file in index["weight_map"].items()}, whole)
+
+    def test_output_of_its_own(self):
+        head = random_weights({"lm_head.weight": [VOCABULARY, WIDTH]}, seed=2)["lm_head.weight"]
+        tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
+        tensors["lm_head.weight"] = ("F32", [VOCABULARY, WIDTH], head)
+        self.folder("untied", {"tie_word_embeddings": False}, tensors)
+        self.take("untied")
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        self.folder("tied", tensors=tensors)
+        self.assert_one_sentence(self.take("tied", "no", code=3), 'tensor "lm_head.weight" is "transformer.wte.weight", and it '
+                                                                  "holds other numbers")
+
+    def test_narrow_weights(self):
+        tensors = {name: ("BF16", shape, narrow(self.weights[name])) for name, shape in shapes().items()}
+        self.folder(tensors=tensors)
+        self.take()
+        self.give("--dtype", "bf16")
+        self.assertEqual(self.given(), tensors)
+        self.assertEqual(json.loads((self.directory / "given" / "config.json").read_text())["torch_dtype"], "bfloat16")
+        self.give(folder="wide")
+        self.assertEqual({dtype for dtype, _, _ in self.given("wide").values()}, {"F32"})
+        self.give("--dtype", "f16", folder="half")
+        self.take("half", "half-taken")
+        self.give("--dtype", "f16", run="half-taken", folder="half-again")
+        self.assertEqual(self.given("half-again"), self.given("half"))
+
+    def test_is_a_run_like_others(self):
+        self.folder()
+        self.take()
+        self.longspan("generate", "taken", "--prompt", "in", "--tokens", "4")
+        self.assertIn("import/model_type", self.longspan("inspect", "taken").output)
+        (self.directory / "mine.yaml").write_text(json.dumps({
+            **self.sections, "model": {"family": "decoder", "layers": LAYERS, "width": WIDTH, "heads": HEADS, "positions": "learned",
+                                       "feed_forward": HIDDEN, "longest": POSITIONS, "vocabulary": VOCABULARY}}))
+        settings = {"run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0, "training.steps": 1,
+                    "training.warmup": 0}
+        result = self.longspan("train", "mine.yaml", *jobs.flat(settings))
+        self.assertIn("the weights are those of taken/checkpoints/step-000000000, step 0", result.output)
+        self.give(run="mine")
+        self.assertEqual({name: data for name, (_, _, data) in self.given().items()}, self.weights)
+        result = self.longspan("train", "taken/config.yaml", "--set", "data.train=text.txt", code=2)
+        self.assert_one_sentence(result, "holds weights that were imported", "training.start_from: taken")
+
+    def test_says_what_the_vocabulary_lacks(self):
+        path = self.folder()
+        (path / "tokenizer.json").write_text("{}")
+        self.assertIn("model/tokenizer.json is not read: Longspan does not know yet what the 259 ids", self.take().errors)
+        small = shapes(**{"transformer.wte.weight": [5, WIDTH]})
+        weights = random_weights(small)
+        tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
+        self.folder("small", {"vocab_size": 5}, tensors)
+        self.assertIn("5 ids, fewer than the 256 of bytes", self.take("small", "small-taken").errors)
+        self.give(run="small-taken")
+        self.assertEqual(self.given(), tensors)
+
+
+class Refusals(ImportTestCase):
+    def refused(self, *parts, code=3):
+        self.assert_one_sentence(self.take(code=code), *parts)
+        self.assertFalse((self.directory / "taken").exists())
+        self.assertEqual([name for name in os.listdir(self.directory) if ".tmp-" in name], [])
+
+    def test_what_config_json_may_not_say(self):
+        for change, part in (
+                ({"model_type": "llama"}, '"model_type": found "llama"; Longspan imports gpt2'),
+                ({"model_type": None}, '"model_type": found nothing; wanted text'),
+                ({"architectures": ["GPT2ForSequenceClassification"]}, '"architectures": found "GPT2ForSequenceClassification"; of '
+                                                                       "GPT-2 Longspan imports GPT2LMHeadModel or GPT2Model"),
+                ({"quantization_config": {"bits": 4}}, '"quantization_config" is not known: it may change what the model computes'),
+                ({"rope_scaling": {"factor": 2}}, '"rope_scaling" is not known'),
+                ({"activation_function": "silu"}, '"activation_function": found "silu"; wanted gelu_new'),
+                ({"layer_norm_epsilon": 1e-6}, '"layer_norm_epsilon": found 1e-06; Longspan\'s norms have 1e-05'),
+                ({"scale_attn_weights": False}, '"scale_attn_weights": found false; wanted true'),
+                ({"scale_attn_by_inverse_layer_idx": True}, '"scale_attn_by_inverse_layer_idx": found true; wanted false'),
+                ({"add_cross_attention": True}, '"add_cross_attention": found true; wanted false'),
+                ({"pruned_heads": {"0": [1]}}, '"pruned_heads" is not known'),
+                ({"n_embd": 7}, '"n_head": found 2, which does not divide n_embd, 7'),
+                ({"n_embd": "8"}, '"n_embd": found "8"; wanted an integer from 1'),
+                ({"n_layer": 0}, '"n_layer": found 0; wanted an integer from 1 to 65536'),
+                ({"n_layer": 3}, 'tensor "transformer.h.2.ln_1.weight" of shape [8] is missing, which config.json says there is'),
+                ({"n_layer": 1}, 'tensor "transformer.h.1.attn.c_attn.bias" is none of GPT-2'),
+                ({"n_inner": 32}, 'tensor "transformer.h.0.mlp.c_fc.weight" is of shape [8, 24]; wanted [8, 32]'),
+                ({"resid_pdrop": 1}, '"resid_pdrop": found 1; wanted at least 0 and less than 1'),
+                ({"tie_word_embeddings": False}, 'tensor "lm_head.weight" of shape [259, 8] is missing')):
+            with self.subTest(str(change)):
+                path = self.folder(config=change)
+                self.refused(part)
+                shutil.rmtree(path)
+
+    def test_config_json_that_is_none(self):
+        path = self.folder()
+        for text, part in (("{", "it is not JSON"), ("[]", "found a list; wanted an object"), ("[" * 100000, "16 deep"),
+                           (" " * (1 << 20) + "{}", "wanted at most 1048576"),
+                           ('{"n_embd": 8, "n_embd": 8}', '"n_embd" is there twice')):
+            with self.subTest(text[:30]):
+                (path / "config.json").write_text(text)
+                self.refused("model/config.json: ", part)
+        (path / "config.json").unlink()
+        self.refused("model/config.json: cannot be opened for reading")
+        shutil.rmtree(path)
+        self.refused("model: there is no such folder")
+
+    def test_weights_that_are_none(self):
+        tensors = {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
+        name, (_, shape, data) = next(iter(tensors.items()))
+        for change, part in (({name: ("I64", shape, data * 2)}, 'is of I64; wanted F64, F32, BF16 or F16'),
+                             ({name: ("F32", [WIDTH, VOCABULARY], data)}, "is of shape [8, 259]; wanted [259, 8]"),
+                             ({"more": ("F32", [1], bytes(4))}, 'tensor "more" is none of GPT-2')):
+            with self.subTest(part):
+                path = self.folder(tensors={**tensors, **change})
+                self.refused("model: tensor ", part)
+                shutil.rmtree(path)
+        path = self.folder() / "model.safetensors"
+        content = path.read_bytes()
+        path.write_bytes(content[:-1])
+        self.refused("model/model.safetensors: tensor ", "the file has")
+        path.write_bytes(b"\xff" * 8 + content[8:])
+        self.refused("model/model.safetensors: says that its header has 18446744073709551615 bytes")
+
+    def test_nothing_is_overwritten(self):
+        self.folder()
+        (self.directory / "taken").mkdir()
+        self.take()  # an empty folder is as good as none
+        self.assert_one_sentence(self.take(code=2), "--to: taken is there already")
+        self.give()
+        self.assert_one_sentence(self.give(code=2), "--to: given is there already")
+
+    def test_what_cannot_be_exported(self):
+        sections = {**self.sections, "model": {"family": "decoder", "layers": 1, "width": 16, "heads": 4},
+                    "training": {"steps": 1}}
+        for key, value, part in (("model.positions", "sinusoidal", "model.positions is sinusoidal, and GPT-2 knows only learned"),
+                                 ("model.norm_kind", "rms", "model.norm_kind is rms, and GPT-2 knows only layer"),
+                                 ("model.attention", "[local]", "model.attention is "),
+                                 ("model.head_width", 8, "model.head_width is 8, and GPT-2 knows only none")):
+            with self.subTest(key):
+                (self.directory / "tiny.yaml").write_text(json.dumps(sections))
+                settings = {"model.positions": "learned", "run.directory": key, key: value}
+                self.longspan("train", "tiny.yaml", *jobs.flat(settings))
+                self.assert_one_sentence(self.give(run=key, code=2), part)
+                self.assertFalse((self.directory / "given").exists())
+        (self.directory / "tiny.yaml").write_text(json.dumps(self.sections))
+        self.train()
+        self.assert_one_sentence(self.give(run="run", code=2), "model.family is transformer_xl; Longspan exports decoder (GPT-2)")
+
+    def test_what_ends_in_the_middle_leaves_nothing(self):
+        self.folder()
+        self.take()
+        for command in f"import model --to no", f"export taken --to no":
+            job = jobs.Job("/bin/bash", ["-c", f"ulimit -f 4; exec {self.program} {command}"], 1, self.directory)
+            self.addCleanup(job.close)
+            result = job.wait()
+            self.assertEqual(result.code, 1, result.errors)
+            self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("no")], [])
+
+
+class Peers(ImportTestCase):
+    """Against the package transformers, on a model that it made."""
+
+    def peer(self, *arguments):
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        python = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers") / "bin" / "python"
+        if not python.exists():
+            self.skipTest(f"there is no {python}; launch/setup --peers makes it")
+        script = jobs.SOURCE / "tests" / "peers" / "gpt2.py"
+        result = subprocess.run([python, script, *map(str, arguments)], cwd=self.directory, capture_output=True, text=True,
+                                env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_losses_are_those_of_transformers(self):
+        self.peer("make", "model")
+        self.take()
+        self.give()
+        # One prediction each, several, and more than a segment.
+        for text in b"ab", b"the lord said", bytes(range(256)) * 2:
+            with self.subTest(len(text)):
+                (self.directory / "text").write_bytes(text)
+                found = self.loss(text)
+                for folder in "model", "given":
+                    self.assertLess(abs(found - float(self.peer("loss", folder, "text"))), 1e-5)
+
+
+if __name__ == "__main__":
+    jobs.main()
