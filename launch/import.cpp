@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
-#include "framework/core/option_text.h"
 #include "framework/runs/run_directory.h"
 #include "framework/train/parameter_state.h"
 #include "framework/weights/new_folder.h"
@@ -54,10 +53,8 @@ std::string vocabulary_remark(const fs::path& folder, std::int64_t vocabulary) {
 std::unique_ptr<Configuration> configuration_of(const ModelMeaning& meaning,
                                                 const std::string& directory,
                                                 const std::string& place) {
-  auto settings = meaning.settings;
-  settings.emplace_back("run.directory", directory);
   try {
-    return configure_settings(settings, directory);
+    return configure_settings(meaning.settings, directory);
   } catch (const ConfigurationError& error) {
     throw DataError("{}: {}", place, error.what());
   }

@@ -1,5 +1,7 @@
 #include "launch/model_values.h"
 
+#include <fmt/format.h>
+
 #include <map>
 
 #include "framework/core/option_text.h"
@@ -15,11 +17,13 @@ ModelValues model_values(const Configuration& configuration) {
 
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run) {
-  std::map<std::string, std::string> sections;
+  // A configuration must name a text to learn from, which a model without a run has not.
+  std::map<std::string, std::string> sections = {
+      {"data", "  train: your-text.txt\n"},
+      {"run", fmt::format("  directory: {}\n", yaml_word(run))}};
   for (const auto& [key, value] : settings) {
     const std::size_t dot = key.find('.');
-    sections[key.substr(0, dot)] +=
-        fmt::format("  {}: {}\n", key.substr(dot + 1), yaml_word(value));
+    sections[key.substr(0, dot)] += fmt::format("  {}: {}\n", key.substr(dot + 1), value);
   }
   std::string text;
   for (const auto& [section, lines] : sections) text += section + ":\n" + lines;

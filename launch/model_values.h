@@ -14,8 +14,8 @@ namespace longspan {
 // Every key with its value.
 ModelValues model_values(const Configuration& configuration);
 
-// The configuration that says these keys and no others. `run` names it in messages. Throws
-// ConfigurationError.
+// The configuration that says these keys, their values as YAML has them, and no others. `run`:
+// its directory, which also names it in messages. Throws ConfigurationError.
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run);
 

@@ -137,7 +137,12 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
   declare(table, options.common, planned);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.spans, options.common);
-  for (const std::string key : {"model.positions", "model.longest"})
+  for (const std::string key : {"model.positions",
+                                "model.longest",
+                                "model.rotary_base",
+                                "model.rotary_share",
+                                "model.rotary_pairs",
+                                "model.rotary_scaling"})
     table.warn(key, [&options]() -> std::string {
       return options.spans.any() ? "model.span has keys of distances in place of positions" : "";
     });

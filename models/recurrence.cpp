@@ -86,7 +86,7 @@ Tensor real_positions(const SegmentContext& context, const TimeDivision& time) {
 // The steps that this context rank's positions took, each at its place in the sequence. Padding
 // took none, and is no row.
 std::vector<Watched::At> by_position(const Pondered& pondered, const ProcessMesh& mesh) {
-  if (pondered.each.empty() || pondered.time.total == 0) return {};
+  if (pondered.time.total == 0) return {};
   const std::int64_t total = pondered.time.total;
   const Tensor sums = Tensor::zeros({2, total}, DType::f64, Device::cpu(), MemoryTag::workspace);
   double* const steps = sums.data<double>();

@@ -136,6 +136,7 @@ void declare_rotary(OptionTable& table,
       "model.positions", "model.width", "model.heads", "model.head_width"};
   for (const char* const key : {"share",
                                 "scaling",
+                                "factor",
                                 "original",
                                 "low_frequency",
                                 "high_frequency",

@@ -57,7 +57,7 @@ Tensor AdaptiveSteps::decide(const Variable& logits,
                       .last = options_.remainder_at_end && step + 1 == options_.steps});
     });
     // Tensor ranks that hold the same positions may have rounded otherwise: one of them decides.
-    if (!mesh_.shape.sequence) mesh_.tensor.broadcast(now, 0);
+    if (!pass.time.divided()) mesh_.tensor.broadcast(now, 0);
     return now;
   });
 }
@@ -75,8 +75,10 @@ Pondered AdaptiveSteps::operator()(const Variable& x,
   const bool compacts =
       options_.compaction && options_.freeze && !pass.kept && !pass.time.divided();
   std::vector<bool> takes = going_on(before);
-  if (!pass.training) result.each.resize(takes.size());
-  result.time = pass.time;
+  if (!pass.training) {
+    result.each.resize(takes.size());
+    result.time = pass.time;
+  }
   Variable output;
   for (std::int64_t step = 0; step < options_.steps; ++step) {
     const Variable read = block.read(result.states, step);

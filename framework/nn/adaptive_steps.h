@@ -44,8 +44,8 @@ struct Pondered {
   Variable costs;
   std::vector<HaltingStep> steps;  // one by one, until all halted
   std::int64_t taken = 0;          // by this rank's positions together
-  // Of a pass without training: those of each position, [batch * time], 0 of padding, and where the
-  // positions are.
+  // Of a pass without training, and empty otherwise: those of each position, [batch * time], 0 of
+  // padding, and where the positions are.
   std::vector<std::int64_t> each = {};
   TimeDivision time = {};
 };

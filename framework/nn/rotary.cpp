@@ -105,6 +105,9 @@ std::string scaling_problem(const RotaryOptions& options, std::int64_t n) {
     return "model.rotary_scaling: dynamic, yarn, llama3 and longrope need model.rotary_original, "
            "the "
            "length that the model was trained for before";
+  if (scaling != none && scaling != dynamic && scaling != longrope && options.factor == 1)
+    return "model.rotary_scaling: with model.rotary_factor = 1 nothing is scaled; set it to how "
+           "many times as long sequences are";
   if (scaling == llama3 && options.low_frequency >= options.high_frequency)
     return fmt::format(
         "model.rotary_low_frequency is {}, wanted less than "

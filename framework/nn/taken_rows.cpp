@@ -21,10 +21,11 @@ std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
                                             std::int64_t first_stream,
                                             const Device& device) {
   const std::int64_t whole = std::ssize(takes);
+  if (whole == 0) return nullptr;
   const std::int64_t unit = (whole + 63) / 64;
   const std::int64_t count = std::max<std::int64_t>(std::ranges::count(takes, true), 1);
   const std::int64_t rounded = (count + unit - 1) / unit * unit;
-  if (rounded > whole - whole / 16 || rounded == whole) return nullptr;
+  if (rounded > whole - whole / 4 || rounded == whole) return nullptr;
 
   const Ranges held = division.total > 0 ? division.outside() : Ranges{{0, time}};
   const std::int64_t total = division.total > 0 ? division.total : time;

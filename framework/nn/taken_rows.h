@@ -17,7 +17,8 @@ struct TakenRows {
 
 // The rows i of [batch, time] where takes[i] holds, `time` positions a stream as `division` says,
 // with first_stream the first stream's global index. Their number is rounded up to a 64th of all,
-// so that products have few shapes. Null where that leaves out less than a 16th of them.
+// so that products have few shapes. Null where that leaves out less than a fourth of them: what
+// is taken is kept beside the whole.
 std::shared_ptr<const TakenRows> taken_rows(const std::vector<bool>& takes,
                                             std::int64_t time,
                                             const TimeDivision& division,

@@ -90,6 +90,8 @@ TEST(Recurrence, CompactionChangesNothing) {
         options.common.dropout = options.common.attention_dropout = 0.3;
         options.common.initial_deviation = 0.6;
         options.recurrence.halting = {.steps = 5, .bias = 0.7, .compaction = compaction};
+        // Each query hears where the one before it has looked, also one that halted.
+        if (layers == 1) options.scores = {.kind = CrossScores::location, .taps = 3};
         ModelSetting setting = tiny_setting();
         setting.memory.recompute = recompute;
         if (layers == 2) setting.memory.feed_forward_chunks = 2;

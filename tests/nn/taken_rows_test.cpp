@@ -1,6 +1,8 @@
 // Layers that compute some rows only.
 #include "framework/nn/taken_rows.h"
 
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/softmax_attention.h"
 #include "framework/nn/layers.h"
 #include "tests/nn/layer_testing.h"
 
@@ -48,8 +50,9 @@ TEST(TakenRows, AreRoundedUpAndNotWorthTheWhileOfNearlyAll) {
   EXPECT_EQ(numbers_of(one->rows.which), expected);
   EXPECT_TRUE(taken_rows(std::vector<bool>(1000), 1000, {}, 0, backend_device()));
   EXPECT_FALSE(taken_rows(std::vector<bool>(1000, true), 1000, {}, 0, backend_device()));
+  EXPECT_FALSE(taken_rows({}, 0, {}, 0, backend_device()));
   takes.assign(1000, true);
-  std::fill_n(takes.begin(), 50, false);
+  std::fill_n(takes.begin(), 200, false);
   EXPECT_FALSE(taken_rows(takes, 1000, {}, 0, backend_device()));
 }
 
@@ -68,6 +71,26 @@ TEST(TakenRows, RowsThatAreTakenAndPutBack) {
         return put_rows(in[0], taken->rows, Shape{2, 5, 3});
       },
       {random_tensor({1, 3, 3}, 2)});
+}
+
+// Keys and values are made of all rows, queries and results of these.
+TEST(TakenRows, AttentionAsksForThemAlone) {
+  Parameters parameters = testing::one_process_parameters();
+  const MultiHeadAttention layer(
+      Scope(parameters), {.width = 4, .heads = 2, .dim = 3}, std::make_unique<SoftmaxAttention>());
+  testing::allocate_randomly(parameters, 7);
+  const Tensor x = random_tensor({2, 6, 4}, 1);
+  Pass pass;
+  const SegmentContext context = {.mask = {.rules = masks::causal()}};
+  Values expected = values_of(layer(Variable(x), {}, context, pass).value());
+  pass.taken = taken_rows(thirds(12), 6, {}, 0, backend_device());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (i / 4 % 3 != 1) expected[i] = 0;
+  expect_close(values_of(layer(Variable(x), {}, context, pass).value()), expected, 1e-13);
+  testing::expect_layer_gradients(
+      parameters,
+      [&](const std::vector<Variable>& in) { return layer(in[0], {}, context, pass); },
+      {x});
 }
 
 // In one piece and in three, with dropout of the hidden layer: as all rows, at those rows.

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/tasks/evaluation.h"
+#include "models/universal_transformer.h"
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"
 
@@ -72,6 +73,32 @@ TEST(EvaluationMesh, ChunksMeasureTheSameOfAShortTail) {
     EXPECT_EQ(result.tokens, 38);
     EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
   });
+}
+
+// Where a tail of one or two tokens leaves ranks without a position.
+TEST(EvaluationMesh, RanksWithoutPositionsTakeNoStep) {
+  const TemporaryFile file(varied_text(39));
+  const EvaluationOptions options = {.streams = 4, .segment = 8};
+  const auto pondering = [](const ModelSetting& setting) {
+    UniversalTransformerOptions made;
+    made.common = testing::small_options(1);
+    made.count = StepCount::adaptive;
+    made.halting = {.steps = 3, .bias = -0.5};
+    return make_universal_transformer(made, setting);
+  };
+  for_each_layout(
+      {{.context = 2},
+       {.context = 4},
+       {.tensor = 4, .sequence = true},
+       {.context = 2, .tensor = 2, .sequence = true}},
+      [&](const ProcessMesh& mesh) {
+        const Corpus corpus(file.path(), Tokenizer());
+        const EvaluationResult expected = evaluate(*pondering(small_setting()), corpus, options);
+        const EvaluationResult result = evaluate(*pondering(small_setting(mesh)), corpus, options);
+        EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
+        ASSERT_EQ(result.watched.size(), 1u);
+        EXPECT_NEAR(result.watched[0].sum, expected.watched[0].sum, 1e-9);
+      });
 }
 
 TEST(EvaluationMesh, AStreamThatEndsEarlyDoesNotStopTheOthers) {

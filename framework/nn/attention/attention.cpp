@@ -119,9 +119,8 @@ Variable MultiHeadAttention::look(const Variable& asking,
   return mix(projected, context, pass);
 }
 
-// Whoever can read on from kept keys has queries that know nothing of each other.
 Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) const {
-  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking);
+  if (!pass.taken || !key_ || !mechanism_->queries_apart()) return (*query_)(asking);
   const SomeRows& rows = pass.taken->rows;
   const Variable some = (*query_)(take_rows(asking, rows));
   return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
