@@ -76,20 +76,22 @@ TEST(TakenRows, RowsThatAreTakenAndPutBack) {
 // Keys and values are made of all rows, queries and results of these.
 TEST(TakenRows, AttentionAsksForThemAlone) {
   Parameters parameters = testing::one_process_parameters();
-  const MultiHeadAttention layer(
-      Scope(parameters), {.width = 4, .heads = 2, .dim = 3}, std::make_unique<SoftmaxAttention>());
+  const MultiHeadAttention layer(Scope(parameters),
+                                 {.width = 4, .heads = 2, .dim = 3},
+                                 std::make_unique<SoftmaxAttention>(0.0));
   testing::allocate_randomly(parameters, 7);
   const Tensor x = random_tensor({2, 6, 4}, 1);
   Pass pass;
-  const SegmentContext context = {.mask = {.rules = masks::causal()}};
-  Values expected = values_of(layer(Variable(x), {}, context, pass).value());
+  SegmentContext context;
+  context.mask.rules = masks::causal();
+  Values expected = values_of(layer(Variable(x), Variable(), context, pass).value());
   pass.taken = taken_rows(thirds(12), 6, {}, 0, backend_device());
   for (std::size_t i = 0; i < expected.size(); ++i)
     if (i / 4 % 3 != 1) expected[i] = 0;
-  expect_close(values_of(layer(Variable(x), {}, context, pass).value()), expected, 1e-13);
+  expect_close(values_of(layer(Variable(x), Variable(), context, pass).value()), expected, 1e-13);
   testing::expect_layer_gradients(
       parameters,
-      [&](const std::vector<Variable>& in) { return layer(in[0], {}, context, pass); },
+      [&](const std::vector<Variable>& in) { return layer(in[0], Variable(), context, pass); },
       {x});
 }
 
