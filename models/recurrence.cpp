@@ -44,10 +44,12 @@ void declare_halting(OptionTable& table, RecurrenceOptions& options) {
             halting.freeze,
             "the state of a position that halted stays as it is, for others to look at; false: it "
             "goes on (tensor2tensor)");
-  table.add("model.halting_compaction",
-            halting.compaction,
-            "the last layer of a step computes queries, outputs and feed-forward layers of the "
-            "positions alone that take the step; false: of all, with the same result");
+  table.add(
+      "model.halting_compaction",
+      halting.compaction,
+      "the last layer of a step computes queries, outputs and feed-forward layers of the "
+      "positions alone that take the step; false, and with model.cross_scores: location: of all, "
+      "with the same result");
   table.warn("model.halting_compaction", [&options]() -> std::string {
     if (!options.adaptive() || options.halting.freeze) return "";
     return "model.halting_freezes is false: the states of all positions go on";

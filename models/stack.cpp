@@ -187,12 +187,14 @@ Stack::Stack(const Scope& scope,
              const ModelSetting& setting)
     : Stack(scope, options, mechanism) {
   if (!options.recurrence || !options.recurrence->recurs()) return;
-  const Recurrence::Options steps = {
-      .recurrence = *options.recurrence,
-      .positions = options.positions,
-      .width = options.common.width,
-      .initial = options.common.table_initial(),
-      .reversible = options.common.residual == ResidualKind::reversible};
+  Recurrence::Options steps = {.recurrence = *options.recurrence,
+                               .positions = options.positions,
+                               .width = options.common.width,
+                               .initial = options.common.table_initial(),
+                               .reversible = options.common.residual == ResidualKind::reversible};
+  // There each position hears where the one before it has looked, also one that halted.
+  if (options.cross && options.cross->scores.kind == CrossScores::location)
+    steps.recurrence.halting.compaction = false;
   recurrence_.emplace(scope, steps, setting);
 }
 
