@@ -84,6 +84,7 @@ TYPED_TEST(ActivationOf, ReluTakesItsOutputForItsInput) {
   EXPECT_EQ(values_of(from_x), values_of(from_y));
 }
 
+// silu of -60 is less than float16 has.
 TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
   for (const auto activation : all) {
     const Tensor x = tensor_of<TypeParam>({nan, 1e4, -1e4, 60, -60}, {5});
@@ -92,7 +93,7 @@ TYPED_TEST(ActivationOf, NanStaysAndLargeNumbersDoNotOverflow) {
     const Values found = values_of(y), given = values_of(x);
     EXPECT_TRUE(std::isnan(found[0]));
     for (std::size_t i = 1; i < 5; ++i)
-      EXPECT_NEAR(found[i], value(activation, given[i]), 1e-25) << static_cast<int>(activation);
+      EXPECT_NEAR(found[i], value(activation, given[i]), 1e-24) << static_cast<int>(activation);
     activate_backward(backend(), activation, x, tensor_of<TypeParam>({1, 1, 1, 1, 1}, {5}), y);
     const Values slopes = values_of(y);
     for (std::size_t i = 1; i < 5; ++i)
