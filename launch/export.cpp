@@ -221,9 +221,11 @@ Command export_command() {
             app.add_option("--shard",
                            arguments->shard_gigabytes,
                            "the most gigabytes (of 10^9 bytes) in one file of weights")
+                ->check(positive_number())
                 ->check(CLI::Range(1e-9, 1e6))
                 ->capture_default_str();
             return [arguments](Session& session) {
+              session.set_time_limit(patience);  // of the ranks that wait for rank 0
               if (session.world().rank() == 0) export_run(*arguments, session);
               return ExitCode::ok;
             };

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"
 #include "framework/train/parameter_state.h"
 #include "framework/weights/new_folder.h"
@@ -50,11 +51,11 @@ std::string vocabulary_remark(const fs::path& folder, std::int64_t vocabulary) {
       "{} has no tokenizer: id n of its {} ids is taken for byte n", folder.string(), vocabulary);
 }
 
-std::unique_ptr<Configuration> configuration_of(const ModelMeaning& meaning,
-                                                const std::string& directory,
-                                                const std::string& place) {
+// What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.
+template <typename Make>
+auto or_of_data(const std::string& place, const Make& make) {
   try {
-    return configure_settings(meaning.settings, directory);
+    return make();
   } catch (const ConfigurationError& error) {
     throw DataError("{}: {}", place, error.what());
   }
@@ -78,20 +79,31 @@ void import(const Arguments& arguments, const Session& session) {
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
   const ModelMeaning meaning = architecture.read(config);
-  const auto configuration = configuration_of(meaning, arguments.run, config.place());
+  const auto configuration = or_of_data(
+      config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
   const ModelValues values = model_values(*configuration);
   const WeightsFolder weights(folder);
   const std::int64_t vocabulary = values.integer("model.vocabulary");
-  const auto model = configuration->make_model({.vocabulary = vocabulary,
-                                                .segment = configuration->longest(),
-                                                .compute = DType::f32,
-                                                .device = Device::dry()});
+  const auto tensors = std::ssize(weights.names());
+  if (tensors < values.integer("model.layers"))
+    throw DataError("{}: says {} layers, and {} has {} tensors",
+                    config.place(),
+                    values.text("model.layers"),
+                    folder.string(),
+                    tensors);
+  const auto model = or_of_data(config.place(), [&] {
+    return configuration->make_model({.vocabulary = vocabulary,
+                                      .segment = configuration->longest(),
+                                      .compute = DType::f32,
+                                      .device = Device::dry()});
+  });
   const ImportedWeights imported(
       weights, architecture, values, weights_state(model->parameters()).tensors);
 
   NewFolder run(arguments.run, "--to");
   TrainingState state = imported.state();
   state.scalars.set("import/model_type", architecture.model_type);
+  state.scalars.set(tokenizer_scalar, Tokenizer().to_json());  // what texts are read by
   const std::string text = configuration->table.resolved();
   const Communicator alone;
   CheckpointInfo info;
@@ -139,6 +151,7 @@ Command import_command() {
                 ->type_name("RUN")
                 ->check(not_empty_text());
             return [arguments](Session& session) {
+              session.set_time_limit(patience);  // of the ranks that wait for rank 0
               if (session.world().rank() == 0) import(*arguments, session);
               return ExitCode::ok;
             };

@@ -1,6 +1,7 @@
 // Configurations as the tables of architectures know them (framework/weights/architecture.h).
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +11,9 @@
 #include "launch/configuration.h"
 
 namespace longspan {
+
+// How long ranks that have nothing to do wait for the one that reads and writes.
+inline constexpr std::chrono::duration<double> patience{1e6};
 
 // Every key with its value.
 ModelValues model_values(const Configuration& configuration);

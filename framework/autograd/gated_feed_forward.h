@@ -8,7 +8,7 @@ namespace longspan {
 // linear(dropout(activation(linear(x, in, in_bias)) * linear(x, up, up_bias)), out, out_bias), the
 // biases may be undefined. Of the hidden layer its two factors are kept. `unread`: as in
 // feed_forward.
-struct GatedWeights {
+struct GatedForward {
   Variable in;
   Variable in_bias;
   Variable up;
@@ -17,7 +17,7 @@ struct GatedWeights {
   Variable out_bias;
 };
 Variable gated_feed_forward(const Variable& x,
-                            const GatedWeights& weights,
+                            const GatedForward& weights,
                             const Hidden& hidden,
                             bool unread = false);
 

@@ -181,7 +181,7 @@ Variable feed_forward(const Variable& x,
 }
 
 Variable gated_feed_forward(const Variable& x,
-                            const GatedWeights& weights,
+                            const GatedForward& weights,
                             const Hidden& hidden,
                             bool unread) {
   const auto& [in, in_bias, up, up_bias, out, out_bias] = weights;

@@ -74,7 +74,9 @@ Pondered AdaptiveSteps::operator()(const Variable& x,
   Tensor before = real.defined() ? real.reshape({positions}) : all_under_way(positions, device);
   const bool compacts =
       options_.compaction && options_.freeze && !pass.kept && !pass.time.divided();
-  std::vector<bool> takes = going_on(before);
+  std::vector<bool> takes = real.defined()
+                                ? going_on(before)
+                                : std::vector<bool>(static_cast<std::size_t>(positions), true);
   if (!pass.training) {
     result.each.resize(takes.size());
     result.time = pass.time;

@@ -48,7 +48,7 @@ struct Curve {
 struct Measurement {
   std::vector<Figure> figures;  // the loss is the first
   std::vector<Curve> curves = {};
-  std::string text = {};        // the same as a line of the log, without its step
+  std::string text = {};  // the same as a line of the log, without its step
 
   // Of the figure of that name; nothing where there is none.
   std::optional<double> find(std::string_view name) const;

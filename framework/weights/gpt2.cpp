@@ -53,8 +53,9 @@ void refuse_other_functions(const ModelConfig& config) {
 
 ModelMeaning read(const ModelConfig& config) {
   refuse_other_functions(config);
-  // "n_ctx" is what older versions say beside "n_positions"; the "summary" is of another head;
-  // scores in a wider type are rounded otherwise and mean the same.
+  // "n_ctx", "n_special" and "predict_special_tokens" are what older versions say, and nothing
+  // reads; the "summary" is of another head; scores in a wider type are rounded otherwise and mean
+  // the same.
   config.pass_over({"n_ctx",
                     "summary_type",
                     "summary_use_proj",
@@ -62,6 +63,8 @@ ModelMeaning read(const ModelConfig& config) {
                     "summary_proj_to_labels",
                     "summary_first_dropout",
                     "is_decoder",
+                    "n_special",
+                    "predict_special_tokens",
                     "reorder_and_upcast_attn"});
   config.pass_over_common();
   const std::int64_t width = config.integer("n_embd", 1, most);
@@ -102,6 +105,10 @@ ModelMeaning read(const ModelConfig& config) {
         "\"embd_pdrop\" is {} and \"resid_pdrop\" {}: model.dropout is the latter, for both",
         of_embedding,
         dropout));
+  if (dropout > 0)
+    meaning.remarks.push_back(
+        "in training model.dropout drops the hidden layers of feed-forward layers too, which GPT-2 "
+        "does not");
   config.finish();
   return meaning;
 }

@@ -45,13 +45,23 @@ std::int64_t header_length(const ReadFile& file) {
 
 // The elements as they lie in a file, converted a block at a time.
 template <typename From>
-void read_elements(const ReadFile& file, std::int64_t begin, std::span<float> out) {
+void read_elements(const ReadFile& file,
+                   const std::string& name,
+                   std::int64_t begin,
+                   std::span<float> out) {
   std::vector<From> block(std::min<std::size_t>(out.size(), elements_at_once));
   for (std::size_t done = 0; done < out.size(); done += block.size()) {
     const std::span<From> part(block.data(), std::min(block.size(), out.size() - done));
     file.read(begin + static_cast<std::int64_t>(done * sizeof(From)), std::as_writable_bytes(part));
-    std::ranges::transform(part, out.begin() + static_cast<std::ptrdiff_t>(done), [](From value) {
-      return static_cast<float>(value);
+    std::ranges::transform(part, out.begin() + static_cast<std::ptrdiff_t>(done), [&](From value) {
+      const auto narrow = static_cast<float>(value);
+      if constexpr (std::is_same_v<From, double>)
+        if (std::isfinite(value) && !std::isfinite(narrow))
+          throw DataError("{}: tensor {}: found {}, too large for float32",
+                          file.path().string(),
+                          in_quotes(name),
+                          value);
+      return narrow;
     });
   }
 }
@@ -108,7 +118,7 @@ Tensor SafetensorsFile::read(const std::string& name) const {
                                 MemoryTag::workspace);
   with_floating_type(*dtype, [&](auto tag) {
     read_elements<typename decltype(tag)::type>(
-        file_, data_begin_ + stored.begin, tensor.span<float>());
+        file_, name, data_begin_ + stored.begin, tensor.span<float>());
   });
   return tensor;
 }

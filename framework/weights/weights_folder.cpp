@@ -1,5 +1,6 @@
 #include "framework/weights/weights_folder.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -31,6 +32,16 @@ std::string other_weights(const fs::path& folder) {
   return "";
 }
 
+// Of a file of the folder, as a message can show it.
+bool is_file_name(const std::string& text) {
+  const auto breaks_a_line = [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7f;
+  };
+  return !text.empty() && text.size() <= 255 && text != "." && text != ".." &&
+         text.find('/') == std::string::npos && std::ranges::none_of(text, breaks_a_line);
+}
+
 // {"metadata": ..., "weight_map": {tensor: file}}: of it the second. Nothing else is kept.
 class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -48,9 +59,7 @@ class IndexEvents : public nlohmann::json_sax<nlohmann::json> {
   bool binary(nlohmann::json::binary_t&) override { return value("bytes"); }
   bool string(std::string& text) override {
     if (!in_map_ || depth_ != 2) return value("text");
-    const bool is_plain = !text.empty() && text.find('/') == std::string::npos && text != "." &&
-                          text != ".." && text.find('\0') == std::string::npos;
-    if (!is_plain)
+    if (!is_file_name(text))
       throw DataError("{}: tensor {} is said to be in {}; wanted the name of a file of the folder",
                       place_,
                       in_quotes(name_),

@@ -10,7 +10,7 @@ using testing::expect_close;
 using testing::random_tensor;
 using testing::values_of;
 
-GatedWeights weights_of(const std::vector<Variable>& all, bool biases) {
+GatedForward weights_of(const std::vector<Variable>& all, bool biases) {
   return {.in = all[1],
           .in_bias = biases ? all[4] : Variable(),
           .up = all[2],

@@ -7,6 +7,7 @@
 
 #include "framework/core/json_bounds.h"
 #include "tests/checkpoints/hostile_checkpoint.h"
+#include "tests/support/sanitizers.h"
 
 namespace longspan::testing {
 namespace {
@@ -25,11 +26,7 @@ std::int64_t peak_bytes() {
 }
 
 // Of the processor's time: others may use the machine.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::clock_t quick = 10 * CLOCKS_PER_SEC;
-#else
-constexpr std::clock_t quick = 2 * CLOCKS_PER_SEC;
-#endif
+constexpr std::clock_t quick = (sanitized ? 10 : 2) * CLOCKS_PER_SEC;
 
 class Bounds : public HostileCheckpoint {
  protected:

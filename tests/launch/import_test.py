@@ -166,7 +166,9 @@ class Import(ImportTestCase):
         self.folder()
         result = self.take()
         self.assertEqual(result.output, "taken: GPT-2 of 2 layers, 3656 weights (3656 of F32)\n")
-        self.assertEqual(result.errors, "longspan: warning: model has no tokenizer: id n of its 259 ids is taken for byte n\n")
+        self.assertEqual(result.errors, "longspan: warning: in training model.dropout drops the hidden layers of feed-forward layers too, "
+                                        "which GPT-2 does not\n"
+                                        "longspan: warning: model has no tokenizer: id n of its 259 ids is taken for byte n\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
         self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
@@ -193,7 +195,7 @@ class Import(ImportTestCase):
 
     def test_other_ways_to_write_the_same(self):
         tensors = {name.removeprefix("transformer."): ("F32", shape, self.weights[name]) for name, shape in shapes().items()}
-        self.folder("bare", {"architectures": ["GPT2Model"], "dtype": "float32", "tie_word_embeddings": True,
+        self.folder("bare", {"architectures": ["GPT2Model"], "n_special": 0, "predict_special_tokens": True, "dtype": "float32", "tie_word_embeddings": True,
                              "transformers_version": "5.0.0", "pruned_heads": {}}, tensors)
         mask = ("F32", [1, 1, POSITIONS, POSITIONS], bytes(4 * POSITIONS ** 2))
         whole = {"transformer." + name: tensor for name, tensor in tensors.items()}
@@ -210,6 +212,13 @@ class Import(ImportTestCase):
                 self.assertEqual(len(files), 3)
                 self.assertEqual(index["metadata"]["total_size"], 4 * 3656)
                 self.assertEqual({tensor: files[file][tensor] for tensor, file in index["weight_map"].items()}, whole)
+
+    def test_ranks_that_wait(self):
+        self.folder()
+        self.longspan("import", "model", "--to", "taken", ranks=2)
+        self.longspan("export", "taken", "--to", "given", ranks=2)
+        self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
+        self.assertIn("found", self.give("--shard", "nan", folder="no", code=2).errors)
 
     def test_output_of_its_own(self):
         head = random_weights({"lm_head.weight": [VOCABULARY, WIDTH]}, seed=2)["lm_head.weight"]
@@ -231,8 +240,13 @@ class Import(ImportTestCase):
         self.assertEqual(self.given(), tensors)
         self.assertEqual(json.loads((self.directory / "given" / "config.json").read_text())["torch_dtype"], "bfloat16")
         self.give(folder="wide")
-        self.assertEqual({dtype for dtype, _, _ in self.given("wide").values()}, {"F32"})
+        widened = {name: ("F32", shape, b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2)))
+                   for name, (_, shape, data) in tensors.items()}
+        self.assertEqual(self.given("wide"), widened)
         self.give("--dtype", "f16", folder="half")
+        halves = {name: ("F16", shape, struct.pack(f"<{len(data) // 4}e", *struct.unpack(f"<{len(data) // 4}f", data)))
+                  for name, (_, shape, data) in widened.items()}
+        self.assertEqual(self.given("half"), halves)
         self.take("half", "half-taken")
         self.give("--dtype", "f16", run="half-taken", folder="half-again")
         self.assertEqual(self.given("half-again"), self.given("half"))
@@ -291,6 +305,8 @@ class Refusals(ImportTestCase):
                 ({"n_embd": "8"}, '"n_embd": found "8"; wanted an integer from 1'),
                 ({"n_layer": 0}, '"n_layer": found 0; wanted an integer from 1 to 65536'),
                 ({"n_layer": 3}, 'tensor "transformer.h.2.ln_1.weight" of shape [8] is missing, which config.json says there is'),
+                ({"n_layer": 65536}, "says 65536 layers, and model has 28 tensors"),
+                ({"n_embd": 1 << 24, "n_head": 1, "n_layer": 28}, "model/config.json: "),
                 ({"n_layer": 1}, 'tensor "transformer.h.1.attn.c_attn.bias" is none of GPT-2'),
                 ({"n_inner": 32}, 'tensor "transformer.h.0.mlp.c_fc.weight" is of shape [8, 24]; wanted [8, 32]'),
                 ({"resid_pdrop": 1}, '"resid_pdrop": found 1; wanted at least 0 and less than 1'),
@@ -371,9 +387,10 @@ class Peers(ImportTestCase):
 
     def peer(self, *arguments):
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        python = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers") / "bin" / "python"
-        if not python.exists():
-            self.skipTest(f"there is no {python}; launch/setup --peers makes it")
+        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
+        if not (peers / "ready").exists():
+            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
+        python = peers / "bin" / "python"
         script = jobs.SOURCE / "tests" / "peers" / "gpt2.py"
         result = subprocess.run([python, script, *map(str, arguments)], cwd=self.directory, capture_output=True, text=True,
                                 env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})

@@ -77,6 +77,33 @@ TEST(Recurrence, GradientOfAllTermsOfPairs) {
     }
 }
 
+// Of two layers the first makes keys for the second, of all positions.
+TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
+  Parameters parameters = testing::one_process_parameters();
+  const Scope scope(parameters);
+  RecurrenceOptions options;
+  options.count = StepCount::adaptive;
+  options.halting = {.steps = 9, .bias = -1};
+  const Recurrence recurrence(scope, {.recurrence = options, .positions = {}, .width = 4}, tiny_setting());
+  std::vector<std::vector<bool>> told(2);
+  std::vector<Layer> layers(2);
+  for (std::size_t i = 0; i < 2; ++i)
+    layers[i].sublayers.push_back(
+        {.norm = Norm(scope.child("layers").child(i), 4),
+         .run = [&told, i](const Variable& x, const SublayerReads&, const Pass& pass) {
+           told[i].push_back(pass.taken != nullptr);
+           return x;
+         }});
+  testing::allocate_randomly(parameters, 3, 1);
+  const PlainResidual residual(NormPlacement::pre, 0);
+  const Pass pass = {.time = undivided_time(6)};
+  recurrence.run(layers, residual, Variable(testing::random_tensor({2, 6, 4}, 1)), {}, pass);
+  ASSERT_GT(told[1].size(), 2u);
+  EXPECT_EQ(told[0], std::vector<bool>(told[1].size()));
+  EXPECT_FALSE(told[1].front());
+  EXPECT_TRUE(told[1].back());
+}
+
 // What halted takes no part in products of the last layer, and nothing says so but the time.
 TEST(Recurrence, CompactionChangesNothing) {
   const std::vector<Lengths> many = {{4, 5}, {2, 3}, {6, 8}, {9, 2}, {1, 7}};

@@ -4,7 +4,7 @@
 Heads of 16 features, base 10000, trained on 64 positions before; see rotary_test.cpp.
     python3 tests/nn/rotary_angles.py > tests/nn/rotary_angles.h
 """
-from math import ceil, cos, floor, log, pi, sqrt
+from math import ceil, cos, floor, log, pi, sin, sqrt
 
 N, BASE, ORIGINAL, FACTOR = 16, 10000.0, 64, 8.0
 
@@ -89,4 +89,5 @@ show("longrope_long", longrope(LONG))
 print(f"inline constexpr double yarn_factor = {0.1 * log(FACTOR) + 1!r};")
 print(f"inline constexpr double longrope_factor = {sqrt(1 + log(FACTOR) / log(ORIGINAL))!r};")
 print(f"inline constexpr double cosine = {cos(777 * yarn()[3])!r};  // of pair 3 of yarn at position 777")
+print(f"inline constexpr double sine = {sin(777 * yarn()[3])!r};")
 print("\n}  // namespace longspan::testing::rotary")

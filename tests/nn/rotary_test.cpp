@@ -124,10 +124,8 @@ TEST(Rotary, TurnsRowsByWhereTheyStand) {
     EXPECT_EQ(values_of(all.slice(b, b + 1).reshape({6, 48}).slice(5, 6)),
               values_of(last.slice(b, b + 1)));
   const double u = x.data<double>()[5 * 48 + 3], v = x.data<double>()[5 * 48 + 11];
-  const double sine = std::sqrt(1 - golden::cosine * golden::cosine);
-  const double found = last.data<double>()[3] / golden::yarn_factor;
-  EXPECT_TRUE(std::abs(found - (u * golden::cosine - v * sine)) < 1e-12 ||
-              std::abs(found - (u * golden::cosine + v * sine)) < 1e-12);
+  EXPECT_NEAR(
+      last.data<double>()[3] / golden::yarn_factor, u * golden::cosine - v * golden::sine, 1e-12);
 }
 
 TEST(Rotary, WritesOverWhatNobodyElseHolds) {

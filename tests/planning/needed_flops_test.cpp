@@ -7,6 +7,7 @@
 #include "models/decoder.h"
 #include "models/encoder_decoder.h"
 #include "models/transformer_xl.h"
+#include "tests/support/sanitizers.h"
 
 namespace longspan {
 namespace {
@@ -283,9 +284,7 @@ TEST(NeededFlops, OfFixedAttentionAreCountedAtAnyLength) {
 
 // A rank asks in every step.
 TEST(NeededFlops, OfATallModelAreWalkedInAMoment) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take most of the time";
-#endif
+  if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
   TransformerXlOptions options;
   options.common = {.layers = 24, .width = 1024, .heads = 16, .feed_forward = 4096};
   options.memory = 1024;

@@ -5,6 +5,7 @@
 #include <ctime>
 
 #include "models/decoder.h"
+#include "tests/support/sanitizers.h"
 
 namespace longspan {
 namespace {
@@ -40,9 +41,7 @@ double seconds_for(const Settings& settings, int ranks, std::size_t& found) {
 }
 
 TEST(Plan, AnswersForThousandsOfRanksInASecond) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "sanitizers take most of the time";
-#endif
+  if (testing::sanitized) GTEST_SKIP() << "sanitizers take most of the time";
   // A model of today's size, and a million tokens whose windows and columns go round the ring.
   const Settings large = settings_of(512, 8192, {.layers = 24, .width = 2048, .heads = 16});
   ModelOptions local = {.layers = 4,

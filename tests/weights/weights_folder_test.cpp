@@ -65,6 +65,17 @@ TEST_F(Folder, AnIndexThatSaysOtherwiseIsRefused) {
   EXPECT_EQ(refusal("{"), "it is not JSON at byte 2");
 }
 
+TEST_F(Folder, NamesThatWouldBreakAMessageAreNoneOfFiles) {
+  for (const std::string& name :
+       {std::string("a\\n"), std::string("\\u001b[2J"), std::string(300, 'a')}) {
+    write_index(R"({"a":")" + name + R"("})");
+    const std::string sentence = refusal_of([&] { WeightsFolder folder(path()); });
+    EXPECT_NE(sentence.find("wanted the name of a file of the folder"), std::string::npos);
+    EXPECT_EQ(sentence.find_first_of("\n\x1b"), std::string::npos);
+    EXPECT_LT(sentence.size(), path().string().size() + 400);
+  }
+}
+
 TEST_F(Folder, ATensorThatTheIndexDoesNotKnowIsRefused) {
   write_bytes(path("one.safetensors"),
               file_of(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"

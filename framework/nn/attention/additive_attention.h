@@ -42,7 +42,6 @@ class AdditiveAttentionMechanism : public Mechanism {
   // Parameters "score" [heads, dim] and, with taps, "location" [heads, taps, dim].
   AdditiveAttentionMechanism(const Scope& scope, const Options& options);
   bool reads_on() const override { return true; }
-  bool queries_apart() const override { return options_.taps == 0; }
   // Throws ConfigurationError for rules other than causal or none.
   Variable operator()(const Projected& input,
                       const SegmentContext& context,

@@ -120,7 +120,8 @@ Variable MultiHeadAttention::look(const Variable& asking,
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) const {
-  if (!pass.taken || !key_ || !mechanism_->queries_apart()) return (*query_)(asking);
+  // Whoever reads on from kept keys answers a query without the others.
+  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking);
   const SomeRows& rows = pass.taken->rows;
   const Variable some = (*query_)(take_rows(asking, rows));
   return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));

@@ -82,8 +82,6 @@ class Mechanism {
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.
   virtual bool reads_on() const { return false; }
-  // Whether what a query gets depends on no other query.
-  virtual bool queries_apart() const { return reads_on(); }
   // Whether what it reads on from is a state (Projected::state) and not keys.
   virtual bool carries_state() const { return false; }
   // The farthest distance of a key that any head of this rank sees, where it knows one: keys that
