@@ -1,5 +1,7 @@
 #include "models/model_options.h"
 
+#include <algorithm>
+
 #include "framework/nn/attention/attention.h"
 
 namespace longspan {
@@ -13,6 +15,21 @@ const std::vector<std::string> attention_keys = {"model.attention",
                                                  "model.attention_summary",
                                                  "model.attention_summary_groups"};
 
+// What is wrong with fewer heads of keys than of queries; empty where nothing is.
+std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh) {
+  if (!options.key_heads) return "";
+  const AttentionOptions& attention = options.attention;
+  const bool shared =
+      has_kind(attention, "lsh") || (has_kind(attention, "routing") && attention.routing.shared);
+  if (shared && *options.key_heads != options.heads)
+    return fmt::format(
+        "model.key_heads is {}, but queries are keys too in model.attention: {}; leave "
+        "it out",
+        *options.key_heads,
+        has_kind(attention, "lsh") ? "lsh" : "routing with model.routing_shared");
+  return longspan::key_heads_problem(*options.key_heads, options.heads, mesh);
+}
+
 // What is wrong with the options beside those of other sections.
 void check_beside(OptionTable& table,
                   const ModelOptions& options,
@@ -25,6 +42,12 @@ void check_beside(OptionTable& table,
   });
   table.check({"model.heads", "parallel.tensor"},
               [&options, planned] { return heads_problem(options.heads, planned().mesh.shape); });
+  table.check({"model.key_heads", "parallel.tensor"}, [&options, planned]() -> std::string {
+    const MeshShape& mesh = planned().mesh.shape;
+    const bool told =
+        !key_heads_problem(options, {}).empty() || !heads_problem(options.heads, mesh).empty();
+    return told ? "" : key_heads_problem(options, mesh);
+  });
   table.check({"memory.recompute", "model.residual", "model.layers"},
               [&options, planned] { return recompute_problem(options, planned().memory); });
   table.check({"memory.reconstruction_check_every", "model.residual"},
@@ -49,6 +72,23 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
             options.head_width,
             "features of a head; none: model.width / model.heads",
             between(1, 1 << 16),
+            fixes_weights());
+  table.add("model.key_heads",
+            options.key_heads,
+            "heads of keys and values, each for as many heads of queries in a row (Ainslie et al. "
+            "2023), 1 for all of them (Shazeer 2019); none: model.heads",
+            between(1, 1 << 16),
+            fixes_weights());
+  table.add(
+      "model.query_key_norm",
+      options.query_key_norm,
+      "a norm of model.norm_kind over the features of each head of queries and of keys (Henry et "
+      "al. 2020)",
+      fixes_weights());
+  table.add("model.attention_bias",
+            options.attention_bias,
+            "the projections of attention that add a bias, of query, key, value and out; []: none",
+            one_of({"query", "key", "value", "out"}),
             fixes_weights());
   table.add("model.feed_forward",
             options.feed_forward,
@@ -250,6 +290,13 @@ void declare(OptionTable& table,
                 return "model.reversible_output: concatenate makes the output layer twice as wide "
                        "as the embedding; set model.tied_embeddings to false";
               });
+  table.check({"model.key_heads", "model.heads", "model.attention"},
+              [&options] { return key_heads_problem(options, {}); });
+  table.check({"model.query_key_norm", "model.norm_kind"}, [&options]() -> std::string {
+    if (!options.query_key_norm || options.norm_kind != NormKind::power) return "";
+    return "model.query_key_norm is true with model.norm_kind: power, whose averages are of the "
+           "features of a stream; set model.norm_kind to layer or rms";
+  });
   table.check({"model.width", "model.heads", "model.head_width"}, [&options]() -> std::string {
     if (options.head_width || options.width % options.heads == 0) return "";
     return fmt::format(
@@ -258,6 +305,18 @@ void declare(OptionTable& table,
         options.width,
         options.heads);
   });
+}
+
+ProjectionBiases ModelOptions::projection_biases() const {
+  const auto has = [this](const char* name) {
+    return std::ranges::count(attention_bias, name) > 0;
+  };
+  ProjectionBiases biases(false);
+  biases.query = has("query");
+  biases.key = has("key");
+  biases.value = has("value");
+  biases.out = has("out");
+  return biases;
 }
 
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits) {

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "framework/core/options.h"
 #include "framework/kernels/activation.h"
 #include "framework/model/body.h"
+#include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kinds.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
@@ -50,7 +52,11 @@ struct ModelOptions {
   std::int64_t layers = 6;
   std::int64_t width = 512;
   std::int64_t heads = 8;
-  std::optional<std::int64_t> head_width = {};    // width / heads
+  std::optional<std::int64_t> head_width = {};  // width / heads
+  std::optional<std::int64_t> key_heads = {};   // heads
+  bool query_key_norm = false;
+  // Projections of attention that add a bias.
+  std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
   std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
   FeedForwardKind feed_forward_kind = FeedForwardKind::plain;
   bool feed_forward_bias = true;
@@ -80,6 +86,7 @@ struct ModelOptions {
         residual == ResidualKind::reversible && reversible_output == StreamJoin::concatenate;
     return both ? 2 * width : width;
   }
+  ProjectionBiases projection_biases() const;
   NormForm norm_form() const { return {norm_kind, power}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {

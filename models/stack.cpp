@@ -80,7 +80,12 @@ class LayerMaker {
     return {.width = options_.common.width,
             .heads = options_.common.heads,
             .dim = options_.common.head_dim(),
-            .bias = options_.attention_bias,
+            .key_heads = options_.common.key_heads,
+            .bias = options_.attention_bias ? options_.common.projection_biases()
+                                            : ProjectionBiases(false),
+            .query_key_norm = options_.common.query_key_norm
+                                  ? std::optional(options_.common.norm_kind)
+                                  : std::nullopt,
             .initial = options_.common.initial(),
             .initial_out = options_.initial_out};
   }

@@ -179,6 +179,9 @@ class TransformerXl : public Body {
 
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, {.memory = true});
+  table.warn("model.attention_bias", []() -> std::string {
+    return "attention with relative positions has no biases here";
+  });
   table.add("model.memory",
             options.memory,
             "rows of each layer's input that training remembers of earlier segments",

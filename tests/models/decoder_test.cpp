@@ -53,6 +53,25 @@ TEST(DecoderModel, GradientOfAllWeights) {
     }
 }
 
+// As today's decoders are.
+TEST(DecoderModel, GradientOfAllBlocksTogether) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const NormKind norm : {NormKind::rms, NormKind::layer}) {
+    DecoderOptions options = tiny(PositionKind::rotary);
+    options.common.head_width = 4;
+    options.common.norm_kind = norm;
+    options.common.key_heads = 1;
+    options.common.query_key_norm = true;
+    options.common.attention_bias = {"query", "key", "value"};
+    options.common.feed_forward_kind = FeedForwardKind::gated;
+    options.common.feed_forward_bias = false;
+    options.common.activation = Activation::silu;
+    options.common.dropout = options.common.attention_dropout = 0.3;
+    const auto model = make_decoder(options, tiny_setting());
+    testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
+  }
+}
+
 TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
   DecoderOptions options = tiny();
   options.common.tied_embeddings = false;

@@ -125,6 +125,26 @@ Kind with_rotary(const AttentionOptions& attention, const RotaryOptions& turning
           }};
 }
 
+// As today's decoders are.
+Kind of_today(const AttentionOptions& attention) {
+  return {fmt::format("decoder of today, {}", fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.head_width = 6;
+            options.common.key_heads = 2;
+            options.common.query_key_norm = true;
+            options.common.norm_kind = NormKind::rms;
+            options.common.attention_bias = {"query", "key", "value"};
+            options.common.feed_forward_kind = FeedForwardKind::gated;
+            options.common.activation = Activation::silu;
+            options.common.residual = residual;
+            options.common.attention = attention;
+            options.positions = {.kind = PositionKind::rotary};
+            return make_decoder(options, setting);
+          }};
+}
+
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
@@ -207,6 +227,7 @@ std::vector<Kind> kinds() {
                              .scaling = RotaryScaling::dynamic,
                              .factor = 2,
                              .original = 3}));
+  all.push_back(of_today(short_attention({"causal", "global"})));
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));

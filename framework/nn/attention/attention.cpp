@@ -10,6 +10,19 @@ std::string heads_problem(std::int64_t heads, const MeshShape& mesh) {
       "model.heads is {}, which does not divide by parallel.tensor = {}", heads, mesh.tensor);
 }
 
+std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh) {
+  if (heads % key_heads != 0)
+    return fmt::format(
+        "model.key_heads is {}, which does not divide model.heads = {}", key_heads, heads);
+  if (key_heads % mesh.tensor == 0) return "";
+  return fmt::format(
+      "model.key_heads is {}, which does not divide by parallel.tensor = {}: each rank has key "
+      "heads "
+      "of its own",
+      key_heads,
+      mesh.tensor);
+}
+
 namespace {
 
 Part heads_of(const Scope& scope, std::int64_t heads) {
@@ -17,15 +30,39 @@ Part heads_of(const Scope& scope, std::int64_t heads) {
   return scope.part(heads);
 }
 
+Part key_heads_of(const Scope& scope,
+                  const MultiHeadAttention::Options& options,
+                  const Mechanism& mechanism) {
+  const std::int64_t key_heads = options.key_heads.value_or(options.heads);
+  refuse(key_heads_problem(key_heads, options.heads, scope.parameters().mesh().shape));
+  if (mechanism.shares_query_and_key() && key_heads != options.heads)
+    throw ConfigurationError(
+        "model.key_heads is {}, but an attention kind of this model has queries that are keys too; "
+        "leave it out",
+        key_heads);
+  return scope.part(key_heads);
+}
+
 Linear projection(const Scope& scope,
                   const MultiHeadAttention::Options& options,
+                  std::int64_t heads,
+                  bool bias,
                   std::optional<std::int64_t> in = {}) {
   return Linear(scope,
                 {.in = in.value_or(options.width),
-                 .out = options.heads * options.dim,
+                 .out = heads * options.dim,
                  .split = Split::columns,
-                 .bias = options.bias,
+                 .bias = bias,
                  .initial = options.initial});
+}
+Linear query_projection(const Scope& scope, const MultiHeadAttention::Options& options) {
+  return projection(scope, options, options.heads, options.bias.query);
+}
+Linear key_projection(const Scope& scope,
+                      const MultiHeadAttention::Options& options,
+                      bool bias,
+                      std::optional<std::int64_t> in = {}) {
+  return projection(scope, options, options.key_heads.value_or(options.heads), bias, in);
 }
 
 std::vector<Linear> global_projections(const Scope& scope,
@@ -35,9 +72,13 @@ std::vector<Linear> global_projections(const Scope& scope,
   if (!mechanism.projects_global()) return result;
   for (const std::string name : {"query", "key", "value"}) {
     MultiHeadAttention::Options copy = options;
-    if (!copy.initial) copy.initial = Initial::xavier(options.width, options.heads * options.dim);
+    const bool is_query = name == "query";
+    const std::int64_t heads = is_query ? options.heads : options.key_heads.value_or(options.heads);
+    if (!copy.initial) copy.initial = Initial::xavier(options.width, heads * options.dim);
     copy.initial->as = scope.child(name).path() + "/weight";
-    result.push_back(projection(scope.child("global_" + name), copy));
+    const bool bias =
+        is_query ? options.bias.query : (name == "key" ? options.bias.key : options.bias.value);
+    result.push_back(projection(scope.child("global_" + name), copy, heads, bias));
   }
   return result;
 }
@@ -50,23 +91,29 @@ MultiHeadAttention::MultiHeadAttention(const Scope& scope,
     : mesh_(scope.parameters().mesh()),
       region_(mesh_.tensor),
       heads_(heads_of(scope, options.heads)),
+      key_heads_(key_heads_of(scope, options, *mechanism)),
       dim_(options.dim),
       query_(mechanism->projects_query_and_key()
-                 ? std::optional(projection(scope.child("query"), options))
+                 ? std::optional(query_projection(scope.child("query"), options))
                  : std::nullopt),
       key_(mechanism->shares_query_and_key() || !mechanism->projects_query_and_key()
                ? std::nullopt
-               : std::optional(projection(scope.child("key"), options, options.side_width))),
-      value_(projection(scope.child("value"), options, options.side_width)),
+               : std::optional(key_projection(
+                     scope.child("key"), options, options.bias.key, options.side_width))),
+      value_(key_projection(scope.child("value"), options, options.bias.value, options.side_width)),
       global_(global_projections(scope, options, *mechanism)),
       out_(scope.child("out"),
            {.in = options.heads * options.dim,
             .out = options.width,
             .split = Split::rows,
-            .bias = options.bias,
+            .bias = options.bias.out,
             .initial = options.initial_out ? options.initial_out : options.initial}),
       rotary_(options.rotary),
-      mechanism_(std::move(mechanism)) {}
+      mechanism_(std::move(mechanism)) {
+  if (!options.query_key_norm) return;
+  if (query_) query_norm_.emplace(scope.child("query_norm"), dim_, *options.query_key_norm);
+  if (key_) key_norm_.emplace(scope.child("key_norm"), dim_, *options.query_key_norm);
+}
 
 Variable MultiHeadAttention::operator()(const Variable& x,
                                         const Variable& memory,
@@ -103,18 +150,21 @@ Variable MultiHeadAttention::look(const Variable& asking,
                                   const Pass& pass) const {
   require(key_ || seen.same_as(asking), "shared queries and keys look at nothing but themselves");
   const bool with_memory = !seen.same_as(asking);
-  const Variable query = query_ ? placed(by_head(this->query(asking, pass)), pass) : Variable();
-  Projected projected = {.query = query,
-                         .key = key_ ? placed(by_head((*key_)(seen)), pass, with_memory) : query,
-                         .value = by_head(value_(seen)),
-                         .heads = heads_,
-                         .shares = shares,
-                         .input = asking};
+  const Variable query =
+      query_ ? placed(by_head(this->query(asking, pass)), query_norm_, pass) : Variable();
+  Projected projected = {
+      .query = query,
+      .key = key_ ? for_all_heads(placed(by_head((*key_)(seen)), key_norm_, pass, with_memory))
+                  : query,
+      .value = for_all_heads(by_head(value_(seen))),
+      .heads = heads_,
+      .shares = shares,
+      .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
-    projected.global = {.query = placed(by_head(global_[0](asking)), pass),
-                        .key = placed(by_head(global_[1](seen)), pass),
-                        .value = by_head(global_[2](seen))};
+    projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
+                        .key = for_all_heads(placed(by_head(global_[1](seen)), key_norm_, pass)),
+                        .value = for_all_heads(by_head(global_[2](seen)))};
   }
   return mix(projected, context, pass);
 }
@@ -127,10 +177,12 @@ Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) con
   return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
 }
 
-Variable MultiHeadAttention::placed(Variable&& projected,
+Variable MultiHeadAttention::placed(Variable&& given,
+                                    const std::optional<HeadNorm>& norm,
                                     const Pass& pass,
                                     bool with_memory) const {
-  if (!rotary_) return std::move(projected);
+  Variable projected = norm ? (*norm)(given) : std::move(given);
+  if (!rotary_) return projected;
   const std::int64_t rows = projected.shape()[1];
   const bool placed = pass.time.total > 0;
   const std::int64_t before = pass.kept ? pass.kept->positions() : pass.memory.total;
@@ -148,14 +200,14 @@ Variable MultiHeadAttention::placed(Variable&& projected,
 // Keys and values are projected as one with the memory's rows.
 Variable MultiHeadAttention::behind(const Variable& memory, const Variable& x) const {
   const double products = 2 * 2.0 * static_cast<double>(memory.shape().elements()) *
-                          static_cast<double>(heads_.count * dim_);
+                          static_cast<double>(key_heads_.count * dim_);
   return concat_time(memory, x, products);
 }
 
 Variable MultiHeadAttention::by_head(Variable&& projected) const {
   const Variable rows = std::move(projected);  // nobody else's: it may be written over
   const Shape& shape = rows.shape();
-  return reshape(rows, {shape[0], shape[1], heads_.count, dim_});
+  return reshape(rows, {shape[0], shape[1], shape[2] / dim_, dim_});
 }
 
 Variable MultiHeadAttention::mix(const Projected& projected,

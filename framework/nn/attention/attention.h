@@ -5,7 +5,9 @@
 #include <memory>
 #include <string>
 
+#include "framework/autograd/head_groups.h"
 #include "framework/nn/attention/mechanism.h"
+#include "framework/nn/head_norm.h"
 #include "framework/nn/layers.h"
 #include "framework/nn/rotary.h"
 #include "framework/nn/side.h"
@@ -15,19 +17,35 @@ namespace longspan {
 // Why the tensor ranks cannot divide the heads, as a sentence; empty where they can.
 std::string heads_problem(std::int64_t heads, const MeshShape& mesh);
 
+// The same of key heads, which queries share.
+std::string key_heads_problem(std::int64_t key_heads, std::int64_t heads, const MeshShape& mesh);
+
+// Which projections add a bias.
+struct ProjectionBiases {
+  bool query = true;
+  bool key = true;
+  bool value = true;
+  bool out = true;
+
+  ProjectionBiases(bool all = true) : query(all), key(all), value(all), out(all) {}
+};
+
 class MultiHeadAttention {
  public:
   struct Options {
     std::int64_t width = 0;
     std::int64_t heads = 0;
     std::int64_t dim = 0;                         // of a head
+    std::optional<std::int64_t> key_heads = {};   // of keys and values; none: heads
     std::optional<std::int64_t> side_width = {};  // of what it looks at, where that is another
-    bool bias = true;
-    std::optional<Initial> initial = {};  // Xavier where nothing is said
+    ProjectionBiases bias = true;
+    std::optional<NormKind> query_key_norm = {};  // layer or rms, before they are turned
+    std::optional<Initial> initial = {};          // Xavier where nothing is said
     std::optional<Initial> initial_out = {};
     std::optional<Rotary> rotary = {};  // queries and keys are turned by their positions
   };
-  // Throws ConfigurationError with heads_problem.
+  // Throws ConfigurationError with heads_problem and key_heads_problem, and for fewer key heads
+  // where queries are keys.
   MultiHeadAttention(const Scope& scope,
                      const Options& options,
                      std::unique_ptr<Mechanism> mechanism);
@@ -73,9 +91,16 @@ class MultiHeadAttention {
   Variable behind(const Variable& memory, const Variable& x) const;
   Variable by_head(Variable&& projected) const;
   Variable query(const Variable& asking, const Pass& pass) const;
-  // Queries or keys [batch, time, heads, dim] as scores read them: turned, where positions are
-  // rotary. `with_memory`: the first rows are those of pass.memory.
-  Variable placed(Variable&& projected, const Pass& pass, bool with_memory = false) const;
+  // Queries or keys [batch, time, heads, dim] as scores read them: normed, and turned where
+  // positions are rotary. `with_memory`: the first rows are those of pass.memory.
+  Variable placed(Variable&& projected,
+                  const std::optional<HeadNorm>& norm,
+                  const Pass& pass,
+                  bool with_memory = false) const;
+  // Keys or values of all heads.
+  Variable for_all_heads(const Variable& projected) const {
+    return repeat_heads(projected, heads_.count / key_heads_.count);
+  }
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
 
@@ -89,6 +114,7 @@ class MultiHeadAttention {
   ProcessMesh mesh_;
   Region region_;
   Part heads_;
+  Part key_heads_;
   std::int64_t dim_;
   std::optional<Linear> query_;  // none where the mechanism wants no queries
   std::optional<Linear> key_;    // none where it shares the query
@@ -97,6 +123,8 @@ class MultiHeadAttention {
   // of the others.
   std::vector<Linear> global_;
   Linear out_;
+  std::optional<HeadNorm> query_norm_;
+  std::optional<HeadNorm> key_norm_;
   std::optional<Rotary> rotary_;
   std::unique_ptr<Mechanism> mechanism_;
 };

@@ -43,9 +43,9 @@ Variable MultiHeadAttention::carry_on(const Variable& x,
   kept.require_rows(x.shape()[0]);
   SegmentContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
-  return mix({.query = placed(by_head((*query_)(asking)), pass),
-              .key = placed(by_head((*key_)(asking)), pass),
-              .value = by_head(value_(asking)),
+  return mix({.query = placed(by_head((*query_)(asking)), query_norm_, pass),
+              .key = for_all_heads(placed(by_head((*key_)(asking)), key_norm_, pass)),
+              .value = for_all_heads(by_head(value_(asking))),
               .heads = heads_,
               .input = asking,
               .state = &kept.state},
@@ -68,22 +68,22 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   const std::int64_t time = x.shape()[1];
   if (longest && (time > 1 || kept.count() > 2 * *longest + 64)) kept.keep_last(*longest);
   const Variable asking = region_.enter(x, pass.time);
-  std::vector<Variable> projections = {placed(by_head((*key_)(asking)), pass),
+  std::vector<Variable> projections = {placed(by_head((*key_)(asking)), key_norm_, pass),
                                        by_head(value_(asking))};
   if (!global_.empty()) {
-    projections.push_back(placed(by_head(global_[1](asking)), pass));
+    projections.push_back(placed(by_head(global_[1](asking)), key_norm_, pass));
     projections.push_back(by_head(global_[2](asking)));
   }
   kept.append(projections);
-  Projected projected = {.query = placed(by_head((*query_)(asking)), pass),
-                         .key = kept.projection(0),
-                         .value = kept.projection(1),
+  Projected projected = {.query = placed(by_head((*query_)(asking)), query_norm_, pass),
+                         .key = for_all_heads(kept.projection(0)),
+                         .value = for_all_heads(kept.projection(1)),
                          .heads = heads_,
                          .input = asking};
   if (!global_.empty())
-    projected.global = {.query = placed(by_head(global_[0](asking)), pass),
-                        .key = kept.projection(2),
-                        .value = kept.projection(3)};
+    projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
+                        .key = for_all_heads(kept.projection(2)),
+                        .value = for_all_heads(kept.projection(3))};
   if (context.distances.defined() &&
       (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
     kept.distances = mechanism_->distance_keys(context, pass);
@@ -99,7 +99,8 @@ Variable MultiHeadAttention::read_side(const Variable& x,
   LayerKeys& kept = pass.kept->layer(pass.random.place());
   if (kept.empty()) {
     const Variable seen = region_.enter(side.rows, side.time);
-    kept.append(std::vector<Variable>{by_head((*key_)(seen)), by_head(value_(seen))});
+    kept.append(std::vector<Variable>{placed(by_head((*key_)(seen)), key_norm_, pass),
+                                      by_head(value_(seen))});
     kept.length = context.mask.key_length;
     // What has room behind the side is padding.
     if (!kept.length.defined())
@@ -115,9 +116,9 @@ Variable MultiHeadAttention::read_side(const Variable& x,
   // A mechanism may keep a state beside the keys.
   SegmentContext of_side = context;
   of_side.mask.key_length = kept.length;
-  return mix({.query = by_head((*query_)(region_.enter(x, pass.time))),
-              .key = kept.projection(0),
-              .value = kept.projection(1),
+  return mix({.query = placed(by_head((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
+              .key = for_all_heads(kept.projection(0)),
+              .value = for_all_heads(kept.projection(1)),
               .heads = heads_,
               .state = &kept.state},
              of_side,

@@ -13,20 +13,20 @@ Variable MultiHeadAttention::probabilities(const Variable& x,
                                            std::int64_t heads,
                                            const Pass& pass) const {
   require(key_.has_value(), "shared queries and keys look at nothing but themselves");
-  const Variable query = by_head((*query_)(region_.enter(x, pass.time)));
+  const Variable query = placed(by_head((*query_)(region_.enter(x, pass.time))), query_norm_, pass);
   Variable key;
   Tensor length = side.length;
   if (pass.kept) {
     const LayerKeys& kept = pass.kept->layer(pass.random.place());
     require(!kept.empty(), "a side is looked at before it is read");
-    key = kept.projection(0);
+    key = for_all_heads(kept.projection(0));
     length = kept.length;
   } else {
     Variable own = (*key_)(region_.enter(side.rows, side.time));
     if (mesh_.context.size() > 1)
       own =
           whole_time(own, side_shares(mesh_, pass.time.total, side.time.total).keys, mesh_.context);
-    key = by_head(std::move(own));
+    key = for_all_heads(placed(by_head(std::move(own)), key_norm_, pass));
   }
   // A rank without any of the heads takes part with nothing, for the gradients meet in its
   // projections too.

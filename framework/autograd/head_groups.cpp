@@ -1,0 +1,22 @@
+#include "framework/autograd/head_groups.h"
+
+#include "framework/kernels/head_groups.h"
+
+namespace longspan {
+
+Variable repeat_heads(const Variable& x, std::int64_t times) {
+  if (times == 1) return x;
+  const Tensor& value = x.value();
+  Tensor y =
+      Tensor::empty(x.shape().with(-2, x.shape()[-2] * times), value.dtype(), value.device());
+  on(y.device(), [&](auto backend) { repeat_heads(backend, value, y); });
+  return record(std::move(y), {x}, [shape = x.shape()](Gradients& gradients) {
+    if (!gradients.wanted(0)) return;
+    const Tensor& dy = gradients.output();
+    const Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
+    on(dx.device(), [&](auto backend) { sum_heads(backend, dy, dx); });
+    gradients.give(0, dx);
+  });
+}
+
+}  // namespace longspan

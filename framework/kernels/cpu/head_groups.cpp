@@ -1,0 +1,10 @@
+#include "framework/kernels/shared/head_groups.h"
+
+#include "framework/kernels/cpu/each_place.h"
+
+namespace longspan {
+
+void repeat_heads(Cpu cpu, const Tensor& x, const Tensor& y) { repeat_heads_on(cpu, x, y); }
+void sum_heads(Cpu cpu, const Tensor& dy, const Tensor& dx) { sum_heads_on(cpu, dy, dx); }
+
+}  // namespace longspan

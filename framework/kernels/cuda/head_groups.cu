@@ -1,0 +1,9 @@
+#include "framework/kernels/cuda/each_place.h"
+#include "framework/kernels/shared/head_groups.h"
+
+namespace longspan {
+
+void repeat_heads(Cuda cuda, const Tensor& x, const Tensor& y) { repeat_heads_on(cuda, x, y); }
+void sum_heads(Cuda cuda, const Tensor& dy, const Tensor& dx) { sum_heads_on(cuda, dy, dx); }
+
+}  // namespace longspan

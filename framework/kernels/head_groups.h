@@ -1,0 +1,17 @@
+// Key heads that several query heads share (Shazeer 2019; Ainslie et al. 2023).
+#pragma once
+
+#include "framework/core/tensor.h"
+
+namespace longspan {
+
+// y[r, h, :] = x[r, h / times, :]. x: [rows, heads, dim], y: [rows, times heads, dim] (leading axes
+// flattened), of one dtype; times: their ratio. y is written.
+void repeat_heads(Cpu, const Tensor& x, const Tensor& y);
+void repeat_heads(Cuda, const Tensor& x, const Tensor& y);
+
+// The gradient: dx[r, h, :] = the sum of dy[r, times h ..., :], in the accumulator. dx is written.
+void sum_heads(Cpu, const Tensor& dy, const Tensor& dx);
+void sum_heads(Cuda, const Tensor& dy, const Tensor& dx);
+
+}  // namespace longspan

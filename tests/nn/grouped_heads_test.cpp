@@ -1,0 +1,119 @@
+// Attention with fewer heads of keys than of queries, norms of both, and biases apart.
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/kept_keys.h"
+#include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::expect_close;
+using testing::random_tensor;
+using testing::Values;
+using testing::values_of;
+
+constexpr std::int64_t width = 6, heads = 4, dim = 3, time = 9;
+
+MultiHeadAttention::Options grouped(std::int64_t key_heads) {
+  return {.width = width, .heads = heads, .dim = dim, .key_heads = key_heads};
+}
+
+struct Built {
+  Parameters parameters = testing::one_process_parameters();
+  std::unique_ptr<MultiHeadAttention> layer;
+
+  explicit Built(const MultiHeadAttention::Options& options, const std::string& kind = "causal") {
+    const AttentionOptions attention = {.kinds = {kind}, .global_projections = true};
+    const AttentionSetting setting = {.heads = heads, .dim = dim, .segment = time};
+    layer = std::make_unique<MultiHeadAttention>(
+        Scope(parameters).child("a"),
+        options,
+        std::make_unique<SoftmaxAttention>(0, attention_patterns(attention, setting).front()));
+    testing::allocate_randomly(parameters, 1);
+  }
+  Variable operator()(const Variable& x, const Pass& pass = {}) const {
+    SegmentContext context;
+    context.mask.rules = masks::causal();
+    return (*layer)(x, Variable(), context, pass);
+  }
+};
+
+TEST(GroupedHeads, AreHeadsWhoseKeysAndValuesAreTheSame) {
+  for (const std::int64_t key_heads : {1, 2}) {
+    const Built few(grouped(key_heads)), all(grouped(heads));
+    for (const auto& parameter : all.parameters.all()) {
+      const Tensor& from = few.parameters.named(parameter->name).master;
+      double* const to = parameter->master.data<double>();
+      const bool shared = from.elements() != parameter->master.elements();
+      const std::int64_t row = parameter->shape.elements() / (heads * dim);
+      for (std::int64_t i = 0; i < parameter->master.elements(); ++i) {
+        const std::int64_t head = shared ? i / (row * dim) : 0;
+        const std::int64_t taken =
+            shared ? head / (heads / key_heads) * row * dim + i % (row * dim) : i;
+        to[i] = from.data<double>()[taken];
+      }
+    }
+    const Variable x(random_tensor({2, time, width}, 3));
+    expect_close(values_of(few(x).value()), values_of(all(x).value()), 1e-13);
+  }
+}
+
+TEST(GroupedHeads, GradientOfAllWeights) {
+  MultiHeadAttention::Options options = grouped(2);
+  options.query_key_norm = NormKind::rms;
+  options.bias.out = false;
+  for (const char* const kind : {"causal", "global"}) {
+    Built built(options, kind);
+    testing::expect_layer_gradients(
+        built.parameters,
+        [&](const std::vector<Variable>& inputs) { return built(inputs.front()); },
+        {random_tensor({2, time, width}, 3)},
+        {.directions = 1, .elements = 2});
+  }
+}
+
+TEST(GroupedHeads, KeptKeysAreOfTheKeyHeadsAlone) {
+  MultiHeadAttention::Options options = grouped(2);
+  options.query_key_norm = NormKind::layer;
+  for (const char* const kind : {"causal", "local", "global"}) {
+    const Built built(options, kind);
+    const NoGradient unrecorded;
+    const Tensor x = random_tensor({1, time, width}, 4);
+    const Tensor whole = built(Variable(x)).value();
+    const auto kept = std::make_shared<KeptKeys>();
+    for (const auto& [begin, end] : std::vector<Range>{{0, 4}, {4, 5}, {5, 7}, {7, 9}}) {
+      const Tensor now =
+          x.reshape({time, width}).slice(begin, end).reshape({1, end - begin, width});
+      expect_close(values_of(built(Variable(now), {.kept = kept}).value()),
+                   values_of(whole.reshape({time, width}).slice(begin, end)),
+                   1e-12);
+      kept->advance(end - begin);
+    }
+    EXPECT_EQ(kept->layer(Pass().random.place()).projection(0).shape()[2], 2);
+  }
+}
+
+TEST(GroupedHeads, BiasesAreThoseOfTheProjectionsThatHaveThem) {
+  MultiHeadAttention::Options options = grouped(1);
+  options.bias = false;
+  options.bias.key = true;
+  const Built built(options);
+  EXPECT_EQ(built.parameters.find("a/query/bias"), nullptr);
+  EXPECT_EQ(built.parameters.named("a/key/bias").global_shape, (Shape{dim}));
+  EXPECT_EQ(built.parameters.find("a/value/bias"), nullptr);
+  EXPECT_EQ(built.parameters.find("a/out/bias"), nullptr);
+}
+
+TEST(GroupedHeads, RefuseWhatDoesNotDivide) {
+  EXPECT_EQ(key_heads_problem(3, 4, {}),
+            "model.key_heads is 3, which does not divide model.heads = 4");
+  EXPECT_EQ(key_heads_problem(1, 4, {.tensor = 2}),
+            "model.key_heads is 1, which does not divide by parallel.tensor = 2: each rank has key "
+            "heads of its own");
+  EXPECT_EQ(key_heads_problem(2, 4, {.tensor = 2}), "");
+  EXPECT_THROW(Built(grouped(3)), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan
