@@ -161,11 +161,7 @@ AuxiliaryLosses::Heads AuxiliaryLosses::heads_of(const Scope& scope, std::int64_
   for (std::int64_t ahead = last ? 2 : 1; ahead <= options_.targets; ++ahead)
     heads.each.push_back({ahead, OutputLayer(scope.child(ahead), output)});
   if (common_.has_final_norm() && !heads.each.empty())
-    heads.norm.emplace(scope.child("norm"),
-                       common_.output_width(),
-                       Initial::constant(1),
-                       1e-5,
-                       common_.norm_form());
+    heads.norm.emplace(scope.child("norm"), common_.output_width(), common_.norm_form());
   if (!last) scope.read_for(inner_loss_end(options_, layer, common_.layers, setting_.steps));
   return heads;
 }

@@ -133,6 +133,11 @@ void declare_stream(OptionTable& table, ModelOptions& options) {
       "et al. 2020), a moving average that is not learned by gradients",
       {{"layer", NormKind::layer}, {"rms", NormKind::rms}, {"power", NormKind::power}},
       fixes_weights());
+  table.add("model.norm_epsilon",
+            options.norm_epsilon,
+            "what norms add to the variance or mean square that they divide by the root of",
+            more_than(0.0),
+            fixes_weights());
   table.add("model.power_decay",
             options.power.decay,
             "with model.norm_kind: power, of its moving averages",

@@ -63,6 +63,7 @@ struct ModelOptions {
   Activation activation = Activation::relu;
   NormPlacement norm = NormPlacement::post;
   NormKind norm_kind = NormKind::layer;
+  double norm_epsilon = 1e-5;
   PowerOptions power = {};              // of norms of kind power
   std::optional<bool> final_norm = {};  // with norms before the sublayers
   ResidualKind residual = ResidualKind::plain;
@@ -87,7 +88,7 @@ struct ModelOptions {
     return both ? 2 * width : width;
   }
   ProjectionBiases projection_biases() const;
-  NormForm norm_form() const { return {norm_kind, power}; }
+  NormForm norm_form() const { return {norm_kind, power, norm_epsilon}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
     return {.layers = layers,

@@ -84,7 +84,7 @@ class LayerMaker {
             .bias = options_.attention_bias ? options_.common.projection_biases()
                                             : ProjectionBiases(false),
             .query_key_norm = options_.common.query_key_norm
-                                  ? std::optional(options_.common.norm_kind)
+                                  ? std::optional(options_.common.norm_form())
                                   : std::nullopt,
             .initial = options_.common.initial(),
             .initial_out = options_.initial_out};
@@ -92,9 +92,8 @@ class LayerMaker {
   Sublayer sublayer(const Scope& scope, Reads reads, decltype(Sublayer::run) run) const {
     const Norm norm(scope.child("norm"),
                     options_.common.width,
-                    options_.initial_gain,
-                    1e-5,
-                    options_.common.norm_form());
+                    options_.common.norm_form(),
+                    options_.initial_gain);
     return {.norm = norm,
             .reads = reads,
             .run = std::move(run),
@@ -177,9 +176,8 @@ Stack::Stack(const Scope& scope, const StackOptions& options, const MechanismFac
   if (options.common.has_final_norm())
     final_norm_.emplace(scope.child("final_norm"),
                         options.common.output_width(),
-                        options.initial_gain,
-                        1e-5,
-                        options.common.norm_form());
+                        options.common.norm_form(),
+                        options.initial_gain);
 }
 
 Variable Stack::normed(const Variable& y, const Pass& pass, const Tensor& length) const {

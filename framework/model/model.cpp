@@ -24,8 +24,7 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
   body_ = body(scope, setting);
   readout_ = readout(scope, *body_, setting);
   const BodyEnd end = body_->end();
-  if (end.norm)
-    final_norm_.emplace(scope.child("final_norm"), end.width, *end.norm, 1e-5, end.norm_form);
+  if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
   dropout_ = end.dropout;
   masked_ = end.masked;
   parameters_->allocate(setting.random);

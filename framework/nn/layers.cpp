@@ -96,15 +96,11 @@ Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
   return bias_ ? add_bias(y, bias_->variable) : y;
 }
 
-Norm::Norm(const Scope& scope,
-           std::int64_t width,
-           const Initial& gain,
-           double epsilon,
-           const NormForm& form)
-    : epsilon_(epsilon), weight_(scope.weight("weight", {width}, gain)) {
+Norm::Norm(const Scope& scope, std::int64_t width, const NormForm& form, const Initial& gain)
+    : epsilon_(form.epsilon), weight_(scope.weight("weight", {width}, gain)) {
   if (form.kind != NormKind::rms) bias_ = scope.weight("bias", {width}, Initial::constant(0));
   if (form.kind == NormKind::power)
-    statistics_ = scope.power_statistics(width, form.power, epsilon);
+    statistics_ = scope.power_statistics(width, form.power, form.epsilon);
 }
 
 Variable Norm::operator()(const Variable& x, std::optional<DType> dtype) const {

@@ -66,9 +66,10 @@ enum class NormKind : std::uint8_t {
 struct NormForm {
   NormKind kind = NormKind::layer;
   PowerOptions power = {};
+  double epsilon = 1e-5;  // added to the mean square
 
-  NormForm(NormKind of = NormKind::layer, const PowerOptions& moving = {})
-      : kind(of), power(moving) {}
+  NormForm(NormKind of = NormKind::layer, const PowerOptions& moving = {}, double added = 1e-5)
+      : kind(of), power(moving), epsilon(added) {}
 };
 
 // Parameters "weight" [width] and, but for rms, "bias" [width]. A power norm has statistics, and
@@ -77,9 +78,8 @@ class Norm {
  public:
   Norm(const Scope& scope,
        std::int64_t width,
-       const Initial& gain = Initial::constant(1),
-       double epsilon = 1e-5,
-       const NormForm& form = {});
+       const NormForm& form = {},
+       const Initial& gain = Initial::constant(1));
   // In x's dtype or, for f32, in a narrower one. Of rows that were followed before, such as a
   // memory.
   Variable operator()(const Variable& x, std::optional<DType> dtype = {}) const;

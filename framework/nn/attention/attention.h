@@ -39,7 +39,7 @@ class MultiHeadAttention {
     std::optional<std::int64_t> key_heads = {};   // of keys and values; none: heads
     std::optional<std::int64_t> side_width = {};  // of what it looks at, where that is another
     ProjectionBiases bias = true;
-    std::optional<NormKind> query_key_norm = {};  // layer or rms, before they are turned
+    std::optional<NormForm> query_key_norm = {};  // layer or rms, before they are turned
     std::optional<Initial> initial = {};          // Xavier where nothing is said
     std::optional<Initial> initial_out = {};
     std::optional<Rotary> rotary = {};  // queries and keys are turned by their positions
