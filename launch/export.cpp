@@ -86,14 +86,20 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       read.integer_or("model.head_width", 0) * read.integer("model.heads") ==
           read.integer("model.width"))
     values["model.head_width"] = "none";
+  if (values.contains("model.key_heads") && read.is("model.key_heads", read.text("model.heads")))
+    values["model.key_heads"] = "none";
   if (values.contains("model.final_norm") && read.is("model.norm", "pre") &&
       read.is("model.final_norm", "true"))
     values["model.final_norm"] = "none";
   return ModelValues(std::move(values));
 }
 
-// An import of what was written makes the same model: every key of it, by its name.
-void require_same(const ModelValues& run, const ModelConfig& written, const Architecture& other) {
+// An import of what was written makes the same model: every key of it, by its name. What is not so,
+// each as a sentence.
+std::vector<std::string> differences(const ModelValues& run,
+                                     const ModelConfig& written,
+                                     const Architecture& other) {
+  std::vector<std::string> sentences;
   const ModelValues again = model_values(
       *configure_settings(other.read(written).settings, "the configuration of an import"));
   for (const auto& [key, value] : again.all()) {
@@ -101,12 +107,14 @@ void require_same(const ModelValues& run, const ModelConfig& written, const Arch
     // Its positions are told by another key.
     if (key == "model.longest" && run.is(key, "none")) continue;
     if (std::ranges::count(of_training, key) > 0 || run.is(key, value)) continue;
-    throw ConfigurationError("{} is {}, and {} knows only {}: this model is none of that kind",
-                             key,
-                             run.text(key),
-                             other.name,
-                             value);
+    sentences.push_back(
+        fmt::format("{} is {}, and {} knows only {}: this model is none of that kind",
+                    key,
+                    run.text(key),
+                    other.name,
+                    value));
   }
+  return sentences;
 }
 
 DType dtype_wanted(const std::string& name, const Checkpoint& checkpoint) {
@@ -143,22 +151,39 @@ void write_config(const Architecture& architecture,
   write_text_file(path, config.dump(2) + "\n");
 }
 
+// Those of a family, the one that the run was imported from first.
+std::vector<const Architecture*> candidates(const std::string& family,
+                                            const std::string& imported) {
+  std::vector<const Architecture*> found;
+  for (const Architecture& each : architectures())
+    if (each.family == family) found.push_back(&each);
+  std::ranges::stable_partition(
+      found, [&](const Architecture* each) { return each->model_type == imported; });
+  return found;
+}
+
 // Writes config.json of the first architecture that is the same model, and says which that is.
-const Architecture& write_fitting(const ModelValues& values, DType dtype, const fs::path& path) {
+// Where none is, the sentence is of the one that is most like it.
+const Architecture& write_fitting(const ModelValues& values,
+                                  const std::string& imported,
+                                  DType dtype,
+                                  const fs::path& path) {
   const std::string& family = values.text("model.family");
-  std::optional<std::string> problem;
-  for (const Architecture& architecture : architectures()) {
-    if (architecture.family != family) continue;
-    write_config(architecture, values, dtype, path);
+  std::vector<std::string> fewest;
+  for (const Architecture* const each : candidates(family, imported)) {
+    std::vector<std::string> found;
     try {
-      require_same(values, ModelConfig(path), architecture);
-      return architecture;
-    } catch (const ConfigurationError& error) {
-      if (!problem) problem = error.what();
+      write_config(*each, values, dtype, path);
+      found = differences(values, ModelConfig(path), *each);
+    } catch (const DataError& error) {
+      // Its config.json cannot say this model, or not so that an import would take it.
+      found = {fmt::format("this model is no {}: {}", each->name, error.what())};
     }
+    if (found.empty()) return *each;
+    if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
     fs::remove(path);
   }
-  if (problem) throw ConfigurationError("{}", *problem);
+  if (!fewest.empty()) throw ConfigurationError("{}", fewest.front());
   std::vector<std::string> families;
   for (const Architecture& architecture : architectures())
     families.push_back(architecture.family + " (" + architecture.name + ")");
@@ -173,7 +198,10 @@ void export_run(const Arguments& arguments, Session& session) {
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
   NewFolder folder(arguments.folder, "--to");
   const Architecture& architecture =
-      write_fitting(values, dtype, folder.inside() / model_config_name);
+      write_fitting(values,
+                    checkpoint.scalars().get_or<std::string>(imported_type_scalar, ""),
+                    dtype,
+                    folder.inside() / model_config_name);
   export_weights(checkpoint,
                  architecture,
                  values,

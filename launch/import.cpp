@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "checkpoints/checkpoint.h"
+#include "framework/core/option_text.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"
 #include "framework/train/parameter_state.h"
@@ -102,7 +103,7 @@ void import(const Arguments& arguments, const Session& session) {
 
   NewFolder run(arguments.run, "--to");
   TrainingState state = imported.state();
-  state.scalars.set("import/model_type", architecture.model_type);
+  state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, Tokenizer().to_json());  // what texts are read by
   const std::string text = configuration->table.resolved();
   const Communicator alone;
@@ -130,32 +131,35 @@ void import(const Arguments& arguments, const Session& session) {
 }  // namespace
 
 Command import_command() {
-  return {"import",
-          "Make a run of a model that others trained: config.json and safetensors",
-          "  longspan import ~/models/gpt2 --to runs/gpt2\n"
-          "  longspan evaluate runs/gpt2 --data book.txt\n"
-          "  longspan train mine.yaml --set training.start_from=runs/gpt2\n"
-          "  longspan export runs/gpt2 --to ~/models/again\n",
-          [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
-            app.add_option("FOLDER",
-                           arguments->folder,
-                           "a folder with config.json (of GPT-2) and model.safetensors, or several "
-                           "files of it with model.safetensors.index.json")
-                ->required()
-                ->check(not_empty_text());
-            app.add_option("--to",
-                           arguments->run,
-                           "the run's directory to make: config.yaml and the weights as step 0")
-                ->required()
-                ->type_name("RUN")
-                ->check(not_empty_text());
-            return [arguments](Session& session) {
-              session.set_time_limit(patience);  // of the ranks that wait for rank 0
-              if (session.world().rank() == 0) import(*arguments, session);
-              return ExitCode::ok;
-            };
-          }};
+  return {
+      "import",
+      "Make a run of a model that others trained: config.json and safetensors",
+      "  longspan import ~/models/gpt2 --to runs/gpt2\n"
+      "  longspan evaluate runs/gpt2 --data book.txt\n"
+      "  longspan train mine.yaml --set training.start_from=runs/gpt2\n"
+      "  longspan export runs/gpt2 --to ~/models/again\n",
+      [](CLI::App& app) -> Action {
+        auto arguments = std::make_shared<Arguments>();
+        app.add_option(
+               "FOLDER",
+               arguments->folder,
+               fmt::format("a folder with config.json (of {}) and model.safetensors, or several "
+                           "files of it with model.safetensors.index.json",
+                           either(architecture_names())))
+            ->required()
+            ->check(not_empty_text());
+        app.add_option("--to",
+                       arguments->run,
+                       "the run's directory to make: config.yaml and the weights as step 0")
+            ->required()
+            ->type_name("RUN")
+            ->check(not_empty_text());
+        return [arguments](Session& session) {
+          session.set_time_limit(patience);  // of the ranks that wait for rank 0
+          if (session.world().rank() == 0) import(*arguments, session);
+          return ExitCode::ok;
+        };
+      }};
 }
 
 }  // namespace longspan

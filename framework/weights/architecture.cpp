@@ -6,6 +6,7 @@
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/weights/gpt2.h"
+#include "framework/weights/llama.h"
 
 namespace longspan {
 namespace {
@@ -49,9 +50,38 @@ double ModelValues::number_or(const std::string& key, double otherwise) const {
   return is(key, "none") ? otherwise : parsed<double>(key, text(key));
 }
 
+std::vector<std::string> ModelValues::texts(const std::string& key) const {
+  std::string_view rest = text(key);
+  require(rest.size() >= 2 && rest.front() == '[' && rest.back() == ']', "{} is {}", key, rest);
+  rest = rest.substr(1, rest.size() - 2);
+  std::vector<std::string> items;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find(", "), rest.size());
+    items.emplace_back(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 2, rest.size()));
+  }
+  return items;
+}
+
+std::vector<double> ModelValues::numbers(const std::string& key) const {
+  std::vector<double> numbers;
+  for (const std::string& item : texts(key)) numbers.push_back(parsed<double>(key, item));
+  return numbers;
+}
+
 const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> all = {gpt2_architecture()};
+  static const std::vector<Architecture> all = [] {
+    std::vector<Architecture> each = {gpt2_architecture()};
+    for (Architecture& other : llama_architectures()) each.push_back(std::move(other));
+    return each;
+  }();
   return all;
+}
+
+std::vector<std::string> architecture_names() {
+  std::vector<std::string> names;
+  for (const Architecture& each : architectures()) names.push_back(each.name);
+  return names;
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {

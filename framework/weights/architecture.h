@@ -1,6 +1,7 @@
 // The architectures whose weights are taken and given: one file each, and the registry.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,16 +26,22 @@ class ModelValues {
   std::int64_t integer(const std::string& key) const;
   std::int64_t integer_or(const std::string& key, std::int64_t otherwise) const;
   double number_or(const std::string& key, double otherwise) const;
+  // Of a list.
+  std::vector<std::string> texts(const std::string& key) const;
+  std::vector<double> numbers(const std::string& key) const;
   const std::map<std::string, std::string>& all() const { return values_; }
 
  private:
   std::map<std::string, std::string> values_;
 };
 
+// Keys of a configuration, and their values as YAML has them.
+using ModelSettings = std::vector<std::pair<std::string, std::string>>;
+
 // What a config.json comes to here.
 struct ModelMeaning {
-  std::vector<std::pair<std::string, std::string>> settings;  // keys of a configuration
-  std::vector<std::string> remarks;                           // sentences for who imports it
+  ModelSettings settings;
+  std::vector<std::string> remarks;  // sentences for who imports it
 };
 
 struct Architecture {
@@ -45,19 +52,21 @@ struct Architecture {
   std::string prefix;                      // of names, which weights of a bare body do not have
 
   // Throws DataError for whatever would make another function of it.
-  ModelMeaning (*read)(const ModelConfig& config);
+  std::function<ModelMeaning(const ModelConfig& config)> read;
   // Of a run with this configuration, what `read` makes the same model of. Where the run has what
   // this architecture does not, it leaves that out: export compares (export.h).
-  nlohmann::ordered_json (*write)(const ModelValues& values);
+  std::function<nlohmann::ordered_json(const ModelValues& values)> write;
   // All weights of such a model.
-  std::vector<TensorPair> (*tensors)(const ModelValues& values);
+  std::function<std::vector<TensorPair>(const ModelValues& values)> tensors;
   // Tensors that are constants and no weights: passed over. Names without the prefix.
-  bool (*is_constant)(std::string_view name);
+  std::function<bool(std::string_view name)> is_constant;
   // A second name of weights that are shared: passed over where it holds the same numbers.
-  std::vector<std::pair<std::string, std::string>> (*copies)(const ModelValues& values);
+  std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)> copies;
 };
 
 const std::vector<Architecture>& architectures();
+// Their names.
+std::vector<std::string> architecture_names();
 // Throws DataError where config.json names none that is known.
 const Architecture& architecture_of(const ModelConfig& config);
 

@@ -1,48 +1,15 @@
 #include "framework/weights/gpt2.h"
 
-#include <array>
-
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/weights/activation_names.h"
 
 namespace longspan {
 namespace {
 
-constexpr double norm_epsilon = 1e-5;
 constexpr std::int64_t most = std::int64_t{1} << 24;
 
-struct NamedActivation {
-  const char* there;
-  const char* here;
-};
-// The first name of each is exported.
-constexpr std::array<NamedActivation, 4> activations = {{{"gelu_new", "gelu_tanh"},
-                                                         {"gelu_pytorch_tanh", "gelu_tanh"},
-                                                         {"gelu", "gelu"},
-                                                         {"relu", "relu"}}};
-
-std::string activation_here(const ModelConfig& config) {
-  const std::string there =
-      config.has("activation_function") ? config.text("activation_function") : "gelu_new";
-  for (const NamedActivation& each : activations)
-    if (there == each.there) return each.here;
-  config.refuse(
-      "activation_function",
-      fmt::format("found {}; wanted gelu_new, gelu_pytorch_tanh, gelu or relu", in_quotes(there)));
-}
-
-double rate(const ModelConfig& config, const std::string& key) {
-  const double found = config.number(key, 0.1);
-  if (!(found >= 0 && found < 1))
-    config.refuse(key, fmt::format("found {}; wanted at least 0 and less than 1", found));
-  return found;
-}
-
 void refuse_other_functions(const ModelConfig& config) {
-  const double epsilon = config.number("layer_norm_epsilon", norm_epsilon);
-  if (epsilon != norm_epsilon)
-    config.refuse("layer_norm_epsilon",
-                  fmt::format("found {}; Longspan's norms have {}", epsilon, norm_epsilon));
   config.require_flag("scale_attn_weights", true, "scores are divided by the root of the width");
   config.require_flag(
       "scale_attn_by_inverse_layer_idx", false, "scores are scaled alike in all layers");
@@ -75,11 +42,9 @@ ModelMeaning read(const ModelConfig& config) {
   const std::int64_t hidden =
       config.has("n_inner") ? config.integer("n_inner", 1, 1 << 28) : 4 * width;
   const std::int64_t positions = config.integer("n_positions", 1, 1 << 28);
-  const double dropout = rate(config, "resid_pdrop");
-  const double of_embedding = rate(config, "embd_pdrop");
-  const double deviation = config.number("initializer_range", 0.02);
-  if (!(deviation >= 0 && deviation < 1e30))
-    config.refuse("initializer_range", fmt::format("found {}; wanted at least 0", deviation));
+  const double dropout = config.number("resid_pdrop", 0.1, of_dropout);
+  const double of_embedding = config.number("embd_pdrop", 0.1, of_dropout);
+  const double deviation = config.number("initializer_range", 0.02, from_0);
   ModelMeaning meaning;
   meaning.settings = {
       {"model.family", "decoder"},
@@ -89,13 +54,16 @@ ModelMeaning read(const ModelConfig& config) {
       {"model.width", fmt::format("{}", width)},
       {"model.heads", fmt::format("{}", heads)},
       {"model.feed_forward", fmt::format("{}", hidden)},
-      {"model.activation", activation_here(config)},
+      {"model.activation",
+       config.has("activation_function") ? activation_here(config, "activation_function")
+                                         : "gelu_tanh"},
       {"model.norm", "pre"},
+      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_epsilon", 1e-5, above_0))},
       {"model.positions", "learned"},
       {"model.longest", fmt::format("{}", positions)},
       {"model.tied_embeddings", config.flag("tie_word_embeddings", true) ? "true" : "false"},
       {"model.dropout", fmt::format("{}", dropout)},
-      {"model.attention_dropout", fmt::format("{}", rate(config, "attn_pdrop"))},
+      {"model.attention_dropout", fmt::format("{}", config.number("attn_pdrop", 0.1, of_dropout))},
       {"model.initial_deviation", fmt::format("{}", deviation)},
       {"data.segment", fmt::format("{}", positions)},
       {"data.batch", "1"},
@@ -115,12 +83,7 @@ ModelMeaning read(const ModelConfig& config) {
 
 nlohmann::ordered_json write(const ModelValues& values) {
   const std::int64_t width = values.integer("model.width");
-  const std::string& activation = values.text("model.activation");
   const double dropout = values.number_or("model.dropout", 0);
-  // One that GPT-2 has not is seen when the two models are compared.
-  std::string activation_there = activations.front().there;
-  for (auto each = activations.rbegin(); each != activations.rend(); ++each)
-    if (activation == each->here) activation_there = each->there;
   return {{"model_type", "gpt2"},
           {"vocab_size", values.integer("model.vocabulary")},
           {"n_positions", values.integer_or("model.longest", 1)},
@@ -128,8 +91,8 @@ nlohmann::ordered_json write(const ModelValues& values) {
           {"n_layer", values.integer("model.layers")},
           {"n_head", values.integer("model.heads")},
           {"n_inner", values.integer_or("model.feed_forward", 4 * width)},
-          {"activation_function", activation_there},
-          {"layer_norm_epsilon", norm_epsilon},
+          {"activation_function", activation_there(values.text("model.activation"))},
+          {"layer_norm_epsilon", values.number_or("model.norm_epsilon", 0)},
           {"resid_pdrop", dropout},
           {"embd_pdrop", dropout},
           {"attn_pdrop", values.number_or("model.attention_dropout", 0)},

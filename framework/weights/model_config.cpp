@@ -49,6 +49,15 @@ ModelConfig::ModelConfig(const std::filesystem::path& path) : path_(path) {
     throw DataError("{}: found {}; wanted an object", place(), found_text(object_));
 }
 
+ModelConfig::ModelConfig(std::filesystem::path path, Json object, std::string inside)
+    : path_(std::move(path)), object_(std::move(object)), inside_(std::move(inside)) {}
+
+ModelConfig ModelConfig::section(const std::string& key) const {
+  const Json& found = value(key);
+  if (!found.is_object()) refuse(key, fmt::format("found {}; wanted an object", found_text(found)));
+  return {path_, found, inside_ + key + "."};
+}
+
 const Json& ModelConfig::value(const std::string& key) const {
   static const Json nothing;
   asked_.insert(key);
@@ -57,7 +66,12 @@ const Json& ModelConfig::value(const std::string& key) const {
 }
 
 void ModelConfig::refuse(const std::string& key, const std::string& what) const {
-  throw DataError("{}: \"{}\": {}", place(), key, what);
+  throw DataError("{}: \"{}{}\": {}", place(), inside_, key, what);
+}
+
+bool ModelConfig::is_there(const std::string& key) const {
+  value(key);
+  return object_.contains(key);
 }
 
 bool ModelConfig::has(const std::string& key) const { return !value(key).is_null(); }
@@ -85,11 +99,15 @@ std::int64_t ModelConfig::integer(const std::string& key,
   return found.get<std::int64_t>();
 }
 
-double ModelConfig::number(const std::string& key, double otherwise) const {
+double ModelConfig::number(const std::string& key,
+                           double otherwise,
+                           const NumberRange& range) const {
   const Json& found = value(key);
   if (found.is_null()) return otherwise;
-  if (!found.is_number()) refuse(key, fmt::format("found {}; wanted a number", found_text(found)));
-  return found.get<double>();
+  const double number = found.is_number() ? found.get<double>() : range.below;
+  if (!(number >= range.least && number < range.below))
+    refuse(key, fmt::format("found {}; wanted {}", found_text(found), range.text));
+  return number;
 }
 
 bool ModelConfig::flag(const std::string& key, bool otherwise) const {
@@ -107,17 +125,32 @@ void ModelConfig::require_flag(const std::string& key,
     refuse(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
 }
 
-std::vector<std::string> ModelConfig::texts(const std::string& key) const {
+const Json& ModelConfig::list(const std::string& key) const {
+  static const Json nothing = Json::array();
   const Json& found = value(key);
-  if (found.is_null()) return {};
-  std::vector<std::string> texts;
+  if (found.is_null()) return nothing;
   if (!found.is_array()) refuse(key, fmt::format("found {}; wanted a list", found_text(found)));
-  for (const Json& entry : found) {
+  return found;
+}
+
+std::vector<std::string> ModelConfig::texts(const std::string& key) const {
+  std::vector<std::string> texts;
+  for (const Json& entry : list(key)) {
     if (!entry.is_string())
       refuse(key, fmt::format("found {} in the list; wanted text", found_text(entry)));
     texts.push_back(entry.get<std::string>());
   }
   return texts;
+}
+
+std::vector<double> ModelConfig::numbers(const std::string& key) const {
+  std::vector<double> numbers;
+  for (const Json& entry : list(key)) {
+    if (!entry.is_number())
+      refuse(key, fmt::format("found {} in the list; wanted a number", found_text(entry)));
+    numbers.push_back(entry.get<double>());
+  }
+  return numbers;
 }
 
 void ModelConfig::pass_over(std::initializer_list<std::string_view> keys) const {
@@ -204,7 +237,7 @@ void ModelConfig::finish() const {
           "{}: {} is not known: it may change what the model computes, so the model is "
           "not taken",
           place(),
-          in_quotes(key));
+          in_quotes(inside_ + key));
   }
 }
 

@@ -12,6 +12,9 @@
 
 namespace longspan {
 
+// The scalar of a checkpoint that says of which Architecture::model_type it was imported.
+inline constexpr const char* imported_type_scalar = "import/model_type";
+
 // What a save of a model is to write whose weights lie in a folder.
 class ImportedWeights {
  public:

@@ -1,5 +1,7 @@
 #include "framework/kernels/matmul.h"
 
+#include <algorithm>
+
 #include "tests/kernels/kernel_testing.h"
 
 namespace longspan {
@@ -133,9 +135,13 @@ TYPED_TEST(MatmulOf, BiasAndActivationAreApplied) {
       made.matmul.activation = activation;
       matmul(backend(), made.matmul);
       Values expected = product(made.a, made.b, e, false, false);
+      const double largest = std::abs(
+          *std::ranges::max_element(expected, {}, [](double value) { return std::abs(value); }));
       for (std::size_t i = 0; i < expected.size(); ++i)
         expected[i] = activated(activation, expected[i] + bias[i % static_cast<std::size_t>(e.n)]);
-      expect_close(values_of(made.matmul.c), expected, tolerance<TypeParam>(), 5);
+      // A GPU may round the product, its sum with the bias and the result, each by half of the
+      // tolerance; slopes of activations are below 1.13.
+      expect_close(values_of(made.matmul.c), expected, tolerance<TypeParam>(), 0.6 * largest + 1);
     }
 }
 

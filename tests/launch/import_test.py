@@ -27,6 +27,9 @@ CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_siz
           "layer_norm_epsilon": 1e-5, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "n_ctx": POSITIONS,
           "summary_type": "cls_index", "bos_token_id": 0, "eos_token_id": 0, "torch_dtype": "float32"}
 
+LLAMA = {"model_type": "llama", "vocab_size": 259, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+
 
 def shapes(prefix="transformer.", **changes):
     """The tensors of GPT-2 in the order in which they are exported."""
@@ -289,14 +292,14 @@ class Refusals(ImportTestCase):
 
     def test_what_config_json_may_not_say(self):
         for change, part in (
-                ({"model_type": "llama"}, '"model_type": found "llama"; Longspan imports gpt2'),
+                ({"model_type": "bloom"}, '"model_type": found "bloom"; Longspan imports gpt2, llama'),
                 ({"model_type": None}, '"model_type": found nothing; wanted text'),
                 ({"architectures": ["GPT2ForSequenceClassification"]}, '"architectures": found "GPT2ForSequenceClassification"; of '
                                                                        "GPT-2 Longspan imports GPT2LMHeadModel or GPT2Model"),
                 ({"quantization_config": {"bits": 4}}, '"quantization_config" is not known: it may change what the model computes'),
                 ({"rope_scaling": {"factor": 2}}, '"rope_scaling" is not known'),
-                ({"activation_function": "silu"}, '"activation_function": found "silu"; wanted gelu_new'),
-                ({"layer_norm_epsilon": 1e-6}, '"layer_norm_epsilon": found 1e-06; Longspan\'s norms have 1e-05'),
+                ({"activation_function": "mish"}, '"activation_function": found "mish"; wanted gelu_new'),
+                ({"layer_norm_epsilon": 0}, '"layer_norm_epsilon": found 0; wanted more than 0'),
                 ({"scale_attn_weights": False}, '"scale_attn_weights": found false; wanted true'),
                 ({"scale_attn_by_inverse_layer_idx": True}, '"scale_attn_by_inverse_layer_idx": found true; wanted false'),
                 ({"add_cross_attention": True}, '"add_cross_attention": found true; wanted false'),
@@ -315,6 +318,41 @@ class Refusals(ImportTestCase):
                 path = self.folder(config=change)
                 self.refused(part)
                 shutil.rmtree(path)
+
+    def test_what_config_json_of_llama_may_not_say(self):
+        path = self.folder()
+        yarn = {"type": "yarn", "factor": 4, "original_max_position_embeddings": 16}
+        for change, part in (
+                ({"hidden_size": None}, '"hidden_size": found nothing; wanted an integer from 1'),
+                ({"hidden_act": "mish"}, '"hidden_act": found "mish"; wanted gelu_new'),
+                ({"num_key_value_heads": 3}, '"num_key_value_heads": found 3, which does not divide num_attention_heads, 4'),
+                ({"hidden_size": 50}, '"num_attention_heads": found 4, which does not divide hidden_size, 50, and there is no head_dim'),
+                ({"head_dim": 7}, "rotary turns pairs of features, and all of a head's 7 are none"),
+                ({"rms_norm_eps": 0}, '"rms_norm_eps": found 0; wanted more than 0'),
+                ({"logit_scale": 2}, '"logit_scale" is not known: it may change what the model computes'),
+                ({"sliding_window": 4}, '"sliding_window" is not known'),
+                ({"partial_rotary_factor": 0.5}, '"partial_rotary_factor" is not known'),
+                ({"rope_theta": 0.5}, '"rope_theta": found 0.5; wanted at least 1'),
+                ({"rope_scaling": 2}, '"rope_scaling": found 2; wanted an object'),
+                ({"rope_scaling": {"rope_type": "mrope"}}, '"rope_scaling.rope_type": found "mrope"; wanted default, linear'),
+                ({"rope_scaling": {"type": "linear"}}, '"rope_scaling.factor": found nothing; wanted a number'),
+                ({"rope_scaling": {"type": "linear", "factor": 0.5}}, '"rope_scaling.factor": found 0.5; wanted at least 1'),
+                ({"rope_scaling": {**yarn, "truncate": False}}, '"rope_scaling.truncate": found false; wanted true'),
+                ({"rope_scaling": {**yarn, "low_freq_factor": 1}}, '"rope_scaling.low_freq_factor" is not known'),
+                ({"rope_scaling": yarn, "rope_parameters": yarn}, '"rope_scaling": is there beside "rope_parameters"'),
+                ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1, "x"], "long_factor": [2]}},
+                 '"rope_parameters.short_factor": found "x" in the list; wanted a number'),
+                ({"rope_parameters": {"rope_type": "longrope", "short_factor": [1], "long_factor": [2]}}, "model.rotary_short_factors"),
+                ({"model_type": "qwen2", "layer_types": ["full_attention"]}, '"layer_types": found 1 of them, and there are 2 layers'),
+                ({"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention"]},
+                 '"layer_types": found "chunked_attention"; wanted full_attention or sliding_attention'),
+                ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, '"use_sliding_window" is false'),
+                ({"model_type": "mistral", "sliding_window": 0}, '"sliding_window": found 0; wanted an integer from 1'),
+                ({"model_type": "mistral", "attention_bias": True}, '"attention_bias" is not known'),
+                ({"architectures": ["LlamaForTokenClassification"]}, 'of Llama Longspan imports LlamaForCausalLM or LlamaModel')):
+            with self.subTest(str(change)):
+                (path / "config.json").write_text(json.dumps({**LLAMA, **change}))
+                self.refused(part)
 
     def test_config_json_that_is_none(self):
         path = self.folder()
@@ -369,7 +407,7 @@ class Refusals(ImportTestCase):
                 self.assertFalse((self.directory / "given").exists())
         (self.directory / "tiny.yaml").write_text(json.dumps(self.sections))
         self.train()
-        self.assert_one_sentence(self.give(run="run", code=2), "model.family is transformer_xl; Longspan exports decoder (GPT-2)")
+        self.assert_one_sentence(self.give(run="run", code=2), "model.family is transformer_xl; Longspan exports decoder (GPT-2), decoder (Llama)")
 
     def test_what_ends_in_the_middle_leaves_nothing(self):
         self.folder()
@@ -391,23 +429,37 @@ class Peers(ImportTestCase):
         if not (peers / "ready").exists():
             self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
         python = peers / "bin" / "python"
-        script = jobs.SOURCE / "tests" / "peers" / "gpt2.py"
+        script = jobs.SOURCE / "tests" / "peers" / "causal.py"
         result = subprocess.run([python, script, *map(str, arguments)], cwd=self.directory, capture_output=True, text=True,
                                 env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
     def test_losses_are_those_of_transformers(self):
-        self.peer("make", "model")
-        self.take()
-        self.give()
-        # One prediction each, several, and more than a segment.
-        for text in b"ab", b"the lord said", bytes(range(256)) * 2:
-            with self.subTest(len(text)):
-                (self.directory / "text").write_bytes(text)
-                found = self.loss(text)
-                for folder in "model", "given":
-                    self.assertLess(abs(found - float(self.peer("loss", folder, "text"))), 1e-5)
+        self.peer("make", "models")
+        (self.directory / "given").mkdir()
+        kinds = sorted(os.listdir(self.directory / "models"))
+        self.assertGreater(len(kinds), 10)
+        for kind in kinds:
+            self.take(f"models/{kind}", kind)
+            self.give(run=kind, folder=f"given/{kind}")
+            types = [json.loads((self.directory / folder / kind / "config.json").read_text())["model_type"]
+                     for folder in ("models", "given")]
+            self.assertEqual(*types)
+            self.assertEqual(*(read_safetensors(self.directory / folder / kind / "model.safetensors")
+                               for folder in ("models", "given")))
+        # One prediction, and segments with a shorter one at the end; longer ones than those that the weights were for. (The
+        # package keeps the angles of a longer segment for one that follows, unless that is as short as those of training.)
+        for text, segments in (b"ab", (64,)), (bytes(range(256)) + b"lord", (64, 100)):
+            (self.directory / "ids").write_bytes(text)
+            theirs, again = (json.loads(self.peer("losses", folder, "ids", *segments)) for folder in ("models", "given"))
+            for kind in kinds:
+                self.assertEqual(theirs[kind].keys(), again[kind].keys())
+                for segment, loss in theirs[kind].items():
+                    with self.subTest(kind=kind, segment=segment, text=len(text)):
+                        self.assertLess(abs(again[kind][segment] - loss), 1e-6)
+                        result = self.longspan("evaluate", kind, "--data", "ids", "--segment", segment, "--json")
+                        self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ TEST(NormLayer, GivesRowsOfMeanZeroAndVarianceOneToBeginWith) {
 
 TEST(NormLayer, Gradient) {
   Parameters parameters = one_process_parameters();
-  const Norm norm(Scope(parameters), 5, Initial::constant(1), 1e-3);
+  const Norm norm(Scope(parameters), 5, {NormKind::layer, {}, 1e-3});
   allocate_randomly(parameters, 1);
   expect_layer_gradients(
       parameters, [&](const auto& in) { return norm(in[0]); }, {random_tensor({2, 3, 5}, 1)});
@@ -94,7 +94,7 @@ TEST(NormLayer, Gradient) {
 
 TEST(RmsNormLayer, DividesByTheRootOfTheMeanSquareAndHasNoBias) {
   Parameters parameters = one_process_parameters();
-  const Norm norm(Scope(parameters).child("norm"), 5, Initial::constant(1), 1e-3, NormKind::rms);
+  const Norm norm(Scope(parameters).child("norm"), 5, {NormKind::rms, {}, 1e-3});
   EXPECT_EQ(parameters.all().size(), 1u);
   allocate_randomly(parameters, 1);
   const Tensor x = random_tensor({2, 3, 5}, 1);
@@ -114,7 +114,7 @@ TEST(RmsNormLayer, DividesByTheRootOfTheMeanSquareAndHasNoBias) {
 // Alone and of the sum of a residual they are the same.
 TEST(RmsNormLayer, OfASumIsThatOfTheSum) {
   Parameters parameters = one_process_parameters();
-  const Norm norm(Scope(parameters).child("norm"), 5, Initial::constant(1), 1e-3, NormKind::rms);
+  const Norm norm(Scope(parameters).child("norm"), 5, {NormKind::rms, {}, 1e-3});
   allocate_randomly(parameters, 1);
   const Tensor x = random_tensor({2, 3, 5}, 1), change = random_tensor({2, 3, 5}, 2);
   const Pass pass = training_pass(3);

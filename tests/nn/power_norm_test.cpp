@@ -18,9 +18,7 @@ constexpr double epsilon = 1e-3;
 Norm power_norm_of(Parameters& parameters, std::int64_t warmup) {
   return {Scope(parameters).child("norm"),
           width,
-          Initial::constant(1),
-          epsilon,
-          {NormKind::power, {.decay = 0.75, .warmup = warmup}}};
+          {NormKind::power, {.decay = 0.75, .warmup = warmup}, epsilon}};
 }
 
 Pass step_pass(std::int64_t step) {

@@ -1,0 +1,159 @@
+#include "framework/weights/rope.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "framework/core/option_text.h"
+
+namespace longspan {
+namespace {
+
+// What scalings are called there and here, and which keys they read; the keys have other names
+// here.
+struct Scaling {
+  const char* there;
+  const char* here;
+  bool factor;     // must be told
+  bool original;   // "original_max_position_embeddings"
+  bool attention;  // "attention_factor"
+};
+constexpr Scaling scalings[] = {{"default", "none", false, false, false},
+                                {"linear", "linear", true, false, false},
+                                {"dynamic", "dynamic", true, false, false},
+                                {"yarn", "yarn", false, true, true},
+                                {"llama3", "llama3", true, true, false},
+                                {"longrope", "longrope", false, true, true}};
+
+struct NamedNumber {
+  const char* there;
+  const char* here;
+  double otherwise;
+};
+// With yarn and with llama3.
+constexpr NamedNumber yarn_numbers[] = {{"beta_fast", "model.rotary_beta_fast", 32},
+                                        {"beta_slow", "model.rotary_beta_slow", 1}};
+constexpr NamedNumber llama3_numbers[] = {{"low_freq_factor", "model.rotary_low_frequency", 1},
+                                          {"high_freq_factor", "model.rotary_high_frequency", 4}};
+
+const Scaling& scaling_of(const ModelConfig& rope) {
+  // "type" is what older versions say.
+  const bool newer = rope.has("rope_type");
+  const bool older = rope.has("type");
+  if (!newer && !older) return scalings[0];
+  const char* const key = newer ? "rope_type" : "type";
+  const std::string name = rope.text(key);
+  std::vector<std::string> names;
+  for (const Scaling& each : scalings) {
+    if (name == each.there) return each;
+    names.emplace_back(each.there);
+  }
+  rope.refuse(key, fmt::format("found {}; wanted {}", in_quotes(name), either(names)));
+}
+
+std::string numbers_text(const std::vector<double>& numbers) {
+  return fmt::format("[{}]", fmt::join(numbers, ", "));
+}
+
+// What two numbers of "mscale" make of the scores, which is otherwise of the factor alone (YaRN).
+std::optional<double> attention_factor(const ModelConfig& rope, double factor) {
+  const double one = rope.number("mscale", 0), other = rope.number("mscale_all_dim", 0);
+  if (rope.has("attention_factor")) return rope.number("attention_factor", 0, above_0);
+  if (one == 0 || other == 0) return {};
+  const auto scale = [&](double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+  };
+  return scale(one) / scale(other);
+}
+
+void read_scaling(const ModelConfig& rope, std::int64_t positions, ModelSettings& settings) {
+  const Scaling& scaling = scaling_of(rope);
+  const std::string kind = scaling.here;
+  const auto say = [&](const char* key, const auto& value) {
+    settings.emplace_back(key, fmt::format("{}", value));
+  };
+  say("model.rotary_scaling", kind);
+  if (kind == "none") return;
+  const double original =
+      scaling.original && rope.has("original_max_position_embeddings")
+          ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, most_positions))
+          : static_cast<double>(positions);
+  if (scaling.factor && !rope.has("factor"))
+    rope.refuse("factor", "found nothing; wanted a number");
+  // Phi 3 and others leave it out.
+  const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
+  say("model.rotary_factor", factor);
+  if (kind != "linear") say("model.rotary_original", static_cast<std::int64_t>(original));
+  if (scaling.attention)
+    if (const std::optional<double> found = attention_factor(rope, factor))
+      say("model.rotary_attention_factor", *found);
+  if (kind == "yarn") {
+    rope.require_flag("truncate", true, "the ramp begins and ends at whole pairs");
+    for (const NamedNumber& each : yarn_numbers)
+      say(each.here, rope.number(each.there, each.otherwise, above_0));
+  }
+  if (kind == "llama3")
+    for (const NamedNumber& each : llama3_numbers)
+      say(each.here, rope.number(each.there, each.otherwise, above_0));
+  if (kind == "longrope") {
+    say("model.rotary_short_factors", numbers_text(rope.numbers("short_factor")));
+    say("model.rotary_long_factors", numbers_text(rope.numbers("long_factor")));
+  }
+}
+
+nlohmann::ordered_json scaling_there(const ModelValues& values) {
+  const std::string& kind = values.text("model.rotary_scaling");
+  const auto found = std::ranges::find(scalings, kind, &Scaling::here);
+  // One that the package has not is seen when the two models are compared.
+  if (found == std::end(scalings) || kind == "none") return nullptr;
+  nlohmann::ordered_json there = {{"rope_type", found->there},
+                                  {"factor", values.number_or("model.rotary_factor", 1)}};
+  if (found->original)
+    there["original_max_position_embeddings"] = values.integer_or("model.rotary_original", 0);
+  if (found->attention && !values.is("model.rotary_attention_factor", "none"))
+    there["attention_factor"] = values.number_or("model.rotary_attention_factor", 1);
+  if (kind == "yarn")
+    for (const NamedNumber& each : yarn_numbers)
+      there[each.there] = values.number_or(each.here, each.otherwise);
+  if (kind == "llama3")
+    for (const NamedNumber& each : llama3_numbers)
+      there[each.there] = values.number_or(each.here, each.otherwise);
+  if (kind == "longrope") {
+    there["short_factor"] = values.numbers("model.rotary_short_factors");
+    there["long_factor"] = values.numbers("model.rotary_long_factors");
+  }
+  return there;
+}
+
+}  // namespace
+
+void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings& settings) {
+  const bool newer = config.has("rope_parameters");
+  const bool scaled = config.has("rope_scaling");
+  if (newer && scaled)
+    config.refuse("rope_scaling", "is there beside \"rope_parameters\"; wanted one of them");
+  const double base = config.number("rope_theta", 10000, from_1);
+  const auto say_base = [&](double found) {
+    settings.emplace_back("model.rotary_base", fmt::format("{}", found));
+  };
+  settings.emplace_back("model.positions", "rotary");
+  if (!newer && !scaled) return say_base(base);
+  const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
+  say_base(rope.number("rope_theta", base, from_1));
+  read_scaling(rope, positions, settings);
+  rope.finish();
+}
+
+void write_rope(const ModelValues& values, nlohmann::ordered_json& config) {
+  // A dynamic scaling begins where this ends.
+  const bool dynamic = values.is("model.rotary_scaling", "dynamic");
+  config["max_position_embeddings"] =
+      dynamic ? values.integer_or("model.rotary_original", 1)
+              : std::max(values.integer_or("model.longest", 1), values.integer("data.segment"));
+  config["rope_theta"] = values.number_or("model.rotary_base", 10000);
+  config["rope_scaling"] = scaling_there(values);
+}
+
+}  // namespace longspan
