@@ -28,6 +28,7 @@ struct Arguments {
   std::optional<std::int64_t> tokens;
   std::optional<std::int64_t> segment;
   std::optional<std::int64_t> batch;
+  std::int64_t by_position = 0;
   bool json = false;
   std::string data_target;  // of pairs
   DecodingArguments decoding;
@@ -49,6 +50,12 @@ EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptio
                                .segment = arguments.segment.value_or(data.segment),
                                .memory = arguments.memory,
                                .stride = arguments.stride.value_or(1)};
+  options.position_parts = arguments.by_position;
+  if (options.position_parts > options.segment)
+    throw ConfigurationError(
+        "--by-position: found {} parts; wanted at most {}, the tokens of a segment",
+        options.position_parts,
+        options.segment);
   if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
 }
@@ -98,6 +105,14 @@ std::string line(const EvaluationResult& result, const std::string& file, const 
       unknown_text(result));
 }
 
+std::string lines_by_position(const EvaluationResult& result) {
+  std::string lines;
+  for (const PositionLoss& part : result.by_position)
+    lines +=
+        fmt::format("  positions {} to {}: loss {:.4f}\n", part.begin, part.end - 1, part.loss);
+  return lines;
+}
+
 std::string json_object(const Arguments& arguments,
                         const EvaluationOptions& options,
                         const EvaluationResult& result,
@@ -119,6 +134,9 @@ std::string json_object(const Arguments& arguments,
     object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
     object[watched.name + "_largest"] = watched.largest;
   }
+  for (const PositionLoss& part : result.by_position)
+    object["by_position"].push_back(
+        {{"begin", part.begin}, {"end", part.end}, {"loss", part.loss}});
   if (arguments.recompute_context) {
     object["recompute_context"] = *arguments.recompute_context;
     object["stride"] = options.stride;
@@ -156,10 +174,11 @@ std::string json_object(const Measurement& measured,
 ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session& session) {
   const Configuration& configuration = *run.configuration;
   const bool is_of_streams = arguments.memory || arguments.recompute_context || arguments.tokens ||
-                             arguments.segment || arguments.batch;
+                             arguments.segment || arguments.batch || arguments.by_position > 0;
   if (is_of_streams)
     throw ConfigurationError(
-        "longspan evaluate: --memory, --recompute-context, --tokens, --segment and --batch are for "
+        "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch and "
+        "--by-position are for "
         "run.task: language_model; this model is of {}",
         configuration.task);
   const NamedPath file = text_file(arguments, configuration.data);
@@ -218,7 +237,8 @@ ExitCode run(const Arguments& arguments, Session& session) {
         result.loss());
   print(session,
         arguments.json ? json_object(arguments, options, result, opened, file)
-                       : line(result, file, manner(arguments, options, *opened.model)));
+                       : line(result, file, manner(arguments, options, *opened.model)) +
+                             lines_by_position(result));
   return ExitCode::ok;
 }
 
@@ -243,6 +263,11 @@ void bind(CLI::App& app, Arguments& arguments) {
                      arguments.memory,
                      "rows to remember, more or fewer than in training; without it model.memory")
           ->transform(whole_number<std::int64_t>(0));
+  auto* by_position =
+      app.add_option("--by-position",
+                     arguments.by_position,
+                     "the loss of each of so many parts of a segment too: what more context gives")
+          ->transform(whole_number<std::int64_t>(1));
   auto* recompute =
       app.add_option(
              "--recompute-context",
@@ -250,7 +275,8 @@ void bind(CLI::App& app, Arguments& arguments) {
              "evaluate as a model without memory must: compute a window of so many tokens anew "
              "for each token")
           ->transform(whole_number<std::int64_t>(1))
-          ->excludes(memory);
+          ->excludes(memory)
+          ->excludes(by_position);
   app.add_option("--stride",
                  arguments.stride,
                  "with --recompute-context, move the window on by so many tokens, the last so many "
@@ -278,7 +304,8 @@ Command evaluate_command() {
           "Measure how well a trained model predicts a text",
           "  longspan evaluate runs/quickstart\n"
           "  longspan evaluate runs/quickstart --data book.txt --memory 1024\n"
-          "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n",
+          "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n"
+          "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             bind(app, *arguments);

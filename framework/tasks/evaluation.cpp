@@ -27,18 +27,22 @@ std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   return options.memory.value_or(model.body().longest_memory());
 }
 
+std::vector<double> values_of(const Tensor& losses) {
+  const Tensor wide =
+      Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
+  on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
+  const Tensor here = wide.to_host();
+  const auto values = here.span<double>();
+  return {values.begin(), values.end()};
+}
+
 // The losses of this rank's streams, summed a stream at a time.
 class LossSums {
  public:
-  void add(const Tensor& losses, const Batch& batch) {
+  void add(const std::vector<double>& values, const Batch& batch) {
     first_stream_ = batch.first_row;
     const auto rows = static_cast<std::size_t>(batch.rows());
     sums_.resize(rows);
-    const Tensor wide =
-        Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
-    on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
-    const Tensor here = wide.to_host();
-    const auto values = here.span<double>();
     const std::size_t time = values.size() / rows;
     for (std::size_t i = 0; i < values.size(); ++i) sums_[i / time] += values[i];
   }
@@ -76,7 +80,8 @@ class Evaluation {
                 mesh_.data.rank(),
                 mesh_.data.size(),
                 device_,
-                options.tokens_per_stream) {
+                options.tokens_per_stream),
+        by_position_(options.position_parts, std::min(options.segment, corpus.tokens())) {
     if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
   }
 
@@ -97,8 +102,13 @@ class Evaluation {
   }
 
   void add(const Losses& losses, const Batch& batch) {
-    sums_.add(losses.terms.front().values.value(), batch);
-    positions_ += losses.terms.front().values.value().elements();
+    const std::vector<double> values = values_of(losses.terms.front().values.value());
+    sums_.add(values, batch);
+    positions_ += std::ssize(values);
+    if (by_position_.wanted()) {
+      const std::int64_t time = batch.field("tokens").shape()[1];
+      by_position_.add(values, batch.field("targets"), divide_time(mesh_, time).inside());
+    }
     result_.watched.resize(losses.watched.size());
     for (std::size_t i = 0; i < losses.watched.size(); ++i) {
       Watched& all = result_.watched[i];
@@ -122,6 +132,7 @@ class Evaluation {
       watched.sum = share * mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
       watched.largest = mesh_.replicas.all_reduce(watched.largest, Reduction::maximum);
     }
+    result_.by_position = by_position_.means(mesh_);
     result_.seconds = stopwatch_.seconds();
     return result_;
   }
@@ -137,6 +148,7 @@ class Evaluation {
   std::int64_t positions_ = 0;  // that this rank read, in all passes
   double unknown_nats_;
   EvaluationReader reader_;
+  PositionLosses by_position_;
   LossSums sums_;
   EvaluationResult result_;
   Stopwatch stopwatch_;
@@ -246,6 +258,7 @@ EvaluationResult evaluate_recomputing(const Model& model,
   check_segment(model, context);
   const NoGradient unrecorded;
   EvaluationOptions whole_strides = options;
+  whole_strides.position_parts = 0;
   whole_strides.segment =
       std::max(options.segment / options.stride, std::int64_t{1}) * options.stride;
   Evaluation evaluation(model, corpus, whole_strides);

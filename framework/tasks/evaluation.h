@@ -8,6 +8,7 @@
 
 #include "framework/data/corpus.h"
 #include "framework/model/model.h"
+#include "framework/tasks/position_losses.h"
 
 namespace longspan {
 
@@ -18,7 +19,10 @@ struct EvaluationOptions {
   std::optional<std::int64_t> memory = {};
   std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
   std::int64_t stride = 1;             // of windows that are computed anew
-  ScanListener listener = {};          // hears after each pass how much of the text is measured
+  // Parts of a segment, or of a shorter text, whose losses are told apart: at most as many as it
+  // has tokens; 0: none. Not of windows that are computed anew.
+  std::int64_t position_parts = 0;
+  ScanListener listener = {};  // hears after each pass how much of the text is measured
 };
 
 struct EvaluationResult {
@@ -32,6 +36,7 @@ struct EvaluationResult {
   double seconds = 0;  // in which this rank did it
   // What the body watched: a sum is the mean over the positions that were read, times `tokens`.
   std::vector<Watched> watched = {};
+  std::vector<PositionLoss> by_position = {};
 
   double loss() const;  // nats a token
   double perplexity() const;

@@ -18,7 +18,7 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
   const TemporaryFile file(varied_text(151));
   // 150 predictions in 4 streams of 37 or 38, segments of 9: a data rank may be done before
   // another.
-  const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14};
+  const EvaluationOptions options = {.streams = 4, .segment = 9, .memory = 14, .position_parts = 4};
   std::vector<MeshShape> layouts = data_and_tensor_layouts();
   for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
   for_each_layout(layouts, [&](const ProcessMesh& mesh) {
@@ -30,6 +30,9 @@ TEST(EvaluationMesh, EveryLayoutMeasuresTheSame) {
     EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats) << testing::to_string(mesh.shape);
     EXPECT_EQ(result.tokens, 150);
     EXPECT_EQ(result.bytes, 150);
+    ASSERT_EQ(result.by_position.size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(result.by_position[i].loss, expected.by_position[i].loss, 1e-9);
     const double windows = evaluate_recomputing(*single, corpus, 5, options).nats;
     EXPECT_NEAR(evaluate_recomputing(*split, corpus, 5, options).nats, windows, 1e-9 * windows)
         << testing::to_string(mesh.shape);

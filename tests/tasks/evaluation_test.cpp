@@ -76,6 +76,44 @@ TEST(Evaluation, EqualsTheSumOverSinglePasses) {
   EXPECT_DOUBLE_EQ(result.bits_per_byte(), result.nats / 52 / std::numbers::ln2);
 }
 
+// Rows that end early have fewer of the last positions.
+TEST(Evaluation, TellsTheLossesOfPartsOfASegmentApart) {
+  const std::string text = varied_text(53);
+  const Text file(text);
+  const auto model = make_decoder(small_decoder(1), small_setting());
+  const auto measured = [&](std::int64_t segment, std::int64_t parts) {
+    return evaluate(
+        *model, file.corpus, {.streams = 3, .segment = segment, .position_parts = parts});
+  };
+  EXPECT_TRUE(measured(5, 0).by_position.empty());
+  // A model without memory predicts at position 0 from one token, whatever the segment.
+  const EvaluationResult each = measured(5, 5);
+  ASSERT_EQ(each.by_position.size(), 5u);
+  double nats = 0;
+  // Of 17, 17 and 18 predictions in segments of 5.
+  const double counts[] = {12, 12, 10, 9, 9};
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(each.by_position[i].begin, static_cast<std::int64_t>(i));
+    EXPECT_EQ(each.by_position[i].end, static_cast<std::int64_t>(i) + 1);
+    nats += counts[i] * each.by_position[i].loss;
+  }
+  EXPECT_NEAR(nats, each.nats, rounding * nats);
+  const EvaluationResult alone = measured(1, 1);
+  double first = 0;
+  for (const std::size_t begin : {0, 17, 34})
+    for (std::size_t at = begin; at < (begin == 34 ? 52 : begin + 17); at += 5)
+      first += naive_nats(*model, text, at, at + 1, 1, 0);
+  EXPECT_NEAR(each.by_position[0].loss, first / 12, rounding * first);
+  EXPECT_NEAR(alone.by_position[0].loss, alone.loss(), rounding * alone.loss());
+  const EvaluationResult two = measured(5, 2);
+  ASSERT_EQ(two.by_position.size(), 2u);
+  EXPECT_EQ(two.by_position[0].end, 3);
+  EXPECT_EQ(two.by_position[1].end, 5);
+  EXPECT_NEAR(two.by_position[1].loss,
+              (each.by_position[3].loss + each.by_position[4].loss) / 2,
+              rounding * two.by_position[1].loss);
+}
+
 TEST(Evaluation, SaysHowFarItIs) {
   const Text file(varied_text(41));
   const auto model = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
@@ -264,7 +302,8 @@ TEST(Evaluation, ASegmentMayBeLongerThanAnyText) {
   const auto model = make_transformer_xl(small_transformer_xl(1, 4), small_setting());
   const EvaluationResult whole = evaluate(*model, file.corpus, {.segment = 39});
   for (const std::int64_t segment : {std::int64_t{1000}, std::numeric_limits<std::int64_t>::max()})
-    EXPECT_EQ(evaluate(*model, file.corpus, {.segment = segment}).nats, whole.nats);
+    EXPECT_EQ(evaluate(*model, file.corpus, {.segment = segment, .position_parts = 3}).nats,
+              whole.nats);
 }
 
 TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
