@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The workloads of benchmark_training_step in PyTorch, to be timed beside it in one run.
 
-    python3 tests/benchmarks/peer_pytorch.py [xl|gpt2] [--threads 2] [--steps 5] [--bf16] [--compile]
+    python3 tests/benchmarks/peer_pytorch.py [xl|gpt2|llama] [--threads 2] [--steps 5] [--bf16] [--compile]
     python3 tests/benchmarks/peer_pytorch.py xl --beside build/tests/benchmark_training_step
     python3 tests/benchmarks/peer_pytorch.py gpt2_1024 --device cuda --bf16 --compile --beside ...
 
@@ -28,6 +28,7 @@ GPT2 = dict(layers=12, width=768, heads=12, segment=64, batch=4, vocabulary=5025
 SIZES = {
     "xl": XL,
     "gpt2": GPT2,
+    "llama": dict(layers=12, width=768, heads=12, key_heads=4, hidden=2048, segment=256, batch=2, vocabulary=32000),
     "gpt2_1024": dict(GPT2, segment=1024, batch=32, vocabulary=50304),
     "decoder_1b": dict(layers=24, width=2048, heads=16, segment=2048, batch=8, vocabulary=50304, positions=2048),
     "xl_large": dict(XL, layers=12, width=1024, heads=16, hidden=4096, segment=512, memory=512, batch=16),
@@ -145,13 +146,70 @@ class Gpt2(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1)), None
 
 
+class LlamaLayer(nn.Module):
+    def __init__(self, width, heads, key_heads, hidden):
+        super().__init__()
+        self.heads, self.key_heads, self.dim = heads, key_heads, width // heads
+        self.norms = nn.ModuleList([nn.RMSNorm(width, eps=1e-5), nn.RMSNorm(width, eps=1e-5)])
+        self.query = nn.Linear(width, width, bias=False)
+        self.key = nn.Linear(width, key_heads * self.dim, bias=False)
+        self.value = nn.Linear(width, key_heads * self.dim, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.gate = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden, bias=False)
+        self.down = nn.Linear(hidden, width, bias=False)
+
+    def split(self, x, heads):
+        return x.view(x.shape[0], x.shape[1], heads, self.dim).transpose(1, 2)
+
+    def turned(self, x, cosine, sine):
+        first, second = x.chunk(2, -1)
+        return x * cosine + torch.cat([-second, first], -1) * sine
+
+    def forward(self, x, cosine, sine):
+        y = self.norms[0](x)
+        query = self.turned(self.split(self.query(y), self.heads), cosine, sine)
+        key = self.turned(self.split(self.key(y), self.key_heads), cosine, sine)
+        value = self.split(self.value(y), self.key_heads)
+        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(x.shape))
+        y = self.norms[1](x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers, width, heads, key_heads, hidden, segment, vocabulary, **_):
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, width)
+        self.layers = nn.ModuleList(LlamaLayer(width, heads, key_heads, hidden) for _ in range(layers))
+        self.norm = nn.RMSNorm(width, eps=1e-5)
+        self.output = nn.Linear(width, vocabulary, bias=False)
+        nn.init.normal_(self.tokens.weight, std=0.02)
+        dim = width // heads
+        angles = torch.arange(segment)[:, None] * 10000 ** (-torch.arange(0, dim, 2) / dim)
+        angles = torch.cat([angles, angles], 1)
+        self.register_buffer("cosine", angles.cos())
+        self.register_buffer("sine", angles.sin())
+
+    def forward(self, tokens, targets, memories):
+        x = narrow(self.tokens(tokens))
+        for layer in self.layers:
+            x = layer(x, self.cosine.to(x.dtype), self.sine.to(x.dtype))
+        logits = self.output(self.norm(x))
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.view(-1)), None
+
+
+def model_of(workload):
+    return Xl if workload.startswith("xl") else Llama if workload == "llama" else Gpt2
+
+
 def step_seconds(arguments):
     """Of the best step on a CPU, of the mean one on a GPU."""
     size, device = SIZES[arguments.workload], arguments.device
     is_xl = arguments.workload.startswith("xl")
     torch.manual_seed(1)
     with torch.device(device):
-        model = (Xl if is_xl else Gpt2)(**size)
+        model = model_of(arguments.workload)(**size)
     run = torch.compile(model, dynamic=False) if arguments.compile else model
     try:
         optimizer = torch.optim.AdamW(model.parameters(), lr=2.5e-4, fused=True)

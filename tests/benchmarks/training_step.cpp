@@ -2,11 +2,11 @@
 // of the same run (f32 on a CPU, bf16 on a GPU).
 //   benchmark_training_step [--device cuda] [WORKLOAD] [float32|bf16|both] [steps]
 //                           [data|each|tensor] [TEXT]
-// WORKLOAD: xl and gpt2 for a CPU; gpt2_1024, decoder_1b, xl_large, million_local or million_lsh
-// (with the tokens, as million_lsh:2097152) and longest_local or longest_lsh (as many tokens as fit
-// by plan) for a GPU. Under mpirun the ranks are data ranks, which share the batch or have one
-// each, or tensor ranks. Trains on random tokens, or on the bytes of a text. "both" compares bf16
-// with float32: the time of a step and the loss of the last steps.
+// WORKLOAD: xl, gpt2 and llama for a CPU; gpt2_1024, decoder_1b, xl_large, million_local or
+// million_lsh (with the tokens, as million_lsh:2097152) and longest_local or longest_lsh (as many
+// tokens as fit by plan) for a GPU. Under mpirun the ranks are data ranks, which share the batch or
+// have one each, or tensor ranks. Trains on random tokens, or on the bytes of a text. "both"
+// compares bf16 with float32: the time of a step and the loss of the last steps.
 #include <fmt/format.h>
 #include <omp.h>
 
@@ -61,6 +61,31 @@ Workload decoder_workload(const std::string& name,
           segment,
           decoder_body(options),
           vocabulary};
+}
+
+// Llama's shape, of 124 million weights.
+Workload llama_workload(std::int64_t batch, std::int64_t segment) {
+  DecoderOptions options;
+  ModelOptions& common = options.common;
+  common.layers = 12;
+  common.width = 768;
+  common.heads = 12;
+  common.key_heads = 4;
+  common.attention_bias = {};
+  common.feed_forward = 2048;
+  common.feed_forward_kind = FeedForwardKind::gated;
+  common.feed_forward_bias = false;
+  common.activation = Activation::silu;
+  common.norm = NormPlacement::pre;
+  common.norm_kind = NormKind::rms;
+  common.tied_embeddings = false;
+  common.dropout = 0;
+  options.positions.kind = PositionKind::rotary;
+  return {fmt::format("decoder, Llama's shape 124 M, batch {}, segment {}", batch, segment),
+          batch,
+          segment,
+          decoder_body(options),
+          32000};
 }
 
 Workload xl_workload(const ModelOptions& common,
@@ -160,6 +185,7 @@ Workload workload(const std::string& name,
   if (name.starts_with("longest_"))
     return longest_workload(name.substr(8), session, device, compute);
   if (name == "gpt2") return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 4, 64, 50257);
+  if (name == "llama") return llama_workload(2, 256);
   if (name == "gpt2_1024")
     return decoder_workload("GPT-2 124 M", shape(12, 768, 12), 32, 1024, 50304);
   if (name == "decoder_1b")
