@@ -110,7 +110,13 @@ void import(const Arguments& arguments, const Session& session) {
   CheckpointInfo info;
   info.run_id = new_run_id(alone);
   info.configuration = text;
-  save_checkpoint(run.inside() / "checkpoints", info, state, alone);
+  try {
+    save_checkpoint(run.inside() / "checkpoints", info, state, alone);
+  } catch (const Error&) {
+    // Not the disk's fault, which a save takes for its own.
+    if (imported.problem()) throw DataError("{}", *imported.problem());
+    throw;
+  }
   write_text_file(run.inside() / "config.yaml", text);
   run.finish();
 

@@ -146,7 +146,12 @@ Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
   const auto& [pair, here] = sources_[source];
   if (last_ != source) {
     read_ = Tensor();
-    read_ = folder_.read(name_there(pair.there));
+    try {
+      read_ = folder_.read(name_there(pair.there));
+    } catch (const DataError& error) {
+      problem_ = error.what();
+      throw;
+    }
     last_ = source;
   }
   return part_of(pair, read_, here, index);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,8 @@ class ImportedWeights {
 
   // Each is read when it is written. This must outlive it.
   TrainingState state() const;
+  // Why a tensor could not be read, which ends the save that asked for it.
+  const std::optional<std::string>& problem() const { return problem_; }
   // The dtypes in the folder, each with how many weights it has.
   const std::map<std::string, std::int64_t>& elements() const { return elements_; }
 
@@ -51,6 +54,7 @@ class ImportedWeights {
   // The last one that was read: what lies in one tensor there follows one another here.
   mutable std::size_t last_ = SIZE_MAX;
   mutable Tensor read_;
+  mutable std::optional<std::string> problem_;
 };
 
 // The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.

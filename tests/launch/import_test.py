@@ -377,6 +377,9 @@ class Refusals(ImportTestCase):
                 path = self.folder(tensors={**tensors, **change})
                 self.refused("model: tensor ", part)
                 shutil.rmtree(path)
+        path = self.folder(tensors={**tensors, name: ("F64", shape, struct.pack("<d", 1e300) * math.prod(shape))})
+        self.refused('model/model.safetensors: tensor "transformer.wte.weight": found 1e+300, too large for float32')
+        shutil.rmtree(path)
         path = self.folder() / "model.safetensors"
         content = path.read_bytes()
         path.write_bytes(content[:-1])
