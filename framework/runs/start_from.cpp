@@ -164,15 +164,33 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
 void WeightsTaken::judge_configuration() const {
   if (checkpoint_.info().configuration.empty()) return;
   std::vector<std::string> refused = change_since(checkpoint_, run_.text.compare).refused;
-  std::erase_if(refused, [](const std::string& sentence) {
-    return std::ranges::find(seen_at_tensors, sentence.substr(0, sentence.find(':'))) !=
-           seen_at_tensors.end();
+  const auto key_of = [](const std::string& sentence) {
+    return sentence.substr(0, sentence.find(':'));
+  };
+  std::erase_if(refused, [&](const std::string& sentence) {
+    return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
   });
+  for (const std::string& beginning : options_.changed) {
+    const auto meant = [&](const std::string& sentence) {
+      return key_of(sentence).starts_with(beginning);
+    };
+    if (std::ranges::none_of(refused, meant))
+      run_.log.warning(
+          "training.start_from_changed: no key that begins with \"{}\" changes what "
+          "the weights of {} mean",
+          beginning,
+          place());
+    for (const std::string& sentence : refused)
+      if (meant(sentence)) run_.log.info("changed on purpose: {}", sentence);
+    std::erase_if(refused, meant);
+  }
   if (!refused.empty())
-    throw ConfigurationError("{}: {} was made with another model: {}; set what it has",
-                             key,
-                             place(),
-                             fmt::join(refused, "; "));
+    throw ConfigurationError(
+        "{}: {} was made with another model: {}; set what it has, or name what is changed on "
+        "purpose in training.start_from_changed",
+        key,
+        place(),
+        fmt::join(refused, "; "));
 }
 
 void WeightsTaken::match_vocabulary(const Tokenizer& saved) {

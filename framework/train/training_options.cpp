@@ -94,6 +94,7 @@ void declare_pairs(OptionTable& table, const TrainingOptions& options) {
 void declare_start(OptionTable& table, StartOptions& options) {
   constexpr const char* vocabulary_key = "training.start_from_vocabulary";
   constexpr const char* anew_key = "training.start_from_anew";
+  constexpr const char* changed_key = "training.start_from_changed";
   table.add("training.start_from",
             options.path,
             "a run's directory (its newest good step) or that of a step: where a new run takes its "
@@ -109,11 +110,18 @@ void declare_start(OptionTable& table, StartOptions& options) {
             options.anew,
             "parameters, or what their names begin with, that training.start_from does not give: "
             "they are drawn from run.seed, as [output] is where another text is read out");
+  table.add(changed_key,
+            options.changed,
+            "keys, or what they begin with, that are meant to be others than those of "
+            "training.start_from, though its weights were trained with those: [model.rotary] for "
+            "longer sequences, [model.attention] for other kinds of it. Others that change what "
+            "the weights mean are refused");
   const auto reason = [&options]() -> std::string {
     return options.path.empty() ? "there is no training.start_from" : "";
   };
   table.warn(vocabulary_key, reason);
   table.warn(anew_key, reason);
+  table.warn(changed_key, reason);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ enum class StartVocabulary : std::uint8_t { same, grow };
 struct StartOptions {
   NamedPath path;  // a run's directory or that of a step; empty: drawn from the seed
   StartVocabulary vocabulary = StartVocabulary::same;
-  std::vector<std::string> anew;  // parameters, or what their names begin with
+  std::vector<std::string> anew;     // parameters, or what their names begin with
+  std::vector<std::string> changed;  // keys, or what they begin with, that may be others than there
 };
 
 struct TrainingOptions {

@@ -93,7 +93,8 @@ class StartFrom(jobs.TestCase):
 
     def test_refuses_another_model(self):
         for settings, parts in (
-                ({"model.width": 32}, ["model.width: the checkpoint has 16, the configuration 32 (--set); set what it has"]),
+                ({"model.width": 32}, ["model.width: the checkpoint has 16, the configuration 32 (--set); set what it has, or name what "
+                                          "is changed on purpose in training.start_from_changed"]),
                 ({"model.heads": 2}, ["model.heads"]),
                 ({"model.layers": 3}, ["this model has layers/2/", "more, which old/checkpoints/step-000000008 has not",
                                        "training.start_from_anew"]),
@@ -114,6 +115,21 @@ class StartFrom(jobs.TestCase):
         (self.directory / "tiny.yaml").write_text(json.dumps(other))
         self.assert_one_sentence(self.begin("new", code=2), "model.family: the checkpoint has transformer_xl, the configuration "
                                                             "decoder")
+
+    def test_takes_what_is_changed_on_purpose(self):
+        changed = {"model.norm_epsilon": 1e-3, "training.start_from_changed": "[model.norm_eps, model.heads]"}
+        for layout in Layout(1, 1), Layout(1, 2):
+            result = self.begin(f"changed-{layout.ranks}", changed, layout)
+            self.assertIn("changed on purpose: model.norm_epsilon: the checkpoint has 1e-05, the configuration 0.001 (--set)",
+                          result.output)
+            self.assertIn('no key that begins with "model.heads" changes what the weights of old/checkpoints/step-000000008 mean',
+                          result.output)
+        self.assertEqual(self.hashes(self.run_at("changed-1")), self.hashes(self.old, 8))
+        self.assert_one_sentence(self.begin("new", {"model.norm_epsilon": 1e-3, "training.start_from_changed": "[model.width]"},
+                                            code=2), "model.norm_epsilon: the checkpoint has")
+        # What tensors show is seen there.
+        self.assert_one_sentence(self.begin("new", {"model.width": 32, "training.start_from_changed": "[model]"}, code=2),
+                                 "training.start_from")
 
     def test_takes_what_fits_and_begins_the_rest_anew(self):
         untied = {"model.tied_embeddings": False, "training.start_from_anew": "[output]"}
@@ -148,9 +164,9 @@ class StartFrom(jobs.TestCase):
                 self.assertEqual(self.hashes(self.run_at(f"back-{number}")), self.hashes(self.run_at("few"), 4))
 
     def test_keys_that_have_no_effect_are_told(self):
-        result = self.train("plain", settings={**STILL, "training.start_from_anew": "[output]",
+        result = self.train("plain", settings={**STILL, "training.start_from_anew": "[output]", "training.start_from_changed": "[model]",
                                                "training.start_from_vocabulary": "grow"})
-        for key in "vocabulary", "anew":
+        for key in "vocabulary", "anew", "changed":
             self.assertIn(f"training.start_from_{key} is set, but there is no training.start_from", result.output)
 
 
