@@ -6,6 +6,7 @@
 
 #include "framework/core/complaint.h"
 #include "launch/configuration.h"
+#include "tests/support/sanitizers.h"
 
 namespace longspan {
 namespace {
@@ -71,14 +72,10 @@ TEST(Mistakes, AWrongFamilyAloneIsAlone) {
 }
 
 // Of the processor's time: others may use the machine. The promise of 2 s for a megabyte is for
-// what people run; sanitizers take some twelve times as long, and get a fourth of the text.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::clock_t quick = 10 * CLOCKS_PER_SEC;
-constexpr int share = 4;
-#else
-constexpr std::clock_t quick = 2 * CLOCKS_PER_SEC;
-constexpr int share = 1;
-#endif
+// what people run; a core that another thread shares takes up to twice as long, and sanitizers take
+// some twelve times as long and get a fourth of the text.
+constexpr std::clock_t quick = (testing::sanitized ? 10 : 4) * CLOCKS_PER_SEC;
+constexpr int share = testing::sanitized ? 4 : 1;
 
 // The refusal, which must be short and quick.
 std::string quick_refusal(const std::string& text) {
