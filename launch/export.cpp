@@ -86,6 +86,14 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       read.integer_or("model.head_width", 0) * read.integer("model.heads") ==
           read.integer("model.width"))
     values["model.head_width"] = "none";
+  // In their order, as an import has them.
+  if (values.contains("model.attention_bias")) {
+    const std::vector<std::string> given = read.texts("model.attention_bias");
+    std::vector<std::string> biases;
+    for (const char* const name : {"query", "key", "value", "out"})
+      if (std::ranges::count(given, name) > 0) biases.emplace_back(name);
+    values["model.attention_bias"] = fmt::format("[{}]", fmt::join(biases, ", "));
+  }
   if (values.contains("model.key_heads") && read.is("model.key_heads", read.text("model.heads")))
     values["model.key_heads"] = "none";
   if (values.contains("model.final_norm") && read.is("model.norm", "pre") &&
@@ -170,20 +178,26 @@ const Architecture& write_fitting(const ModelValues& values,
                                   const fs::path& path) {
   const std::string& family = values.text("model.family");
   std::vector<std::string> fewest;
+  std::string refusal;  // of the first that cannot say it at all
   for (const Architecture* const each : candidates(family, imported)) {
     std::vector<std::string> found;
     try {
       write_config(*each, values, dtype, path);
       found = differences(values, ModelConfig(path), *each);
-    } catch (const DataError& error) {
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::data && error.code() != ExitCode::configuration) throw;
       // Its config.json cannot say this model, or not so that an import would take it.
-      found = {fmt::format("this model is no {}: {}", each->name, error.what())};
+      if (refusal.empty())
+        refusal = fmt::format("this model is no {}: {}", each->name, error.what());
+      fs::remove(path);
+      continue;
     }
     if (found.empty()) return *each;
     if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
     fs::remove(path);
   }
   if (!fewest.empty()) throw ConfigurationError("{}", fewest.front());
+  if (!refusal.empty()) throw ConfigurationError("{}", refusal);
   std::vector<std::string> families;
   for (const Architecture& architecture : architectures())
     families.push_back(architecture.family + " (" + architecture.name + ")");

@@ -1,6 +1,7 @@
 #include "models/model_options.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "framework/nn/attention/attention.h"
 
@@ -18,7 +19,8 @@ const std::vector<std::string> attention_keys = {"model.attention",
 // What is wrong with fewer heads of keys than of queries; empty where nothing is.
 std::string key_heads_problem(const ModelOptions& options, const MeshShape& mesh) {
   if (!options.key_heads) return "";
-  const AttentionOptions& attention = options.attention;
+  AttentionOptions attention = options.attention;
+  std::ranges::copy(attention.encoder_kinds, std::back_inserter(attention.kinds));
   const bool shared =
       has_kind(attention, "lsh") || (has_kind(attention, "routing") && attention.routing.shared);
   if (shared && *options.key_heads != options.heads)

@@ -170,11 +170,12 @@ void WeightsTaken::judge_configuration() const {
   std::erase_if(refused, [&](const std::string& sentence) {
     return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
   });
+  const std::vector<std::string> all = refused;
   for (const std::string& beginning : options_.changed) {
     const auto meant = [&](const std::string& sentence) {
       return key_of(sentence).starts_with(beginning);
     };
-    if (std::ranges::none_of(refused, meant))
+    if (std::ranges::none_of(all, meant))
       run_.log.warning(
           "training.start_from_changed: no key that begins with \"{}\" changes what "
           "the weights of {} mean",

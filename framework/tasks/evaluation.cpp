@@ -81,7 +81,9 @@ class Evaluation {
                 mesh_.data.size(),
                 device_,
                 options.tokens_per_stream),
-        by_position_(options.position_parts, std::min(options.segment, corpus.tokens())) {
+        by_position_(
+            options.position_parts,
+            std::min(options.segment, (corpus.tokens() + options.streams - 2) / options.streams)) {
     if (corpus.tokenizer().has_unknown()) result_.unknown = 0;
   }
 
@@ -132,7 +134,7 @@ class Evaluation {
       watched.sum = share * mesh_.replicas.all_reduce(watched.sum, Reduction::sum);
       watched.largest = mesh_.replicas.all_reduce(watched.largest, Reduction::maximum);
     }
-    result_.by_position = by_position_.means(mesh_);
+    if (by_position_.wanted()) result_.by_position = by_position_.means(mesh_);
     result_.seconds = stopwatch_.seconds();
     return result_;
   }

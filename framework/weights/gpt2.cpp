@@ -13,9 +13,7 @@ void refuse_other_functions(const ModelConfig& config) {
   config.require_flag("scale_attn_weights", true, "scores are divided by the root of the width");
   config.require_flag(
       "scale_attn_by_inverse_layer_idx", false, "scores are scaled alike in all layers");
-  config.require_flag("add_cross_attention", false, "the family decoder looks at nothing else");
-  config.require_flag("is_encoder_decoder", false, "the family decoder has no encoder");
-  config.require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
+  config.require_decoder_alone();
 }
 
 ModelMeaning read(const ModelConfig& config) {
@@ -29,7 +27,6 @@ ModelMeaning read(const ModelConfig& config) {
                     "summary_activation",
                     "summary_proj_to_labels",
                     "summary_first_dropout",
-                    "is_decoder",
                     "n_special",
                     "predict_special_tokens",
                     "reorder_and_upcast_attn"});

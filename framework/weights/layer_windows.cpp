@@ -16,11 +16,11 @@ constexpr const char* local_there = "sliding_attention";
 // A key of its own is one of those in the window here.
 constexpr std::int64_t most_window = std::int64_t{1} << 40;
 
-// The shortest list that, repeated, is this one.
+// The shortest list that, repeated as far as there are layers, is this one.
 std::vector<std::string> period(const std::vector<std::string>& kinds) {
   const auto count = kinds.size();
   for (std::size_t length = 1; length < count; ++length) {
-    bool repeats = count % length == 0;
+    bool repeats = true;
     for (std::size_t i = length; repeats && i < count; ++i) repeats = kinds[i] == kinds[i - length];
     if (repeats) return {kinds.begin(), kinds.begin() + static_cast<std::ptrdiff_t>(length)};
   }

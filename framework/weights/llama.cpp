@@ -32,6 +32,7 @@ struct LlamaKind {
   AttentionBias bias = AttentionBias::none;
   bool feed_forward_bias = false;  // "mlp_bias" is read
   bool query_key_norm = false;
+  bool heads_divide = false;  // the package wants it so, even where "head_dim" is another
   WindowKeys windows = WindowKeys::none;
   std::int64_t window = 0;      // without "sliding_window"
   std::int64_t key_heads = 0;   // without "num_key_value_heads"; 0: as many as of queries
@@ -41,7 +42,8 @@ constexpr LlamaKind kinds[] = {{.model_type = "llama",
                                 .name = "Llama",
                                 .model_class = "Llama",
                                 .bias = AttentionBias::by_key,
-                                .feed_forward_bias = true},
+                                .feed_forward_bias = true,
+                                .heads_divide = true},
                                {.model_type = "mistral",
                                 .name = "Mistral",
                                 .model_class = "Mistral",
@@ -71,7 +73,9 @@ void read_heads(const LlamaKind& kind,
                 std::int64_t width,
                 ModelSettings& settings) {
   const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
-  std::int64_t key_heads = kind.key_heads == 0 ? heads : kind.key_heads;
+  // Null stands for as many as of queries.
+  const bool unsaid = kind.key_heads != 0 && !config.is_there("num_key_value_heads");
+  std::int64_t key_heads = unsaid ? kind.key_heads : heads;
   if (config.has("num_key_value_heads"))
     key_heads = config.integer("num_key_value_heads", 1, 1 << 16);
   if (heads % key_heads != 0)
@@ -80,12 +84,12 @@ void read_heads(const LlamaKind& kind,
         fmt::format("found {}, which does not divide num_attention_heads, {}", key_heads, heads));
   std::int64_t dim = kind.head_width;
   if (config.has("head_dim")) dim = config.integer("head_dim", 1, 1 << 16);
-  if (dim == 0 && width % heads != 0)
-    config.refuse(
-        "num_attention_heads",
-        fmt::format("found {}, which does not divide hidden_size, {}, and there is no head_dim",
-                    heads,
-                    width));
+  if ((dim == 0 || kind.heads_divide) && width % heads != 0)
+    config.refuse("num_attention_heads",
+                  fmt::format("found {}, which does not divide hidden_size, {}{}",
+                              heads,
+                              width,
+                              kind.heads_divide ? "" : ", and there is no head_dim"));
   if (dim == 0) dim = width / heads;
   settings.emplace_back("model.heads", fmt::format("{}", heads));
   if (key_heads != heads) settings.emplace_back("model.key_heads", fmt::format("{}", key_heads));
@@ -105,8 +109,16 @@ void read_biases(const LlamaKind& kind, const ModelConfig& config, ModelSettings
 
 ModelMeaning read(const LlamaKind& kind, const ModelConfig& config) {
   config.pass_over_common();
-  // Products in so many parts, whose sum is the same.
-  config.pass_over({"pretraining_tp"});
+  config.require_decoder_alone();
+  // Products in so many parts, whose sum is the same; who wrote it; what older versions say beside
+  // "max_position_embeddings".
+  config.pass_over({"pretraining_tp",
+                    "is_llama_config",
+                    "unsloth_fixed",
+                    "unsloth_version",
+                    "max_sequence_length"});
+  config.require_flag("use_mrope", false, "a position is one number");
+  config.require_flag("rope_interleaved", false, "the halves of a head's features are turned");
   const std::int64_t width = config.integer("hidden_size", 1, most);
   const std::int64_t layers = config.integer("num_hidden_layers", 1, 1 << 16);
   const std::int64_t positions = config.integer("max_position_embeddings", 2, most_positions);

@@ -229,6 +229,13 @@ void ModelConfig::pass_over_common() const {
              "begin_suppress_tokens"});
 }
 
+void ModelConfig::require_decoder_alone() const {
+  pass_over({"is_decoder"});
+  require_flag("add_cross_attention", false, "the family decoder looks at nothing else");
+  require_flag("is_encoder_decoder", false, "the family decoder has no encoder");
+  require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
+}
+
 void ModelConfig::finish() const {
   for (const auto& [key, value] : object_.items()) {
     const bool says_nothing = value.is_null() || (value.is_object() && value.empty());

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "framework/core/option_text.h"
 
@@ -58,8 +59,10 @@ std::string numbers_text(const std::vector<double>& numbers) {
 }
 
 // What two numbers of "mscale" make of the scores, which is otherwise of the factor alone (YaRN).
-std::optional<double> attention_factor(const ModelConfig& rope, double factor) {
-  const double one = rope.number("mscale", 0), other = rope.number("mscale_all_dim", 0);
+std::optional<double> attention_factor(const ModelConfig& rope, bool yarn, double factor) {
+  // Before the return: what is asked for is known.
+  const double one = yarn ? rope.number("mscale", 0) : 0;
+  const double other = yarn ? rope.number("mscale_all_dim", 0) : 0;
   if (rope.has("attention_factor")) return rope.number("attention_factor", 0, above_0);
   if (one == 0 || other == 0) return {};
   const auto scale = [&](double mscale) {
@@ -68,14 +71,16 @@ std::optional<double> attention_factor(const ModelConfig& rope, double factor) {
   return scale(one) / scale(other);
 }
 
-void read_scaling(const ModelConfig& rope, std::int64_t positions, ModelSettings& settings) {
+// Nothing where nothing is scaled.
+ModelSettings read_scaling(const ModelConfig& rope, std::int64_t positions) {
   const Scaling& scaling = scaling_of(rope);
   const std::string kind = scaling.here;
+  ModelSettings settings;
   const auto say = [&](const char* key, const auto& value) {
     settings.emplace_back(key, fmt::format("{}", value));
   };
+  if (kind == "none") return settings;
   say("model.rotary_scaling", kind);
-  if (kind == "none") return;
   const double original =
       scaling.original && rope.has("original_max_position_embeddings")
           ? static_cast<double>(rope.integer("original_max_position_embeddings", 2, most_positions))
@@ -86,9 +91,9 @@ void read_scaling(const ModelConfig& rope, std::int64_t positions, ModelSettings
   const double factor = rope.number("factor", static_cast<double>(positions) / original, from_1);
   say("model.rotary_factor", factor);
   if (kind != "linear") say("model.rotary_original", static_cast<std::int64_t>(original));
-  if (scaling.attention)
-    if (const std::optional<double> found = attention_factor(rope, factor))
-      say("model.rotary_attention_factor", *found);
+  std::optional<double> attention;
+  if (scaling.attention) attention = attention_factor(rope, kind == "yarn", factor);
+  if (attention) say("model.rotary_attention_factor", *attention);
   if (kind == "yarn") {
     rope.require_flag("truncate", true, "the ramp begins and ends at whole pairs");
     for (const NamedNumber& each : yarn_numbers)
@@ -101,6 +106,10 @@ void read_scaling(const ModelConfig& rope, std::int64_t positions, ModelSettings
     say("model.rotary_short_factors", numbers_text(rope.numbers("short_factor")));
     say("model.rotary_long_factors", numbers_text(rope.numbers("long_factor")));
   }
+  // Angles divided by 1, and scores that are as sharp as before.
+  const bool divides = kind == "linear" || kind == "yarn" || kind == "llama3";
+  if (divides && factor == 1 && attention.value_or(1) == 1) return {};
+  return settings;
 }
 
 nlohmann::ordered_json scaling_there(const ModelValues& values) {
@@ -142,7 +151,7 @@ void read_rope(const ModelConfig& config, std::int64_t positions, ModelSettings&
   if (!newer && !scaled) return say_base(base);
   const ModelConfig rope = config.section(newer ? "rope_parameters" : "rope_scaling");
   say_base(rope.number("rope_theta", base, from_1));
-  read_scaling(rope, positions, settings);
+  std::ranges::move(read_scaling(rope, positions), std::back_inserter(settings));
   rope.finish();
 }
 

@@ -326,7 +326,9 @@ class Refusals(ImportTestCase):
                 ({"hidden_size": None}, '"hidden_size": found nothing; wanted an integer from 1'),
                 ({"hidden_act": "mish"}, '"hidden_act": found "mish"; wanted gelu_new'),
                 ({"num_key_value_heads": 3}, '"num_key_value_heads": found 3, which does not divide num_attention_heads, 4'),
-                ({"hidden_size": 50}, '"num_attention_heads": found 4, which does not divide hidden_size, 50, and there is no head_dim'),
+                ({"hidden_size": 50}, '"num_attention_heads": found 4, which does not divide hidden_size, 50'),
+                ({"hidden_size": 50, "head_dim": 12}, '"num_attention_heads": found 4, which does not divide hidden_size, 50'),
+                ({"hidden_size": 50, "model_type": "qwen2"}, "and there is no head_dim"),
                 ({"head_dim": 7}, "rotary turns pairs of features, and all of a head's 7 are none"),
                 ({"rms_norm_eps": 0}, '"rms_norm_eps": found 0; wanted more than 0'),
                 ({"logit_scale": 2}, '"logit_scale" is not known: it may change what the model computes'),
@@ -401,7 +403,7 @@ class Refusals(ImportTestCase):
         for key, value, part in (("model.positions", "sinusoidal", "model.positions is sinusoidal, and GPT-2 knows only learned"),
                                  ("model.norm_kind", "rms", "model.norm_kind is rms, and GPT-2 knows only layer"),
                                  ("model.attention", "[local]", "model.attention is "),
-                                 ("model.head_width", 8, "model.head_width is 8, and GPT-2 knows only none")):
+                                 ("model.head_width", 5, "model.head_width is 5, and GPT-2 knows only none")):
             with self.subTest(key):
                 (self.directory / "tiny.yaml").write_text(json.dumps(sections))
                 settings = {"model.positions": "learned", "run.directory": key, key: value}

@@ -1,0 +1,136 @@
+// What config.json of published decoders comes to.
+#include "framework/weights/llama.h"
+
+#include <map>
+
+#include "framework/core/error.h"
+#include "tests/weights/safetensors_file.h"
+
+namespace longspan::testing {
+namespace {
+
+class LlamaConfig : public ::testing::Test {
+ protected:
+  ModelMeaning meaning(const std::string& text) const {
+    const auto path = directory_.path() / "config.json";
+    write_bytes(path, text);
+    const ModelConfig config(path);
+    return architecture_of(config).read(config);
+  }
+  std::map<std::string, std::string> settings(const std::string& text) const {
+    const ModelSettings all = meaning(text).settings;
+    const std::map<std::string, std::string> by_key(all.begin(), all.end());
+    EXPECT_EQ(by_key.size(), all.size()) << "a key is told twice";
+    return by_key;
+  }
+  std::string refusal(const std::string& text) const {
+    return refusal_of([&] { meaning(text); });
+  }
+
+ private:
+  TemporaryDirectory directory_;
+};
+
+std::string value_of(const std::map<std::string, std::string>& settings, const std::string& key) {
+  const auto found = settings.find(key);
+  return found == settings.end() ? "nothing" : found->second;
+}
+
+constexpr const char* llama31 = R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false,
+  "attention_dropout": 0.0, "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009],
+  "hidden_act": "silu", "hidden_size": 4096, "initializer_range": 0.02, "intermediate_size": 14336,
+  "max_position_embeddings": 131072, "mlp_bias": false, "model_type": "llama",
+  "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8,
+  "pretraining_tp": 1, "rms_norm_eps": 1e-05, "rope_scaling": {"factor": 8.0,
+  "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+  "rope_type": "llama3"}, "rope_theta": 500000.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "transformers_version": "4.42.3", "use_cache": true,
+  "vocab_size": 128256})";
+
+TEST_F(LlamaConfig, OfLlama31) {
+  const auto found = settings(llama31);
+  for (const auto& [key, value] :
+       std::map<std::string, std::string>{{"model.family", "decoder"},
+                                          {"model.vocabulary", "128256"},
+                                          {"model.width", "4096"},
+                                          {"model.layers", "32"},
+                                          {"model.heads", "32"},
+                                          {"model.key_heads", "8"},
+                                          {"model.head_width", "nothing"},
+                                          {"model.feed_forward", "14336"},
+                                          {"model.norm_epsilon", "1e-05"},
+                                          {"model.attention_bias", "[]"},
+                                          {"model.feed_forward_bias", "false"},
+                                          {"model.tied_embeddings", "false"},
+                                          {"model.longest", "131072"},
+                                          {"data.segment", "2048"},
+                                          {"model.rotary_base", "500000"},
+                                          {"model.rotary_scaling", "llama3"},
+                                          {"model.rotary_factor", "8"},
+                                          {"model.rotary_original", "8192"},
+                                          {"model.attention", "nothing"}})
+    EXPECT_EQ(value_of(found, key), value) << key;
+}
+
+TEST_F(LlamaConfig, OfQwen25) {
+  const auto found = settings(R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
+    "bos_token_id": 151643, "eos_token_id": 151643, "hidden_act": "silu", "hidden_size": 896,
+    "initializer_range": 0.02, "intermediate_size": 4864, "max_position_embeddings": 32768,
+    "max_window_layers": 24, "model_type": "qwen2", "num_attention_heads": 14,
+    "num_hidden_layers": 24, "num_key_value_heads": 2, "rms_norm_eps": 1e-06,
+    "rope_theta": 1000000.0, "sliding_window": 32768, "tie_word_embeddings": true,
+    "torch_dtype": "bfloat16", "transformers_version": "4.40.1", "use_cache": true,
+    "use_mrope": false, "use_sliding_window": false, "vocab_size": 151936})");
+  EXPECT_EQ(value_of(found, "model.attention_bias"), "[query, key, value]");
+  EXPECT_EQ(value_of(found, "model.attention"), "nothing");
+  EXPECT_EQ(value_of(found, "model.tied_embeddings"), "true");
+  EXPECT_EQ(value_of(found, "model.rotary_base"), "1000000");
+  EXPECT_EQ(value_of(found, "model.rotary_scaling"), "nothing");
+}
+
+TEST_F(LlamaConfig, OfMistral01) {
+  const std::string begin = R"({"architectures": ["MistralForCausalLM"], "model_type": "mistral",
+    "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 4096,
+    "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32,
+    "num_hidden_layers": 32, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "vocab_size": 32000)";
+  const auto first = settings(begin + R"(, "num_key_value_heads": 8, "sliding_window": 4096})");
+  EXPECT_EQ(value_of(first, "model.attention"), "[local]");
+  EXPECT_EQ(value_of(first, "model.attention_window"), "[4095]");
+  const auto third = settings(begin + R"(, "num_key_value_heads": 8, "sliding_window": null})");
+  EXPECT_EQ(value_of(third, "model.attention"), "nothing");
+  // What is not there has the package's own defaults, and null is as many as of queries.
+  EXPECT_EQ(value_of(settings(begin + "}"), "model.key_heads"), "8");
+  EXPECT_EQ(value_of(settings(begin + "}"), "model.attention_window"), "[4095]");
+  EXPECT_EQ(value_of(settings(begin + R"(, "num_key_value_heads": null})"), "model.key_heads"),
+            "nothing");
+}
+
+TEST_F(LlamaConfig, OfSmolLm2AndOtherDialects) {
+  const std::string begin = R"({"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+    "hidden_act": "silu", "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9,
+    "num_key_value_heads": 3, "num_hidden_layers": 30, "max_position_embeddings": 8192,
+    "rms_norm_eps": 1e-05, "rope_theta": 100000, "vocab_size": 49152)";
+  const auto plain = settings(begin + "}");
+  for (
+      const char* const more :
+      {R"("is_llama_config": true, "rope_interleaved": false, "rope_scaling": null)",
+       R"("unsloth_fixed": true, "unsloth_version": "2024.9")",
+       R"("max_sequence_length": 2048, "is_decoder": false, "is_encoder_decoder": false,
+           "add_cross_attention": false, "tie_encoder_decoder": false)",
+       // Divided by 1.
+       R"("rope_scaling": {"type": "linear", "factor": 1.0})",
+       R"("rope_scaling": {"type": "yarn", "factor": 1, "original_max_position_embeddings": 8192})",
+       R"("rope_parameters": {"rope_type": "default", "rope_theta": 100000})"})
+    EXPECT_EQ(settings(begin + ", " + more + "}"), plain) << more;
+  for (const auto& [more, part] : std::map<std::string, std::string>{
+           {R"("rope_interleaved": true)", "\"rope_interleaved\": found true"},
+           {R"("add_cross_attention": true)", "\"add_cross_attention\": found true"},
+           {R"("rope_scaling": {"type": "longrope", "short_factor": [1], "long_factor": [1],
+               "mscale": 2, "mscale_all_dim": 1})",
+            "\"rope_scaling.mscale\" is not known"}})
+    EXPECT_NE(refusal(begin + ", " + more + "}").find(part), std::string::npos)
+        << refusal(begin + ", " + more + "}");
+}
+
+}  // namespace
+}  // namespace longspan::testing
