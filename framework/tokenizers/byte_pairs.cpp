@@ -55,7 +55,7 @@ class BytePairs : public WordModel {
   void merge_long(std::vector<WordToken>& tokens, std::size_t begin) const;
 
   TokenTable ids_;  // of bytes where words come as bytes
-  NumberTable merges_;
+  KeyTable merges_;
   std::vector<std::int32_t> byte_ids_;  // of <0x00> to <0xFF>, with byte_fallback
   std::array<std::int32_t, 256> letters_{};
   std::string prefix_;  // of all but the first character

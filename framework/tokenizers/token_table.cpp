@@ -47,7 +47,7 @@ void TokenTable::grow() {
   }
 }
 
-void NumberTable::reserve(std::size_t count) {
+void KeyTable::reserve(std::size_t count) {
   std::size_t wanted = slots_.size();
   while (wanted < 2 * count) wanted *= 2;
   if (wanted == slots_.size()) return;
@@ -57,7 +57,7 @@ void NumberTable::reserve(std::size_t count) {
     if (entry.key != ~std::uint64_t{0}) set(entry.key, entry.first, entry.second);
 }
 
-void NumberTable::set(std::uint64_t key, std::uint32_t first, std::int32_t second) {
+void KeyTable::set(std::uint64_t key, std::uint32_t first, std::int32_t second) {
   if (2 * (size_ + 1) > slots_.size()) reserve(2 * (size_ + 1));
   std::size_t at = mixed(key) & (slots_.size() - 1);
   while (slots_[at].key != key && slots_[at].key != ~std::uint64_t{0})

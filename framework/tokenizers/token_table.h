@@ -35,14 +35,14 @@ class TokenTable {
 };
 
 // Keys of 64 bits, none of which is all ones, to two numbers.
-class NumberTable {
+class KeyTable {
  public:
   struct Entry {
     std::uint64_t key = ~std::uint64_t{0};
     std::uint32_t first = 0;
     std::int32_t second = -1;
   };
-  NumberTable() : slots_(16) {}
+  KeyTable() : slots_(16) {}
   void reserve(std::size_t count);
   // Replaces what the key had.
   void set(std::uint64_t key, std::uint32_t first, std::int32_t second);
@@ -83,7 +83,7 @@ class PrefixTree {
   }
 
  private:
-  NumberTable nodes_;  // (node, byte) to the next node, and the id of the text that ends there
+  KeyTable nodes_;  // (node, byte) to the next node, and the id of the text that ends there
   std::uint32_t count_ = 1;
 };
 
