@@ -160,10 +160,10 @@ TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
 }
 
 TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
-  const JsonTokenizer tokenizer(
-      replaced(
-          expected("SplitIsolatedFalse").json, "{\"String\": \"-\"}", "{\"Regex\": \"(a+)+[0-9]\"}"),
-      "t.json");
+  const JsonTokenizer tokenizer(replaced(expected("SplitIsolatedFalse").json,
+                                         "{\"String\": \"-\"}",
+                                         "{\"Regex\": \"(a+)+[0-9]\"}"),
+                                "t.json");
   EXPECT_THROW(tokenizer.ids(std::string(5000, 'a'), "text"), DataError);
 }
 
