@@ -1,0 +1,27 @@
+#include "framework/tokenizers/aligned_text.h"
+
+namespace longspan {
+
+AlignedText::AlignedText(const TextPiece& piece) : text_(piece.text), begin_(piece.begin) {
+  if (piece.ends != nullptr) ends_.assign(piece.ends, piece.ends + piece.text.size());
+}
+
+AlignedWriter::AlignedWriter(const TextPiece& from)
+    : from_(from), to_(TextPiece{{}, from.begin, nullptr}) {
+  to_.text_.reserve(from.text.size());
+  to_.ends_.reserve(from.text.size());
+}
+
+void AlignedWriter::keep(std::size_t begin, std::size_t end) {
+  to_.text_.append(from_.text.substr(begin, end - begin));
+  for (std::size_t i = begin; i < end; ++i) to_.ends_.push_back(from_.end_of(i + 1));
+}
+
+void AlignedWriter::put(std::string_view text, std::size_t end) {
+  to_.text_.append(text);
+  to_.ends_.insert(to_.ends_.end(), text.size(), from_.end_of(end));
+}
+
+AlignedText AlignedWriter::take() && { return std::move(to_); }
+
+}  // namespace longspan

@@ -1,0 +1,53 @@
+// Characters and their classes as the package `tokenizers` knows them (unicode_tables.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "framework/core/utf8.h"
+
+namespace longspan {
+
+// The bytes before the first that is not UTF-8; all where there is none.
+std::size_t valid_utf8_bytes(std::string_view text);
+
+struct NextCharacter {
+  char32_t code_point = 0;
+  std::size_t width = 0;
+};
+// Of valid UTF-8, which must not be empty.
+inline NextCharacter next_character(std::string_view text) {
+  const auto byte = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const char32_t first = byte(0);
+  const auto more = [byte](std::size_t i) { return char32_t{byte(i)} & 0x3F; };
+  if (first < 0x80) return {first, 1};
+  if (first < 0xE0) return {(first & 0x1F) << 6 | more(1), 2};
+  if (first < 0xF0) return {(first & 0x0F) << 12 | more(1) << 6 | more(2), 3};
+  return {(first & 0x07) << 18 | more(1) << 12 | more(2) << 6 | more(3), 4};
+}
+
+std::string utf8_of(char32_t code_point);
+
+bool is_white_space(char32_t c);  // White_Space
+bool is_number(char32_t c);       // of general category N
+bool is_punctuation(char32_t c);  // of general category P, or an ASCII character of that kind
+bool is_mark(char32_t c);         // of general category M
+bool is_accent(char32_t c);       // of general category Mn
+bool is_control(char32_t c);      // of no meaning to BERT: control characters and U+FFFD
+bool is_word(char32_t c);         // \w of Unicode's regular expressions
+bool is_chinese(char32_t c);      // an ideograph, as BERT takes them
+// Appends the small form, which may be two characters.
+void append_lower(std::u32string& text, char32_t c);
+
+// Whether the character stands for itself in its canonical (or compatible) decomposition.
+bool decomposes(char32_t c, bool compatible);
+// Appends the whole decomposition, Hangul too.
+void append_decomposed(std::u32string& text, char32_t c, bool compatible);
+// The order among the marks of a character (Canonical_Combining_Class); 0 of what is no mark.
+int mark_order(char32_t c);
+// What the two compose to; 0 where they do not.
+char32_t composed(char32_t first, char32_t second);
+
+}  // namespace longspan

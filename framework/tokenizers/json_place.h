@@ -1,0 +1,48 @@
+// A value of a JSON text that knows where it is.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace longspan {
+
+// A view: the JSON must outlive it. Null is as good as not there. What does not fit throws
+// DataError: the place, what was found and what was wanted.
+class JsonPlace {
+ public:
+  JsonPlace(const nlohmann::json& value, std::string place)
+      : value_(&value), place_(std::move(place)) {}
+
+  bool is_there() const { return !value_->is_null(); }
+  bool is_text() const { return value_->is_string(); }
+  bool is_list() const { return value_->is_array(); }
+  bool has(std::string_view key) const { return value_->is_object() && value_->contains(key); }
+  const nlohmann::json& value() const { return *value_; }
+  const std::string& place() const { return place_; }
+
+  // Of an object; null where it has no such key.
+  JsonPlace operator[](std::string_view key) const;
+  // Of a list.
+  JsonPlace operator[](std::size_t index) const;
+  // Of a list, or an object.
+  std::size_t size() const;
+  const std::string& text() const;
+  std::string text_or(std::string_view otherwise) const;
+  // A single character.
+  char32_t character() const;
+  bool flag(bool otherwise) const;
+  std::int64_t integer(std::int64_t least, std::int64_t most) const;
+  double number() const;
+
+  [[noreturn]] void refuse(std::string_view wanted) const;
+  // For a value that is not one of those known here.
+  [[noreturn]] void unknown(std::string_view known) const;
+
+ private:
+  const nlohmann::json* value_;
+  std::string place_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,39 @@
+// Words that were encoded before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/tokenizers/word_model.h"
+
+namespace longspan {
+
+// Of one thread. It is emptied when it is full: some tens of megabytes.
+class WordCache {
+ public:
+  static constexpr std::size_t longest_word = 64;  // bytes
+
+  WordCache();
+  // The tokens of a word of at most longest_word bytes, from the model where they are not there.
+  // Valid until the next call.
+  std::span<const WordToken> encode(std::string_view word, const WordModel& model);
+
+ private:
+  struct Slot {
+    std::uint64_t hash = 0;  // 0: free
+    std::uint32_t text = 0;
+    std::uint32_t tokens = 0;
+    std::uint16_t bytes = 0;
+    std::uint16_t count = 0;
+  };
+
+  std::vector<Slot> slots_;
+  std::string texts_;
+  std::vector<WordToken> tokens_;
+  std::size_t words_ = 0;
+};
+
+}  // namespace longspan

@@ -1,0 +1,200 @@
+#include "framework/tokenizers/json_tokenizer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "framework/core/error.h"
+#include "tests/tokenizers/expected_ids.h"
+
+namespace longspan {
+namespace {
+
+using testing::HasSubstr;
+
+const ExpectedTokenizer& expected(const std::string& name) {
+  static const std::vector<ExpectedTokenizer> all = expected_tokenizers();
+  for (const ExpectedTokenizer& one : all)
+    if (one.name == name) return one;
+  throw Failure("no tokenizer {}", name);
+}
+
+std::string refusal(const std::string& json) {
+  try {
+    JsonTokenizer(json, "t.json");
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(JsonTokenizer, IdsAndTextsAreThoseOfThePackage) {
+  std::size_t texts = 0;
+  for (const ExpectedTokenizer& one : expected_tokenizers()) {
+    SCOPED_TRACE(one.name);
+    const JsonTokenizer tokenizer(one.json, one.name);
+    for (const ExpectedText& wanted : one.texts) {
+      SCOPED_TRACE(wanted.text);
+      EXPECT_EQ(tokenizer.ids(wanted.text, "text"), wanted.ids);
+      EXPECT_EQ(tokenizer.ids(wanted.text, "text", true), wanted.with_template);
+      EXPECT_EQ(tokenizer.decode(wanted.ids), wanted.decoded);
+      ++texts;
+    }
+  }
+  EXPECT_GT(texts, 80U);
+}
+
+TEST(JsonTokenizer, WhatTokensStandForAddsUp) {
+  for (const ExpectedTokenizer& one : expected_tokenizers()) {
+    SCOPED_TRACE(one.name);
+    const JsonTokenizer tokenizer(one.json, one.name);
+    for (const ExpectedText& wanted : one.texts) {
+      std::int64_t end = 0;
+      tokenizer.encode(wanted.text, "text", [&](const JsonToken& token) {
+        EXPECT_GE(token.end, end);
+        end = token.end;
+      });
+      EXPECT_LE(end, std::ssize(wanted.text));
+    }
+  }
+}
+
+TEST(JsonTokenizer, TheBytesOfAByteLevelTokenAreItsOwn) {
+  const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
+  const std::string text = "hello w\u00f6rld's  \u4e2d\U0001F600\n\n x";
+  std::int64_t end = 0;
+  tokenizer.encode(text, "text", [&](const JsonToken& token) {
+    const auto part =
+        text.substr(static_cast<std::size_t>(end), static_cast<std::size_t>(token.end - end));
+    EXPECT_EQ(tokenizer.decode({&token.id, 1}), part);
+    end = token.end;
+  });
+  EXPECT_EQ(end, std::ssize(text));
+}
+
+// What is searched through and what goes through a heap is the same.
+TEST(JsonTokenizer, LongWordsAreMergedAsShortOnes) {
+  const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
+  std::mt19937 random(7);
+  const std::string letters = "helowrd";
+  for (int round = 0; round < 200; ++round) {
+    // No merge of this tokenizer has a q, so it divides a long word into short ones.
+    std::string word;
+    std::vector<std::int64_t> wanted;
+    for (int part = 0; part < 8; ++part) {
+      std::string piece;
+      for (int i = 0; i < 10; ++i) piece += letters[random() % letters.size()];
+      word += piece + "q";
+      for (const std::int64_t id : tokenizer.ids(piece, "t")) wanted.push_back(id);
+      wanted.push_back(tokenizer.id_of("q"));
+    }
+    EXPECT_EQ(tokenizer.ids(word, "t"), wanted);
+  }
+}
+
+TEST(JsonTokenizer, AWordOfMegabytesTakesSeconds) {
+  const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
+  std::string line(4'000'000, 'l');
+  for (std::size_t i = 0; i < line.size(); i += 3) line[i] = 'h';
+  EXPECT_EQ(tokenizer.decode(tokenizer.ids(line, "t")), line);
+  EXPECT_EQ(tokenizer.ids(std::string(2'000'000, ' '), "t").size(), 1'000'000U);
+}
+
+TEST(JsonTokenizer, TwoFilesOfGpt2AreTheSameAsOne) {
+  const auto file = nlohmann::json::parse(expected("ByteLevel").json);
+  std::string merges = "#version: 0.2\n";
+  for (const auto& pair : file["model"]["merges"])
+    merges += pair[0].get<std::string>() + " " + pair[1].get<std::string>() + "\n";
+  const JsonTokenizer tokenizer(
+      json_of_merges(file["model"]["vocab"].dump(), "vocab.json", merges, "merges.txt"), "folder");
+  for (const ExpectedText& wanted : expected("ByteLevel").texts)
+    EXPECT_EQ(tokenizer.ids(wanted.text, "text"), wanted.ids);
+  EXPECT_THROW(json_of_merges("{\"a\": 0}", "vocab.json", "a\n", "merges.txt"), DataError);
+}
+
+TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
+  const JsonTokenizer tokenizer(expected("Llama2").json, "t.json");
+  const std::vector<std::int64_t> ids = tokenizer.ids("hello", "t", true);
+  EXPECT_EQ(ids.front(), 1);
+  EXPECT_TRUE(tokenizer.is_special(1));
+  EXPECT_EQ(tokenizer.decode(ids, true), "hello");
+}
+
+TEST(JsonTokenizer, WhatIsNotKnownIsRefusedWithItsPlace) {
+  const std::string good = expected("Llama2").json;
+  EXPECT_EQ(refusal(good), "");
+  EXPECT_THAT(refusal("{"), HasSubstr("t.json: is not JSON"));
+  EXPECT_THAT(refusal("[]"), HasSubstr("t.json: found a list of 0; wanted an object"));
+  EXPECT_THAT(refusal(replaced(good, "\"Prepend\"", "\"Append\"")),
+              HasSubstr("t.json.normalizer.normalizers[0].type: found \"Append\"; wanted one that "
+                        "Longspan knows"));
+  EXPECT_THAT(refusal(replaced(good, "\"ByteFallback\"", "\"CTC\"")),
+              HasSubstr("t.json.decoder.decoders[1].type: found \"CTC\""));
+  EXPECT_THAT(refusal(replaced(good, "\"BPE\"", "\"Morse\"")), HasSubstr("t.json.model.type"));
+  EXPECT_THAT(refusal(replaced(good, "[\"l\", \"l\"]", "[\"l\", \"zz\"]")),
+              HasSubstr("t.json.model.merges[1]"));
+  EXPECT_THAT(refusal(replaced(good, "\"ids\": [1]", "\"ids\": [9999]")), HasSubstr("9999"));
+  EXPECT_THAT(refusal(replaced(good, "\"<0x00>\": 3", "\"<0x00>\": 16000000")),
+              HasSubstr("wanted an integer"));
+  EXPECT_THAT(refusal(replaced(good, "\"id\": 2,", "\"id\": 5,")), HasSubstr("added_tokens[2].id"));
+}
+
+TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
+  const std::string good = expected("SplitIsolatedFalse").json;
+  const auto with = [&good](const std::string& expression) {
+    return replaced(good, "{\"String\": \"-\"}", nlohmann::json({{"Regex", expression}}).dump());
+  };
+  EXPECT_EQ(refusal(with(R"(\s+(?!\S)|[^\s\p{L}]+|\x{4e2d})")), "");
+  for (const char* expression :
+       {"(", "[a&&b]", "[[a]b]", R"(\h)", R"(\K)", "(*LIMIT_MATCH=1)a", R"(\C)"})
+    EXPECT_THAT(refusal(with(expression)), HasSubstr("t.json.pre_tokenizer.pattern.Regex"))
+        << expression;
+}
+
+TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
+  const JsonTokenizer tokenizer(replaced(expected("SplitIsolatedFalse").json,
+                                         "{\"String\": \"-\"}",
+                                         "{\"Regex\": \"(a+)+[0-9]\"}"),
+                                "t.json");
+  EXPECT_THROW(tokenizer.ids(std::string(5000, 'a'), "text"), DataError);
+}
+
+TEST(JsonTokenizer, TextThatIsNotUtf8IsRefused) {
+  const JsonTokenizer tokenizer(expected("ByteLevel").json, "t.json");
+  try {
+    tokenizer.ids("abc\xff", "book.txt");
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("book.txt: byte 3"));
+  }
+}
+
+TEST(JsonTokenizer, DamagedFilesGiveOneSentenceAndNothingWorse) {
+  std::mt19937 random(11);
+  for (const char* name : {"Llama2", "Unigram_always", "Bert", "AddedTokens"}) {
+    const std::string good = expected(name).json;
+    for (int round = 0; round < 150; ++round) {
+      std::string bad = good;
+      const std::size_t at = random() % bad.size();
+      if (round % 3 == 0)
+        bad.resize(at);
+      else
+        bad[at] = static_cast<char>(random() % 128);
+      try {
+        JsonTokenizer(bad, "t.json").ids("hello world <s> caf\u00e9", "text");
+      } catch (const DataError&) {
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace longspan
