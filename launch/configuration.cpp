@@ -307,6 +307,13 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
                ? "data.tokenizer_kind is not unigram"
                : "";
   });
+  table.check({"data.tokenizer", "run.task"}, [&configuration]() -> std::string {
+    if (configuration.data.tokenizer != TokenizerKind::tokenizer_json ||
+        configuration.task == "language_model")
+      return "";
+    return "data.tokenizer: tokenizer_json is for run.task: language_model; run.task is " +
+           configuration.task;
+  });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     const bool reads_images = configuration.data.format == DataFormat::images;
     if (!reads_images || configuration.task == "classification" || configuration.task == "pixels")

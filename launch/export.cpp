@@ -12,6 +12,7 @@
 #include "framework/core/option_text.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
+#include "framework/tokenizers/json_tokenizer.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
@@ -222,6 +223,9 @@ void export_run(const Arguments& arguments, Session& session) {
                  folder.inside(),
                  dtype,
                  static_cast<std::int64_t>(arguments.shard_gigabytes * 1e9));
+  const Tokenizer tokenizer = tokenizer_of(checkpoint, configuration->data);
+  if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
+    write_text_file(folder.inside() / "tokenizer.json", model->json());
   folder.finish();
   print(session,
         fmt::format("{}: {} of {} layers in {}, step {} of {}\n",

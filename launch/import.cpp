@@ -1,10 +1,13 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/option_text.h"
+#include "framework/data/tokenizer_file.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"
 #include "framework/train/parameter_state.h"
@@ -25,31 +28,42 @@ struct Arguments {
   std::string run;
 };
 
-// The files in which models keep their vocabularies.
-constexpr const char* tokenizer_files[] = {
-    "tokenizer.json", "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model"};
+// Of the folder, where it has one that Longspan reads and whose ids all have rows; and what is to
+// be said of it.
+std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
+                                      std::int64_t vocabulary,
+                                      std::vector<std::string>& remarks) {
+  const std::optional<std::string> file = tokenizer_file_in(folder.string());
+  std::string problem;
+  if (file) {
+    try {
+      const JsonTokenizer model = read_json_tokenizer(folder.string());
+      if (model.vocabulary() <= vocabulary) return Tokenizer::of_package(model);
+      problem = fmt::format(
+          "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
+    } catch (const DataError& error) {
+      problem = error.what();
+    }
+  } else {
+    problem =
+        fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt", folder.string());
+  }
+  const bool reads = vocabulary >= Tokenizer().vocabulary();
+  remarks.push_back(
+      fmt::format("{}; {}",
+                  problem,
+                  reads ? fmt::format("id n of its {} ids is taken for byte n", vocabulary)
+                        : fmt::format("its {} ids are fewer than those of bytes: the "
+                                      "model can be exported again, and reads no text",
+                                      vocabulary)));
+  return std::nullopt;
+}
 
-// What the ids of the model stand for, as far as can be told.
-std::string vocabulary_remark(const fs::path& folder, std::int64_t vocabulary) {
-  std::error_code unused;
-  for (const char* name : tokenizer_files)
-    if (fs::exists(folder / name, unused))
-      return fmt::format(
-          "{} is not read: Longspan does not know yet what the {} ids of this vocabulary stand "
-          "for. "
-          "Texts are read as bytes, an id each, which means nothing to this model; it can be "
-          "exported again",
-          (folder / name).string(),
-          vocabulary);
-  const Tokenizer bytes;
-  if (vocabulary < bytes.vocabulary())
-    return fmt::format(
-        "the vocabulary has {} ids, fewer than the {} of bytes, which texts are read as: the "
-        "model can be exported again, and reads no text",
-        vocabulary,
-        bytes.vocabulary());
-  return fmt::format(
-      "{} has no tokenizer: id n of its {} ids is taken for byte n", folder.string(), vocabulary);
+std::int64_t vocabulary_of(const ModelSettings& settings) {
+  const auto found =
+      std::ranges::find(settings, "model.vocabulary", &std::pair<std::string, std::string>::first);
+  require(found != settings.end(), "an import has no model.vocabulary");
+  return std::stoll(found->second);
 }
 
 // What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.
@@ -79,7 +93,14 @@ void import(const Arguments& arguments, const Session& session) {
                     single_file_name);
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
-  const ModelMeaning meaning = architecture.read(config);
+  ModelMeaning meaning = architecture.read(config);
+  const std::optional<Tokenizer> tokenizer =
+      tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
+  if (tokenizer) {
+    const std::string model = fs::absolute(folder).lexically_normal().string();
+    meaning.settings.emplace_back("data.tokenizer", "tokenizer_json");
+    meaning.settings.emplace_back("data.tokenizer_model", yaml_word(model));
+  }
   const auto configuration = or_of_data(
       config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
   const ModelValues values = model_values(*configuration);
@@ -104,7 +125,7 @@ void import(const Arguments& arguments, const Session& session) {
   NewFolder run(arguments.run, "--to");
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
-  state.scalars.set(tokenizer_scalar, Tokenizer().to_json());  // what texts are read by
+  state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
   const std::string text = configuration->table.resolved();
   const Communicator alone;
   CheckpointInfo info;
@@ -123,7 +144,6 @@ void import(const Arguments& arguments, const Session& session) {
   std::vector<std::string> remarks = meaning.remarks;
   if (imported.elements().contains("F64"))
     remarks.push_back("numbers of F64 were rounded to the nearest of float32");
-  remarks.push_back(vocabulary_remark(folder, vocabulary));
   warn(session, remarks);
   print(session,
         fmt::format("{}: {} of {} layers, {} weights ({})\n",

@@ -33,7 +33,7 @@ PromptText::PromptText(std::string words, const std::string& file) : words_(std:
 }
 
 Prompt PromptText::prompt(const Tokenizer& tokenizer, const Session& session) {
-  if (!file_ || tokenizer.kind() == TokenizerKind::sentencepiece) {
+  if (!file_ || tokenizer.needs_token_file()) {
     tokens_ = file_ ? tokenizer.encode(whole(*file_), file_->path())
                     : tokenizer.encode(words_, "the prompt");
     return {std::ssize(tokens_), [this](std::int64_t begin, std::span<std::int64_t> out) {

@@ -7,6 +7,7 @@
 #include <CLI/Formatter.hpp>
 #include <CLI/Validators.hpp>
 #include <charconv>
+#include <filesystem>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "framework/core/option_text.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/subword_training.h"
+#include "framework/data/tokenizer_file.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 
@@ -88,15 +90,23 @@ void train(const Arguments& arguments, const Session& session) {
             "{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), arguments.kind));
 }
 
+// Of a file tokenizer.json or a folder, or of a .model file.
+Tokenizer opened(const std::string& model) {
+  std::error_code unused;
+  if (model.ends_with(".json") || std::filesystem::is_directory(model, unused))
+    return Tokenizer::of_package(read_json_tokenizer(model));
+  return Tokenizer::subwords(read_subword_model(model));
+}
+
 void encode(const Arguments& arguments, const Session& session) {
-  const Tokenizer tokenizer = Tokenizer::subwords(read_subword_model(arguments.model));
+  const Tokenizer tokenizer = opened(arguments.model);
   for_each_line_of_input(session, [&](const std::string& line, const std::string& place) {
     return fmt::format("{}", fmt::join(tokenizer.encode(line, place), " "));
   });
 }
 
 void decode(const Arguments& arguments, const Session& session) {
-  const Tokenizer tokenizer = Tokenizer::subwords(read_subword_model(arguments.model));
+  const Tokenizer tokenizer = opened(arguments.model);
   for_each_line_of_input(session, [&](const std::string& line, const std::string& place) {
     return tokenizer.decode(read_ids(line, place, tokenizer.vocabulary()));
   });
@@ -125,7 +135,10 @@ void bind_coding(CLI::App& app,
                  const std::string& description,
                  void (*act)(const Arguments&, const Session&)) {
   CLI::App* sub = app.add_subcommand(name, description);
-  sub->add_option("MODEL", arguments.model, "a .model file of SentencePiece")
+  sub->add_option("MODEL",
+                  arguments.model,
+                  "a .model file of SentencePiece, a tokenizer.json, or a folder with that or with "
+                  "vocab.json and merges.txt")
       ->required()
       ->check(not_empty_text());
   sub->callback([&arguments, act] { arguments.act = act; });

@@ -38,7 +38,7 @@ Corpus::Corpus(std::shared_ptr<const MappedFile> file,
                const Tokenizer& tokenizer,
                const ScanListener& listener)
     : file_(std::move(file)), tokenizer_(tokenizer) {
-  require(tokenizer_.kind() != TokenizerKind::sentencepiece,
+  require(!tokenizer_.needs_token_file(),
           "{}: a text of subwords is opened with its file of tokens",
           path());
   if (tokenizer_.kind() == TokenizerKind::bytes) {
@@ -55,7 +55,7 @@ Corpus::Corpus(std::shared_ptr<const MappedFile> file,
       tokenizer_(tokenizer),
       encoded_(std::move(encoded)),
       tokens_(encoded_->tokens()) {
-  require(tokenizer_.kind() == TokenizerKind::sentencepiece,
+  require(tokenizer_.needs_token_file(),
           "{}: {} need no file of tokens",
           path(),
           name_of(tokenizer_.kind()));

@@ -3,12 +3,14 @@
 #include "framework/core/options.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/subword_training.h"
+#include "framework/data/tokenizer_file.h"
 
 namespace longspan {
 namespace {
 
 // Why a key of subwords is not read; of those of training, when a model is given.
 std::string unread(const DataOptions& options, bool trains) {
+  if (options.tokenizer == TokenizerKind::tokenizer_json && !trains) return "";
   if (options.tokenizer != TokenizerKind::sentencepiece)
     return fmt::format("data.tokenizer is {}", name_of(options.tokenizer));
   return trains && !options.tokenizer_model.empty() ? "data.tokenizer_model gives a model" : "";
@@ -18,7 +20,9 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add("data.tokenizer_model",
             options.tokenizer_model,
             "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
-            "without it one is trained on data.train and kept in the run's directory");
+            "without it one is trained on data.train and kept in the run's directory. With "
+            "tokenizer_json the file tokenizer.json, or a folder with that or with vocab.json and "
+            "merges.txt");
   table.add("data.tokenizer_kind",
             options.tokenizer_kind,
             "the kind of model that is trained: unigram, bpe (byte pairs), char or word",
@@ -33,7 +37,8 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
             between(least_subword_vocabulary, most_subword_vocabulary));
   table.add("data.token_cache",
             options.token_cache,
-            "with data.tokenizer: sentencepiece, the folder for the tokens of texts, which are "
+            "with data.tokenizer: sentencepiece or tokenizer_json, the folder for the tokens of "
+            "texts, which are "
             "encoded once; without it tokens/ in the run's directory");
   for (const char* key : {"data.tokenizer_model", "data.token_cache"})
     table.warn(key, [&options] { return unread(options, false); });
@@ -103,10 +108,12 @@ void declare(OptionTable& table, DataOptions& options) {
   table.add("data.tokenizer",
             options.tokenizer,
             "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
-            "the characters of data.train), or a piece of UTF-8 text by a model of SentencePiece",
+            "the characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or "
+            "what a tokenizer.json of others makes of it (tokenizer_json)",
             {{"bytes", TokenizerKind::bytes},
              {"characters", TokenizerKind::characters},
-             {"sentencepiece", TokenizerKind::sentencepiece}},
+             {"sentencepiece", TokenizerKind::sentencepiece},
+             {"tokenizer_json", TokenizerKind::tokenizer_json}},
             fixes_weights());
   table.add("data.unknown",
             options.unknown,
@@ -115,6 +122,12 @@ void declare(OptionTable& table, DataOptions& options) {
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
   declare_subwords(table, options);
+  table.check({"data.tokenizer", "data.tokenizer_model"}, [&options]() -> std::string {
+    if (options.tokenizer != TokenizerKind::tokenizer_json || !options.tokenizer_model.empty())
+      return "";
+    return "data.tokenizer: tokenizer_json needs data.tokenizer_model, a tokenizer.json or the "
+           "folder that has it";
+  });
   table.add("data.batch",
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "
@@ -134,6 +147,8 @@ void declare(OptionTable& table, DataOptions& options) {
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
+  if (options.tokenizer == TokenizerKind::tokenizer_json)
+    return Tokenizer::of_package(read_json_tokenizer(options.tokenizer_model));
   if (options.tokenizer == TokenizerKind::sentencepiece) {
     if (!options.tokenizer_model.empty())
       return Tokenizer::subwords(read_subword_model(options.tokenizer_model));

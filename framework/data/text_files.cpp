@@ -16,6 +16,7 @@
 #include "framework/data/lines.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/token_file.h"
+#include "framework/data/tokenizer_file.h"
 
 namespace longspan {
 
@@ -97,6 +98,30 @@ void write_tokens(const MappedFile& text,
   writer.finish();
 }
 
+// The whole text is one document, and in memory.
+void write_tokens(const MappedFile& text,
+                  const JsonTokenizer& model,
+                  const fs::path& path,
+                  const TokenFileKey& key,
+                  const ScanListener& heard) {
+  TokenFileWriter writer(path, key);
+  TokenQueue queue(writer);
+  std::string whole(static_cast<std::size_t>(text.size()), '\0');
+  text.copy(0, whole);
+  constexpr std::int64_t between_reports = 1 << 16;
+  std::int64_t at = 0, told = 0;
+  model.encode(whole, text.path(), [&](const JsonToken& token) {
+    queue.push({token.id, token.end - at});
+    at = token.end;
+    if (!heard || at - told < between_reports) return;
+    told = at;
+    heard({text.path(), at, text.size()});
+  });
+  queue.skip(text.size() - at);
+  if (!queue.finish()) throw DataError("{}: the tokenizer sees nothing in it", text.path());
+  writer.finish();
+}
+
 void make_directory(const fs::path& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
@@ -147,6 +172,13 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
                             const fs::path& run_directory,
                             const Communicator& all,
                             const ScanListener& listener) {
+  if (options.tokenizer == TokenizerKind::tokenizer_json) {
+    const NamedPath& source = options.tokenizer_model;
+    const std::string json = on_first_rank(all, source, 0, {}, [source](const ScanListener&) {
+      return read_json_tokenizer(source).json();
+    });
+    return Tokenizer::of_package(JsonTokenizer(json, source.told()));
+  }
   if (options.tokenizer != TokenizerKind::sentencepiece) return make_tokenizer(options, listener);
   const bool trains = options.tokenizer_model.empty();
   const NamedPath& source = trains ? options.train : options.tokenizer_model;
@@ -169,7 +201,7 @@ Corpus open_corpus(const NamedPath& path,
                    const Communicator& all,
                    const ScanListener& listener) {
   auto text = std::make_shared<const MappedFile>(path);
-  if (tokenizer.kind() != TokenizerKind::sentencepiece) {
+  if (!tokenizer.needs_token_file()) {
     Corpus corpus(std::move(text), tokenizer, listener);
     require_same_corpus(corpus, all);
     return corpus;
@@ -177,13 +209,16 @@ Corpus open_corpus(const NamedPath& path,
   TokenFileKey key = {.tokenizer = tokenizer.fingerprint(),
                       .text_bytes = text->size(),
                       .vocabulary = tokenizer.vocabulary()};
-  const auto provide = [text, tokens, model = *tokenizer.subword_model()](
-                           const TokenFileKey& of, const ScanListener& heard) {
+  const auto provide = [text, tokens, tokenizer](const TokenFileKey& of,
+                                                 const ScanListener& heard) {
     const fs::path file = token_path(*text, of, tokens);
     std::error_code unused;
     if (!fs::exists(file, unused)) {
       make_directory(tokens);
-      write_tokens(*text, model, file, of, heard);
+      if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
+        write_tokens(*text, *model, file, of, heard);
+      else
+        write_tokens(*text, *tokenizer.subword_model(), file, of, heard);
     }
     return file;
   };

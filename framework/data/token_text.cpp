@@ -22,7 +22,7 @@ TokenText::TokenText(const Tokenizer& tokenizer, std::span<const std::int64_t> b
 std::string TokenText::said() const { return tokenizer_.decode(std::span(tokens_).first(given_)); }
 
 std::string TokenText::push(std::int64_t token) {
-  if (tokenizer_.kind() != TokenizerKind::sentencepiece) return tokenizer_.decode({&token, 1});
+  if (!tokenizer_.needs_token_file()) return tokenizer_.decode({&token, 1});
   tokens_.push_back(token);
   const std::string before = said();
   const std::string now = tokenizer_.decode(tokens_);

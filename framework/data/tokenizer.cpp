@@ -12,6 +12,7 @@
 #include "framework/data/character_scan.h"
 #include "framework/data/line_pieces.h"
 #include "framework/data/subword_model.h"
+#include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
 
@@ -63,6 +64,8 @@ std::string_view name_of(TokenizerKind kind) {
       return "characters";
     case TokenizerKind::sentencepiece:
       return "sentencepiece";
+    case TokenizerKind::tokenizer_json:
+      return "tokenizer_json";
   }
   throw Failure("a kind of tokenizer without a name");
 }
@@ -106,12 +109,20 @@ Tokenizer Tokenizer::subwords(const SubwordModel& model) {
   return tokenizer;
 }
 
+Tokenizer Tokenizer::of_package(const JsonTokenizer& model) {
+  Tokenizer tokenizer;
+  tokenizer.json_ = std::make_shared<const JsonTokenizer>(model);
+  return tokenizer;
+}
+
 TokenizerKind Tokenizer::kind() const {
+  if (json_) return TokenizerKind::tokenizer_json;
   if (subwords_) return TokenizerKind::sentencepiece;
   return vocabulary_ ? TokenizerKind::characters : TokenizerKind::bytes;
 }
 
 std::int64_t Tokenizer::vocabulary() const {
+  if (json_) return json_->vocabulary();
   if (subwords_) return subwords_->vocabulary();
   if (!vocabulary_) return 256;
   return vocabulary_->first_id() + static_cast<std::int64_t>(vocabulary_->code_points.size());
@@ -149,6 +160,7 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
 }
 
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, std::string_view place) const {
+  if (json_) return json_->ids(text, place);
   if (subwords_) return encode_subwords(text, place);
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
@@ -189,6 +201,7 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
   for (const std::int64_t id : ids)
     if (id < 0 || id >= vocabulary())
       throw DataError("token {} is outside of the vocabulary of {}", id, vocabulary());
+  if (json_) return json_->decode(ids);
   if (subwords_) return decode_subwords(ids);
   std::string text;
   for (const std::int64_t id : ids) {
@@ -219,6 +232,7 @@ std::string Tokenizer::to_json() const {
     }
     json["characters"] = std::move(pieces);
   }
+  if (json_) json["tokenizer"] = json_->json();
   if (subwords_) json["model"] = to_hexadecimal(subwords_->bytes());
   return json.dump() + "\n";
 }
@@ -243,10 +257,14 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
       return subwords(
           SubwordModel(from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
                        std::string(place)));
+    if (kind == name_of(TokenizerKind::tokenizer_json))
+      return of_package(JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
     if (kind != name_of(TokenizerKind::characters))
-      throw DataError("{}: tokenizer {} is not known; bytes, characters and sentencepiece are",
-                      place,
-                      in_quotes(kind));
+      throw DataError(
+          "{}: tokenizer {} is not known; bytes, characters, sentencepiece and "
+          "tokenizer_json are",
+          place,
+          in_quotes(kind));
     std::vector<char32_t> code_points;
     for (const auto& piece : json.at("characters")) {
       const auto bytes = piece.get<std::string>();
@@ -270,6 +288,7 @@ std::uint64_t Tokenizer::fingerprint() const {
 }
 
 bool operator==(const Tokenizer& a, const Tokenizer& b) {
+  if (a.json_ || b.json_) return a.json_ && b.json_ && *a.json_ == *b.json_;
   if (a.subwords_ || b.subwords_) return a.subwords_ && b.subwords_ && *a.subwords_ == *b.subwords_;
   if (!a.vocabulary_ || !b.vocabulary_) return a.vocabulary_ == b.vocabulary_;
   return a.vocabulary_->with_unknown == b.vocabulary_->with_unknown &&

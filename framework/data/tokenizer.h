@@ -12,10 +12,11 @@
 
 namespace longspan {
 
+class JsonTokenizer;
 class MappedFile;
 class SubwordModel;
 
-enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece };
+enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, tokenizer_json };
 std::string_view name_of(TokenizerKind kind);
 
 // A value; copies share the vocabulary.
@@ -23,6 +24,8 @@ std::string_view name_of(TokenizerKind kind);
 // bytes: id = byte, 256 ids, any file. characters: a token is a Unicode code point; ids are the
 // code points of a text in ascending order, after id 0 = `<unknown>` where there is one.
 // sentencepiece: the pieces of a model of that library, line by line; a line's end is one token.
+// tokenizer_json: what the package `tokenizers` makes of a whole text, without the tokens that
+// begin and end one.
 class Tokenizer {
  public:
   static constexpr std::string_view unknown_name = "<unknown>";
@@ -39,6 +42,8 @@ class Tokenizer {
                                  const ScanListener& listener = {});
   // Of a model of SentencePiece.
   static Tokenizer subwords(const SubwordModel& model);
+  // As the package `tokenizers` has them.
+  static Tokenizer of_package(const JsonTokenizer& model);
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static Tokenizer from_json(std::string_view json, std::string_view place);
 
@@ -53,6 +58,10 @@ class Tokenizer {
   double unknown_nats() const;
   // None but for subwords.
   const SubwordModel* subword_model() const { return subwords_.get(); }
+  // None but for tokenizer_json.
+  const JsonTokenizer* json_tokenizer() const { return json_.get(); }
+  // Whether tokens have no place in a text that can be reckoned: it is encoded into a file.
+  bool needs_token_file() const { return subwords_ || json_; }
   // The id of a code point (characters only); -1 when it is not in the vocabulary and there is no
   // `<unknown>`.
   std::int64_t id_of(char32_t code_point) const;
@@ -80,6 +89,7 @@ class Tokenizer {
   // At most one of them; none: bytes.
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const SubwordModel> subwords_;
+  std::shared_ptr<const JsonTokenizer> json_;
 };
 
 }  // namespace longspan

@@ -174,7 +174,7 @@ void judge_checkpoint(const ResumingRun& run,
         "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
         "they were{}, or {}",
         path,
-        tokenizer.kind() == TokenizerKind::sentencepiece
+        tokenizer.needs_token_file()
             ? " (data.tokenizer_model can name the model that the run made)"
             : "",
         new_run_with_its_weights);

@@ -6,6 +6,7 @@
 #include "framework/core/error.h"
 #include "framework/core/utf8.h"
 #include "framework/data/subword_model.h"
+#include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -20,8 +21,14 @@ std::int64_t row_of_character(const Tokenizer& from, const Tokenizer& to, std::i
   return is_lacking ? -1 : row;
 }
 
-std::int64_t row_of_piece(const SubwordModel& from, const SubwordModel& to, std::int64_t id) {
-  return from.id_of(to.piece(id));
+// Tokens are the same that are called so.
+std::int64_t row_of_token(const Tokenizer& from, const Tokenizer& to, std::int64_t id) {
+  if (const SubwordModel* const model = to.subword_model())
+    return from.subword_model()->id_of(model->piece(id));
+  const JsonTokenizer* const model = to.json_tokenizer();
+  if (model == nullptr) return row_of_character(from, to, id);
+  const std::string& token = model->token(id);
+  return token.empty() ? -1 : from.json_tokenizer()->id_of(token);
 }
 
 }  // namespace
@@ -35,10 +42,7 @@ std::vector<std::int64_t> matching_rows(const VocabularyTable& from, const Vocab
     return rows;
   }
   for (std::int64_t id = 0; id < to.tokenizer.vocabulary(); ++id)
-    rows[static_cast<std::size_t>(id)] =
-        to.tokenizer.kind() == TokenizerKind::sentencepiece
-            ? row_of_piece(*from.tokenizer.subword_model(), *to.tokenizer.subword_model(), id)
-            : row_of_character(from.tokenizer, to.tokenizer, id);
+    rows[static_cast<std::size_t>(id)] = row_of_token(from.tokenizer, to.tokenizer, id);
   return rows;
 }
 

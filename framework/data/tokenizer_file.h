@@ -1,0 +1,18 @@
+// The files in which the tokenizers of others lie.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "framework/core/named_path.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan {
+
+// Of a tokenizer.json, or of a folder that has one, or vocab.json and merges.txt. Throws DataError.
+JsonTokenizer read_json_tokenizer(const NamedPath& path);
+
+// Whether a folder has what `read_json_tokenizer` reads: the file that says so.
+std::optional<std::string> tokenizer_file_in(const std::string& folder);
+
+}  // namespace longspan
