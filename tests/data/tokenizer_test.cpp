@@ -9,6 +9,7 @@
 #include "framework/core/error.h"
 #include "framework/data/corpus.h"
 #include "framework/data/mapped_file.h"
+#include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
@@ -20,6 +21,28 @@ using testing::HasSubstr;
 Tokenizer characters_of(std::string_view text, bool with_unknown) {
   const TemporaryFile file(text);
   return Tokenizer::characters_of(MappedFile(file.path()), with_unknown);
+}
+
+Tokenizer pairs_of_letters(const std::string& merges) {
+  return Tokenizer::of_package(JsonTokenizer(
+      R"({"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "ba": 3}, "merges": [)" +
+          merges + "]}}",
+      "a.json"));
+}
+
+TEST(Tokenizer, OfThePackageIsWhatItsFileSaysAfterACheckpointToo) {
+  const Tokenizer one = pairs_of_letters(R"("a b")"), other = pairs_of_letters(R"("b a")");
+  EXPECT_EQ(one.kind(), TokenizerKind::tokenizer_json);
+  EXPECT_EQ(one.vocabulary(), 4);
+  EXPECT_THAT(one.encode("abab", "text"), ElementsAre(2, 2));
+  EXPECT_THAT(other.encode("abab", "text"), ElementsAre(0, 3, 1));
+  EXPECT_NE(one, other);
+  EXPECT_NE(one.fingerprint(), other.fingerprint());
+  EXPECT_NE(one, Tokenizer());
+  const Tokenizer again = Tokenizer::from_json(one.to_json(), "checkpoint");
+  EXPECT_EQ(again, one);
+  EXPECT_EQ(again.fingerprint(), one.fingerprint());
+  EXPECT_THAT(again.encode("ab", "text"), ElementsAre(2));
 }
 
 TEST(Tokenizer, BytesTakeAnyFileAndGiveItBack) {

@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
+from package_tokenizer import tokenizer_json
 
 VOCABULARY, POSITIONS, WIDTH, LAYERS, HEADS, HIDDEN = 259, 12, 8, 2, 2, 24
 CONFIG = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "vocab_size": VOCABULARY, "n_positions": POSITIONS,
@@ -171,7 +172,8 @@ class Import(ImportTestCase):
         self.assertEqual(result.output, "taken: GPT-2 of 2 layers, 3656 weights (3656 of F32)\n")
         self.assertEqual(result.errors, "longspan: warning: in training model.dropout drops the hidden layers of feed-forward layers too, "
                                         "which GPT-2 does not\n"
-                                        "longspan: warning: model has no tokenizer: id n of its 259 ids is taken for byte n\n")
+                                        "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt; id n of its 259 ids is "
+                                        "taken for byte n\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
         self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
@@ -222,6 +224,21 @@ class Import(ImportTestCase):
         self.longspan("export", "taken", "--to", "given", ranks=2)
         self.assertEqual(self.given(), {name: ("F32", shape, self.weights[name]) for name, shape in shapes().items()})
         self.assertIn("found", self.give("--shard", "nan", folder="no", code=2).errors)
+
+    def test_the_tokenizer_comes_along(self):
+        path = self.folder()
+        text = tokenizer_json([("i", "n")], ["<|end|>"])
+        (path / "tokenizer.json").write_text(text)
+        result = self.take()
+        self.assertNotIn("tokenizer", result.errors)
+        (self.directory / "ids").write_bytes(b"in the end.")
+        path.rename(self.directory / "elsewhere")  # the checkpoint has it
+        figures = json.loads(self.longspan("evaluate", "taken", "--data", "ids", "--json").output)
+        self.assertEqual((figures["tokens"], figures["bytes"]), (9, 9))  # "in" is one, and predicted from nothing
+        ids = [256, *b" the end."]
+        self.assertLess(abs(figures["loss"] - reference_loss(self.weights, ids)), 1e-5)
+        self.give()
+        self.assertEqual((self.directory / "given" / "tokenizer.json").read_text(), text)
 
     def test_output_of_its_own(self):
         head = random_weights({"lm_head.weight": [VOCABULARY, WIDTH]}, seed=2)["lm_head.weight"]
@@ -274,12 +291,14 @@ class Import(ImportTestCase):
     def test_says_what_the_vocabulary_lacks(self):
         path = self.folder()
         (path / "tokenizer.json").write_text("{}")
-        self.assertIn("model/tokenizer.json is not read: Longspan does not know yet what the 259 ids", self.take().errors)
+        self.assertIn("model/tokenizer.json: ", self.take().errors)
+        (path / "tokenizer.json").write_text(tokenizer_json([("a", "b"), ("c", "d"), ("e", "f")], ["<|end|>"]))
+        self.assertIn("model/tokenizer.json: has ", self.take(run="large").errors)
         small = shapes(**{"transformer.wte.weight": [5, WIDTH]})
         weights = random_weights(small)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
         self.folder("small", {"vocab_size": 5}, tensors)
-        self.assertIn("5 ids, fewer than the 256 of bytes", self.take("small", "small-taken").errors)
+        self.assertIn("its 5 ids are fewer than those of bytes", self.take("small", "small-taken").errors)
         self.give(run="small-taken")
         self.assertEqual(self.given(), tensors)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import jobs
 from jobs import Layout
+from package_tokenizer import tokenizer_json, vocabulary_and_merges
 
 KINDS = "unigram", "bpe", "char", "word"
 
@@ -187,6 +188,85 @@ class Training(Subwords):
         result = self.longspan("plan", "tiny.yaml", *jobs.flat(self.subwords))
         self.assertIn("bytes of a rank", result.output)
         self.assertFalse(self.run_at().path.exists())
+
+
+PAIRS = [("b", "a"), ("l", "o"), (" ", "t"), (" t", "i"), ("ba", "lo"), (" ti", "r"), (" ", "k"), (" k", "a")]
+
+
+class OfThePackage(Subwords):
+    """tokenizer.json, or the two files that came before it."""
+    settings = {"data.tokenizer": "tokenizer_json", "data.tokenizer_model": "others/tokenizer.json", "precision.compute": "float64",
+                "data.validation": "held-out.txt", "training.validation_every": 4}
+
+    def setUp(self):
+        super().setUp()
+        (self.directory / "others").mkdir()
+        (self.directory / "others" / "tokenizer.json").write_text(tokenizer_json(PAIRS, ["<|end|>"]))
+
+    def test_encodes_and_decodes(self):
+        vocabulary, merges = vocabulary_and_merges(PAIRS)
+        (self.directory / "older").mkdir()
+        (self.directory / "older" / "vocab.json").write_text(json.dumps(vocabulary))
+        (self.directory / "older" / "merges.txt").write_text("#version: 0.2\n" + "\n".join(merges) + "\n")
+        text = "balo tir\n\nka é漢\t"
+        expected = [256 + 4, 256 + 5]  # "balo" and " tir"
+        for model in "others/tokenizer.json", "others", "older":
+            with self.subTest(model=model):
+                ids = self.tokenizer("encode", model, given=text.encode()).output
+                self.assertEqual([int(id) for id in ids.splitlines()[0].split()], expected)
+                self.assertEqual(self.tokenizer("decode", model, given=ids).output, text.encode() + b"\n")
+        self.assertEqual(self.tokenizer("encode", "others", given=b"ba<|end|>ba").output.split(), [b"256", b"264", b"256"])
+
+    def test_stops_and_resumes_bit_for_bit_on_any_layout(self):
+        for layout in Layout(1, 1), Layout(2, 1):
+            whole, halves = f"whole-{layout.ranks}", f"halves-{layout.ranks}"
+            self.train(whole, layout, self.settings)
+            self.train(halves, layout, {**self.settings, "training.schedule_steps": 8, "training.steps": 4})
+            self.train(halves, layout, {**self.settings, "training.schedule_steps": 8})
+            self.assertEqual(self.run_at(halves).state(8), self.run_at(whole).state(8))
+            self.assertEqual(self.run_at(halves).metrics_bytes(), self.run_at(whole).metrics_bytes())
+        losses = [[line["loss"] for line in self.run_at(f"whole-{ranks}").metrics()] for ranks in (1, 2)]
+        for one, other in zip(*losses, strict=True):
+            self.assertAlmostEqual(one, other, delta=1e-9)
+
+    def test_the_checkpoint_holds_the_tokenizer(self):
+        self.train(settings=self.settings)
+        shutil.rmtree(self.directory / "others")
+        shutil.rmtree(self.run_at().path / "tokens")
+        figures = json.loads(self.longspan("evaluate", "run", "--json", ranks=2).output)
+        held_out = (self.directory / "held-out.txt").stat().st_size
+        self.assertLess(figures["tokens"], held_out)
+        self.assertTrue(held_out - 10 < figures["bytes"] < held_out)
+        nats = figures["loss"] * figures["tokens"]
+        self.assertAlmostEqual(figures["bits_per_byte"], nats / figures["bytes"] / 0.6931471805599453, 9)
+        result = self.longspan("generate", "run", "--prompt", "balo tir", "--tokens", 20)
+        self.assertTrue(result.output.startswith("balo tir"))
+
+    def test_another_tokenizer_than_the_checkpoints_is_refused(self):
+        self.train(settings=self.settings)
+        (self.directory / "others" / "tokenizer.json").write_text(tokenizer_json(PAIRS[:-1]))
+        result = self.train(settings={**self.settings, "training.steps": 9}, code=3)
+        self.assert_one_sentence(result, "was made with another tokenizer")
+        grown = {**self.settings, "training.start_from": "run", "training.start_from_vocabulary": "grow", "training.steps": 1}
+        result = self.train("grown", settings=grown)
+        self.assertIn("of 263 rows of the vocabulary 263 are taken and 0 new, 2 of the 265 there are left out", result.output)
+
+    def test_what_is_wrong_is_one_sentence(self):
+        (self.directory / "empty").mkdir()
+        (self.directory / "half.json").write_text(tokenizer_json(PAIRS)[:500])
+        (self.directory / "odd.json").write_text(tokenizer_json(PAIRS).replace('"BPE"', '"Markov"'))
+        for number, (more, code, sentence) in enumerate([
+                ({"data.tokenizer_model": "nowhere.json"}, 3, "nowhere.json: cannot be opened"),
+                ({"data.tokenizer_model": "empty"}, 3, "empty: found no tokenizer.json in it, nor vocab.json with merges.txt"),
+                ({"data.tokenizer_model": "half.json"}, 3, "half.json: "),
+                ({"data.tokenizer_model": "odd.json"}, 3, '"Markov"'),
+                ({"data.tokenizer_model": ""}, 2, "data.tokenizer: tokenizer_json needs data.tokenizer_model"),
+                ({"run.task": "classification", "model.family": "encoder"}, 2,
+                 "data.tokenizer: tokenizer_json is for run.task: language_model; run.task is classification")]):
+            for layout in Layout(1, 1), Layout(2, 1):
+                with self.subTest(more=more, layout=str(layout)):
+                    result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)
+                    self.assertIn(sentence, result.errors)
 
 
 if __name__ == "__main__":
