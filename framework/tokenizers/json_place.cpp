@@ -22,12 +22,14 @@ std::string found_text(const nlohmann::json& value) {
 JsonPlace JsonPlace::operator[](std::string_view key) const {
   if (!value_->is_object()) refuse("an object");
   const auto found = value_->find(key);
-  return {found == value_->end() ? nothing : *found, fmt::format("{}.{}", place_, key)};
+  return {found == value_->end() ? nothing : *found,
+          place_,
+          path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key)};
 }
 
 JsonPlace JsonPlace::operator[](std::size_t index) const {
   if (index >= size() || !value_->is_array()) refuse(fmt::format("a list of more than {}", index));
-  return {(*value_)[index], fmt::format("{}[{}]", place_, index)};
+  return {(*value_)[index], place_, fmt::format("{}[{}]", path_, index)};
 }
 
 std::size_t JsonPlace::size() const {
@@ -72,7 +74,7 @@ double JsonPlace::number() const {
 }
 
 void JsonPlace::refuse(std::string_view wanted) const {
-  throw DataError("{}: found {}; wanted {}", shortened(place_, 300), found_text(*value_), wanted);
+  throw DataError("{}: found {}; wanted {}", shortened(place(), 300), found_text(*value_), wanted);
 }
 
 void JsonPlace::unknown(std::string_view known) const {

@@ -20,7 +20,8 @@ class JsonPlace {
   bool is_list() const { return value_->is_array(); }
   bool has(std::string_view key) const { return value_->is_object() && value_->contains(key); }
   const nlohmann::json& value() const { return *value_; }
-  const std::string& place() const { return place_; }
+  // "FILE: model.vocab".
+  std::string place() const { return path_.empty() ? place_ : place_ + ": " + path_; }
 
   // Of an object; null where it has no such key.
   JsonPlace operator[](std::string_view key) const;
@@ -41,8 +42,12 @@ class JsonPlace {
   [[noreturn]] void unknown(std::string_view known) const;
 
  private:
+  JsonPlace(const nlohmann::json& value, std::string place, std::string path)
+      : value_(&value), place_(std::move(place)), path_(std::move(path)) {}
+
   const nlohmann::json* value_;
   std::string place_;
+  std::string path_;  // of keys, in it
 };
 
 }  // namespace longspan

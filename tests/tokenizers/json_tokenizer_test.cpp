@@ -134,13 +134,13 @@ TEST(JsonTokenizer, WhatIsNotKnownIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal("{"), HasSubstr("t.json: is not JSON"));
   EXPECT_THAT(refusal("[]"), HasSubstr("t.json: found a list of 0; wanted an object"));
   EXPECT_THAT(refusal(replaced(good, "\"Prepend\"", "\"Append\"")),
-              HasSubstr("t.json.normalizer.normalizers[0].type: found \"Append\"; wanted one that "
+              HasSubstr("t.json: normalizer.normalizers[0].type: found \"Append\"; wanted one that "
                         "Longspan knows"));
   EXPECT_THAT(refusal(replaced(good, "\"ByteFallback\"", "\"CTC\"")),
-              HasSubstr("t.json.decoder.decoders[1].type: found \"CTC\""));
-  EXPECT_THAT(refusal(replaced(good, "\"BPE\"", "\"Morse\"")), HasSubstr("t.json.model.type"));
+              HasSubstr("t.json: decoder.decoders[1].type: found \"CTC\""));
+  EXPECT_THAT(refusal(replaced(good, "\"BPE\"", "\"Morse\"")), HasSubstr("t.json: model.type"));
   EXPECT_THAT(refusal(replaced(good, "[\"l\", \"l\"]", "[\"l\", \"zz\"]")),
-              HasSubstr("t.json.model.merges[1]"));
+              HasSubstr("t.json: model.merges[1]"));
   EXPECT_THAT(refusal(replaced(good, "\"ids\": [1]", "\"ids\": [9999]")), HasSubstr("9999"));
   EXPECT_THAT(refusal(replaced(good, "\"<0x00>\": 3", "\"<0x00>\": 16000000")),
               HasSubstr("wanted an integer"));
@@ -155,7 +155,7 @@ TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
   EXPECT_EQ(refusal(with(R"(\s+(?!\S)|[^\s\p{L}]+|\x{4e2d})")), "");
   for (const char* expression :
        {"(", "[a&&b]", "[[a]b]", R"(\h)", R"(\K)", "(*LIMIT_MATCH=1)a", R"(\C)"})
-    EXPECT_THAT(refusal(with(expression)), HasSubstr("t.json.pre_tokenizer.pattern.Regex"))
+    EXPECT_THAT(refusal(with(expression)), HasSubstr("t.json: pre_tokenizer.pattern.Regex"))
         << expression;
 }
 
