@@ -49,13 +49,15 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
         fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt", folder.string());
   }
   const bool reads = vocabulary >= Tokenizer().vocabulary();
-  remarks.push_back(
-      fmt::format("{}; {}",
-                  problem,
-                  reads ? fmt::format("id n of its {} ids is taken for byte n", vocabulary)
-                        : fmt::format("its {} ids are fewer than those of bytes: the "
-                                      "model can be exported again, and reads no text",
-                                      vocabulary)));
+  remarks.push_back(fmt::format(
+      "{}; {}",
+      problem,
+      reads ? fmt::format("texts are read as bytes, id n of the model's {} being byte n, which "
+                          "means nothing to a model that learnt from other tokens",
+                          vocabulary)
+            : fmt::format("the model has {} ids, fewer than the 256 of bytes: it can be exported "
+                          "again, and reads no text",
+                          vocabulary)));
   return std::nullopt;
 }
 

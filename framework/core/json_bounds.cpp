@@ -23,7 +23,7 @@ void JsonBounds::count_value() {
 void JsonBounds::add_outside(char letter) {
   if (is_blank(letter)) {
     length_ = 0;
-    if (++blanks_ > most_blanks_at_first + bytes_ / 2)
+    if (++blanks_ > most_blanks_at_first + bytes_ / 2 && bounds_blanks_)
       throw DataError("{}: {} of its first {} bytes are blanks: it is no file of Longspan's",
                       place_,
                       blanks_,

@@ -20,8 +20,9 @@ class JsonBounds {
   static constexpr std::size_t most_blanks_at_first = std::size_t{1} << 16;  // later half of all
   static constexpr std::size_t most_values_at_first = 4096;                  // later one in 4 bytes
 
-  // `place` begins every message.
-  explicit JsonBounds(std::string place) : place_(std::move(place)) {}
+  // `place` begins every message. Files of others may be indented as they like.
+  explicit JsonBounds(std::string place, bool bounds_blanks = true)
+      : place_(std::move(place)), bounds_blanks_(bounds_blanks) {}
 
   // Throws DataError at the first byte with which the text is more than that, or that no JSON has.
   void add(std::string_view block);
@@ -31,6 +32,7 @@ class JsonBounds {
   void count_value();
 
   std::string place_;
+  bool bounds_blanks_;
   std::size_t bytes_ = 0;
   std::size_t blanks_ = 0;
   std::size_t values_ = 0;
@@ -41,8 +43,10 @@ class JsonBounds {
 };
 
 // The same for a text that is there as a whole.
-inline void require_json_bounds(std::string_view text, const std::string& place) {
-  JsonBounds(place).add(text);
+inline void require_json_bounds(std::string_view text,
+                                const std::string& place,
+                                bool bounds_blanks = true) {
+  JsonBounds(place, bounds_blanks).add(text);
 }
 
 }  // namespace longspan

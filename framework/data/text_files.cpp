@@ -109,10 +109,12 @@ void write_tokens(const MappedFile& text,
   std::string whole(static_cast<std::size_t>(text.size()), '\0');
   text.copy(0, whole);
   constexpr std::int64_t between_reports = 1 << 16;
+  // Up to `at` bytes belong to tokens: of a very long one the rest to those behind it.
   std::int64_t at = 0, told = 0;
   model.encode(whole, text.path(), [&](const JsonToken& token) {
-    queue.push({token.id, token.end - at});
-    at = token.end;
+    const std::int64_t bytes = std::min(token.end - at, most_token_bytes);
+    queue.push({token.id, bytes});
+    at += bytes;
     if (!heard || at - told < between_reports) return;
     told = at;
     heard({text.path(), at, text.size()});

@@ -16,7 +16,6 @@ namespace {
 // A header, then blocks of 65,536 tokens: the byte of the text at which the block begins, the ids,
 // and the bytes of the text that each stands for. The last block has as many tokens as are left.
 constexpr std::int64_t block_tokens = 65536;
-constexpr std::int64_t most_token_bytes = 65535;
 constexpr std::array<char, 16> magic = {"longspan tokens"};
 constexpr std::uint64_t format_version = 1;
 

@@ -21,6 +21,9 @@ struct CorpusPosition {
   friend bool operator==(const CorpusPosition&, const CorpusPosition&) = default;
 };
 
+// That a file of tokens can count of one of them.
+inline constexpr std::int64_t most_token_bytes = 65535;
+
 // What a file of tokens was made of.
 struct TokenFileKey {
   std::uint64_t text = 0;       // XXH3 of the text

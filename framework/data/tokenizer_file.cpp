@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
+#include "framework/core/json_bounds.h"
 #include "framework/data/mapped_file.h"
 
 namespace longspan {
@@ -22,6 +23,19 @@ std::string content_of(const NamedPath& path) {
   return text;
 }
 
+// A checkpoint has it as a text in a text, where quotes and ends of lines take more.
+JsonTokenizer checked(JsonTokenizer tokenizer, const std::string& place) {
+  std::size_t bytes = 0;
+  for (const char letter : tokenizer.json())
+    bytes += letter == '"' || letter == '\\' ? 4 : (letter == '\n' ? 3 : 1);
+  if (bytes >= JsonBounds::most_text)
+    throw DataError("{}: takes {} bytes in a checkpoint, which holds at most {}",
+                    place,
+                    bytes,
+                    JsonBounds::most_text);
+  return tokenizer;
+}
+
 }  // namespace
 
 std::optional<std::string> tokenizer_file_in(const std::string& folder) {
@@ -36,14 +50,18 @@ std::optional<std::string> tokenizer_file_in(const std::string& folder) {
 
 JsonTokenizer read_json_tokenizer(const NamedPath& path) {
   std::error_code unused;
-  if (!fs::is_directory(path.text(), unused)) return JsonTokenizer(content_of(path), path.told());
+  if (!fs::is_directory(path.text(), unused))
+    return checked(JsonTokenizer(content_of(path), path.told()), path.told());
   const std::optional<std::string> file = tokenizer_file_in(path.text());
   if (!file)
     throw DataError("{}: found no tokenizer.json in it, nor vocab.json with merges.txt",
                     path.told());
-  if (file->ends_with("tokenizer.json")) return JsonTokenizer(content_of(*file), *file);
+  if (file->ends_with("tokenizer.json"))
+    return checked(JsonTokenizer(content_of(*file), *file), *file);
   const std::string merges = (fs::path(path.text()) / "merges.txt").string();
-  return JsonTokenizer(json_of_merges(content_of(*file), *file, content_of(merges), merges), *file);
+  return checked(
+      JsonTokenizer(json_of_merges(content_of(*file), *file, content_of(merges), merges), *file),
+      *file);
 }
 
 }  // namespace longspan

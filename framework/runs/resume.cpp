@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <system_error>
 
 #include "framework/core/byte_text.h"
@@ -169,14 +170,18 @@ void judge_checkpoint(const ResumingRun& run,
         saved,
         saved,
         new_run_with_its_weights);
+  const std::map<TokenizerKind, const char*> remedies = {
+      {TokenizerKind::bytes, ""},
+      {TokenizerKind::characters, ""},
+      {TokenizerKind::sentencepiece,
+       " (data.tokenizer_model can name the model that the run made)"},
+      {TokenizerKind::tokenizer_json, " (longspan export writes the tokenizer.json again)"}};
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw DataError(
         "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
         "they were{}, or {}",
         path,
-        tokenizer.needs_token_file()
-            ? " (data.tokenizer_model can name the model that the run made)"
-            : "",
+        remedies.at(tokenizer.kind()),
         new_run_with_its_weights);
   task.judge(checkpoint.scalars(), path);
   if (const std::string other =

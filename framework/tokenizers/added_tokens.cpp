@@ -103,7 +103,8 @@ void AddedTokenFinder::cut(std::string_view text, const Listener& listener) cons
     if (token.strips_left) begin = without_blanks_before(text, begin, given);
     if (token.strips_right) end = with_blanks_behind(text, end);
     if (given < begin) listener(given, begin, nullptr);
-    listener(std::max(begin, given), end, &token);
+    // Blanks that another token took may begin this one: it stands for them too.
+    listener(begin, end, &token);
     given = end;
   }
   if (given < text.size()) listener(given, text.size(), nullptr);

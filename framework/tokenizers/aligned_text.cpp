@@ -13,6 +13,8 @@ AlignedWriter::AlignedWriter(const TextPiece& from)
 }
 
 void AlignedWriter::keep(std::size_t begin, std::size_t end) {
+  // What was taken away before is no part of it.
+  if (to_.text_.empty()) to_.begin_ = from_.end_of(begin);
   to_.text_.append(from_.text.substr(begin, end - begin));
   for (std::size_t i = begin; i < end; ++i) to_.ends_.push_back(from_.end_of(i + 1));
 }

@@ -150,13 +150,32 @@ TokenDecoder read_replace(const JsonPlace& json) {
   };
 }
 
+// Each byte that is of no character gives U+FFFD: what comes next reads characters.
+Texts of_characters(Texts texts) {
+  for (std::string& text : texts) {
+    std::string whole;
+    std::string_view rest = text;
+    while (true) {
+      const std::size_t valid = valid_utf8_bytes(rest);
+      whole += rest.substr(0, valid);
+      if (valid == rest.size()) break;
+      whole += "\xEF\xBF\xBD";
+      rest.remove_prefix(valid + 1);
+    }
+    text = std::move(whole);
+  }
+  return texts;
+}
+
 TokenDecoder read_sequence(const JsonPlace& json) {
   std::vector<TokenDecoder> steps;
   const JsonPlace list = json["decoders"];
   for (std::size_t i = 0; i < list.size(); ++i) steps.push_back(read_token_decoder(list[i]));
   return [steps](Texts texts) {
-    for (const TokenDecoder& step : steps)
-      if (step) texts = step(std::move(texts));
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      if (i > 0) texts = of_characters(std::move(texts));
+      if (steps[i]) texts = steps[i](std::move(texts));
+    }
     return texts;
   };
 }

@@ -21,7 +21,7 @@ constexpr std::size_t longest_text = std::size_t{1} << 31;  // bytes of one word
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
     throw DataError("{}: has {} bytes; a tokenizer.json is needed", place, text.size());
-  require_json_bounds(text, place);
+  require_json_bounds(text, place, false);
   try {
     return nlohmann::json::parse(text);
   } catch (const nlohmann::json::exception& error) {
@@ -88,15 +88,16 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
 void JsonTokenizer::Loaded::add_tokens(const JsonPlace& json) {
   added = read_added_tokens(json);
   texts = model.vocabulary.texts;
-  const std::size_t most = 8 * (texts.size() + added.size()) + 1024;
   for (std::size_t i = 0; i < added.size(); ++i) {
     const AddedToken& token = added[i];
     const auto id = static_cast<std::size_t>(token.id);
     const std::int32_t known = model.vocabulary.ids.find(token.content);
     if (known >= 0 && known != token.id)
       json[i]["id"].refuse(fmt::format("{}, as the vocabulary has it", known));
-    if (id >= most) json[i]["id"].refuse(fmt::format("an id below {}", most));
-    if (id >= texts.size()) texts.resize(id + 1);
+    // The package numbers what is behind a gap anew.
+    if (id > texts.size())
+      json[i]["id"].refuse(fmt::format("at most {}, the next id", texts.size()));
+    if (id == texts.size()) texts.emplace_back();
     if (!texts[id].empty() && texts[id] != token.content)
       json[i].refuse(fmt::format("another id: {} is that of {}", id, in_quotes(texts[id])));
     texts[id] = token.content;

@@ -59,8 +59,8 @@ AlignedText stripped(const TextPiece& piece, bool left, bool right) {
       begin = at;
     }
   }
-  if (is_blank && (left || right)) begin = end = 0;
   AlignedWriter writer(piece);
+  if (is_blank && (left || right)) return std::move(writer).take();
   writer.keep(left ? begin : 0, right ? end : piece.text.size());
   return std::move(writer).take();
 }

@@ -53,11 +53,27 @@ class PatternWriter {
       in_class_ = true;
       copy(1);
       if (at_ < expression_.size() && expression_[at_] == '^') copy(1);
+      // The first is a letter of the class.
+      if (at_ < expression_.size() && expression_[at_] == ']') {
+        text_ += '\\';
+        copy(1);
+      }
       return;
     }
+    // PCRE2 takes a + behind an interval for one that gives nothing back, and {,n} for letters.
+    if (expression_.substr(at_).starts_with("}+")) refuse("}+");
+    if (expression_.substr(at_).starts_with("{,")) refuse("{,");
+    if (letter == '(') judge_flags();
     // Groups that both know, and no verbs.
     if (letter == '(' && expression_.substr(at_).starts_with("(*")) refuse("(*");
     copy(1);
+  }
+  // With (?m) a dot takes the end of a line here and not there.
+  void judge_flags() const {
+    std::string_view rest = expression_.substr(at_);
+    if (!rest.starts_with("(?")) return;
+    rest = rest.substr(2, rest.find_first_not_of("imsx-", 2) - 2);
+    if (rest.find('m') != std::string_view::npos) refuse("(?m)");
   }
   void inside(char letter) {
     if (letter == '[') refuse("[ in a class");

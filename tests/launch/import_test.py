@@ -172,8 +172,8 @@ class Import(ImportTestCase):
         self.assertEqual(result.output, "taken: GPT-2 of 2 layers, 3656 weights (3656 of F32)\n")
         self.assertEqual(result.errors, "longspan: warning: in training model.dropout drops the hidden layers of feed-forward layers too, "
                                         "which GPT-2 does not\n"
-                                        "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt; id n of its 259 ids is "
-                                        "taken for byte n\n")
+                                        "longspan: warning: model has no tokenizer.json, nor vocab.json with merges.txt; texts are read as bytes, id n "
+                                        "of the model's 259 being byte n, which means nothing to a model that learnt from other tokens\n")
         self.assertEqual(sorted(os.listdir(self.directory / "taken")), ["checkpoints", "config.yaml"])
         self.longspan("verify", "taken")
         self.assertEqual(self.give().output, "given: GPT-2 of 2 layers in F32, step 0 of taken\n")
@@ -298,7 +298,7 @@ class Import(ImportTestCase):
         weights = random_weights(small)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in small.items()}
         self.folder("small", {"vocab_size": 5}, tensors)
-        self.assertIn("its 5 ids are fewer than those of bytes", self.take("small", "small-taken").errors)
+        self.assertIn("the model has 5 ids, fewer than the 256 of bytes", self.take("small", "small-taken").errors)
         self.give(run="small-taken")
         self.assertEqual(self.given(), tensors)
 

@@ -153,10 +153,109 @@ TEST(JsonTokenizer, ExpressionsOfAnotherMeaningAreRefused) {
     return replaced(good, "{\"String\": \"-\"}", nlohmann::json({{"Regex", expression}}).dump());
   };
   EXPECT_EQ(refusal(with(R"(\s+(?!\S)|[^\s\p{L}]+|\x{4e2d})")), "");
-  for (const char* expression :
-       {"(", "[a&&b]", "[[a]b]", R"(\h)", R"(\K)", "(*LIMIT_MATCH=1)a", R"(\C)"})
+  for (const char* expression : {"(",
+                                 "[a&&b]",
+                                 "[[a]b]",
+                                 R"(\h)",
+                                 R"(\K)",
+                                 "(*LIMIT_MATCH=1)a",
+                                 R"(\C)",
+                                 "a{1,3}+",
+                                 "a{,3}",
+                                 "(?m:a.b)",
+                                 "(?im)a.b",
+                                 "(?-m)a"})
     EXPECT_THAT(refusal(with(expression)), HasSubstr("t.json: pre_tokenizer.pattern.Regex"))
         << expression;
+}
+
+// Letters that are words of a tokenizer's own.
+std::string letters_and(const std::string& more, const std::string& added = "") {
+  return R"({"added_tokens": [)" + added + "], " + more +
+         R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u2581": 2}, "merges": []}})";
+}
+std::string added_token(int id, const std::string& content, bool strips_right) {
+  return nlohmann::json({{"id", id},
+                         {"content", content},
+                         {"single_word", false},
+                         {"lstrip", false},
+                         {"rstrip", strips_right},
+                         {"normalized", false},
+                         {"special", true}})
+      .dump();
+}
+
+// The package indents what it writes, and a merge is a list of two lines.
+TEST(JsonTokenizer, FilesMayBeMostlyBlanks) {
+  nlohmann::ordered_json model = {{"type", "BPE"}, {"vocab", {}}, {"merges", {}}};
+  std::vector<std::string> tokens;
+  for (int i = 0; i < 26; ++i) tokens.push_back(std::string(1, static_cast<char>('a' + i)));
+  for (std::size_t i = 0; tokens.size() < 12000; ++i) {
+    model["merges"].push_back({tokens[i], tokens[i % 26]});
+    tokens.push_back(tokens[i] + tokens[i % 26]);
+  }
+  for (std::size_t i = 0; i < tokens.size(); ++i) model["vocab"].emplace(tokens[i], i);
+  const nlohmann::ordered_json file = {{"added_tokens", nlohmann::json::array()}, {"model", model}};
+  EXPECT_EQ(refusal(file.dump(2)), "");
+}
+
+TEST(JsonTokenizer, AClassMayBeginWithItsOwnEnd) {
+  const JsonTokenizer tokenizer(
+      letters_and(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[]b]+"},
+                      "behavior": "Removed", "invert": false}, )"),
+      "t.json");
+  EXPECT_THAT(tokenizer.ids("a]]ba", "text"), testing::ElementsAre(0, 0));
+}
+
+TEST(JsonTokenizer, BlanksThatAreTakenAwayAreNoBeginning) {
+  const std::string strip =
+      R"("normalizer": {"type": "Strip", "strip_left": true, "strip_right": false}, )";
+  const JsonTokenizer plain(letters_and(strip), "t.json");
+  EXPECT_THAT(plain.ids("   ", "text"), testing::IsEmpty());
+  EXPECT_THAT(plain.ids("  ab", "text"), testing::ElementsAre(0, 1));
+  const JsonTokenizer first(
+      letters_and(strip + R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581",
+                                               "prepend_scheme": "first", "split": true}, )"),
+      "t.json");
+  EXPECT_THAT(first.ids("  a", "text"), testing::ElementsAre(0));
+  EXPECT_THAT(first.ids("a", "text"), testing::ElementsAre(2, 0));
+}
+
+TEST(JsonTokenizer, IdsBehindAGapAreRefused) {
+  EXPECT_EQ(refusal(letters_and("", added_token(3, "<x>", false))), "");
+  EXPECT_THAT(refusal(letters_and("", added_token(7, "<x>", false))),
+              HasSubstr("added_tokens[0].id: found 7; wanted at most 3, the next id"));
+}
+
+// Blanks that a token takes may be the beginning of another one.
+TEST(JsonTokenizer, TokensThatShareBlanksEndWhereTheyDo) {
+  const JsonTokenizer tokenizer(
+      letters_and("", added_token(3, "<x>", true) + ", " + added_token(4, "\n", false)), "t.json");
+  std::vector<std::int64_t> ends;
+  tokenizer.encode(
+      "a<x>\n\nba", "text", [&](const JsonToken& token) { ends.push_back(token.end); });
+  for (std::size_t i = 1; i < ends.size(); ++i) EXPECT_GE(ends[i], ends[i - 1]);
+  ASSERT_GE(ends.size(), 4U);
+  EXPECT_EQ(ends[0], 1);
+  EXPECT_EQ(ends[1], 6);
+  EXPECT_EQ(ends[ends.size() - 2], 7);
+  EXPECT_EQ(ends.back(), 8);
+}
+
+// The first step gives bytes that are no characters to the second one.
+TEST(JsonTokenizer, StepsOfADecoderReadCharacters) {
+  for (const char* const second :
+       {R"({"type": "ByteLevel"})",
+        R"({"type": "Replace", "pattern": {"Regex": "a"}, "content": "b"})"}) {
+    const JsonTokenizer tokenizer(
+        R"({"added_tokens": [], "decoder": {"type": "Sequence", "decoders": [
+             {"type": "ByteLevel"}, )" +
+            std::string(second) +
+            R"(]}, "model": {"type": "BPE", "vocab": {"\u00c4": 0, "\u00f0": 1}, "merges": []}})",
+        "t.json");
+    for (const std::int64_t id : {0, 1})
+      EXPECT_EQ(tokenizer.decode(std::vector<std::int64_t>{id}), "\xEF\xBF\xBD") << second;
+  }
 }
 
 TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
