@@ -84,7 +84,8 @@ TEST(Recurrence, TellsTheLastLayerAloneWhoTakesAStep) {
   RecurrenceOptions options;
   options.count = StepCount::adaptive;
   options.halting = {.steps = 9, .bias = -1};
-  const Recurrence recurrence(scope, {.recurrence = options, .positions = {}, .width = 4}, tiny_setting());
+  const Recurrence recurrence(
+      scope, {.recurrence = options, .positions = {}, .width = 4}, tiny_setting());
   std::vector<std::vector<bool>> told(2);
   std::vector<Layer> layers(2);
   for (std::size_t i = 0; i < 2; ++i)
