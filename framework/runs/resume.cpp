@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <system_error>
 
 #include "framework/core/byte_text.h"
@@ -170,18 +169,16 @@ void judge_checkpoint(const ResumingRun& run,
         saved,
         saved,
         new_run_with_its_weights);
-  const std::map<TokenizerKind, const char*> remedies = {
-      {TokenizerKind::bytes, ""},
-      {TokenizerKind::characters, ""},
-      {TokenizerKind::sentencepiece,
-       " (data.tokenizer_model can name the model that the run made)"},
-      {TokenizerKind::tokenizer_json, " (longspan export writes the tokenizer.json again)"}};
   if (tokenizer_of(checkpoint, settings.data) != tokenizer)
     throw DataError(
         "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
         "they were{}, or {}",
         path,
-        remedies.at(tokenizer.kind()),
+        tokenizer.subword_model() != nullptr
+            ? " (data.tokenizer_model can name the model that the run made)"
+            : (tokenizer.json_tokenizer() != nullptr
+                   ? " (longspan export writes the tokenizer.json again)"
+                   : ""),
         new_run_with_its_weights);
   task.judge(checkpoint.scalars(), path);
   if (const std::string other =

@@ -247,6 +247,24 @@ class Example(jobs.TestCase):
             self.assertRegex(line, r"^\S+ +\d+\.\d{3} +[\d,]+ +\d+$")
         self.assertIn('no system "soft"; there are softmax relative ', self.example("families", "soft", code=1).stderr)
 
+    def test_long_context_from_short_segments_to_an_export(self):
+        folder = self.tree / "runs" / "long-context"
+        folder.mkdir(parents=True)
+        (folder / "made").touch()
+        corpus = self.tree / "runs" / "corpora" / "kjv"
+        corpus.mkdir(parents=True)
+        for part in "train", "validation", "test":
+            jobs.write_text(corpus / f"{part}.txt", words=2000)
+        small = ("--set training.steps=2 --set training.warmup=1 --set model.layers=1 --set model.width=16 --set model.feed_forward=32 "
+                 "--set training.validation_every=0 --set metrics.every=1 --set run.threads=1")
+        output = self.example("long-context", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
+        self.assertIn("changed on purpose: model.rotary_scaling: the checkpoint has none, the configuration yarn", output)
+        rows = re.findall(r"(?m)^ +(\d+) to +(\d+) +(\d\.\d{3}) +(\d\.\d{3})$", output)
+        self.assertEqual([(int(begin), int(end)) for begin, end, _, _ in rows], [(128 * i, 128 * i + 127) for i in range(8)])
+        config = json.loads((folder / "long" / "config.json").read_text())
+        self.assertEqual((config["model_type"], config["rope_scaling"]["rope_type"], config["max_position_embeddings"]),
+                         ("llama", "yarn", 1024))
+
     def test_every_system_that_is_compared_is_understood(self):
         for example, part, configurations, least in (("families", "", ["families"], 20),
                                                      ("long-range", "", ["long-range", "listops"], 12),
