@@ -17,8 +17,8 @@ class TokenText {
   // `before` are the tokens of the text that is gone on with.
   TokenText(const Tokenizer& tokenizer, std::span<const std::int64_t> before);
 
-  // What this token adds. Of pieces and words, whole characters; of bytes and byte-level tokens, the
-  // bytes, which may be a part of one.
+  // What this token adds. Of pieces and words, whole characters; of bytes and byte-level tokens,
+  // the bytes, which may be a part of one.
   std::string push(std::int64_t token);
   // What is left of a character that did not come to its end.
   std::string finish();
