@@ -321,6 +321,11 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
     return "data.format: images is for run.task: classification and pixels; run.task is " +
            configuration.task;
   });
+  table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
+    if (configuration.data.format != DataFormat::tokens || configuration.task == "language_model")
+      return "";
+    return "data.format: tokens is for run.task: language_model; run.task is " + configuration.task;
+  });
   table.check({"training.sampling", "run.task"}, [&configuration]() -> std::string {
     if (configuration.training.sampling.mixing == InputMixing::none ||
         configuration.task == "translation")

@@ -88,16 +88,16 @@ std::string manner(const Arguments& arguments,
 }
 
 std::string line(const EvaluationResult& result, const std::string& file, const std::string& how) {
+  const auto bits = result.bits_per_byte();
   return fmt::format(
-      "{}: {:.4f} bits per byte; loss {:.4f} nats a token, perplexity {:.4f}; {} tokens, {} bytes "
-      "in "
-      "{:.2f} s ({:.4g} s a token); {}{}{}\n",
+      "{}: {}loss {:.4f} nats a token, perplexity {:.4f}; {} tokens{} in {:.2f} s ({:.4g} s a "
+      "token); {}{}{}\n",
       file,
-      result.bits_per_byte(),
+      bits ? fmt::format("{:.4f} bits per byte; ", *bits) : "",
       result.loss(),
       result.perplexity(),
       result.tokens,
-      result.bytes,
+      bits ? fmt::format(", {} bytes", result.bytes) : "",
       result.seconds,
       result.seconds / static_cast<double>(result.tokens),
       how,
@@ -122,13 +122,13 @@ std::string json_object(const Arguments& arguments,
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step},
                                    {"loss", result.loss()},
-                                   {"perplexity", result.perplexity()},
-                                   {"bits_per_byte", result.bits_per_byte()},
-                                   {"tokens", result.tokens},
-                                   {"bytes", result.bytes},
-                                   {"seconds", result.seconds},
-                                   {"batch", options.streams},
-                                   {"segment", options.segment}};
+                                   {"perplexity", result.perplexity()}};
+  if (const auto bits = result.bits_per_byte()) object["bits_per_byte"] = *bits;
+  object["tokens"] = result.tokens;
+  if (result.bytes > 0) object["bytes"] = result.bytes;
+  object["seconds"] = result.seconds;
+  object["batch"] = options.streams;
+  object["segment"] = options.segment;
   if (result.unknown) object["unknown"] = *result.unknown;
   for (const Watched& watched : result.watched) {
     object[watched.name + "_mean"] = watched.sum / static_cast<double>(result.tokens);
@@ -214,11 +214,8 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const NamedPath file = text_file(arguments, data);
   EvaluationOptions options = evaluation_options(arguments, data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const Corpus corpus = open_corpus(file,
-                                    opened.tokenizer,
-                                    token_directory(data, opened.directory),
-                                    session.world(),
-                                    say_reading(say));
+  const Corpus corpus = open_corpus(
+      file, data, opened.tokenizer, opened.directory, session.world(), say_reading(say));
   constexpr double seconds_between_lines = 20;
   options.listener = say_reading(say, seconds_between_lines);
   check_streams(arguments, opened, corpus);

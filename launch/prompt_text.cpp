@@ -33,9 +33,15 @@ PromptText::PromptText(std::string words, const std::string& file) : words_(std:
 }
 
 Prompt PromptText::prompt(const Tokenizer& tokenizer, const Session& session) {
-  if (!file_ || tokenizer.needs_token_file()) {
+  const bool is_ids = tokenizer.kind() == TokenizerKind::ids;
+  if (!file_ || is_ids || tokenizer.needs_token_file()) {
     tokens_ = file_ ? tokenizer.encode(whole(*file_), file_->path())
                     : tokenizer.encode(words_, "the prompt");
+    if (is_ids && tokens_.empty())
+      throw ConfigurationError(
+          "the prompt has no token; data.tokenizer is ids, so it is numbers of tokens, 0 to {}, "
+          "with blanks between them, as in --prompt \"17 4\"",
+          tokenizer.vocabulary() - 1);
     return {std::ssize(tokens_), [this](std::int64_t begin, std::span<std::int64_t> out) {
               std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
             }};

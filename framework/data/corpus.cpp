@@ -61,6 +61,9 @@ Corpus::Corpus(std::shared_ptr<const MappedFile> file,
           name_of(tokenizer_.kind()));
 }
 
+Corpus::Corpus(const IdFile& ids, const Tokenizer& tokenizer)
+    : file_(ids.file()), tokenizer_(tokenizer), ids_(ids), tokens_(ids.tokens()) {}
+
 void Corpus::index_characters(const ScanListener& listener) {
   ByteHash hash;
   for_each_character(
@@ -95,6 +98,7 @@ std::uint64_t Corpus::fingerprint() const {
   constexpr std::int64_t block = 4096;
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(bytes()),
                                       tokenizer_.fingerprint()};
+  if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
   std::array<char, block> buffer;
   const std::int64_t step = std::max(block, bytes() / blocks);
   for (std::int64_t at = 0; at < bytes(); at += step) {
@@ -108,6 +112,7 @@ std::uint64_t Corpus::fingerprint() const {
 
 CorpusPosition Corpus::seek(std::int64_t token) const {
   require(token >= 0 && token <= tokens_, "{}: token {} of {}", path(), token, tokens_);
+  if (ids_) return {token, token * ids_->id_bytes()};
   if (encoded_) return encoded_->seek(token);
   if (tokenizer_.kind() == TokenizerKind::bytes) return {token, token};
   if (token == tokens_) return {token, bytes()};
@@ -128,6 +133,10 @@ CorpusPosition Corpus::read(CorpusPosition at, std::span<std::int64_t> out) cons
           at.token,
           at.token + static_cast<std::int64_t>(out.size()),
           tokens_);
+  if (ids_) {
+    ids_->read(at.token, out);
+    return seek(at.token + std::ssize(out));
+  }
   if (encoded_) return encoded_->read(at, out);
   return tokenizer_.kind() == TokenizerKind::bytes ? read_bytes(at, out) : read_characters(at, out);
 }
@@ -179,7 +188,8 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
   const CorpusPosition second = read(at, tokens.first(1));
   const CorpusPosition after = read(second, tokens.subspan(1));
   std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
-  target_bytes += read(after, targets.last(1)).byte - second.byte;
+  const CorpusPosition end = read(after, targets.last(1));
+  if (is_text()) target_bytes += end.byte - second.byte;
   return after;
 }
 

@@ -8,6 +8,8 @@
 namespace longspan {
 namespace {
 
+bool reads_ids(const DataOptions& options) { return options.format == DataFormat::tokens; }
+
 // Why a key of subwords is not read; of those of training, when a model is given.
 std::string unread(const DataOptions& options, bool trains) {
   if (options.tokenizer == TokenizerKind::tokenizer_json && !trains) return "";
@@ -33,17 +35,57 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add("data.vocabulary",
             options.vocabulary,
             "ids of the model that is trained, 259 of which are the bytes and what stands for "
-            "unknown text and for a sentence's ends; fewer with char when the text has fewer",
-            between(least_subword_vocabulary, most_subword_vocabulary));
+            "unknown text and for a sentence's ends; fewer with char when the text has fewer. With "
+            "data.tokenizer: ids, how many ids there are, none of which a file may exceed",
+            between(1, most_subword_vocabulary));
   table.add("data.token_cache",
             options.token_cache,
             "with data.tokenizer: sentencepiece or tokenizer_json, the folder for the tokens of "
             "texts, which are "
             "encoded once; without it tokens/ in the run's directory");
-  for (const char* key : {"data.tokenizer_model", "data.token_cache"})
-    table.warn(key, [&options] { return unread(options, false); });
-  for (const char* key : {"data.tokenizer_kind", "data.vocabulary"})
-    table.warn(key, [&options] { return unread(options, true); });
+  table.warn("data.tokenizer_model", [&options] { return unread(options, false); });
+  table.warn("data.token_cache", [&options] {
+    return reads_ids(options) ? "data.format is tokens" : unread(options, false);
+  });
+  table.warn("data.tokenizer_kind", [&options] { return unread(options, true); });
+  table.warn("data.vocabulary", [&options] {
+    return options.tokenizer == TokenizerKind::ids ? "" : unread(options, true);
+  });
+  table.check({"data.vocabulary", "data.tokenizer"}, [&options]() -> std::string {
+    const bool trains =
+        options.tokenizer == TokenizerKind::sentencepiece && options.tokenizer_model.empty();
+    if (!trains || options.vocabulary >= least_subword_vocabulary) return "";
+    return fmt::format("data.vocabulary: found {}; a model of subwords has at least {} ids",
+                       options.vocabulary,
+                       least_subword_vocabulary);
+  });
+}
+
+// Files of tokens that were made already.
+void declare_ids(OptionTable& table, DataOptions& options) {
+  table.add("data.token_bits",
+            options.token_bits,
+            "with data.format: tokens, the bits of an id, which is unsigned and little endian: 16, "
+            "32, or auto: 16 where the vocabulary has at most 65536 ids, else 32",
+            {{"auto", IdBits::fitting}, {"16", IdBits::sixteen}, {"32", IdBits::thirty_two}});
+  table.warn("data.token_bits", [&options]() -> std::string {
+    return reads_ids(options) ? "" : "data.format is not tokens";
+  });
+  table.check({"data.tokenizer", "data.format"}, [&options]() -> std::string {
+    const bool is_ids = options.tokenizer == TokenizerKind::ids;
+    if (is_ids && !reads_ids(options))
+      return "data.tokenizer: ids is for data.format: tokens, files of ids that are there already";
+    if (!reads_ids(options) || is_ids) return "";
+    const bool is_model = options.tokenizer == TokenizerKind::sentencepiece ||
+                          options.tokenizer == TokenizerKind::tokenizer_json;
+    if (is_model && !options.tokenizer_model.empty()) return "";
+    return "data.format: tokens has ids that a tokenizer made before: set data.tokenizer to ids, "
+           "with data.vocabulary, or to sentencepiece or tokenizer_json, with data.tokenizer_model";
+  });
+  table.check({"data.vocabulary", "data.tokenizer"}, [&options, &table]() -> std::string {
+    if (options.tokenizer != TokenizerKind::ids || table.is_given("data.vocabulary")) return "";
+    return "data.vocabulary is not set; data.tokenizer: ids needs to know how many ids there are";
+  });
 }
 
 void declare_rollouts(OptionTable& table, RolloutOptions& options) {
@@ -74,16 +116,20 @@ void declare_rollouts(OptionTable& table, RolloutOptions& options) {
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
-  table.add("data.format",
-            options.format,
-            "with run.task: classification or pixels, what data.train, data.validation and "
-            "data.test are: text, or images, whose pixels (0 to 255) are the tokens: each an IDX "
-            "file, as MNIST has them, with that of its labels in data.train_target and so on, or a "
-            "folder that has a folder of PNG files for each class. run.task: pixels is of images, "
-            "and of IDX files without labels too",
-            {{"text", DataFormat::text}, {"images", DataFormat::images}},
-            fixes_weights());
-  table.add("data.train", options.train, "text file to learn from", required(), not_empty());
+  table.add(
+      "data.format",
+      options.format,
+      "what data.train, data.validation and data.test are: text; with run.task: "
+      "language_model tokens, files of nothing but ids, as nanoGPT and Megatron-LM write "
+      "them (.bin); with run.task: classification or pixels images, whose pixels (0 to 255) "
+      "are the tokens: each an IDX file, as MNIST has them, with that of its labels in "
+      "data.train_target and so on, or a folder that has a folder of PNG files for each "
+      "class. run.task: pixels is of images, and of IDX files without labels too",
+      {{"text", DataFormat::text}, {"images", DataFormat::images}, {"tokens", DataFormat::tokens}},
+      // A model does not know whether its tokens were made before.
+      fixes_weights(
+          [](const std::string& format) { return format == "tokens" ? "text" : format; }));
+  table.add("data.train", options.train, "file to learn from", required(), not_empty());
   table.add("data.validation",
             options.validation,
             "text file on which the loss is measured during training; none when empty");
@@ -109,11 +155,13 @@ void declare(OptionTable& table, DataOptions& options) {
             options.tokenizer,
             "what a token is: a byte (256 ids, any file), a character of UTF-8 text (the ids are "
             "the characters of data.train), a piece of UTF-8 text by a model of SentencePiece, or "
-            "what a tokenizer.json of others makes of it (tokenizer_json)",
+            "what a tokenizer.json of others makes of it (tokenizer_json); with data.format: "
+            "tokens one of data.vocabulary ids, whose text is not known (ids)",
             {{"bytes", TokenizerKind::bytes},
              {"characters", TokenizerKind::characters},
              {"sentencepiece", TokenizerKind::sentencepiece},
-             {"tokenizer_json", TokenizerKind::tokenizer_json}},
+             {"tokenizer_json", TokenizerKind::tokenizer_json},
+             {"ids", TokenizerKind::ids}},
             fixes_weights());
   table.add("data.unknown",
             options.unknown,
@@ -128,6 +176,7 @@ void declare(OptionTable& table, DataOptions& options) {
     return "data.tokenizer: tokenizer_json needs data.tokenizer_model, a tokenizer.json or the "
            "folder that has it";
   });
+  declare_ids(table, options);
   table.add("data.batch",
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "
@@ -149,6 +198,7 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
   if (options.tokenizer == TokenizerKind::bytes) return {};
   if (options.tokenizer == TokenizerKind::tokenizer_json)
     return Tokenizer::of_package(read_json_tokenizer(options.tokenizer_model));
+  if (options.tokenizer == TokenizerKind::ids) return Tokenizer::ids(options.vocabulary);
   if (options.tokenizer == TokenizerKind::sentencepiece) {
     if (!options.tokenizer_model.empty())
       return Tokenizer::subwords(read_subword_model(options.tokenizer_model));

@@ -6,6 +6,7 @@
 #include "framework/core/named_path.h"
 #include "framework/data/bucket_options.h"
 #include "framework/data/corpus.h"
+#include "framework/data/id_file.h"
 #include "framework/data/rollout_options.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/subword_model.h"
@@ -17,7 +18,7 @@ namespace longspan {
 class OptionTable;
 
 // What the files of data.train, data.validation and data.test hold.
-enum class DataFormat : std::uint8_t { text, images };
+enum class DataFormat : std::uint8_t { text, images, tokens };
 
 struct DataOptions {
   DataFormat format = DataFormat::text;  // data.format
@@ -34,7 +35,8 @@ struct DataOptions {
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id
   NamedPath tokenizer_model;  // data.tokenizer_model: a .model file; none: trained on data.train
   SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
-  std::int64_t vocabulary = 8192;                     // data.vocabulary: likewise
+  std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
+  IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
   NamedPath token_cache;        // data.token_cache: a folder; none: one in the run's directory
   std::int64_t batch = 8;       // data.batch: global streams
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step

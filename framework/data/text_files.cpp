@@ -238,4 +238,19 @@ Corpus open_corpus(const NamedPath& path,
   return corpus;
 }
 
+Corpus open_corpus(const NamedPath& path,
+                   const DataOptions& options,
+                   const Tokenizer& tokenizer,
+                   const fs::path& run_directory,
+                   const Communicator& all,
+                   const ScanListener& listener) {
+  if (options.format != DataFormat::tokens)
+    return open_corpus(path, tokenizer, token_directory(options, run_directory), all, listener);
+  const IdFile ids(
+      std::make_shared<const MappedFile>(path), tokenizer.vocabulary(), options.token_bits);
+  const Corpus corpus(ids, tokenizer);
+  require_same_corpus(corpus, all);
+  return corpus;
+}
+
 }  // namespace longspan

@@ -35,4 +35,13 @@ Corpus open_corpus(const NamedPath& path,
                    const Communicator& all,
                    const ScanListener& listener = {});
 
+// A file as data.train is one: with data.format: tokens of ids, else of text as above. A
+// collective. Throws as above.
+Corpus open_corpus(const NamedPath& path,
+                   const DataOptions& options,
+                   const Tokenizer& tokenizer,
+                   const std::filesystem::path& run_directory,
+                   const Communicator& all,
+                   const ScanListener& listener = {});
+
 }  // namespace longspan

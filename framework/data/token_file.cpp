@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "framework/core/error.h"
+#include "framework/data/file_values.h"
 #include "framework/data/new_file.h"
 
 namespace longspan {
@@ -45,19 +46,6 @@ std::int64_t file_bytes(std::int64_t tokens, std::int64_t id_bytes) {
 template <typename T>
 std::span<const char> bytes_of(const T* values, std::size_t count) {
   return {reinterpret_cast<const char*>(values), count * sizeof(T)};
-}
-
-// Many values of a file, as T, added up or written to 64-bit integers.
-template <typename T, typename F>
-void for_each_value(const MappedFile& file, std::int64_t offset, std::int64_t count, F&& f) {
-  std::array<T, 4096> buffer;
-  for (std::int64_t done = 0; done < count;) {
-    const auto part = std::min<std::int64_t>(buffer.size(), count - done);
-    file.copy(offset + done * std::int64_t{sizeof(T)},
-              {reinterpret_cast<char*>(buffer.data()), static_cast<std::size_t>(part) * sizeof(T)});
-    for (std::int64_t i = 0; i < part; ++i) f(done + i, buffer[static_cast<std::size_t>(i)]);
-    done += part;
-  }
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 
 namespace longspan {
 
-// A place in a text: before token `token`, which begins at byte `byte`.
+// A place in a file: before token `token`, which begins at byte `byte`.
 struct CorpusPosition {
   std::int64_t token = 0;
   std::int64_t byte = 0;

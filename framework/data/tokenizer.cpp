@@ -10,6 +10,7 @@
 #include "framework/core/json_bounds.h"
 #include "framework/core/option_text.h"
 #include "framework/data/character_scan.h"
+#include "framework/data/id_text.h"
 #include "framework/data/line_pieces.h"
 #include "framework/data/subword_model.h"
 #include "framework/tokenizers/json_tokenizer.h"
@@ -66,6 +67,8 @@ std::string_view name_of(TokenizerKind kind) {
       return "sentencepiece";
     case TokenizerKind::tokenizer_json:
       return "tokenizer_json";
+    case TokenizerKind::ids:
+      return "ids";
   }
   throw Failure("a kind of tokenizer without a name");
 }
@@ -115,14 +118,23 @@ Tokenizer Tokenizer::of_package(const JsonTokenizer& model) {
   return tokenizer;
 }
 
+Tokenizer Tokenizer::ids(std::int64_t vocabulary) {
+  require(vocabulary >= 1, "a vocabulary of {} ids", vocabulary);
+  Tokenizer tokenizer;
+  tokenizer.ids_ = vocabulary;
+  return tokenizer;
+}
+
 TokenizerKind Tokenizer::kind() const {
   if (json_) return TokenizerKind::tokenizer_json;
+  if (ids_ > 0) return TokenizerKind::ids;
   if (subwords_) return TokenizerKind::sentencepiece;
   return vocabulary_ ? TokenizerKind::characters : TokenizerKind::bytes;
 }
 
 std::int64_t Tokenizer::vocabulary() const {
   if (json_) return json_->vocabulary();
+  if (ids_ > 0) return ids_;
   if (subwords_) return subwords_->vocabulary();
   if (!vocabulary_) return 256;
   return vocabulary_->first_id() + static_cast<std::int64_t>(vocabulary_->code_points.size());
@@ -161,6 +173,7 @@ std::int64_t Tokenizer::id_at(char32_t code_point,
 
 std::vector<std::int64_t> Tokenizer::encode(std::string_view text, std::string_view place) const {
   if (json_) return json_->ids(text, place);
+  if (ids_ > 0) return ids_of_text(text, ids_, place);
   if (subwords_) return encode_subwords(text, place);
   std::vector<std::int64_t> ids;
   ids.reserve(text.size());
@@ -202,6 +215,7 @@ std::string Tokenizer::decode(std::span<const std::int64_t> ids) const {
     if (id < 0 || id >= vocabulary())
       throw DataError("token {} is outside of the vocabulary of {}", id, vocabulary());
   if (json_) return json_->decode(ids);
+  if (ids_ > 0) return text_of_ids(ids);
   if (subwords_) return decode_subwords(ids);
   std::string text;
   for (const std::int64_t id : ids) {
@@ -233,6 +247,7 @@ std::string Tokenizer::to_json() const {
     json["characters"] = std::move(pieces);
   }
   if (json_) json["tokenizer"] = json_->json();
+  if (ids_ > 0) json["vocabulary"] = ids_;
   if (subwords_) json["model"] = to_hexadecimal(subwords_->bytes());
   return json.dump() + "\n";
 }
@@ -253,6 +268,14 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
                       format_version);
     const auto kind = json.at("kind").get<std::string>();
     if (kind == name_of(TokenizerKind::bytes)) return {};
+    if (kind == name_of(TokenizerKind::ids)) {
+      const auto vocabulary = json.at("vocabulary").get<std::int64_t>();
+      if (vocabulary < 1)
+        throw DataError("{}: has a vocabulary of {}; wanted at least 1 id",
+                        place,
+                        found(json.at("vocabulary")));
+      return ids(vocabulary);
+    }
     if (kind == name_of(TokenizerKind::sentencepiece))
       return subwords(
           SubwordModel(from_hexadecimal(json.at("model").get_ref<const std::string&>(), place),
@@ -261,8 +284,8 @@ Tokenizer Tokenizer::from_json(std::string_view text, std::string_view place) {
       return of_package(JsonTokenizer(json.at("tokenizer").get<std::string>(), std::string(place)));
     if (kind != name_of(TokenizerKind::characters))
       throw DataError(
-          "{}: tokenizer {} is not known; bytes, characters, sentencepiece and "
-          "tokenizer_json are",
+          "{}: tokenizer {} is not known; bytes, characters, sentencepiece, tokenizer_json and ids "
+          "are",
           place,
           in_quotes(kind));
     std::vector<char32_t> code_points;
@@ -289,6 +312,7 @@ std::uint64_t Tokenizer::fingerprint() const {
 
 bool operator==(const Tokenizer& a, const Tokenizer& b) {
   if (a.json_ || b.json_) return a.json_ && b.json_ && *a.json_ == *b.json_;
+  if (a.ids_ != b.ids_) return false;
   if (a.subwords_ || b.subwords_) return a.subwords_ && b.subwords_ && *a.subwords_ == *b.subwords_;
   if (!a.vocabulary_ || !b.vocabulary_) return a.vocabulary_ == b.vocabulary_;
   return a.vocabulary_->with_unknown == b.vocabulary_->with_unknown &&

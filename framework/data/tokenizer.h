@@ -16,7 +16,7 @@ class JsonTokenizer;
 class MappedFile;
 class SubwordModel;
 
-enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, tokenizer_json };
+enum class TokenizerKind : std::uint8_t { bytes, characters, sentencepiece, tokenizer_json, ids };
 std::string_view name_of(TokenizerKind kind);
 
 // A value; copies share the vocabulary.
@@ -26,6 +26,7 @@ std::string_view name_of(TokenizerKind kind);
 // sentencepiece: the pieces of a model of that library, line by line; a line's end is one token.
 // tokenizer_json: what the package `tokenizers` makes of a whole text, without the tokens that
 // begin and end one.
+// ids: tokens that someone else has made; a text is their numbers with blanks between them.
 class Tokenizer {
  public:
   static constexpr std::string_view unknown_name = "<unknown>";
@@ -44,6 +45,8 @@ class Tokenizer {
   static Tokenizer subwords(const SubwordModel& model);
   // As the package `tokenizers` has them.
   static Tokenizer of_package(const JsonTokenizer& model);
+  // Of ids below `vocabulary`, without the text that they stand for.
+  static Tokenizer ids(std::int64_t vocabulary);
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static Tokenizer from_json(std::string_view json, std::string_view place);
 
@@ -90,6 +93,7 @@ class Tokenizer {
   std::shared_ptr<const Vocabulary> vocabulary_;
   std::shared_ptr<const SubwordModel> subwords_;
   std::shared_ptr<const JsonTokenizer> json_;
+  std::int64_t ids_ = 0;  // the vocabulary of ids; 0: another kind
 };
 
 }  // namespace longspan

@@ -176,9 +176,9 @@ void judge_checkpoint(const ResumingRun& run,
         path,
         tokenizer.subword_model() != nullptr
             ? " (data.tokenizer_model can name the model that the run made)"
-            : (tokenizer.json_tokenizer() != nullptr
-                   ? " (longspan export writes the tokenizer.json again)"
-                   : ""),
+        : tokenizer.json_tokenizer() != nullptr ? " (longspan export writes the tokenizer.json again)"
+        : tokenizer.kind() == TokenizerKind::ids ? " (data.vocabulary too)"
+                                                 : "",
         new_run_with_its_weights);
   task.judge(checkpoint.scalars(), path);
   if (const std::string other =

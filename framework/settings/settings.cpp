@@ -53,6 +53,9 @@ std::string keep_best_problem(const Settings& settings) {
   if (settings.data.validation.empty())
     return fmt::format(
         "checkpoint.keep_best: found {} without data.validation, on which it is measured", wanted);
+  if (wanted == "bits_per_byte" && settings.data.format == DataFormat::tokens)
+    return "checkpoint.keep_best: found bits_per_byte, and data.format is tokens, whose bytes of "
+           "text are not known; loss is";
   const auto has = [&](const std::vector<Goal>& goals) {
     return std::ranges::any_of(goals, [&](const Goal& goal) { return goal.figure == wanted; });
   };

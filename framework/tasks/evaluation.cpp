@@ -206,7 +206,8 @@ double EvaluationResult::loss() const { return nats / static_cast<double>(tokens
 
 double EvaluationResult::perplexity() const { return std::exp(loss()); }
 
-double EvaluationResult::bits_per_byte() const {
+std::optional<double> EvaluationResult::bits_per_byte() const {
+  if (bytes == 0) return std::nullopt;
   return nats / static_cast<double>(bytes) / std::numbers::ln2;
 }
 

@@ -28,7 +28,7 @@ struct EvaluationOptions {
 struct EvaluationResult {
   double nats = 0;          // the sum of the losses, and of what unknown characters take besides
   std::int64_t tokens = 0;  // that were predicted
-  std::int64_t bytes = 0;   // of text of those tokens
+  std::int64_t bytes = 0;   // of text of those tokens; 0 where their text is not known
   // Of those tokens the characters that the vocabulary lacks; none where it has no `<unknown>`.
   // What the model says is only that they are unknown: which they are takes
   // Tokenizer::unknown_nats() more for each.
@@ -40,7 +40,7 @@ struct EvaluationResult {
 
   double loss() const;  // nats a token
   double perplexity() const;
-  double bits_per_byte() const;
+  std::optional<double> bits_per_byte() const;  // none where the text is not known
 };
 
 // "; steps 2.31, at most 6"; empty where nothing was watched.

@@ -48,13 +48,13 @@ class LanguageModel : public Task {
                  {.streams = data_.batch,
                   .segment = data_.segment,
                   .tokens_per_stream = validation_batches_ * data_.segment});
-    Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"},
-                                        {"bits_per_byte", result.bits_per_byte(), "bits a byte"}},
-                            .text = fmt::format("validation loss {:.4f}, {:.4f} bits per byte{}{}",
-                                                result.loss(),
-                                                result.bits_per_byte(),
-                                                watched_text(result),
-                                                unknown_text(result))};
+    Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"}},
+                            .text = fmt::format("validation loss {:.4f}", result.loss())};
+    if (const auto bits = result.bits_per_byte()) {
+      measured.figures.push_back({"bits_per_byte", *bits, "bits a byte"});
+      measured.text += fmt::format(", {:.4f} bits per byte", *bits);
+    }
+    measured.text += watched_text(result) + unknown_text(result);
     for (const Watched& watched : result.watched) {
       measured.figures.push_back(
           {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "a token"});
@@ -68,8 +68,7 @@ class LanguageModel : public Task {
 
  private:
   Corpus open_text(const TaskSetting& setting, const NamedPath& path) const {
-    const auto tokens = token_directory(setting.data, setting.run);
-    return open_corpus(path, tokenizer_, tokens, mesh_.world, setting.listener);
+    return open_corpus(path, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
   }
 
   DataOptions data_;

@@ -4,32 +4,18 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <fstream>
 #include <vector>
 
 #include "framework/core/error.h"
 #include "framework/data/corpus.h"
 #include "framework/data/stream_reader.h"
+#include "tests/data/process_bytes.h"
 #include "tests/data/temporary_file.h"
 
 namespace longspan {
 namespace {
 
 using testing::HasSubstr;
-
-// A line of /proc/self/status, in bytes.
-std::int64_t process_bytes(const std::string& line_name) {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    if (word == line_name + ":") {
-      std::int64_t kibibytes = 0;
-      status >> kibibytes;
-      return kibibytes * 1024;
-    }
-  }
-  return -1;
-}
 
 TEST(MappedFile, CopiesAnyPartOfTheFile) {
   const TemporaryFile file("0123456789");

@@ -45,6 +45,12 @@ TEST(VocabularyRows, RowsBeyondTheIdsMeanNothing) {
   EXPECT_EQ(matching_rows({of(U"ab"), 3}, {of(U"abc"), 5}), (Rows{0, 1, -1, -1, -1}));
 }
 
+TEST(VocabularyRows, OfIdsWithoutTextAreThoseOfTheSameId) {
+  const Tokenizer three = Tokenizer::ids(3), four = Tokenizer::ids(4);
+  EXPECT_EQ(matching_rows({three, 4}, {four, 5}), (Rows{0, 1, 2, -1, -1}));
+  EXPECT_EQ(matching_rows({four, 4}, {three, 3}), (Rows{0, 1, 2}));
+}
+
 TEST(VocabularyRows, OfSubwordsAreThoseOfTheSamePiece) {
   const SubwordModel from = subword_model(SubwordKind::bpe, 300), to = subword_model();
   const Rows rows = matching_rows({Tokenizer::subwords(from), 300}, {Tokenizer::subwords(to), 320});

@@ -73,7 +73,7 @@ TEST(Evaluation, EqualsTheSumOverSinglePasses) {
   EXPECT_EQ(result.bytes, 52);
   EXPECT_DOUBLE_EQ(result.loss(), result.nats / 52);
   EXPECT_DOUBLE_EQ(result.perplexity(), std::exp(result.nats / 52));
-  EXPECT_DOUBLE_EQ(result.bits_per_byte(), result.nats / 52 / std::numbers::ln2);
+  EXPECT_DOUBLE_EQ(result.bits_per_byte().value(), result.nats / 52 / std::numbers::ln2);
 }
 
 // Rows that end early have fewer of the last positions.
@@ -313,7 +313,7 @@ TEST(Evaluation, ALossThatIsNoNumberHasNoSign) {
     for (const auto& parameter : model->parameters().all())
       std::ranges::fill(parameter->master.span<double>(), std::copysign(std::nan(""), sign));
     const EvaluationResult result = evaluate(*model, file.corpus, {.segment = 4});
-    EXPECT_EQ(fmt::format("{} {}", result.loss(), result.bits_per_byte()), "nan nan");
+    EXPECT_EQ(fmt::format("{} {}", result.loss(), result.bits_per_byte().value()), "nan nan");
   }
 }
 

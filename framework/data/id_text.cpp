@@ -1,0 +1,41 @@
+#include "framework/data/id_text.h"
+
+#include <charconv>
+
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+
+namespace longspan {
+
+std::vector<std::int64_t> ids_of_text(std::string_view text,
+                                      std::int64_t vocabulary,
+                                      std::string_view place) {
+  constexpr std::string_view blanks = " \t\r\n";
+  std::vector<std::int64_t> ids;
+  for (std::size_t at = text.find_first_not_of(blanks); at != std::string_view::npos;) {
+    const std::size_t end = std::min(text.find_first_of(blanks, at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    std::int64_t id = -1;
+    const auto [after, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+    const bool is_number = error == std::errc() && after == word.data() + word.size();
+    if (!is_number || id < 0 || id >= vocabulary)
+      throw DataError(
+          "{}: byte {}: found {}; wanted the number of a token, 0 to {}: data.tokenizer is ids, so "
+          "a text is such numbers with blanks between them",
+          place,
+          at,
+          in_quotes(word),
+          vocabulary - 1);
+    ids.push_back(id);
+    at = text.find_first_not_of(blanks, end);
+  }
+  return ids;
+}
+
+std::string text_of_ids(std::span<const std::int64_t> ids) {
+  std::string text;
+  for (const std::int64_t id : ids) text += fmt::format(" {}", id);
+  return text;
+}
+
+}  // namespace longspan

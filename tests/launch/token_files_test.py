@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Files of token ids, as nanoGPT and Megatron-LM write them: training, resuming, measuring and going on with ids.
+
+    tests/launch/token_files_test.py build/launch/longspan
+"""
+
+import array
+import json
+import random
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+VOCABULARY = 300
+TOKENS = {"data.format": "tokens", "data.tokenizer": "ids", "data.vocabulary": VOCABULARY, "data.train": "train.bin",
+          "data.validation": "validation.bin"}
+LAYOUTS = Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, 2)
+
+
+def write_ids(path, kind="H", count=6000, most=VOCABULARY, seed=1):
+    """Ids of which a few are far likelier than the others; kind H has 16 bits, I 32."""
+    source = random.Random(seed)
+    ids = [source.randrange(8) if source.random() < 0.8 else source.randrange(most) for _ in range(count)]
+    path.write_bytes(array.array(kind, ids).tobytes())
+
+
+class TokenFiles(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        write_ids(self.directory / "train.bin")
+        write_ids(self.directory / "validation.bin", count=500, seed=2)
+
+    def train_ids(self, directory, layout=Layout(1, 1), **settings):
+        return self.train(directory, layout, {**TOKENS, "training.schedule_steps": 100, **settings})
+
+    def losses(self, directory):
+        return [line["loss"] for line in self.run_at(directory).metrics()]
+
+    def test_a_run_learns_ids_and_says_what_is_known_of_them(self):
+        output = self.train_ids("run", **{"training.steps": 60, "training.learning_rate": 0.03}).output
+        self.assertIn("train.bin: 6000 tokens in 8 streams, 93 steps an epoch", output)
+        self.assertRegex(output, r"validation loss \d+\.\d{4}\n")
+        self.assertNotIn("bits per byte", output)
+        last = self.run_at().metrics()[-1]
+        self.assertNotIn("validation_bits_per_byte", last)
+        self.assertLess(last["validation_loss"], 5)  # ln 300 is 5.70
+        found = json.loads(self.longspan("evaluate", "run", "--json").output)
+        self.assertAlmostEqual(found["loss"], last["validation_loss"], delta=1e-5)
+        self.assertEqual(found["tokens"], 499)
+        self.assertNotIn("bits_per_byte", found)
+        self.assertNotIn("bytes", found)
+        self.assertRegex(self.longspan("evaluate", "run").output, r"^validation.bin: loss [\d.]+ nats a token, perplexity "
+                         r"[\d.]+; 499 tokens in ")
+        found = self.longspan("evaluate", "run", "--data", "train.bin", "--json").output
+        self.assertEqual(json.loads(found)["tokens"], 5999)
+
+    def test_a_model_goes_on_with_ids(self):
+        self.train_ids("run")
+        words = self.longspan("generate", "run", "--prompt", "17 4", "--tokens", 6, "--temperature", 0).output.split()
+        self.assertEqual(words[:2], ["17", "4"])
+        self.assertEqual(len(words), 8)
+        self.assertTrue(all(0 <= int(word) < VOCABULARY for word in words))
+        (self.directory / "prompt").write_text("17\n4\n")
+        again = self.longspan("generate", "run", "--prompt-file", "prompt", "--tokens", 6, "--temperature", 0).output.split()
+        self.assertEqual(again, words)
+        self.assert_one_sentence(self.longspan("generate", "run", code=2), "the prompt has no token; data.tokenizer is ids, so "
+                                 "it is numbers of tokens, 0 to 299")
+        self.assert_one_sentence(self.longspan("generate", "run", "--prompt", "In the", code=3), 'the prompt: byte 0: found '
+                                 '"In"; wanted the number of a token, 0 to 299: data.tokenizer is ids')
+
+    def test_ids_of_32_bits_are_the_same_ids(self):
+        ids = array.array("H", (self.directory / "train.bin").read_bytes())
+        (self.directory / "wide.bin").write_bytes(array.array("I", ids).tobytes())
+        (self.directory / "wide-validation.bin").write_bytes(array.array("I", ids[:500]).tobytes())
+        self.train_ids("narrow")
+        self.train_ids("wide", **{"data.train": "wide.bin", "data.validation": "wide-validation.bin", "data.token_bits": 32})
+        self.assertEqual(self.losses("wide"), self.losses("narrow"))
+
+    def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
+        for layout in LAYOUTS[:2]:
+            whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
+            self.train_ids(whole, layout, **{"training.steps": 12})
+            for steps in 5, 12:
+                output = self.train_ids(parts, layout, **{"training.steps": steps}).output
+                self.assertNotIn("warning", output)
+            self.assertEqual(self.run_at(parts).state(12), self.run_at(whole).state(12))
+        for layout in LAYOUTS[1:]:
+            with self.subTest(layout=str(layout)):
+                parts = f"elastic-{layout}".replace(" ", "-")
+                self.train_ids(parts, **{"training.steps": 5})
+                self.train_ids(parts, layout, **{"training.steps": 12})
+                for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
+                    self.assertAlmostEqual(found, wanted, delta=1e-4)
+
+    def test_other_ids_are_told_when_a_run_goes_on_and_another_vocabulary_is_refused(self):
+        self.train_ids("run")
+        write_ids(self.directory / "train.bin", seed=3)
+        self.assertIn("warning: train.bin holds another text than the checkpoint was trained on",
+                      self.train_ids("run", **{"training.steps": 9}).output)
+        result = self.train("run", settings={**TOKENS, "training.steps": 10, "data.vocabulary": 301}, code=3)
+        self.assert_one_sentence(result, "was made with another tokenizer than data.train and data.tokenizer give; set them as "
+                                 "they were (data.vocabulary too)")
+
+    def test_a_new_run_grows_the_vocabulary_by_ids(self):
+        self.train_ids("run")
+        grow = {"data.vocabulary": 310, "training.start_from": "run", "training.start_from_vocabulary": "grow"}
+        self.assertIn("of 310 rows of the vocabulary 300 are taken and 10 new", self.train_ids("grown", **grow).output)
+
+    def test_files_that_are_no_such_ids(self):
+        write_ids(self.directory / "beyond.bin", most=400)
+        write_ids(self.directory / "wide.bin", kind="I")
+        (self.directory / "odd.bin").write_bytes(b"abc")
+        for name, *parts in (  # found when they are opened, however many they are
+                ("beyond.bin", "beyond.bin: byte ", "read as an id of 16 bits (data.token_bits); the vocabulary has 300 ids, 0 to 299"),
+                ("wide.bin", "wide.bin: every second id of 16 bits is 0, as in a file of 32 bits; set data.token_bits to 32"),
+                ("odd.bin", "odd.bin: has 3 bytes, which are no whole number of ids of 16 bits"),
+                ("none.bin", "data.train: none.bin: cannot be opened for reading: No such file")):
+            with self.subTest(name=name):
+                for layout in LAYOUTS[:2]:
+                    result = self.train(f"run-{name}-{layout.ranks}", layout, {**TOKENS, "data.train": name}, code=3)
+                    for part in parts:
+                        self.assertIn(part, result.errors)
+
+    def test_an_id_that_is_met_after_the_start_ends_the_run_with_its_place(self):
+        ids = array.array("H", [1] * 2_000_000)
+        ids[5020] = 300  # between two places that are looked at
+        (self.directory / "late.bin").write_bytes(ids.tobytes())
+        result = self.train("run", settings={**TOKENS, "data.train": "late.bin", "data.batch": 1, "data.segment": 1000}, code=3)
+        self.assertIn("late.bin: byte 10040: token 5020 is 300", result.errors)
+
+    def test_keys_that_do_not_fit_together(self):
+        for settings, *parts in (
+                ({"data.tokenizer": "ids", "data.vocabulary": 300}, "data.tokenizer: ids is for data.format: tokens"),
+                ({"data.format": "tokens"}, "data.format: tokens has ids that a tokenizer made before: set data.tokenizer to ids"),
+                ({"data.format": "tokens", "data.tokenizer": "sentencepiece"}, "with data.tokenizer_model"),
+                ({"data.format": "tokens", "data.tokenizer": "ids"}, "data.vocabulary is not set; data.tokenizer: ids needs to know"),
+                ({**TOKENS, "run.task": "classification", "model.family": "encoder"}, "data.format: tokens is for run.task: "
+                 "language_model; run.task is classification"),
+                ({**TOKENS, "data.token_bits": 8}, "data.token_bits", "auto, 16 or 32"),
+                ({**TOKENS, "data.vocabulary": 0}, "data.vocabulary", "1 to 16777216"),
+                ({"data.tokenizer": "sentencepiece", "data.vocabulary": 100}, "data.vocabulary: found 100; a model of subwords has "
+                 "at least 260 ids"),
+                ({**TOKENS, "checkpoint.keep_best": "bits_per_byte"}, "data.format is tokens, whose bytes of text are not known")):
+            with self.subTest(settings=settings):
+                result = self.longspan("config", "tiny.yaml", *jobs.flat(settings), code=2)
+                for part in parts:
+                    self.assertIn(part, result.errors)
+
+    def test_a_hundred_gigabytes_start_at_once(self):
+        with open(self.directory / "train.bin", "r+b") as file:
+            file.truncate(100_000_000_000)
+        begin = time.monotonic()
+        self.train_ids("run", Layout(2, 1), **{"training.steps": 2})
+        self.assertLess(time.monotonic() - begin, 30)
+
+
+if __name__ == "__main__":
+    jobs.main()
