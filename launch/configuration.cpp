@@ -123,18 +123,27 @@ void refuse_unread(const std::vector<WrittenKeys>& layers) {
   complaints.finish();
 }
 
-// A value as `resolved` writes it; what was in quotation marks there needed them.
+// What was in quotation marks where `resolved` wrote it needed them.
+std::string text_of(const Scalar& scalar) {
+  if (!scalar.quoted) return scalar.text;
+  const std::string word = yaml_word(scalar.text);
+  return word == scalar.text ? fmt::format("\"{}\"", word) : word;
+}
+
+// A value as `resolved` writes it.
 std::string text_of(const Assignment& assignment) {
-  std::string text;
-  for (const Scalar& scalar : assignment.scalars) {
-    if (!text.empty()) text += ", ";
-    if (scalar.quoted) {
-      const std::string word = yaml_word(scalar.text);
-      text += word == scalar.text ? fmt::format("\"{}\"", word) : word;
-    } else {
-      text += scalar.text;
+  std::vector<std::string> items;
+  for (const ListItem& item : assignment.scalars) {
+    if (!item.fields) {
+      items.push_back(text_of(static_cast<const Scalar&>(item)));
+      continue;
     }
+    std::vector<std::string> fields;
+    for (const auto& [name, word] : *item.fields)
+      fields.push_back(fmt::format("{}: {}", name, text_of(word)));
+    items.push_back(fmt::format("{{{}}}", fmt::join(fields, ", ")));
   }
+  const std::string text = fmt::format("{}", fmt::join(items, ", "));
   return assignment.kind == Assignment::Kind::list ? fmt::format("[{}]", text) : text;
 }
 

@@ -97,6 +97,9 @@ class Reader : public YAML::EventHandler {
       bad_key(place, "found a key without a name; allowed: a word");
     } else if (levels_.back().is_list) {
       complain(place, fmt::format("{}: found no value in a list", shown(levels_.back().key)));
+    } else if (levels_.back().is_item) {
+      complain(place, fmt::format("{}: found no value", shown(levels_.back().child)));
+      after_value();
     } else {
       assign(Assignment::Kind::nothing);
       after_value();
@@ -129,6 +132,9 @@ class Reader : public YAML::EventHandler {
     if (expects_key()) return take_key(place, value);
     if (levels_.back().is_list) {
       levels_.back().items.push_back(scalar);
+    } else if (levels_.back().is_item) {
+      take_field(scalar);
+      after_value();
     } else {
       assign(Assignment::Kind::scalar, {scalar});
       after_value();
@@ -162,7 +168,12 @@ class Reader : public YAML::EventHandler {
     open_below(place, false, style == YAML::EmitterStyle::Flow);
   }
   void OnMapEnd() override {
-    const Level level = close();
+    Level level = close();
+    if (level.is_item && !level.ignored) {
+      ListItem item;
+      item.fields = std::move(level.fields);
+      return levels_.back().items.push_back(std::move(item));
+    }
     if (level.ignored || !level.seen.empty() || level.had_bad_key || level.key.empty()) return;
     add({level.key, Assignment::Kind::section, {}, level.mark});
   }
@@ -183,7 +194,9 @@ class Reader : public YAML::EventHandler {
     bool had_bad_key = false;
     std::string child = {};  // the whole key that was read last
     Mark child_mark = {};
-    std::vector<Scalar> items = {};  // of a list
+    std::vector<ListItem> items = {};                         // of a list
+    bool is_item = false;                                     // a mapping in a list
+    std::vector<std::pair<std::string, Scalar>> fields = {};  // of such a mapping
   };
 
   bool expects_key() const { return !levels_.back().is_list && !levels_.back().has_key; }
@@ -206,11 +219,18 @@ class Reader : public YAML::EventHandler {
   void add(Assignment assignment) { keys_.assignments.push_back(std::move(assignment)); }
 
   // Assigns to the key that was read last, or to the key of the setting.
-  void assign(Assignment::Kind kind, std::vector<Scalar> scalars = {}) {
+  void assign(Assignment::Kind kind, std::vector<ListItem> scalars = {}) {
     if (levels_.empty()) return add({prefix_, kind, std::move(scalars), {}});
     const Level& level = levels_.back();
     if (!level.key_is_bad && !level.key_repeats)
       add({level.child, kind, std::move(scalars), level.child_mark});
+  }
+
+  // Of a mapping in a list, whose keys are not keys of the configuration.
+  void take_field(const Scalar& scalar) {
+    Level& level = levels_.back();
+    if (level.key_is_bad || level.key_repeats) return;
+    level.fields.emplace_back(level.child.substr(level.key.size() + 1), scalar);
   }
 
   void after_value() {
@@ -271,11 +291,17 @@ class Reader : public YAML::EventHandler {
     level.ignored = true;
     if (parent.ignored || parent.key_is_bad || (parent.key_repeats && is_list)) {
       // Its complaint is there already.
-    } else if (parent.is_list) {
-      complain(
-          place,
-          fmt::format(
-              "{}: found a {} in a list; allowed: words and numbers", shown(parent.key), kind));
+    } else if (parent.is_list && !is_list) {
+      level.ignored = false;
+      level.is_item = true;
+      level.key = parent.key;
+      level.mark = parent.mark;
+    } else if (parent.is_list || (parent.is_item && parent.has_key)) {
+      complain(place,
+               fmt::format("{}: found a {} in a {}; allowed: words and numbers",
+                           shown(parent.is_list ? parent.key : parent.child),
+                           kind,
+                           parent.is_list ? "list" : "mapping in a list"));
     } else if (!parent.has_key) {
       bad_key(place, fmt::format("found a {} as a key; allowed: a word", kind));
       level.is_key = true;

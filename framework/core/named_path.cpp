@@ -2,8 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
+
+#include "framework/core/error.h"
+#include "framework/core/option_numbers.h"
+#include "framework/core/option_text.h"
 
 namespace longspan {
 namespace {
@@ -40,6 +45,45 @@ std::string NamedPath::help_to_find() const {
   if (const fs::path here = fs::current_path(error); path.is_relative() && !error)
     help = fmt::format("; a relative path starts from the current directory, {}", here.string());
   return help + maker_of(path.lexically_normal());
+}
+
+namespace {
+
+std::string list_text(const std::vector<WeightedPath>& paths) {
+  std::vector<std::string> items;
+  for (const WeightedPath& part : paths) {
+    const std::string path = yaml_word(part.path);
+    items.push_back(part.weight
+                        ? fmt::format("{{path: {}, weight: {}}}", path, number_text(*part.weight))
+                        : path);
+  }
+  return fmt::format("[{}]", fmt::join(items, ", "));
+}
+
+}  // namespace
+
+PathList::PathList(const NamedPath& path) : NamedPath(path) {
+  if (!path.empty()) parts.push_back({path});
+}
+
+PathList::PathList(std::vector<WeightedPath> paths) : parts(std::move(paths)) {
+  if (parts.empty()) throw Failure("a list of no paths");
+  static_cast<std::string&>(*this) = is_one() ? parts[0].path.text() : list_text(parts);
+  if (empty()) parts.clear();
+}
+
+bool PathList::is_weighted() const {
+  return std::ranges::any_of(parts,
+                             [](const WeightedPath& part) { return part.weight.has_value(); });
+}
+
+void PathList::name(const std::string& named_by, const std::string& written_at) {
+  key = named_by;
+  place = written_at;
+  for (WeightedPath& part : parts) {
+    part.path.key = key;
+    part.path.place = place;
+  }
 }
 
 bool begins_at_home(const std::string& path) { return path == "~" || path.starts_with("~/"); }

@@ -1,8 +1,10 @@
 // A file or directory that a configuration names.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace longspan {
 
@@ -27,6 +29,31 @@ struct NamedPath : std::string {
   // What helps to find what is not there, to end a sentence: of a relative path the directory that
   // it starts from, and what makes a corpus that launch/corpus would make. "" where nothing helps.
   std::string help_to_find() const;
+};
+
+// One of several paths, and how much of it is wanted beside the others.
+struct WeightedPath {
+  NamedPath path;
+  std::optional<double> weight = {};
+};
+
+// Files that a configuration names together. Written as one path it is that path; else its text is
+// the list as it is written.
+struct PathList : NamedPath {
+  PathList() = default;
+  PathList(const char* path) : PathList(std::string(path)) {}
+  PathList(const std::string& path) : PathList(NamedPath(path)) {}
+  PathList(const NamedPath& path);
+  // At least one.
+  explicit PathList(std::vector<WeightedPath> paths);
+
+  // Each with the key and place of all; none where there is no path.
+  std::vector<WeightedPath> parts = {};
+
+  bool is_weighted() const;
+  // Whether it is one path, without a weight.
+  bool is_one() const { return parts.size() <= 1 && !is_weighted(); }
+  void name(const std::string& named_by, const std::string& written_at);
 };
 
 // "~" and "~/..." with the home directory in place of "~"; other paths as they are.

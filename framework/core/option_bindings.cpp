@@ -121,7 +121,7 @@ class OneValue : public OptionBinding {
   std::string type() const override { return Word<T>::name; }
   std::string type_with_article() const override { return Word<T>::with_article; }
   std::string text() const override { return Word<T>::text(value_); }
-  std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
     T value{};
     auto problem = Word<T>::take(scalars.front(), rule, value);
     if (!problem) value_ = std::move(value);
@@ -153,7 +153,7 @@ class OptionalValue : public OptionBinding {
     const std::string text = Word<T>::text(*value_);
     return text == "none" ? "\"none\"" : text;
   }
-  std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
     const Scalar& scalar = scalars.front();
     if (scalar.text == "none" && !scalar.quoted) {
       value_.reset();
@@ -186,10 +186,11 @@ class ListValue : public OptionBinding {
     }
     return fmt::format("[{}]", text);
   }
-  std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
     if (rule.not_empty && scalars.empty()) return "";
     std::vector<T> values;
-    for (const Scalar& scalar : scalars) {
+    for (const ListItem& scalar : scalars) {
+      if (scalar.fields) return "a mapping in it";
       T value{};
       if (auto problem = Word<T>::take(scalar, rule, value)) return problem;
       values.push_back(std::move(value));
@@ -202,6 +203,57 @@ class ListValue : public OptionBinding {
   std::vector<T>& values_;
 };
 
+// Paths, each with a weight where it is written {path: a.txt, weight: 2}.
+class PathListValue : public OptionBinding {
+ public:
+  explicit PathListValue(PathList& value) : value_(value) {}
+  bool is_list() const override { return true; }
+  std::string type() const override { return "path or list of paths"; }
+  std::string type_with_article() const override {
+    return "a path, or a list of paths or of {path: PATH, weight: NUMBER}";
+  }
+  // A list is already as it would be written.
+  std::string text() const override { return value_.is_one() ? yaml_word(value_) : value_.text(); }
+  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
+    std::vector<WeightedPath> paths;
+    for (const ListItem& item : scalars) {
+      WeightedPath part;
+      if (auto problem = item.fields ? take_fields(*item.fields, part)
+                                     : Word<NamedPath>::take(item, rule, part.path))
+        return problem;
+      if (scalars.size() > 1 && part.path.empty()) return "a path is empty";
+      paths.push_back(std::move(part));
+    }
+    if (paths.empty()) return "";
+    value_ = PathList(std::move(paths));
+    return std::nullopt;
+  }
+  bool is_path() const override { return true; }
+  void tell_place(const std::string& key, const std::string& place) override {
+    value_.name(key, place);
+  }
+
+ private:
+  static std::optional<std::string> take_fields(
+      const std::vector<std::pair<std::string, Scalar>>& fields, WeightedPath& part) {
+    for (const auto& [name, scalar] : fields) {
+      if (name == "path") {
+        part.path = scalar.text;
+      } else if (name == "weight") {
+        double weight = 0;
+        if (Word<double>::take(scalar, more_than(0.0), weight)) return "a weight is more than 0";
+        part.weight = weight;
+      } else {
+        return fmt::format("{} is neither path nor weight", in_quotes(name));
+      }
+    }
+    if (part.path.empty()) return "a mapping without a path";
+    return std::nullopt;
+  }
+
+  PathList& value_;
+};
+
 class NamedValue : public OptionBinding {
  public:
   NamedValue(std::function<std::string()> read, std::function<void(const std::string&)> write)
@@ -210,7 +262,7 @@ class NamedValue : public OptionBinding {
   std::string type() const override { return Word<std::string>::name; }
   std::string type_with_article() const override { return Word<std::string>::with_article; }
   std::string text() const override { return yaml_word(read_()); }
-  std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) override {
+  std::optional<std::string> take(const std::vector<ListItem>& scalars, const Rule& rule) override {
     auto problem = judge_choice(scalars.front().text, rule);
     if (!problem) write_(scalars.front().text);
     return problem;
@@ -234,6 +286,7 @@ Binding OptionTable::bind(std::string& value) {
   return std::make_unique<OneValue<std::string>>(value);
 }
 Binding OptionTable::bind(NamedPath& value) { return std::make_unique<OneValue<NamedPath>>(value); }
+Binding OptionTable::bind(PathList& value) { return std::make_unique<PathListValue>(value); }
 Binding OptionTable::bind(std::vector<std::int64_t>& value) {
   return std::make_unique<ListValue<std::int64_t>>(value);
 }

@@ -15,9 +15,9 @@ std::string found_text(const Assignment& assignment) {
       return in_quotes(assignment.scalars.front().text);
     case Assignment::Kind::list: {
       std::string text;
-      for (const Scalar& scalar : assignment.scalars) {
+      for (const ListItem& item : assignment.scalars) {
         if (!text.empty()) text += ", ";
-        text += scalar.text;
+        text += item.found();
       }
       return fmt::format("the list [{}]", shown(text));
     }
@@ -48,6 +48,16 @@ bool begins_with(const std::string& sentence, const std::string& key) {
 }
 
 }  // namespace
+
+std::string ListItem::found() const {
+  if (!fields) return text;
+  std::string all;
+  for (const auto& [name, word] : *fields) {
+    if (!all.empty()) all += ", ";
+    all += fmt::format("{}: {}", name, word.quoted ? in_quotes(word.text) : word.text);
+  }
+  return fmt::format("{{{}}}", all);
+}
 
 void Rule::merge(const Rule& other) {
   if (other.lower) {
@@ -164,10 +174,18 @@ void OptionTable::assign_one(const Assignment& assignment) {
 
 void OptionTable::take_value(Entry& entry, const Assignment& assignment) {
   OptionBinding& binding = *entry.binding;
-  std::vector<Scalar> scalars = assignment.scalars;
-  if (binding.is_path() && begins_at_home(scalars.front().text)) {
+  std::vector<ListItem> scalars = assignment.scalars;
+  for (ListItem& item : scalars) {
+    Scalar* path = &item;
+    if (item.fields) {
+      const auto named =
+          std::ranges::find(*item.fields, "path", [](auto& field) { return field.first; });
+      if (named == item.fields->end()) continue;
+      path = &named->second;
+    }
+    if (!binding.is_path() || !begins_at_home(path->text)) continue;
     if (!home_) return refuse_value(entry, assignment, "~ stands for HOME, which is not set");
-    scalars.front().text = in_home(scalars.front().text, *home_);
+    path->text = in_home(path->text, *home_);
   }
   if (const auto problem = binding.take(scalars, entry.rule))
     return refuse_value(entry, assignment, *problem);

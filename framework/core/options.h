@@ -36,6 +36,19 @@ struct Scalar {
   bool quoted = false;
 };
 
+// A word of a list, or a mapping there: words by name, in their order.
+struct ListItem : Scalar {
+  ListItem() = default;
+  ListItem(Scalar word) : Scalar(std::move(word)) {}
+  ListItem(std::string word, bool in_quotes = false) : Scalar{std::move(word), in_quotes} {}
+
+  // Of a mapping, whose text is empty.
+  std::optional<std::vector<std::pair<std::string, Scalar>>> fields = {};
+
+  // "a.txt", or "{path: a.txt, weight: 2}".
+  std::string found() const;
+};
+
 // One key and what was written for it, not yet understood.
 struct Assignment {
   // `nothing`: "key:" with no value. `section`: an empty mapping.
@@ -43,8 +56,8 @@ struct Assignment {
 
   std::string key;  // the whole path: "training.steps"
   Kind kind = Kind::scalar;
-  std::vector<Scalar> scalars;  // one for `scalar`
-  Mark mark;                    // of the key
+  std::vector<ListItem> scalars;  // one for `scalar`
+  Mark mark;                      // of the key
 };
 
 // What a value may be: built by the functions below, combined by `add`. For a list it holds for
@@ -145,7 +158,8 @@ class OptionBinding {
   // Takes the value when every scalar is of the type and the rule holds for it, and returns
   // nothing. Else changes nothing and returns what is wrong in a few words, or "" when what is
   // allowed says it.
-  virtual std::optional<std::string> take(const std::vector<Scalar>& scalars, const Rule& rule) = 0;
+  virtual std::optional<std::string> take(const std::vector<ListItem>& scalars,
+                                          const Rule& rule) = 0;
   // For a variable that knows what named it.
   virtual bool is_path() const { return false; }
   virtual void tell_place(const std::string& /*key*/, const std::string& /*place*/) {}
@@ -156,8 +170,9 @@ class OptionBinding {
 class OptionTable {
  public:
   // Binds a key. T: std::int64_t, double, bool, std::string, a std::vector of one of these, a
-  // std::optional of one of the first four ("none" stands for its absence), or a NamedPath, which
-  // is told where it was written. What `value` holds now is the default. Throws Failure when the
+  // std::optional of one of the first four ("none" stands for its absence), or a NamedPath or
+  // PathList, which is told where it was written. What `value` holds now is the default. Throws
+  // Failure when the
   // key is there already or is a section's name.
   template <typename T, std::same_as<Rule>... Rules>
   void add(const std::string& key, T& value, std::string documentation, const Rules&... rules) {
@@ -259,6 +274,7 @@ class OptionTable {
   static std::unique_ptr<OptionBinding> bind(bool& value);
   static std::unique_ptr<OptionBinding> bind(std::string& value);
   static std::unique_ptr<OptionBinding> bind(NamedPath& value);
+  static std::unique_ptr<OptionBinding> bind(PathList& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<std::int64_t>& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<double>& value);
   static std::unique_ptr<OptionBinding> bind(std::vector<bool>& value);

@@ -1,4 +1,4 @@
-// A file as a sequence of tokens.
+// A text, in one file or in several, as a sequence of tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,74 +9,62 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/data/id_file.h"
-#include "framework/data/mapped_file.h"
-#include "framework/data/scan_listener.h"
-#include "framework/data/token_file.h"
-#include "framework/data/tokenizer.h"
+#include "framework/core/range.h"
+#include "framework/data/corpus_file.h"
 
 namespace longspan {
 
-// A value; copies share the mapping. Nothing is ever held of the text but the piece being read:
-// tokens are made on the fly. For characters, opening reads the file once, so that a bad character
-// is found before training starts and not a day later, and keeps the byte offset of every 65,536th
-// character, so that a read can start anywhere. Subwords are read from a file of tokens beside the
-// text (text_files.h makes it). A file of ids is read as it is. Reading is thread-safe.
+// Files one after another, read as if they were one. A value; copies share the mappings. Reading is
+// thread-safe. A position's byte counts from the first file's beginning.
 class Corpus {
  public:
-  // Throws DataError naming the file, and the byte offset for what is not UTF-8 or not in the
-  // vocabulary. The listener hears of characters, which are read here.
+  Corpus(CorpusFile file);
+  // Of one text file, as CorpusFile has it.
   Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
-  Corpus(std::shared_ptr<const MappedFile> file,
-         const Tokenizer& tokenizer,
-         const ScanListener& listener = {});
-  // Of subwords, with the file of tokens that was made of this text with this tokenizer.
-  Corpus(std::shared_ptr<const MappedFile> file,
-         const Tokenizer& tokenizer,
-         std::shared_ptr<const TokenFile> encoded);
+  // Of files of one tokenizer, at least one; `path` is what names them together.
+  Corpus(std::string path, std::vector<CorpusFile> files);
 
-  // Of ids that this tokenizer made.
-  Corpus(const IdFile& ids, const Tokenizer& tokenizer);
-
-  const std::string& path() const { return file_->path(); }
-  const Tokenizer& tokenizer() const { return tokenizer_; }
-  std::int64_t tokens() const { return tokens_; }
-  std::int64_t bytes() const { return file_->size(); }
-  // Whether the file is the text itself, so that the bytes of text of a token are known.
-  bool is_text() const { return !ids_; }
-  // Of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1 MiB).
+  // Of the file, or of them all.
+  const std::string& path() const { return all_->path; }
+  const Tokenizer& tokenizer() const { return all_->files.front().tokenizer(); }
+  const std::vector<CorpusFile>& files() const { return all_->files; }
+  std::int64_t tokens() const { return all_->first_tokens.back(); }
+  std::int64_t bytes() const { return all_->first_bytes.back(); }
+  // As CorpusFile has them, of all files.
+  bool is_text() const;
   std::uint64_t fingerprint() const;
-  // Of every byte: known of characters, which were read; bytes are read now where there are at most
-  // so many, else there is none.
   std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
 
-  // The position of a token, 0 .. tokens().
+  // As CorpusFile has them.
   CorpusPosition seek(std::int64_t token) const;
-  // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
-  // when the file has become shorter, Failure past the end.
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
-  // The same for n = tokens.size() pairs of a token and the one after it: `targets` is one token
-  // later than `tokens`. Returns the position after the last of `tokens`, and adds the bytes of the
+  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
+  // Reads n = tokens.size() pairs of a token and the one after it: `targets` is one token later
+  // than `tokens`. Returns the position after the last of `tokens`, and adds the bytes of the
   // targets to `target_bytes` where they are known.
   CorpusPosition read_pairs(CorpusPosition at,
                             std::span<std::int64_t> tokens,
                             std::span<std::int64_t> targets,
                             std::int64_t& target_bytes) const;
-  // See MappedFile::release.
-  void release(std::int64_t byte_begin, std::int64_t byte_end) const;
+
+  // The tokens of a file.
+  Range file_range(std::size_t file) const {
+    return {all_->first_tokens[file], all_->first_tokens[file + 1]};
+  }
 
  private:
-  void index_characters(const ScanListener& listener);
-  CorpusPosition read_bytes(CorpusPosition at, std::span<std::int64_t> out) const;
-  CorpusPosition read_characters(CorpusPosition at, std::span<std::int64_t> out) const;
+  struct Files {
+    std::string path;
+    std::vector<CorpusFile> files;
+    // Of each file, and one more: where it ends.
+    std::vector<std::int64_t> first_tokens = {0};
+    std::vector<std::int64_t> first_bytes = {0};
+  };
 
-  std::shared_ptr<const MappedFile> file_;
-  Tokenizer tokenizer_;
-  std::shared_ptr<const TokenFile> encoded_;  // of subwords only
-  std::optional<IdFile> ids_;                 // of such a file only
-  std::int64_t tokens_ = 0;
-  std::optional<std::uint64_t> hash_;  // of characters: of every byte
-  std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...
+  // The file that a token is in; the last one for the end.
+  std::size_t file_of(std::int64_t token) const;
+
+  std::shared_ptr<const Files> all_;
 };
 
 // Throws DataError when there is no token to predict: fewer than two.

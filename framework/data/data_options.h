@@ -22,9 +22,9 @@ enum class DataFormat : std::uint8_t { text, images, tokens };
 
 struct DataOptions {
   DataFormat format = DataFormat::text;  // data.format
-  NamedPath train;                       // data.train: the text to learn
-  NamedPath validation;  // data.validation: the text that `train` measures itself on
-  NamedPath test;        // data.test: the text for the last measurement
+  PathList train;                        // data.train: the text to learn
+  PathList validation;  // data.validation: the text that `train` measures itself on
+  PathList test;        // data.test: the text for the last measurement
   // Of pairs the other sides, line by line; of images in IDX the files of their labels.
   NamedPath train_target;                          // data.train_target
   NamedPath validation_target;                     // data.validation_target

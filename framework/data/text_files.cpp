@@ -204,7 +204,7 @@ Corpus open_corpus(const NamedPath& path,
                    const ScanListener& listener) {
   auto text = std::make_shared<const MappedFile>(path);
   if (!tokenizer.needs_token_file()) {
-    Corpus corpus(std::move(text), tokenizer, listener);
+    Corpus corpus(CorpusFile(std::move(text), tokenizer, listener));
     require_same_corpus(corpus, all);
     return corpus;
   }
@@ -233,7 +233,7 @@ Corpus open_corpus(const NamedPath& path,
       });
   key.text = std::stoull(hash);
   const Corpus corpus(
-      text, tokenizer, std::make_shared<const TokenFile>(provide(key, listener), key));
+      CorpusFile(text, tokenizer, std::make_shared<const TokenFile>(provide(key, listener), key)));
   require_same_corpus(corpus, all);
   return corpus;
 }
@@ -248,7 +248,7 @@ Corpus open_corpus(const NamedPath& path,
     return open_corpus(path, tokenizer, token_directory(options, run_directory), all, listener);
   const IdFile ids(
       std::make_shared<const MappedFile>(path), tokenizer.vocabulary(), options.token_bits);
-  const Corpus corpus(ids, tokenizer);
+  const Corpus corpus(CorpusFile(ids, tokenizer));
   require_same_corpus(corpus, all);
   return corpus;
 }

@@ -61,6 +61,8 @@ class TokenFile {
   TokenFile(const std::filesystem::path& path, const TokenFileKey& key);
 
   std::int64_t tokens() const { return tokens_; }
+  // Of the text that they were made of.
+  std::int64_t text_bytes() const { return text_bytes_; }
   // As Corpus has them.
   CorpusPosition seek(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
