@@ -1,6 +1,7 @@
 #include "framework/data/data_options.h"
 
 #include "framework/core/options.h"
+#include "framework/data/document_text.h"
 #include "framework/data/mapped_file.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
@@ -143,6 +144,7 @@ void declare(OptionTable& table, DataOptions& options) {
             between(1, 1024));
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
+  declare(table, options.documents);
 }
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
@@ -157,7 +159,9 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
         "is there",
         options.train.told());
   }
-  return Tokenizer::characters_of(MappedFile(options.train), options.unknown, listener);
+  auto text = std::make_shared<const MappedFile>(options.train);
+  if (is_plain_text(*text)) return Tokenizer::characters_of(*text, options.unknown, listener);
+  return characters_of_documents(std::move(text), options.documents, options.unknown, listener);
 }
 
 std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {
