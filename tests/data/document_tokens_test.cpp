@@ -181,7 +181,7 @@ TEST(DocumentTokens, BytesOfATokenAreThoseOfItsText) {
 
 TEST(DocumentTokens, PartsAndBatchesMakeNoDifference) {
   const std::string content =
-      subword_text(3000, 3) + std::string(100'000, 'k') + "\n\n" + subword_text(3000, 4);
+      subword_text(900, 3) + std::string(100'000, 'k') + "\n\n" + subword_text(900, 4);
   for (const Tokenizer& tokenizer : every_tokenizer())
     for (const DocumentForm& form : {lines, paragraphs, whole, DocumentForm()}) {
       const Text text("a.txt", content);
@@ -191,7 +191,7 @@ TEST(DocumentTokens, PartsAndBatchesMakeNoDifference) {
                                      tokenizer,
                                      text.folder.path() / "parts",
                                      {},
-                                     {.part = 70'000, .batch = 9'000});
+                                     {.part = 60'000, .batch = 30'000});
       EXPECT_EQ(all.path.filename(), parts.path.filename());
       EXPECT_EQ(documents_in(*parts.tokens), documents_in(*all.tokens));
       EXPECT_EQ(parts.tokens->bytes(), all.tokens->bytes());
@@ -211,12 +211,12 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
   for (const std::string& content : {json, gzip_of(json)}) {
     const Text text("a.jsonl", content);
     const auto all = make_tokens(text.path, {}, tokenizer, text.folder.path() / "all");
-    const TokenMaking making = {.part = 10'000, .batch = 1'000};
+    const TokenMaking making = {.part = 20'000, .batch = 10'000};
     std::int64_t kept = 0;
     int tries = 0;
     TokensMade made;
     while (true) {
-      int left = 25;  // the hash is told once
+      int left = 6;  // the hash is told once
       try {
         made = make_tokens(
             text.path,
@@ -246,7 +246,7 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
 }
 
 TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
-  const std::string content = subword_text(3000, 3);
+  const std::string content = subword_text(1500, 3);
   const Text text("a.txt", content);
   const auto all = make_tokens(text.path, lines, {}, text.folder.path() / "all");
   const auto stop_after = [&](std::int64_t part, int reports) {
@@ -258,30 +258,30 @@ TEST(DocumentTokens, APartThatIsDamagedOrNotTheNextIsMadeAgain) {
                             [&](const ScanProgress&) {
                               if (--reports == 0) throw DataError("stopped");
                             },
-                            {.part = part, .batch = 1'000});
+                            {.part = part, .batch = 5'000});
               }),
               "stopped");
   };
-  stop_after(10'000, 60);
+  stop_after(10'000, 12);
   const auto parts = text.cached();
   ASSERT_GT(parts.size(), 3);
   fs::resize_file(text.cache() / parts[1], 300);
-  stop_after(14'000, 35);  // the second part is another now, and what was the third is not the next
+  stop_after(14'000, 5);  // the second part is another now, and what was the third is not the next
   EXPECT_EQ(text.cached(), parts);
   const auto made =
-      make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 1'000});
+      make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 10'000, .batch = 5'000});
   EXPECT_GT(made.kept_bytes, 0);
   EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
 }
 
 TEST(DocumentTokens, SeveralMayMakeThemAtOnce) {
-  const Text text("a.txt", subword_text(5000, 3));
+  const Text text("a.txt", subword_text(2000, 3));
   const auto all = make_tokens(text.path, lines, {}, text.folder.path() / "all");
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       const auto made =
-          make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 20'000, .batch = 1'000});
+          make_tokens(text.path, lines, {}, text.cache(), {}, {.part = 20'000, .batch = 10'000});
       EXPECT_EQ(made.tokens->fingerprint(), all.tokens->fingerprint());
     });
   for (std::thread& thread : threads) thread.join();
