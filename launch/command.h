@@ -35,6 +35,7 @@ Command plan_command();
 Command inspect_command();
 Command verify_command();
 Command tokenizer_command();
+Command prepare_command();
 Command import_command();
 Command export_command();
 

@@ -38,6 +38,7 @@ std::vector<Command> commands() {
           inspect_command(),
           verify_command(),
           tokenizer_command(),
+          prepare_command(),
           import_command(),
           export_command()};
 }

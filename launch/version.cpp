@@ -54,10 +54,12 @@ std::string version_text() {
                       XXH_VERSION_MAJOR,
                       XXH_VERSION_MINOR,
                       XXH_VERSION_RELEASE);
-  text += fmt::format("  SentencePiece {}, PCRE2 {}, utf8proc {}\n",
+  text += fmt::format("  SentencePiece {}, PCRE2 {}, utf8proc {}, zlib {}, zstd {}\n",
                       LONGSPAN_SENTENCEPIECE_VERSION,
                       LONGSPAN_PCRE2_VERSION,
-                      LONGSPAN_UTF8PROC_VERSION);
+                      LONGSPAN_UTF8PROC_VERSION,
+                      LONGSPAN_ZLIB_VERSION,
+                      LONGSPAN_ZSTD_VERSION);
 #ifdef LONGSPAN_WITH_CUDA
   const std::string_view nccl = LONGSPAN_NCCL_VERSION;
   text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} opened when a GPU needs {}\n",

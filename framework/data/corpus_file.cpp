@@ -56,12 +56,7 @@ CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
     : file_(std::move(file)),
       tokenizer_(tokenizer),
       encoded_(std::move(encoded)),
-      tokens_(encoded_->tokens()) {
-  require(tokenizer_.needs_token_file(),
-          "{}: {} need no file of tokens",
-          path(),
-          name_of(tokenizer_.kind()));
-}
+      tokens_(encoded_->tokens()) {}
 
 CorpusFile::CorpusFile(const IdFile& ids, const Tokenizer& tokenizer)
     : file_(ids.file()), tokenizer_(tokenizer), ids_(ids), tokens_(ids.tokens()) {}
@@ -100,7 +95,7 @@ std::uint64_t CorpusFile::fingerprint() const {
   constexpr std::int64_t block = 4096;
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(file_->size()),
                                       tokenizer_.fingerprint()};
-  if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_file_->size()));
+  if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
   std::array<char, block> buffer;
   const std::int64_t step = std::max(block, file_->size() / blocks);
   for (std::int64_t at = 0; at < file_->size(); at += step) {

@@ -41,7 +41,7 @@ class CorpusFile {
   const Tokenizer& tokenizer() const { return tokenizer_; }
   std::int64_t tokens() const { return tokens_; }
   // Of text, or of a file of ids.
-  std::int64_t bytes() const { return encoded_ ? encoded_->text_bytes() : file_->size(); }
+  std::int64_t bytes() const { return encoded_ ? encoded_->bytes() : file_->size(); }
   // Whether the file is the text itself, so that the bytes of text of a token are known.
   bool is_text() const { return !ids_; }
   // Of the size, the tokenizer and 256 blocks spread over the file (all of a file below 1 MiB).

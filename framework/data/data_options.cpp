@@ -1,7 +1,10 @@
 #include "framework/data/data_options.h"
 
 #include "framework/core/options.h"
+#include "framework/core/utf8.h"
+#include "framework/data/document_text.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
 
@@ -113,6 +116,15 @@ void declare_rollouts(OptionTable& table, RolloutOptions& options) {
             "as in training");
 }
 
+Tokenizer characters_of_all(const std::vector<Tokenizer>& tokenizers, bool with_unknown) {
+  std::vector<char32_t> found;
+  for (const Tokenizer& tokenizer : tokenizers) {
+    for (std::int64_t id = with_unknown ? 1 : 0; id < tokenizer.vocabulary(); ++id)
+      found.push_back(decode_utf8(tokenizer.decode({&id, 1})).code_point);
+  }
+  return Tokenizer::characters(found, with_unknown);
+}
+
 }  // namespace
 
 void declare(OptionTable& table, DataOptions& options) {
@@ -129,10 +141,17 @@ void declare(OptionTable& table, DataOptions& options) {
       // A model does not know whether its tokens were made before.
       fixes_weights(
           [](const std::string& format) { return format == "tokens" ? "text" : format; }));
-  table.add("data.train", options.train, "file to learn from", required(), not_empty());
+  table.add("data.train",
+            options.train,
+            "file to learn from. A language model learns from several too: a list of paths, which "
+            "may have *, ? and [...] as in a shell; or {path: PATH, weight: NUMBER} of each, which "
+            "mixes their documents so that tokens are read in the proportion of the weights",
+            required(),
+            not_empty());
   table.add("data.validation",
             options.validation,
-            "text file on which the loss is measured during training; none when empty");
+            "text file on which the loss is measured during training; none when empty. Of a list "
+            "of files the loss of each is measured too");
   table.add("data.test", options.test, "text file for the last measurement; none when empty");
   table.add(
       "data.train_target",
@@ -192,6 +211,7 @@ void declare(OptionTable& table, DataOptions& options) {
             between(1, 1024));
   declare(table, options.buckets);
   declare_rollouts(table, options.rollouts);
+  declare(table, options.documents);
 }
 
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
@@ -207,7 +227,15 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
         "is there",
         options.train.told());
   }
-  return Tokenizer::characters_of(MappedFile(options.train), options.unknown, listener);
+  std::vector<Tokenizer> found;
+  for (const NamedPath& path : files_of(options.train)) {
+    auto text = std::make_shared<const MappedFile>(path);
+    found.push_back(is_plain_text(*text)
+                        ? Tokenizer::characters_of(*text, options.unknown, listener)
+                        : characters_of_documents(
+                              std::move(text), options.documents, options.unknown, listener));
+  }
+  return found.size() == 1 ? found.front() : characters_of_all(found, options.unknown);
 }
 
 std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {

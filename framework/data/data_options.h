@@ -6,6 +6,7 @@
 #include "framework/core/named_path.h"
 #include "framework/data/bucket_options.h"
 #include "framework/data/corpus.h"
+#include "framework/data/document_form.h"
 #include "framework/data/id_file.h"
 #include "framework/data/rollout_options.h"
 #include "framework/data/stream_reader.h"
@@ -44,6 +45,7 @@ struct DataOptions {
 
   BucketOptions buckets = {};    // of data that are no streams
   RolloutOptions rollouts = {};  // of environments that the model acts in
+  DocumentForm documents = {};   // of texts
 
   StreamLayout layout() const { return {batch, segment}; }
 };

@@ -54,29 +54,38 @@ std::future<std::string> start(std::function<std::string(const ScanListener&)> w
 
 }  // namespace
 
-std::string on_first_rank(const Communicator& all,
-                          const std::string& path,
-                          std::int64_t size,
-                          const ScanListener& listener,
-                          std::function<std::string(const ScanListener&)> work) {
+std::string on_chosen_ranks(const Communicator& all,
+                            bool is_chosen,
+                            const std::string& path,
+                            std::int64_t size,
+                            const ScanListener& listener,
+                            std::function<std::string(const ScanListener&)> work) {
   const auto progress = std::make_shared<Progress>();
   // Destroyed when the caller is told of a failure: the work is not to go on for nobody.
   const std::shared_ptr<void> wanted(nullptr, [progress](void*) { progress->is_unwanted = true; });
   std::future<std::string> future;
-  if (all.rank() == 0) future = start(std::move(work), progress);
+  if (is_chosen) future = start(std::move(work), progress);
   std::string result;
   while (true) {
-    std::int64_t done = 0;
+    std::int64_t done = finished;
     if (future.valid()) {
       const bool is_ready = future.wait_for(patience) == std::future_status::ready;
       if (is_ready) result = future.get();
       done = is_ready ? finished : progress->done.load();
     }
-    done = all.all_reduce(done, Reduction::maximum);
-    if (done == finished) break;
+    done = all.all_reduce(done, Reduction::minimum);
+    if (done == finished) return result;
     if (listener) listener({path, done, size});
   }
-  return all.broadcast(std::move(result), 0);
+}
+
+std::string on_first_rank(const Communicator& all,
+                          const std::string& path,
+                          std::int64_t size,
+                          const ScanListener& listener,
+                          std::function<std::string(const ScanListener&)> work) {
+  return all.broadcast(on_chosen_ranks(all, all.rank() == 0, path, size, listener, std::move(work)),
+                       0);
 }
 
 }  // namespace longspan

@@ -10,6 +10,15 @@
 
 namespace longspan {
 
+// Calls `work` on the ranks that are chosen, and returns there what it returns, elsewhere "", when
+// all of it is done. The rest as below; what is told is how far the slowest is.
+std::string on_chosen_ranks(const Communicator& all,
+                            bool is_chosen,
+                            const std::string& path,
+                            std::int64_t size,
+                            const ScanListener& listener,
+                            std::function<std::string(const ScanListener&)> work);
+
 // Calls `work` on rank 0, and gives what it returns to every rank. A collective; however long the
 // work takes, the others wait in short ones, so that they are not taken for hung. What it throws is
 // thrown on rank 0. It runs on a thread of its own, with as many OpenMP threads as the caller has,

@@ -74,10 +74,12 @@ std::string read_bytes(const MappedFile& file, std::int64_t begin, std::int64_t 
   return bytes;
 }
 
-void in_parallel(std::size_t count, const std::function<void(std::size_t)>& f) {
+void in_parallel(std::size_t count,
+                 const std::function<void(std::size_t)>& f,
+                 std::size_t at_once) {
   std::exception_ptr problem;
   std::size_t first = count;
-#pragma omp parallel for schedule(dynamic, 64)
+#pragma omp parallel for schedule(dynamic, at_once)
   for (std::size_t i = 0; i < count; ++i) {
     try {
       f(i);

@@ -37,7 +37,9 @@ std::string read_bytes(const MappedFile& file, std::int64_t begin, std::int64_t 
 std::string_view without_line_end(std::string_view text);
 
 // Calls f(0) .. f(count - 1) on the threads of OpenMP. Throws what the first of those that fail
-// throws, so that a message does not depend on the threads.
-void in_parallel(std::size_t count, const std::function<void(std::size_t)>& f);
+// throws, so that a message does not depend on the threads. A thread takes `at_once` of them.
+void in_parallel(std::size_t count,
+                 const std::function<void(std::size_t)>& f,
+                 std::size_t at_once = 64);
 
 }  // namespace longspan

@@ -24,20 +24,21 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
                             const Communicator& all,
                             const ScanListener& listener = {});
 
-// The text of a file. Where its tokens are subwords, rank 0 encodes it into a file of `tokens`
-// whose name holds the hash of text and tokenizer, unless it is there already; ranks that do not
-// see that file, as on another node, make their own. A collective. Throws DataError for what is
-// wrong with the text, also when the ranks do not all see the same one, and ConfigurationError when
-// the directory cannot be written.
-Corpus open_corpus(const NamedPath& path,
-                   const Tokenizer& tokenizer,
-                   const std::filesystem::path& tokens,
-                   const Communicator& all,
-                   const ScanListener& listener = {});
+// A file as data.train has it. Where its tokens have no place that can be reckoned, where it is
+// packed or has documents, rank 0 encodes it into a file of data.token_cache, unless that is there
+// already; ranks that do not see that file, as on another node, make their own. A collective.
+// Throws DataError for what is wrong with the text, and ConfigurationError when the folder cannot
+// be written.
+CorpusFile open_corpus_file(const NamedPath& path,
+                            const DataOptions& options,
+                            const Tokenizer& tokenizer,
+                            const std::filesystem::path& run_directory,
+                            const Communicator& all,
+                            const ScanListener& listener = {});
 
-// A file as data.train is one: with data.format: tokens of ids, else of text as above. A
-// collective. Throws as above.
-Corpus open_corpus(const NamedPath& path,
+// All files of a list, one after another, whatever their weights. A collective. Throws as above,
+// and when the ranks do not all see the same files.
+Corpus open_corpus(const PathList& paths,
                    const DataOptions& options,
                    const Tokenizer& tokenizer,
                    const std::filesystem::path& run_directory,

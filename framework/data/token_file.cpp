@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <utility>
+#include <cstddef>
+#include <type_traits>
 
 #include "framework/core/error.h"
 #include "framework/data/file_values.h"
 #include "framework/data/new_file.h"
+#include "framework/data/spilled_numbers.h"
 
 namespace longspan {
 
@@ -16,31 +18,36 @@ namespace {
 
 // A header, then blocks of 65,536 tokens: the byte of the text at which the block begins, the ids,
 // and the bytes of the text that each stands for. The last block has as many tokens as are left.
+// Behind them the token, as 64 bits, with which each document begins.
 constexpr std::int64_t block_tokens = 65536;
 constexpr std::array<char, 16> magic = {"longspan tokens"};
-constexpr std::uint64_t format_version = 1;
+constexpr std::uint64_t format_version = 2;
 
 struct Header {
   std::array<char, 16> name = magic;
   std::uint64_t version = format_version;
-  std::uint64_t text = 0;
-  std::uint64_t tokenizer = 0;
-  std::int64_t text_bytes = 0;
-  std::int64_t vocabulary = 0;
+  TokenFileKey key = {};
   std::int64_t tokens = 0;
-  std::uint64_t content = 0;  // XXH3 of what follows the header
-
-  TokenFileKey key() const { return {text, tokenizer, text_bytes, vocabulary}; }
+  std::int64_t documents = 0;
+  std::int64_t text_bytes = 0;
+  TokenFileEnd end = {};
+  std::uint64_t content = 0;  // XXH3 of what follows the header, and of the counts above
 };
-static_assert(sizeof(Header) == 72);
+static_assert(sizeof(Header) == 128);
+static_assert(std::has_unique_object_representations_v<Header>);
 constexpr std::int64_t header_bytes = sizeof(Header);
 
 std::int64_t id_bytes_of(std::int64_t vocabulary) { return vocabulary <= 65536 ? 2 : 4; }
 
-std::int64_t file_bytes(std::int64_t tokens, std::int64_t id_bytes) {
+// Up to where the documents are.
+std::int64_t bytes_before_documents(std::int64_t tokens, std::int64_t id_bytes) {
   const std::int64_t blocks = (tokens + block_tokens - 1) / block_tokens;
   return header_bytes + blocks * std::int64_t{sizeof(std::int64_t)} +
          tokens * (id_bytes + std::int64_t{sizeof(std::uint16_t)});
+}
+
+void add_counts(XXH3_state_t* hash, const Header& header) {
+  XXH3_64bits_update(hash, &header.tokens, offsetof(Header, content) - offsetof(Header, tokens));
 }
 
 template <typename T>
@@ -51,6 +58,7 @@ std::span<const char> bytes_of(const T* values, std::size_t count) {
 }  // namespace
 
 struct TokenFileWriter::State {
+  SpilledNumbers begins;
   NewFile file;
   Header header;
   XXH3_state_t* hash = XXH3_createState();
@@ -59,7 +67,9 @@ struct TokenFileWriter::State {
   std::vector<std::uint32_t> ids;
   std::vector<std::uint16_t> widths;
 
-  explicit State(std::filesystem::path path) : file(std::move(path)) { XXH3_64bits_reset(hash); }
+  explicit State(const std::filesystem::path& path) : begins(path.parent_path()), file(path) {
+    XXH3_64bits_reset(hash);
+  }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
   ~State() { XXH3_freeState(hash); }
@@ -74,7 +84,7 @@ struct TokenFileWriter::State {
 void TokenFileWriter::State::write_block() {
   if (ids.empty()) return;
   write(bytes_of(&block_byte, 1));
-  if (id_bytes_of(header.vocabulary) == 2) {
+  if (id_bytes_of(header.key.vocabulary) == 2) {
     const std::vector<std::uint16_t> narrow(ids.begin(), ids.end());
     write(bytes_of(narrow.data(), narrow.size()));
   } else {
@@ -86,12 +96,9 @@ void TokenFileWriter::State::write_block() {
   block_byte = byte;
 }
 
-TokenFileWriter::TokenFileWriter(std::filesystem::path path, const TokenFileKey& key)
-    : state_(std::make_unique<State>(std::move(path))) {
-  state_->header.text = key.text;
-  state_->header.tokenizer = key.tokenizer;
-  state_->header.text_bytes = key.text_bytes;
-  state_->header.vocabulary = key.vocabulary;
+TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, const TokenFileKey& key)
+    : state_(std::make_unique<State>(path)) {
+  state_->header.key = key;
   // Its place; what is in it is known at the end.
   state_->file.write(bytes_of(&state_->header, 1));
 }
@@ -114,13 +121,24 @@ void TokenFileWriter::add(const SubwordToken& token) {
   if (static_cast<std::int64_t>(state.ids.size()) == block_tokens) state.write_block();
 }
 
-void TokenFileWriter::finish() {
+void TokenFileWriter::begin_document() {
+  state_->begins.add(static_cast<std::uint64_t>(state_->header.tokens));
+}
+
+std::int64_t TokenFileWriter::tokens() const { return state_->header.tokens; }
+
+std::int64_t TokenFileWriter::bytes() const { return state_->byte; }
+
+void TokenFileWriter::finish(const TokenFileEnd& end) {
   State& state = *state_;
   state.write_block();
-  require(state.byte == state.header.text_bytes,
-          "tokens of {} bytes for a text of {}",
-          state.byte,
-          state.header.text_bytes);
+  state.header.documents = state.begins.size();
+  state.begins.for_each([&state](std::span<const std::uint64_t> begins) {
+    state.write(bytes_of(begins.data(), begins.size()));
+  });
+  state.header.text_bytes = state.byte;
+  state.header.end = end;
+  add_counts(state.hash, state.header);
   state.header.content = XXH3_64bits_digest(state.hash);
   state.file.write_begin(bytes_of(&state.header, 1));
   state.file.finish();
@@ -128,17 +146,22 @@ void TokenFileWriter::finish() {
 
 TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     : file_(std::make_shared<const MappedFile>(path.string())),
-      id_bytes_(id_bytes_of(key.vocabulary)),
-      text_bytes_(key.text_bytes) {
+      id_bytes_(id_bytes_of(key.vocabulary)) {
   const auto refuse = [&path] { throw DataError("{}: is damaged; remove it", path.string()); };
   Header header;
   if (file_->size() < header_bytes) refuse();
   file_->copy(0, {reinterpret_cast<char*>(&header), sizeof(header)});
-  if (header.name != magic || header.version != format_version || !(header.key() == key) ||
-      header.tokens < 0 || header.tokens > file_->size() ||
-      file_->size() != file_bytes(header.tokens, id_bytes_))
+  const auto is_count = [this](std::int64_t count) { return count >= 0 && count <= file_->size(); };
+  if (header.name != magic || header.version != format_version || !(header.key == key) ||
+      !is_count(header.tokens) || !is_count(header.documents))
     refuse();
   tokens_ = header.tokens;
+  documents_ = header.documents;
+  text_bytes_ = header.text_bytes;
+  end_ = header.end;
+  content_ = header.content;
+  begins_at_ = bytes_before_documents(tokens_, id_bytes_);
+  if (file_->size() != begins_at_ + documents_ * std::int64_t{sizeof(std::uint64_t)}) refuse();
   XXH3_state_t* const hash = XXH3_createState();
   XXH3_64bits_reset(hash);
   std::vector<char> buffer(std::size_t{1} << 20);
@@ -149,9 +172,10 @@ TokenFile::TokenFile(const std::filesystem::path& path, const TokenFileKey& key)
     file_->release(at, at + length);
     at += length;
   }
+  add_counts(hash, header);
   const std::uint64_t content = XXH3_64bits_digest(hash);
   XXH3_freeState(hash);
-  if (content != header.content) refuse();
+  if (content != content_) refuse();
   for (std::int64_t block = 0; block * block_tokens < tokens_; ++block) {
     std::int64_t byte = 0;
     file_->copy(block_begin(block), {reinterpret_cast<char*>(&byte), sizeof(byte)});
@@ -179,29 +203,63 @@ CorpusPosition TokenFile::seek(std::int64_t token) const {
   return at;
 }
 
-CorpusPosition TokenFile::read(CorpusPosition at, std::span<std::int64_t> out) const {
-  for (std::size_t done = 0; done < out.size();) {
-    const std::int64_t block = at.token / block_tokens;
-    const std::int64_t within = at.token % block_tokens;
+std::int64_t TokenFile::document_begin(std::int64_t document) const {
+  require(document >= 0 && document <= documents_,
+          "{}: document {} was asked for of {}",
+          file_->path(),
+          document,
+          documents_);
+  if (document == documents_) return tokens_;
+  std::int64_t begin = 0;
+  file_->copy(begins_at_ + document * std::int64_t{sizeof(begin)},
+              {reinterpret_cast<char*>(&begin), sizeof(begin)});
+  return begin;
+}
+
+// Calls of_id(i, id) and of_width(i, bytes) for `count` tokens.
+template <typename OfId, typename OfWidth>
+void TokenFile::visit(std::int64_t token,
+                      std::int64_t count,
+                      OfId&& of_id,
+                      OfWidth&& of_width) const {
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t block = (token + done) / block_tokens;
+    const std::int64_t within = (token + done) % block_tokens;
     const std::int64_t in_block = std::min(block_tokens, tokens_ - block * block_tokens);
-    const std::int64_t count =
-        std::min(in_block - within, static_cast<std::int64_t>(out.size() - done));
+    const std::int64_t part = std::min(in_block - within, count - done);
     const std::int64_t ids = block_begin(block) + std::int64_t{sizeof(std::int64_t)};
-    const auto place = out.subspan(done, static_cast<std::size_t>(count));
-    const auto put = [&place](std::int64_t i, auto id) { place[static_cast<std::size_t>(i)] = id; };
+    const auto put = [&of_id, done](std::int64_t i, std::int64_t id) { of_id(done + i, id); };
     if (id_bytes_ == 2)
-      for_each_value<std::uint16_t>(*file_, ids + within * 2, count, put);
+      for_each_value<std::uint16_t>(*file_, ids + within * 2, part, put);
     else
-      for_each_value<std::uint32_t>(*file_, ids + within * 4, count, put);
+      for_each_value<std::uint32_t>(*file_, ids + within * 4, part, put);
     for_each_value<std::uint16_t>(
         *file_,
         ids + in_block * id_bytes_ + within * std::int64_t{sizeof(std::uint16_t)},
-        count,
-        [&at](std::int64_t, std::uint16_t width) { at.byte += width; });
-    at.token += count;
-    done += static_cast<std::size_t>(count);
+        part,
+        [&of_width, done](std::int64_t i, std::int64_t width) { of_width(done + i, width); });
+    done += part;
   }
+}
+
+CorpusPosition TokenFile::read(CorpusPosition at, std::span<std::int64_t> out) const {
+  visit(
+      at.token,
+      std::ssize(out),
+      [&out](std::int64_t i, std::int64_t id) { out[static_cast<std::size_t>(i)] = id; },
+      [&at](std::int64_t, std::int64_t width) { at.byte += width; });
+  at.token += std::ssize(out);
   return at;
+}
+
+void TokenFile::read_tokens(std::int64_t token, std::span<SubwordToken> out) const {
+  visit(
+      token,
+      std::ssize(out),
+      [&out](std::int64_t i, std::int64_t id) { out[static_cast<std::size_t>(i)].id = id; },
+      [&out](std::int64_t i, std::int64_t width) {
+        out[static_cast<std::size_t>(i)].bytes = width;
+      });
 }
 
 void TokenFile::release(std::int64_t byte_begin, std::int64_t byte_end) const {

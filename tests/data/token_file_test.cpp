@@ -23,13 +23,19 @@ SubwordToken token(std::int64_t i, std::int64_t vocabulary) {
   return {(i * 7919 + i / 3) % vocabulary, i % 11 == 0 ? 65'535 * (i % 2) : i % 7};
 }
 
+bool begins_document(std::int64_t i) { return i % 3 == 0 && i % 7 != 1; }
+
 TokenFileKey write_tokens(const std::filesystem::path& path, std::int64_t vocabulary) {
-  TokenFileKey key = {.text = 1, .tokenizer = 2, .vocabulary = vocabulary};
-  for (std::int64_t i = 0; i < count; ++i) key.text_bytes += token(i, vocabulary).bytes;
+  const TokenFileKey key = {
+      .text = 1, .tokenizer = 2, .form = 3, .file_bytes = 4, .vocabulary = vocabulary};
   TokenFileWriter writer(path, key);
-  for (std::int64_t i = 0; i < count; ++i) writer.add(token(i, vocabulary));
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (begins_document(i)) writer.begin_document();
+    writer.add(token(i, vocabulary));
+  }
+  EXPECT_EQ(writer.tokens(), count);
   EXPECT_FALSE(std::filesystem::exists(path)) << "it is not whole";
-  writer.finish();
+  writer.finish({.left_out = 5, .source_bytes = 6, .source_lines = 7});
   return key;
 }
 
@@ -38,7 +44,8 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
     const testing::TemporaryDirectory folder;
     const auto path = folder.path() / "text.tokens";
     const TokenFile file(path, write_tokens(path, vocabulary));
-    EXPECT_LT(std::filesystem::file_size(path), count * (vocabulary > 65'536 ? 6 : 4) + 200);
+    EXPECT_LT(std::filesystem::file_size(path),
+              count * (vocabulary > 65'536 ? 6 : 4) + file.documents() * 8 + 200);
     ASSERT_EQ(file.tokens(), count);
     std::int64_t byte = 0;
     CorpusPosition at;
@@ -56,6 +63,25 @@ TEST(TokenFile, ReadsTheSameTokensFromAnyPlaceInAnyPieces) {
       file.release(0, byte);
     }
     EXPECT_EQ(file.seek(count), at);
+    EXPECT_EQ(file.bytes(), byte);
+    EXPECT_EQ(file.end().left_out, 5);
+    EXPECT_EQ(file.end().source_bytes, 6);
+    EXPECT_EQ(file.end().source_lines, 7);
+    std::vector<SubwordToken> tokens(70'000);
+    file.read_tokens(50'000, tokens);
+    for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+      const SubwordToken& found = tokens[static_cast<std::size_t>(i)];
+      ASSERT_EQ(found.id, token(50'000 + i, vocabulary).id);
+      ASSERT_EQ(found.bytes, token(50'000 + i, vocabulary).bytes);
+    }
+    std::int64_t document = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (begins_document(i)) {
+        ASSERT_EQ(file.document_begin(document++), i);
+      }
+    }
+    EXPECT_EQ(file.documents(), document);
+    EXPECT_EQ(file.document_begin(document), count);
     // Two blocks and both of their ends.
     std::vector<std::int64_t> two(65'536 + 2);
     file.read(file.seek(65'535), two);
@@ -75,12 +101,13 @@ TEST(TokenFile, DamageAnywhereIsFound) {
     return sentence_of<DataError>([&] { TokenFile(path, wanted); });
   };
   const std::string refused = path.string() + ": is damaged; remove it";
-  for (std::size_t at = 0; at < good.size(); at += at < 100 ? 3 : 49'999) {
+  for (std::size_t at = 0; at < good.size(); at += at < 140 ? 3 : 49'999) {
     std::string damaged = good;
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     EXPECT_EQ(sentence(damaged, key), refused) << at;
   }
-  for (const std::size_t size : {std::size_t{1}, std::size_t{71}, good.size() - 1})
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{71}, std::size_t{127}, std::size_t{128}, good.size() - 1})
     EXPECT_EQ(sentence(good.substr(0, size), key), refused);
   EXPECT_EQ(sentence(good + "x", key), refused);
   TokenFileKey other = key;
@@ -92,7 +119,7 @@ TEST(TokenFile, DamageAnywhereIsFound) {
 TEST(TokenFile, WhatIsNotFinishedLeavesNothing) {
   const testing::TemporaryDirectory folder;
   {
-    TokenFileWriter writer(folder.path() / "text.tokens", {.text_bytes = 3, .vocabulary = 300});
+    TokenFileWriter writer(folder.path() / "text.tokens", {.file_bytes = 3, .vocabulary = 300});
     writer.add({1, 2});
     EXPECT_THAT(sentence_of<DataError>([&] {
                   writer.add({1, 65'536});

@@ -1,0 +1,114 @@
+#include "framework/data/document_encoding.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/character_scan.h"
+#include "framework/data/line_pieces.h"
+#include "framework/data/subword_model.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan {
+namespace {
+
+using Sink = std::function<void(const SubwordToken&)>;
+
+void require_utf8(std::string_view text, std::string_view place, std::int64_t offset) {
+  for_each_character(text, offset, true, place, [](char32_t, std::int64_t) {});
+}
+
+std::int64_t utf8_bytes(char32_t code_point) {
+  return code_point < 0x80 ? 1 : code_point < 0x800 ? 2 : code_point < 0x10000 ? 3 : 4;
+}
+
+void encode_lines(const SubwordModel& model, std::string_view text, const Sink& sink) {
+  std::size_t used = 0;
+  for (const LinePiece& line : cut_lines(text, true, used)) {
+    const auto tokens = model.encode_line(line.text);
+    for (const SubwordToken& token : tokens) sink(token);
+    if (tokens.empty()) sink({no_token, std::ssize(line.text)});
+    if (line.ends_line) sink({model.line_end(), 1});
+  }
+}
+
+void encode_whole(const JsonTokenizer& model,
+                  std::string_view text,
+                  std::string_view place,
+                  const Sink& sink) {
+  // Up to `at` bytes belong to tokens: of a very long one the rest to those behind it.
+  std::int64_t at = 0;
+  model.encode(text, place, [&at, &sink](const JsonToken& token) {
+    const std::int64_t bytes = std::min(token.end - at, most_token_bytes);
+    sink({token.id, bytes});
+    at += bytes;
+  });
+  if (at < std::ssize(text)) sink({no_token, std::ssize(text) - at});
+}
+
+}  // namespace
+
+void encode_document(const Tokenizer& tokenizer,
+                     std::string_view text,
+                     std::string_view place,
+                     std::int64_t offset,
+                     const Sink& sink) {
+  if (tokenizer.kind() == TokenizerKind::bytes) {
+    for (const char byte : text) sink({static_cast<unsigned char>(byte), 1});
+    return;
+  }
+  if (tokenizer.kind() == TokenizerKind::characters) {
+    for_each_character(text, offset, true, place, [&](char32_t code_point, std::int64_t at) {
+      sink({tokenizer.id_at(code_point, place, at), utf8_bytes(code_point)});
+    });
+    return;
+  }
+  require_utf8(text, place, offset);
+  if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
+    encode_whole(*model, text, place, sink);
+  else if (const SubwordModel* const model_of_lines = tokenizer.subword_model())
+    encode_lines(*model_of_lines, text, sink);
+  else
+    throw Failure("texts are not encoded by {}", name_of(tokenizer.kind()));
+}
+
+void DocumentQueue::begin() {
+  end();
+  is_open_ = true;
+}
+
+void DocumentQueue::push(SubwordToken token) {
+  if (token.id == no_token) {
+    unseen_ += token.bytes;
+    return;
+  }
+  if (held_) writer_.add(*held_);
+  if (!has_tokens_) writer_.begin_document();
+  has_tokens_ = true;
+  token.bytes += std::exchange(unseen_, 0);
+  held_ = token;
+}
+
+void DocumentQueue::end() {
+  if (!is_open_) return;
+  if (has_tokens_) {
+    flush();
+    if (end_of_text_) writer_.add({*end_of_text_, 0});
+  } else {
+    ++left_out_;
+  }
+  unseen_ = 0;
+  is_open_ = has_tokens_ = false;
+}
+
+void DocumentQueue::flush() {
+  if (held_) {
+    held_->bytes += std::exchange(unseen_, 0);
+    writer_.add(*held_);
+    held_.reset();
+  }
+  if (unseen_ > most_token_bytes)
+    throw DataError("the tokenizer sees nothing in {} bytes of text", unseen_);
+}
+
+}  // namespace longspan

@@ -1,0 +1,65 @@
+// The tokens of one document by itself.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "framework/data/token_file.h"
+#include "framework/data/tokenizer.h"
+
+namespace longspan {
+
+// Raised when a tokenizer makes other tokens of the same text than it did before.
+inline constexpr int encoding_version = 2;
+
+// In place of an id: the bytes are such as the tokenizer sees nothing in.
+inline constexpr std::int64_t no_token = -1;
+
+// Calls sink(token) for the tokens of a text, whose bytes add up to its own. Ids are those of
+// Tokenizer::encode. Throws DataError, naming `place` and the byte of it, where `offset` is that of
+// the text's first, for what is not UTF-8 where the tokenizer wants it, or has no id.
+void encode_document(const Tokenizer& tokenizer,
+                     std::string_view text,
+                     std::string_view place,
+                     std::int64_t offset,
+                     const std::function<void(const SubwordToken&)>& sink);
+
+// Documents on their way to a file of tokens. Bytes in which the tokenizer sees nothing belong to
+// the token after them, and at a document's end to its last one. A document without tokens is left
+// out.
+class DocumentQueue {
+ public:
+  // `end_of_text` is added behind each document. `goes_on`: a document is under way, which has
+  // tokens in the file before this one or has not.
+  DocumentQueue(TokenFileWriter& writer,
+                std::optional<std::int64_t> end_of_text,
+                bool goes_on,
+                bool has_tokens)
+      : writer_(writer),
+        end_of_text_(end_of_text),
+        is_open_(goes_on),
+        has_tokens_(goes_on && has_tokens) {}
+
+  // Ends the document before it.
+  void begin();
+  void push(SubwordToken token);
+  void end();
+  // Gives what it holds, in the middle of a document. Throws DataError where that is bytes without
+  // any token.
+  void flush();
+  // Documents that had no tokens.
+  std::int64_t left_out() const { return left_out_; }
+
+ private:
+  TokenFileWriter& writer_;
+  std::optional<std::int64_t> end_of_text_;
+  std::optional<SubwordToken> held_;
+  std::int64_t unseen_ = 0;
+  std::int64_t left_out_ = 0;
+  bool is_open_;
+  bool has_tokens_;
+};
+
+}  // namespace longspan

@@ -1,0 +1,119 @@
+#include "framework/data/document_text.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <random>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/data/character_scan.h"
+#include "framework/data/document_reader.h"
+#include "framework/data/new_file.h"
+
+namespace longspan {
+namespace {
+
+// Calls f(document) with the text of each, in parts where a file is one.
+template <typename F>
+void for_each_document(const std::shared_ptr<const MappedFile>& file,
+                       const DocumentForm& form,
+                       const ScanListener& listener,
+                       F&& f) {
+  DocumentReader reader(file, form, {.parts = DocumentParts::lines});
+  std::int64_t told = 0;
+  for (Document document; reader.next(document);) {
+    reader.take_text(document);
+    f(reader, document);
+    if (listener && reader.at() > told) {
+      told = reader.at();
+      listener({file->path(), told, file->size()});
+    }
+  }
+}
+
+// Documents of which every n-th is kept, so that they are not more than so many bytes.
+class Sample {
+ public:
+  explicit Sample(std::int64_t most) : most_(most) {}
+
+  void add(std::string text) {
+    if (seen_++ % step_ != 0) return;
+    bytes_ += std::ssize(text);
+    texts_.push_back(std::move(text));
+    while (bytes_ > most_ && texts_.size() > 1) thin();
+  }
+  const std::vector<std::string>& texts() const { return texts_; }
+
+ private:
+  void thin() {
+    step_ *= 2;
+    bytes_ = 0;
+    std::vector<std::string> kept;
+    for (std::size_t i = 0; i < texts_.size(); i += 2) {
+      bytes_ += std::ssize(texts_[i]);
+      kept.push_back(std::move(texts_[i]));
+    }
+    texts_ = std::move(kept);
+  }
+
+  std::int64_t most_;
+  std::int64_t step_ = 1;
+  std::int64_t seen_ = 0;
+  std::int64_t bytes_ = 0;
+  std::vector<std::string> texts_;
+};
+
+}  // namespace
+
+bool is_plain_text(const MappedFile& file) {
+  return packing_of(file) == Packing::none && !is_json_lines(file.path());
+}
+
+Tokenizer characters_of_documents(std::shared_ptr<const MappedFile> file,
+                                  const DocumentForm& form,
+                                  bool with_unknown,
+                                  const ScanListener& listener) {
+  std::vector<bool> seen(static_cast<std::size_t>(largest_code_point) + 1);
+  for_each_document(
+      file, form, listener, [&seen](const DocumentReader& reader, const Document& document) {
+        for_each_character(document.text,
+                           reader.offset_of(document),
+                           true,
+                           reader.place_of(document),
+                           [&seen](char32_t letter, std::int64_t) { seen[letter] = true; });
+      });
+  std::vector<char32_t> found;
+  for (std::size_t i = 0; i < seen.size(); ++i)
+    if (seen[i]) found.push_back(static_cast<char32_t>(i));
+  if (found.empty()) throw DataError("{}: has no text", file->path());
+  return Tokenizer::characters(found, with_unknown);
+}
+
+DocumentSample::DocumentSample(std::shared_ptr<const MappedFile> file,
+                               const DocumentForm& form,
+                               std::int64_t bytes,
+                               const std::filesystem::path& folder,
+                               const ScanListener& listener)
+    : path_(folder / fmt::format("sample-{:08x}-{}.txt", std::random_device()(), ::getpid())) {
+  Sample sample(bytes);
+  for_each_document(file, form, listener, [&sample](const DocumentReader&, Document& document) {
+    sample.add(std::move(document.text));
+  });
+  if (sample.texts().empty()) throw DataError("{}: has no text", file->path());
+  NewFile written(path_);
+  for (const std::string& text : sample.texts()) {
+    written.write(text);
+    if (!text.ends_with('\n')) written.write(std::string_view("\n"));
+  }
+  written.finish();
+}
+
+DocumentSample::~DocumentSample() {
+  std::error_code unused;
+  std::filesystem::remove(path_, unused);
+}
+
+}  // namespace longspan

@@ -1,0 +1,173 @@
+#include "framework/data/document_tokens.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/file_hash.h"
+#include "framework/data/first_rank.h"
+#include "framework/data/line_pieces.h"
+#include "framework/data/token_making.h"
+#include "framework/data/unpacked_file.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+using SharedText = std::shared_ptr<const MappedFile>;
+
+std::uint64_t hash_of(const std::string& text) { return XXH3_64bits(text.data(), text.size()); }
+
+void make_directory(const fs::path& directory) {
+  std::error_code error;
+  fs::create_directories(directory, error);
+  if (!error && ::access(directory.c_str(), W_OK | X_OK) != 0)
+    error = std::error_code(errno, std::generic_category());
+  if (error)
+    throw ConfigurationError(
+        "{}: cannot be written: {}; it is to hold the tokens of texts, for which data.token_cache "
+        "can name another folder",
+        directory.string(),
+        error.message());
+}
+
+// Of what the form says about this file.
+std::uint64_t form_of(const std::string& path,
+                      const DocumentForm& form,
+                      std::optional<std::int64_t> end_of_text) {
+  if (!has_documents(path, form)) return hash_of("none");
+  const std::string what =
+      is_json_lines(path) ? "field " + form.field : std::string(name_of(form.boundary));
+  return hash_of(fmt::format("{} {}", what, end_of_text.value_or(-1)));
+}
+
+TokenFileKey key_of(const MappedFile& text,
+                    const DocumentForm& form,
+                    const Tokenizer& tokenizer,
+                    std::uint64_t hash) {
+  return {.text = hash,
+          .tokenizer = tokenizer.fingerprint(),
+          .form = form_of(text.path(), form, end_of_text_id(form, tokenizer)),
+          .file_bytes = text.size(),
+          .vocabulary = tokenizer.vocabulary()};
+}
+
+fs::path token_path(const MappedFile& text, const TokenFileKey& key, const fs::path& directory) {
+  const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {}",
+                                                 encoding_version,
+                                                 longest_line_piece,
+                                                 key.text,
+                                                 key.tokenizer,
+                                                 key.form,
+                                                 key.file_bytes));
+  return directory / fmt::format("{}-{:016x}.tokens", fs::path(text.path()).stem().string(), hash);
+}
+
+TokensMade make(const SharedText& text,
+                const DocumentForm& form,
+                const Tokenizer& tokenizer,
+                const fs::path& cache,
+                const TokenFileKey& key,
+                const ScanListener& heard,
+                const TokenMaking& making) {
+  TokensMade made{.path = token_path(*text, key, cache)};
+  std::error_code unused;
+  made.was_there = fs::exists(made.path, unused);
+  if (!made.was_there) {
+    make_directory(cache);
+    made.kept_bytes = TokenMaker(text, form, tokenizer, made.path, key, heard, making).run();
+  }
+  return made;
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+// Whether this rank is the first on its machine of those that lack something. A collective.
+bool is_first_without(bool lacks, const Communicator& all) {
+  const std::string mine = (lacks ? "1" : "0") + machine_name();
+  const auto ranks = all.all_gather(mine);
+  return lacks && std::ranges::find(ranks, mine) - ranks.begin() == all.rank();
+}
+
+void require_same(const TokenFile& tokens, const std::string& path, const Communicator& all) {
+  const auto mine = static_cast<std::int64_t>(tokens.fingerprint());
+  if (all.all_reduce(mine, Reduction::minimum) == all.all_reduce(mine, Reduction::maximum)) return;
+  throw DataError(
+      "{}: the ranks do not see the same text; each node needs the same file (here {} tokens)",
+      path,
+      tokens.tokens());
+}
+
+}  // namespace
+
+bool needs_token_file(const MappedFile& file,
+                      const DocumentForm& form,
+                      const Tokenizer& tokenizer) {
+  return tokenizer.needs_token_file() || has_documents(file.path(), form) ||
+         packing_of(file) != Packing::none;
+}
+
+TokensMade make_tokens(const NamedPath& file,
+                       const DocumentForm& form,
+                       const Tokenizer& tokenizer,
+                       const fs::path& cache,
+                       const ScanListener& listener,
+                       const TokenMaking& making) {
+  const auto text = std::make_shared<const MappedFile>(file);
+  end_of_text_id(form, tokenizer);  // before the text is read
+  const TokenFileKey key = key_of(*text, form, tokenizer, hash_of_file(*text, listener));
+  TokensMade made = make(text, form, tokenizer, cache, key, listener, making);
+  made.tokens = std::make_shared<const TokenFile>(made.path, key);
+  return made;
+}
+
+std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
+                                                     const DocumentForm& form,
+                                                     const Tokenizer& tokenizer,
+                                                     const fs::path& cache,
+                                                     const Communicator& all,
+                                                     const ScanListener& listener) {
+  const auto text = std::make_shared<const MappedFile>(file);
+  end_of_text_id(form, tokenizer);
+  const auto work = [text, form, tokenizer, cache](const TokenFileKey& key,
+                                                   const ScanListener& heard) {
+    make(text, form, tokenizer, cache, key, heard, {});
+  };
+  const std::string hash =
+      on_first_rank(all, text->path(), text->size(), listener, [=](const ScanListener& heard) {
+        const std::uint64_t found = hash_of_file(*text, heard);
+        work(key_of(*text, form, tokenizer, found), heard);
+        return std::to_string(found);
+      });
+  const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
+  const fs::path path = token_path(*text, key, cache);
+  std::error_code unused;
+  while (all.all_reduce(std::int64_t{fs::exists(path, unused)}, Reduction::minimum) == 0)
+    on_chosen_ranks(all,
+                    is_first_without(!fs::exists(path, unused), all),
+                    text->path(),
+                    text->size(),
+                    listener,
+                    [=](const ScanListener& heard) {
+                      work(key, heard);
+                      return std::string();
+                    });
+  auto tokens = std::make_shared<const TokenFile>(path, key);
+  require_same(*tokens, text->path(), all);
+  return tokens;
+}
+
+}  // namespace longspan

@@ -1,0 +1,62 @@
+#include "framework/data/spilled_numbers.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "framework/core/error.h"
+
+namespace longspan {
+namespace {
+
+[[noreturn]] void fail(const std::filesystem::path& folder) {
+  throw Failure("{}: a file in it cannot be written: {}", folder.string(), std::strerror(errno));
+}
+
+}  // namespace
+
+SpilledNumbers::~SpilledNumbers() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+void SpilledNumbers::add(std::uint64_t number) {
+  held_.push_back(number);
+  if (held_.size() >= most_held_) spill();
+}
+
+void SpilledNumbers::spill() {
+  if (file_ == nullptr) {
+    std::string name = (folder_ / "numbers.tmp-XXXXXX").string();
+    const int descriptor = ::mkstemp(name.data());
+    if (descriptor < 0) fail(folder_);
+    ::unlink(name.c_str());
+    file_ = ::fdopen(descriptor, "w+b");
+    if (file_ == nullptr) {
+      ::close(descriptor);
+      fail(folder_);
+    }
+  }
+  if (std::fwrite(held_.data(), sizeof(std::uint64_t), held_.size(), file_) != held_.size())
+    fail(folder_);
+  spilled_ += std::ssize(held_);
+  held_.clear();
+}
+
+void SpilledNumbers::for_each(const std::function<void(std::span<const std::uint64_t>)>& f) {
+  if (spilled_ > 0) {
+    if (std::fflush(file_) != 0 || std::fseek(file_, 0, SEEK_SET) != 0) fail(folder_);
+    std::vector<std::uint64_t> part(most_held_);
+    for (std::int64_t done = 0; done < spilled_; done += std::ssize(part)) {
+      if (std::fread(part.data(), sizeof(std::uint64_t), part.size(), file_) != part.size())
+        fail(folder_);
+      f(part);
+    }
+    if (std::fseek(file_, 0, SEEK_END) != 0) fail(folder_);
+  }
+  if (!held_.empty()) f(held_);
+}
+
+}  // namespace longspan

@@ -1,0 +1,40 @@
+// Numbers that are gathered one after another, however many.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace longspan {
+
+// A few are in memory; what is more is in a file without a name, which goes with the object.
+class SpilledNumbers {
+ public:
+  // The file will be made in this folder.
+  explicit SpilledNumbers(std::filesystem::path folder,
+                          std::size_t most_held = std::size_t{1} << 20)
+      : folder_(std::move(folder)), most_held_(most_held) {}
+  SpilledNumbers(const SpilledNumbers&) = delete;
+  SpilledNumbers& operator=(const SpilledNumbers&) = delete;
+  ~SpilledNumbers();
+
+  // Throws Failure, here and below, when the file cannot be written or read.
+  void add(std::uint64_t number);
+  std::int64_t size() const { return spilled_ + std::ssize(held_); }
+  // Calls f(numbers) for all of them, in their order, some at a time.
+  void for_each(const std::function<void(std::span<const std::uint64_t>)>& f);
+
+ private:
+  void spill();
+
+  std::filesystem::path folder_;
+  std::size_t most_held_;
+  std::vector<std::uint64_t> held_;
+  std::int64_t spilled_ = 0;
+  std::FILE* file_ = nullptr;
+};
+
+}  // namespace longspan

@@ -1,0 +1,239 @@
+#include "framework/data/token_making.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/lines.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A longer document is encoded alone, and its tokens are not gathered.
+constexpr std::size_t longest_gathered = std::size_t{1} << 23;
+constexpr std::int64_t tokens_at_once = 65536;
+
+bool is_there(const fs::path& path) {
+  std::error_code unused;
+  return fs::exists(path, unused);
+}
+
+DocumentParts parts_of(const Tokenizer& tokenizer) {
+  if (tokenizer.kind() == TokenizerKind::bytes) return DocumentParts::bytes;
+  // These see all of a text at once.
+  if (tokenizer.json_tokenizer() != nullptr) return DocumentParts::none;
+  return DocumentParts::lines;
+}
+
+}  // namespace
+
+TokenMaker::TokenMaker(std::shared_ptr<const MappedFile> text,
+                       const DocumentForm& form,
+                       const Tokenizer& tokenizer,
+                       fs::path path,
+                       const TokenFileKey& key,
+                       const ScanListener& heard,
+                       const TokenMaking& making)
+    : text_(std::move(text)),
+      tokenizer_(tokenizer),
+      path_(std::move(path)),
+      key_(key),
+      heard_(heard),
+      making_(making),
+      end_of_text_(has_documents(text_->path(), form) ? end_of_text_id(form, tokenizer)
+                                                      : std::nullopt),
+      reader_(text_, form, {.parts = parts_of(tokenizer)}) {}
+
+TokenMaker::~TokenMaker() {
+  if (later_.valid()) later_.wait();  // it uses the reader
+}
+
+std::int64_t TokenMaker::run() try {
+  const std::int64_t kept = find_parts();
+  make_parts();
+  finish();
+  remove_what_is_left();
+  return kept;
+} catch (const Error&) {
+  // Who makes the same file at the same time removes the parts when it is whole.
+  if (!is_there(path_)) throw;
+  return 0;
+}
+
+fs::path TokenMaker::part_path(std::size_t part) const {
+  return fmt::format("{}.part-{}", path_.string(), part);
+}
+
+// Those that an earlier try has left.
+std::int64_t TokenMaker::find_parts() {
+  for (; is_there(part_path(parts_)); ++parts_) {
+    try {
+      const TokenFile part(part_path(parts_), key_);
+      if (part.end().source_begin != place_.byte) break;
+      place_ = {part.end().source_bytes, part.end().source_lines};
+      has_tokens_ = has_tokens_ || part.tokens() > 0;
+    } catch (const DataError&) {
+      break;  // damaged: it is written again
+    }
+  }
+  if (parts_ > 0) reader_.skip_to(place_);
+  return place_.byte;
+}
+
+void TokenMaker::make_parts() {
+  batch_.left_out = reader_.left_out();
+  later_ = std::async(std::launch::async, [this] { return read_batch(); });
+  take_batch();
+  while (!batch_.documents.empty()) {
+    write_part();
+    if (is_there(path_)) return;  // someone else has made it
+  }
+}
+
+// What is read while the batch before it is encoded.
+void TokenMaker::take_batch() {
+  batch_ = later_.get();
+  if (!batch_.documents.empty())
+    later_ = std::async(std::launch::async, [this] { return read_batch(); });
+}
+
+TokenMaker::Batch TokenMaker::read_batch() {
+  Batch batch;
+  for (Document document; batch.bytes < making_.batch && reader_.next(document);) {
+    batch.bytes += std::ssize(document.text);
+    batch.documents.push_back(std::move(document));
+  }
+  batch.place = reader_.place();
+  batch.left_out = reader_.left_out();
+  batch.at = reader_.at();
+  return batch;
+}
+
+void TokenMaker::write_part() {
+  TokenFileWriter writer(part_path(parts_), key_);
+  DocumentQueue queue(writer, end_of_text_, batch_.documents.front().goes_on, has_tokens_);
+  TokenFileEnd end{.source_begin = place_.byte};
+  std::int64_t bytes = 0;
+  const std::int64_t left_out = left_out_;
+  while (!batch_.documents.empty() && bytes < making_.part) {
+    Batch batch = std::move(batch_);
+    take_batch();
+    encode(batch, queue);
+    bytes += batch.bytes;
+    place_ = batch.place;
+    left_out_ = batch_.documents.empty() ? batch_.left_out : batch.left_out;
+    if (heard_) heard_({text_->path(), batch.at, text_->size()});
+  }
+  if (!batch_.documents.empty() && batch_.documents.front().goes_on)
+    queue.flush();
+  else
+    queue.end();
+  end.left_out = left_out_ - left_out + queue.left_out();
+  end.source_bytes = place_.byte;
+  end.source_lines = place_.lines;
+  has_tokens_ = has_tokens_ || writer.tokens() > 0;
+  writer.finish(end);
+  ++parts_;
+}
+
+void TokenMaker::encode(Batch& batch, DocumentQueue& queue) {
+  std::vector<Document>& documents = batch.documents;
+  std::vector<Tokens> tokens(documents.size());
+  const auto is_gathered = [](const Document& document) {
+    return document.text.size() <= longest_gathered;
+  };
+  in_parallel(
+      documents.size(),
+      [&](std::size_t i) {
+        reader_.take_text(documents[i]);
+        if (!is_gathered(documents[i])) return;
+        encode_document(tokenizer_,
+                        documents[i].text,
+                        reader_.place_of(documents[i]),
+                        reader_.offset_of(documents[i]),
+                        [&tokens, i](const SubwordToken& token) { tokens[i].push_back(token); });
+      },
+      1);
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    if (!documents[i].goes_on) queue.begin();
+    if (!is_gathered(documents[i])) encode_directly(documents[i], queue);
+    for (const SubwordToken& token : tokens[i]) queue.push(token);
+  }
+}
+
+void TokenMaker::encode_directly(const Document& document, DocumentQueue& queue) const {
+  std::int64_t count = 0;
+  encode_document(tokenizer_,
+                  document.text,
+                  reader_.place_of(document),
+                  reader_.offset_of(document),
+                  [&](const SubwordToken& token) {
+                    queue.push(token);
+                    if (heard_ && ++count % tokens_at_once == 0)
+                      heard_({text_->path(), batch_.at, text_->size()});
+                  });
+}
+
+void TokenMaker::finish() {
+  if (is_there(path_)) return;
+  if (!has_tokens_) {
+    remove_what_is_left();
+    throw DataError("{}: the tokenizer sees nothing in it", text_->path());
+  }
+  if (parts_ > 1) return join_parts();
+  std::error_code error;
+  fs::rename(part_path(0), path_, error);
+  if (error) throw Failure("{}: cannot be written: {}", path_.string(), error.message());
+}
+
+void TokenMaker::join_parts() const {
+  TokenFileWriter writer(path_, key_);
+  TokenFileEnd end;
+  for (std::size_t i = 0; i < parts_; ++i) {
+    const TokenFile part(part_path(i), key_);
+    append(part, writer);
+    end.left_out += part.end().left_out;
+    end.source_bytes = part.end().source_bytes;
+    end.source_lines = part.end().source_lines;
+  }
+  writer.finish(end);
+}
+
+void TokenMaker::append(const TokenFile& part, TokenFileWriter& writer) const {
+  std::vector<SubwordToken> tokens;
+  std::int64_t document = 0;
+  for (std::int64_t at = 0; at < part.tokens(); at += std::ssize(tokens)) {
+    tokens.resize(static_cast<std::size_t>(std::min(tokens_at_once, part.tokens() - at)));
+    part.read_tokens(at, tokens);
+    for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
+      if (document < part.documents() && part.document_begin(document) == at + i) {
+        writer.begin_document();
+        ++document;
+      }
+      writer.add(tokens[static_cast<std::size_t>(i)]);
+    }
+    if (heard_) heard_({text_->path(), text_->size(), text_->size()});
+  }
+}
+
+// Parts, and what those that were ended had begun to write.
+void TokenMaker::remove_what_is_left() const {
+  const std::string name = path_.filename().string();
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string found = entry->path().filename().string();
+    if (found.starts_with(name + ".part-") || found.starts_with(name + ".tmp-"))
+      left.push_back(entry->path());
+  }
+  for (const fs::path& path : left) fs::remove(path, error);
+}
+
+}  // namespace longspan

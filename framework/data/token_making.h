@@ -1,0 +1,76 @@
+// Encoding a file of text, part by part, so that nothing is done twice.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "framework/data/document_encoding.h"
+#include "framework/data/document_reader.h"
+#include "framework/data/document_tokens.h"
+#include "framework/data/scan_listener.h"
+
+namespace longspan {
+
+// Makes one file of tokens: make_tokens says how.
+class TokenMaker {
+ public:
+  TokenMaker(std::shared_ptr<const MappedFile> text,
+             const DocumentForm& form,
+             const Tokenizer& tokenizer,
+             std::filesystem::path path,
+             const TokenFileKey& key,
+             const ScanListener& heard,
+             const TokenMaking& making);
+  TokenMaker(const TokenMaker&) = delete;
+  TokenMaker& operator=(const TokenMaker&) = delete;
+  ~TokenMaker();
+
+  // Returns the bytes of text whose tokens were there. Throws what is wrong, unless someone else
+  // has made the file meanwhile.
+  std::int64_t run();
+
+ private:
+  // Documents that are encoded together; what the reader said behind them.
+  struct Batch {
+    std::vector<Document> documents;
+    std::int64_t bytes = 0;
+    DocumentPlace place;
+    std::int64_t left_out = 0;
+    std::int64_t at = 0;
+  };
+  using Tokens = std::vector<SubwordToken>;
+
+  std::filesystem::path part_path(std::size_t part) const;
+  std::int64_t find_parts();
+  void make_parts();
+  void write_part();
+  void take_batch();
+  Batch read_batch();
+  void encode(Batch& batch, DocumentQueue& queue);
+  void encode_directly(const Document& document, DocumentQueue& queue) const;
+  void join_parts() const;
+  void append(const TokenFile& part, TokenFileWriter& writer) const;
+  void finish();
+  void remove_what_is_left() const;
+
+  std::shared_ptr<const MappedFile> text_;
+  const Tokenizer& tokenizer_;
+  std::filesystem::path path_;
+  TokenFileKey key_;
+  const ScanListener& heard_;
+  TokenMaking making_;
+  std::optional<std::int64_t> end_of_text_;
+  DocumentReader reader_;
+  std::size_t parts_ = 0;      // that are whole
+  DocumentPlace place_;        // where they end
+  bool has_tokens_ = false;    // the parts have
+  std::int64_t left_out_ = 0;  // by the reader, before batch_
+  Batch batch_;                // to be encoded next; without documents at the end
+  std::future<Batch> later_;   // that is being read
+};
+
+}  // namespace longspan

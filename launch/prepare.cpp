@@ -1,0 +1,189 @@
+// longspan prepare: the tokens of a configuration's texts, made before anything is trained.
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "framework/core/byte_text.h"
+#include "framework/core/stopwatch.h"
+#include "framework/data/first_rank.h"
+#include "framework/data/prepared_files.h"
+#include "framework/data/text_files.h"
+#include "framework/runs/reading.h"
+#include "framework/runs/threads.h"
+#include "launch/command.h"
+#include "launch/configuration.h"
+#include "launch/number_check.h"
+#include "launch/plan_text.h"
+
+namespace longspan {
+namespace {
+
+struct Arguments {
+  ConfigurationArguments configuration;
+  std::int64_t part = TokenMaking().part >> 20;
+};
+
+// Each once, the largest first: it takes longest.
+std::vector<NamedPath> files_of(const DataOptions& data) {
+  std::vector<NamedPath> files;
+  for (const NamedPath& file : {data.train, data.validation, data.test})
+    if (!file.empty() && std::ranges::find(files, file.text(), &NamedPath::text) == files.end())
+      files.push_back(file);
+  std::ranges::stable_sort(files, std::greater(), [](const NamedPath& file) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(file.text(), error);
+    return error ? 0 : size;
+  });
+  return files;
+}
+
+std::string counts_text(std::int64_t documents, std::int64_t tokens, std::int64_t bytes) {
+  return fmt::format("{}, {}, {} of text",
+                     count_of(documents, "document"),
+                     count_of(tokens, "token"),
+                     count_of(bytes, "byte"));
+}
+
+// What was made of the files, a line each and one of all.
+class Report {
+ public:
+  explicit Report(const Session& session) : session_(session) {}
+
+  void add(const PreparedFile& prepared) {
+    ++files_;
+    if (!prepared.made) {
+      print(session_, fmt::format("{}: is read where it is\n", prepared.file.text()));
+      return;
+    }
+    const TokensMade& made = *prepared.made;
+    const TokenFile& tokens = *made.tokens;
+    documents_ += tokens.documents();
+    tokens_ += tokens.tokens();
+    bytes_ += tokens.bytes();
+    there_ += made.was_there ? 1 : 0;
+    const std::int64_t left_out = tokens.end().left_out;
+    print(
+        session_,
+        fmt::format(
+            "{}: {}{}, {:.1f} s{}: {}\n",
+            prepared.file.text(),
+            counts_text(tokens.documents(), tokens.tokens(), tokens.bytes()),
+            left_out > 0 ? fmt::format(", {} left out", count_of(left_out, "empty document")) : "",
+            prepared.seconds,
+            made.was_there        ? ", there already"
+            : made.kept_bytes > 0 ? fmt::format(", gone on after {} of the text",
+                                                byte_text(static_cast<double>(made.kept_bytes)))
+                                  : "",
+            made.path.string()));
+  }
+
+  void end(double seconds) const {
+    print(session_,
+          fmt::format("{}: {} in {:.1f} s; {} there already\n",
+                      count_of(files_, "file"),
+                      counts_text(documents_, tokens_, bytes_),
+                      seconds,
+                      there_));
+  }
+
+ private:
+  const Session& session_;
+  std::int64_t files_ = 0;
+  std::int64_t there_ = 0;
+  std::int64_t documents_ = 0;
+  std::int64_t tokens_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+// Where the tokenizer is kept. A run that is under way there does not mind.
+void make_directory(const NamedPath& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path.text(), error);
+  if (error)
+    throw ConfigurationError("{}run.directory \"{}\" cannot be made: {}{}",
+                             path.before(),
+                             path.text(),
+                             error.message(),
+                             path.help_to_find());
+}
+
+void prepare(const Settings& settings, const TokenMaking& making, const Session& session) {
+  const DataOptions& data = settings.data;
+  const Communicator& world = session.world();
+  const ScanListener say =
+      say_reading([&session](const std::string& sentence) { inform(session, sentence); });
+  const std::filesystem::path run = settings.run.directory.text();
+  const bool trains =
+      data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty();
+  if (trains && world.rank() == 0) make_directory(settings.run.directory);
+  const Tokenizer tokenizer = prepare_tokenizer(data, run, world, say);
+  // What work on a thread of its own uses is its own.
+  on_first_rank(world,
+                data.train,
+                0,
+                {},
+                [data, tokenizer, say, making, &session, cache = token_directory(data, run)](
+                    const ScanListener& heard) {
+                  Report report(session);
+                  const Stopwatch stopwatch;
+                  prepare_files(
+                      files_of(data),
+                      data.documents,
+                      tokenizer,
+                      cache,
+                      [&](const ScanProgress& progress) {
+                        heard(progress);
+                        say(progress);
+                      },
+                      making,
+                      [&report](const PreparedFile& prepared) { report.add(prepared); });
+                  report.end(stopwatch.seconds());
+                  return std::string();
+                });
+}
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  const auto& [file, settings] = arguments.configuration;
+  const auto configuration = configure(read_configuration(file, settings, session.world()));
+  warn(session, configuration->table.warnings());
+  if (configuration->task != "language_model")
+    throw ConfigurationError(
+        "longspan prepare: run.task is {}, whose files are read where they are; it is for "
+        "run.task: "
+        "language_model",
+        configuration->task);
+  set_threads(configuration->run.threads, session.local_size());
+  prepare(*configuration, {.part = arguments.part << 20}, session);
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+Command prepare_command() {
+  return {"prepare",
+          "Make the tokens of a configuration's texts ahead of training, on all cores",
+          "  longspan prepare configs/quickstart.yaml\n"
+          "  longspan prepare configs/quickstart.yaml --set data.tokenizer=sentencepiece "
+          "--set data.token_cache=tokens\n",
+          [](CLI::App& app) -> Action {
+            const auto arguments = std::make_shared<Arguments>();
+            add_configuration(app, arguments->configuration);
+            app.add_option("--part",
+                           arguments->part,
+                           "MiB of a text whose tokens are kept together: what was made of them is "
+                           "not made again by who is ended and started again")
+                ->transform(whole_number<std::int64_t>(1, 1 << 20))
+                ->capture_default_str();
+            return [arguments](Session& session) { return run(*arguments, session); };
+          }};
+}
+
+}  // namespace longspan

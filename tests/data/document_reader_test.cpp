@@ -1,0 +1,218 @@
+#include "framework/data/document_reader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include "framework/core/error.h"
+#include "framework/core/options.h"
+#include "framework/data/json_field.h"
+#include "framework/data/tokenizer.h"
+#include "tests/data/packed_text.h"
+#include "tests/data/subword_text.h"
+#include "tests/data/temporary_file.h"
+#include "tests/support/temporary_directory.h"
+
+namespace longspan {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Texts = std::vector<std::string>;
+
+// A file of that name in a folder of the test's.
+class NamedFile {
+ public:
+  NamedFile(const std::string& name, std::string_view content)
+      : path_((folder_.path() / name).string()) {
+    std::ofstream(path_, std::ios::binary)
+        .write(content.data(), static_cast<std::streamsize>(content.size()));
+  }
+  const std::string& path() const { return path_; }
+  std::shared_ptr<const MappedFile> open() const {
+    return std::make_shared<const MappedFile>(path_);
+  }
+
+ private:
+  testing::TemporaryDirectory folder_;
+  std::string path_;
+};
+
+Texts documents_of(DocumentReader& reader) {
+  Texts texts;
+  for (Document document; reader.next(document);) {
+    reader.take_text(document);
+    if (document.goes_on)
+      texts.back() += document.text;
+    else
+      texts.push_back(document.text);
+  }
+  return texts;
+}
+
+// The same of every buffer, and from every document on.
+Texts documents_of(const NamedFile& file, const DocumentForm& form) {
+  DocumentReader all(file.open(), form);
+  const Texts texts = documents_of(all);
+  for (const std::size_t block : {1, 2, 3, 5, 8, 13, 64}) {
+    DocumentReader reader(file.open(), form, {.block = block});
+    EXPECT_EQ(documents_of(reader), texts) << block;
+    EXPECT_EQ(reader.left_out(), all.left_out());
+  }
+  for (std::size_t first = 1; first <= texts.size(); ++first) {
+    DocumentReader before(file.open(), form, {.block = 4});
+    Document document;
+    for (std::size_t i = 0; i < first; ++i) EXPECT_TRUE(before.next(document));
+    DocumentReader after(file.open(), form);
+    after.skip_to(before.place());
+    EXPECT_EQ(documents_of(after),
+              Texts(texts.begin() + static_cast<std::ptrdiff_t>(first), texts.end()));
+  }
+  return texts;
+}
+
+constexpr DocumentForm lines = {.boundary = DocumentBoundary::line};
+constexpr DocumentForm paragraphs = {.boundary = DocumentBoundary::paragraph};
+constexpr DocumentForm whole = {.boundary = DocumentBoundary::file};
+
+TEST(DocumentReader, TextsAreCutAsTheFormSays) {
+  const std::string text = "\n \none\r\ntwo é\n\n \t\n\nthree\n\nfour";
+  const std::vector<std::pair<DocumentForm, Texts>> cases = {
+      {lines, {" ", "one", "two é", " \t", "three", "four"}},
+      {paragraphs, {"one\r\ntwo é", "three", "four"}},
+      {whole, {text}},
+      {{}, {text}}};
+  for (const auto& [form, expected] : cases)
+    for (const std::string& content : {text, gzip_of(text), zstd_of(text)})
+      EXPECT_EQ(documents_of(NamedFile("a.txt", content), form), expected);
+  EXPECT_EQ(documents_of(NamedFile("a.txt", "\n\n\n"), paragraphs), Texts());
+  EXPECT_EQ(documents_of(NamedFile("a.txt", "a\r\n\r\nb\r\n"), paragraphs), (Texts{"a", "b"}));
+}
+
+TEST(DocumentReader, EmptyDocumentsAreCounted) {
+  const NamedFile file("a.txt", "a\n\n\r\nb\n\n");
+  DocumentReader reader(file.open(), lines);
+  EXPECT_EQ(documents_of(reader), (Texts{"a", "b"}));
+  EXPECT_EQ(reader.left_out(), 3);
+}
+
+TEST(DocumentReader, EachLineOfJsonlIsADocument) {
+  const std::string text =
+      "{\"id\": 1, \"text\": \"one\\ntwo \\u00e9\\ud83d\\ude00\\u0000\"}\r\n\n"
+      "{\"other\": {\"text\": [\"no\", {\"text\": 3}]}, \"text\": \"two\"}\n"
+      "  {\"text\":\"\"}\n{\"text\":\"é\",\"x\":[1,-2.5e3,true,null]}";
+  const Texts expected = {std::string("one\ntwo é😀\0", 15), "two", "", "é"};
+  for (const auto& [name, content] : {std::pair("a.jsonl", text),
+                                      std::pair("a.jsonl.gz", gzip_of(text)),
+                                      std::pair("a.jsonl.zst", zstd_of(text)),
+                                      std::pair("b.jsonl", gzip_of(text))})
+    for (const DocumentForm& form : {DocumentForm(), paragraphs, whole})
+      EXPECT_EQ(documents_of(NamedFile(name, content), form), expected) << name;
+  EXPECT_EQ(
+      documents_of(NamedFile("a.jsonl", "{\"text\": \"a\", \"body\": \"b\"}\n"), {.field = "body"}),
+      Texts{"b"});
+}
+
+TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
+  std::string text = "a\n" + std::string(40'000, 'x') + "é" + std::string(100'000, ' ');
+  text += subword_text(30'000, 2);
+  ASSERT_GT(text.size(), 600'000);
+  for (const std::string& content : {text, gzip_of(text)}) {
+    const NamedFile file("a.txt", content);
+    for (const DocumentParts parts : {DocumentParts::lines, DocumentParts::bytes}) {
+      DocumentReader reader(file.open(), whole, {.parts = parts, .part = 40'000, .block = 7'001});
+      std::int64_t count = 0;
+      std::string joined;
+      for (Document document; reader.next(document); ++count) {
+        EXPECT_EQ(document.goes_on, count > 0);
+        EXPECT_EQ(document.byte, std::ssize(joined));
+        EXPECT_EQ(document.line, 1 + std::ranges::count(joined, '\n'));
+        EXPECT_LE(document.text.size(), 40'000);
+        joined += document.text;
+        EXPECT_EQ(reader.place().byte, std::ssize(joined));
+      }
+      EXPECT_GT(count, 10);
+      EXPECT_EQ(joined, text);
+    }
+  }
+}
+
+// What is said when all documents are read.
+std::string sentence(const std::string& name,
+                     const std::string& content,
+                     const DocumentForm& form,
+                     const DocumentReading& reading = {}) {
+  const NamedFile file(name, content);
+  const std::string said = sentence_of<DataError>([&] {
+    DocumentReader reader(file.open(), form, reading);
+    documents_of(reader);
+  });
+  return said.starts_with(file.path()) ? said.substr(file.path().size()) : said;
+}
+
+TEST(DocumentReader, WhatIsWrongIsSaidWithItsLine) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  for (const auto& [line, expected] : std::vector<std::pair<std::string, std::string>>{
+           {"{\"text\": 3}", ":2: found a number in the field \"text\"; wanted a text"},
+           {"{\"text\": null}", ":2: found null in the field \"text\"; wanted a text"},
+           {"{\"text\": [\"a\"]}", ":2: found a list in the field \"text\"; wanted a text"},
+           {"{\"text\": {}}", ":2: found an object in the field \"text\"; wanted a text"},
+           {"{\"Text\": \"a\"}", ":2: found no field \"text\""},
+           {"[{\"text\": \"a\"}]", ":2: found a list; wanted an object"},
+           {"\"text\"", ":2: found a text; wanted an object"},
+           {"{\"text\": \"a\", \"text\": \"b\"}", ":2: the field \"text\" is there twice"},
+           {"{\"text\": \"a\"} x", ":2: is not JSON at byte 14 of the line"},
+           {"{\"text\": \"a\"", ":2: is not JSON at byte "},
+           {"{\"text\": \"\\ud800\"}", ":2: is not JSON at byte "},
+           {"{\"text\": \"a\xFF\"}", ":2: is not JSON at byte "},
+           {std::string("{\"text\": \"\0\"}", 12), ":2: is not JSON at byte "},
+           {std::string(100'000, '[') + "1", ":2: found a list"},
+           {"{\"a\":" + std::string(1'000'000, '['), ":2: is not JSON at byte 1000005"},
+           {"{" + std::string(1'000'000, '9'), ":2: is not JSON at byte "}}) {
+    const std::string said = sentence("a.jsonl", good + line + "\n" + good, {});
+    EXPECT_TRUE(said.starts_with(expected)) << said.substr(0, 300);
+    EXPECT_LT(said.size(), 400);
+    EXPECT_EQ(said.find('\n'), std::string::npos);
+  }
+  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good + "x"), {}), HasSubstr(":2: is not JSON"));
+  EXPECT_THAT(sentence("a.jsonl.gz", gzip_of(good).substr(0, 20), {}),
+              HasSubstr(": byte 20: the file ends within the packed text"));
+  EXPECT_THAT(sentence("a.txt", "abc\xFF", whole, {.parts = DocumentParts::lines}),
+              HasSubstr(": byte 3: found bytes ff, which are not UTF-8"));
+}
+
+TEST(DocumentReader, DocumentsThatAreTooLongAreRefusedBeforeTheyAreRead) {
+  const std::string one = "a\n" + std::string(101, 'x') + "\n";
+  const DocumentReading reading = {.longest = 100, .block = 16};
+  EXPECT_EQ(sentence("a.txt", one, lines, reading),
+            ": a line of more than 100 bytes begins at byte 2, and no document may be longer");
+  EXPECT_EQ(sentence("a.txt", "a\n\nb\n" + one, paragraphs, reading),
+            ": a paragraph of more than 100 bytes begins at byte 3, and no document may be longer");
+  EXPECT_THAT(sentence("a.txt", one, whole, reading), HasSubstr("a text of more than 100 bytes"));
+  EXPECT_EQ(sentence("a.txt", std::string(99, 'x') + "\nabc", lines, reading), "");
+  // What unpacks to much more than there is memory is refused as soon.
+  const std::string much = gzip_of(std::string(10'000'000, 'x'));
+  EXPECT_THAT(sentence("a.jsonl.gz", much, {}, {.longest = 1000, .block = 1000}),
+              HasSubstr("a line of more than 1000 bytes"));
+}
+
+TEST(DocumentForm, TheTokenThatEndsDocumentsIsFound) {
+  EXPECT_EQ(end_of_text_id({}, Tokenizer()), std::nullopt);
+  EXPECT_EQ(end_of_text_id({.end_of_text = "10"}, Tokenizer()), 10);
+  EXPECT_EQ(
+      sentence_of<ConfigurationError>([] { end_of_text_id({.end_of_text = "256"}, Tokenizer()); }),
+      "data.end_of_text: found \"256\"; wanted an id from 0 to 255; tokens of bytes have no names");
+  const Tokenizer subwords = Tokenizer::subwords(subword_model());
+  EXPECT_EQ(end_of_text_id({.end_of_text = "</s>"}, subwords),
+            subwords.subword_model()->id_of("</s>"));
+  EXPECT_EQ(end_of_text_id({.end_of_text = "5"}, subwords), 5);
+  EXPECT_THAT(
+      sentence_of<ConfigurationError>([&] { end_of_text_id({.end_of_text = "<eod>"}, subwords); }),
+      HasSubstr("data.end_of_text: found \"<eod>\"; wanted an id from 0 to "));
+}
+
+}  // namespace
+}  // namespace longspan

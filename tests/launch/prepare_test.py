@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+"""longspan prepare: token files of texts, documents and packed files, killed and started again.
+
+    tests/launch/prepare_test.py build/launch/longspan
+"""
+
+import gzip
+import json
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from package_tokenizer import tokenizer_json
+
+PAIRS = [("b", "a"), ("l", "o"), (" ", "t"), (" t", "i"), ("ba", "lo"), (" ti", "r"), (" ", "k"), (" k", "a")]
+
+
+def documents(count=300, seed=1):
+    """Texts of some lines."""
+    source = random.Random(seed)
+    syllables = "ba lo tir men ka su ét ro ni".split()
+
+    def line():
+        return " ".join("".join(source.choice(syllables) for _ in range(source.randint(1, 3)))
+                        for _ in range(source.randint(4, 9)))
+    return ["\n".join(line() for _ in range(source.randint(1, 4))) for _ in range(count)]
+
+
+def json_lines(texts):
+    return "".join(json.dumps({"id": i, "text": text}, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(texts)).encode()
+
+
+class Prepare(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        (self.directory / "tokenizer.json").write_text(tokenizer_json(PAIRS, ["<|endoftext|>"]))
+        self.package = {"data.tokenizer": "tokenizer_json", "data.tokenizer_model": "tokenizer.json",
+                        "data.token_cache": "cache"}
+
+    def prepare(self, settings, *more, code=0, ranks=1):
+        return self.longspan("prepare", "tiny.yaml", *jobs.flat(settings), *more, code=code, ranks=ranks)
+
+    def write(self, name, content):
+        (self.directory / name).write_bytes(content)
+
+    def cached(self):
+        return sorted(path.name for path in (self.directory / "cache").iterdir())
+
+    def line_of(self, name, result):
+        """What was said of a file: documents, tokens, bytes, and the rest."""
+        found = re.search(rf"(?m)^{re.escape(name)}: (\d+) documents?, (\d+) tokens?, (\d+) bytes? of text(.*)$", result.output)
+        self.assertTrue(found, result.output)
+        return (*map(int, found.groups()[:3]), found.group(4))
+
+
+class Formats(Prepare):
+    def test_every_packing_gives_the_same_tokens(self):
+        texts = documents()
+        plain = json_lines(texts)
+        self.write("a.jsonl", plain)
+        self.write("b.jsonl.gz", gzip.compress(plain[:5000]) + gzip.compress(plain[5000:]))
+        files = {"data.train": "a.jsonl", "data.validation": "b.jsonl.gz"}
+        if shutil.which("zstd"):
+            subprocess.run(["zstd", "-q", "a.jsonl", "-o", "c.jsonl.zst"], cwd=self.directory, check=True)
+            files["data.test"] = "c.jsonl.zst"
+        result = self.prepare({**self.package, **files, "data.end_of_text": "<|endoftext|>"})
+        self.assertEqual(len(self.cached()), len(files))
+        lines = [self.line_of(name, result) for name in files.values()]
+        for line in lines:
+            self.assertEqual(line[:3], lines[0][:3])
+        count, tokens, size, _ = lines[0]
+        self.assertEqual((count, size), (len(texts), sum(len(text.encode()) for text in texts)))
+        alone = subprocess.run([self.program, "tokenizer", "encode", "tokenizer.json"], capture_output=True, check=True,
+                               input="".join(text + "\n" for text in texts).encode(), cwd=self.directory)
+        self.assertLess(count, tokens)
+        self.assertLess(tokens, size)
+        # Ends of lines within a document are a token each; each document has one more, its end.
+        inner = sum(text.count("\n") for text in texts)
+        self.assertEqual(tokens, len(alone.stdout.split()) + inner + len(texts))
+        content = {(self.directory / "cache" / name).read_bytes()[128:] for name in self.cached()}
+        self.assertEqual(len(content), 1)
+        self.assertRegex(result.output, rf"(?m)^{len(files)} files: .* 0 there already$")
+
+    def test_documents_are_what_the_configuration_says(self):
+        self.write("text.txt", b"one\ntwo\n\nthree\n\n\nfour\nfive\n")
+        for settings, count, size in [({"data.documents": "line"}, 5, 19), ({"data.documents": "paragraph"}, 3, 21),
+                                      ({"data.documents": "file"}, 1, 27), ({**self.package}, 1, 27)]:
+            with self.subTest(settings=settings):
+                result = self.prepare({"data.token_cache": "cache", **settings})
+                self.assertEqual(self.line_of("text.txt", result)[::2][:2], (count, size))
+        self.assertIn("text.txt: is read where it is\n", self.prepare({}).output)
+
+    def test_training_finds_what_was_prepared(self):
+        for settings in (self.package, {"data.tokenizer": "sentencepiece", "data.vocabulary": 300}):
+            with self.subTest(settings=settings):
+                shutil.rmtree(self.directory / "run", ignore_errors=True)
+                self.write("text.txt", "".join(text + "\n" for text in documents()).encode())
+                self.prepare(settings)
+                files = [path for folder in ("cache", "run") for path in (self.directory / folder).rglob("*") if path.is_file()]
+                before = {path: path.stat().st_mtime_ns for path in files}
+                self.train(settings=settings)
+                self.assertEqual({path: path.stat().st_mtime_ns for path in files}, before)
+                made = {path.suffix for path in before}
+                self.assertIn(".tokens", made)
+                self.assertEqual(len(list(self.run_at().path.rglob("*.model"))), "data.vocabulary" in settings)
+
+    def test_tokenizers_are_trained_on_the_texts_of_documents(self):
+        self.write("a.jsonl.gz", gzip.compress(json_lines(documents(600))))
+        for settings, vocabulary in (({"data.tokenizer": "characters"}, None),
+                                     ({"data.tokenizer": "sentencepiece", "data.vocabulary": 300}, 300)):
+            with self.subTest(settings=settings):
+                result = self.prepare({"data.train": "a.jsonl.gz", **settings})
+                count, tokens, size, _ = self.line_of("a.jsonl.gz", result)
+                self.assertEqual(count, 600)
+                self.assertLess(tokens, size)
+
+    def test_several_ranks_do_the_same(self):
+        self.write("a.jsonl", json_lines(documents()))
+        settings = {"data.train": "a.jsonl", "data.tokenizer": "sentencepiece", "data.vocabulary": 300, "parallel.data": 2}
+        result = self.prepare(settings, ranks=2)
+        self.assertIn("1 file: 300 documents", result.output)
+        self.assertIn("1 there already", self.prepare(settings).output)
+
+
+class StartedAgain(Prepare):
+    def test_what_is_whole_is_kept(self):
+        self.write("large.jsonl", json_lines(documents(30000, 2)))
+        self.write("small.jsonl", json_lines(documents(3000, 3)))
+        settings = {**self.package, "data.train": "large.jsonl", "data.validation": "small.jsonl"}
+        arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
+        # In the middle of a file, and between two.
+        for number, is_time in enumerate([lambda: any(re.search(r"\.part-1$", name) for name in self.cached()),
+                                          lambda: any(name.startswith("large") and name.endswith(".tokens") for name in self.cached())]):
+            job = self.start(*arguments)
+            (self.directory / "cache").mkdir(exist_ok=True)
+            self.assertTrue(jobs.until(lambda: job.ended() or is_time()))
+            self.assertFalse(job.ended(), "it was too quick to be killed")
+            job.signal(signal.SIGKILL, "all")
+            job.wait()
+            self.assertEqual(any(name.startswith("large") and name.endswith(".tokens") for name in self.cached()), number == 1)
+        result = self.longspan(*arguments)
+        self.assertIn("there already", self.line_of("large.jsonl", result)[3])
+        self.assertIn("2 files: 33000 documents", result.output)
+        self.assertRegex(result.output, r"; 1 there already\n\Z")
+        kept = {name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}
+        self.assertEqual(len(kept), 2, kept.keys())
+        self.assertRegex(self.longspan(*arguments).output, r"; 2 there already\n\Z")
+        # The same as made at once.
+        shutil.rmtree(self.directory / "cache")
+        result = self.prepare(settings)
+        self.assertNotIn("gone on", result.output)
+        self.assertEqual({name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}, kept)
+
+    def test_a_part_that_was_made_is_not_made_again(self):
+        self.write("large.jsonl", json_lines(documents(30000, 2)))
+        settings = {**self.package, "data.train": "large.jsonl"}
+        arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
+        job = self.start(*arguments)
+        (self.directory / "cache").mkdir(exist_ok=True)
+        self.assertTrue(jobs.until(lambda: job.ended() or any(name.endswith(".part-0") for name in self.cached())))
+        self.assertFalse(job.ended(), "it was too quick to be killed")
+        job.signal(signal.SIGKILL, "all")
+        job.wait()
+        self.assertRegex(self.line_of("large.jsonl", self.longspan(*arguments))[3], r"gone on after [\d.]+ MB of the text")
+
+    def test_two_at_once_do_not_hurt_each_other(self):
+        self.write("a.jsonl", json_lines(documents(10000, 2)))
+        arguments = ["prepare", "tiny.yaml", *jobs.flat({**self.package, "data.train": "a.jsonl"}), "--part", "1"]
+        both = [self.start(*arguments) for _ in range(2)]
+        for job in both:
+            result = job.wait()
+            self.assertEqual(result.code, 0, result.errors)
+            self.assertIn("10000 documents", result.output)
+        self.assertEqual(len(self.cached()), 1)
+
+
+class Mistakes(Prepare):
+    def test_what_is_wrong_is_one_sentence(self):
+        good = json_lines(documents(50))
+        packed = gzip.compress(good)
+        self.write("half.jsonl.gz", packed[:len(packed) // 2])
+        self.write("rest.jsonl.gz", packed + b"rest")
+        self.write("plain.jsonl.gz", good)
+        self.write("line.jsonl", good + b"{\"text\": 3}\n")
+        self.write("broken.jsonl", good + b"{\"text\": \"a\n")
+        self.write("field.jsonl", good)
+        self.write("bytes.txt", b"balo\n\xff\n")
+        self.write("blank.txt", b"\n\n\n")
+        for more, code, sentence in [
+                ({"data.train": "half.jsonl.gz"}, 3, "half.jsonl.gz: byte "),
+                ({"data.train": "rest.jsonl.gz"}, 3, f"rest.jsonl.gz: byte {len(packed)}: what follows the packed text is not packed"),
+                ({"data.train": "plain.jsonl.gz"}, 3, "plain.jsonl.gz: byte 0: is not packed by gzip, as its name says"),
+                ({"data.train": "line.jsonl"}, 3, "line.jsonl:51: found a number in the field \"text\"; wanted a text"),
+                ({"data.train": "broken.jsonl"}, 3, "broken.jsonl:51: is not JSON at byte "),
+                ({"data.train": "field.jsonl", "data.text_field": "body"}, 3, "field.jsonl:1: found no field \"body\""),
+                ({"data.train": "bytes.txt"}, 3, "bytes.txt: byte 5: found bytes ff, which are not UTF-8"),
+                ({"data.train": "blank.txt", "data.documents": "line"}, 3, "blank.txt: the tokenizer sees nothing in it"),
+                ({"data.train": "nowhere.jsonl"}, 3, "nowhere.jsonl: cannot be opened for reading"),
+                ({"data.end_of_text": "<eod>"}, 2, "data.end_of_text: found \"<eod>\"; wanted an id from 0 to 264"),
+                ({"data.documents": "page"}, 2, "data.documents: found \"page\"; allowed: none, file, line or paragraph"),
+                ({"data.token_cache": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory"),
+                ({"run.task": "tagging"}, 2, "")]:
+            with self.subTest(more=more):
+                result = self.prepare({**self.package, **more}, code=code)
+                self.assert_one_sentence(result, sentence)
+                self.assertEqual(result.output, "")
+
+
+if __name__ == "__main__":
+    jobs.main()
