@@ -120,7 +120,7 @@ TEST(IdFile, AFileThatBecomesShorterIsAnErrorAndNotASignal) {
 
 TEST(IdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
   const TemporaryFile file(bytes_of(counted<std::uint32_t>(102, 70000)));
-  const Corpus corpus(open(file, 80000), Tokenizer::ids(80000));
+  const Corpus corpus(CorpusFile(open(file, 80000), Tokenizer::ids(80000)));
   EXPECT_EQ(corpus.tokens(), 102);
   EXPECT_FALSE(corpus.is_text());
   const StreamLayout layout{.streams = 4, .segment = 5};
@@ -147,7 +147,7 @@ TEST(IdFile, IsReadAsStreamsWhoseCursorsGoOnExactlyOnAnyNumberOfRanks) {
 TEST(IdFile, FingerprintsTellIdsBitsAndVocabulariesApart) {
   const TemporaryFile file(bytes_of<std::uint32_t>({5, 6, 7, 8}));
   const auto print = [&](std::int64_t vocabulary, IdBits bits) {
-    return Corpus(open(file, vocabulary, bits), Tokenizer::ids(vocabulary)).fingerprint();
+    return CorpusFile(open(file, vocabulary, bits), Tokenizer::ids(vocabulary)).fingerprint();
   };
   EXPECT_EQ(print(300, IdBits::thirty_two), print(300, IdBits::thirty_two));
   EXPECT_NE(print(300, IdBits::thirty_two), print(300, IdBits::sixteen));

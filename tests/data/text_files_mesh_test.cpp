@@ -29,7 +29,8 @@ TEST(TextFilesMesh, EveryRankHasTheTokenizerAndTheTokensOfTheFirst) {
     for (const std::string& other : tokenizers) EXPECT_EQ(other, tokenizers[0]);
     // Rank 3 sees another disk.
     const std::string tokens = all.rank() == 3 ? mine.path().string() : folder;
-    const Corpus corpus = open_corpus(path, tokenizer, tokens, all);
+    options.token_cache = tokens;
+    const Corpus corpus = open_corpus(path, options, tokenizer, "", all);
     std::vector<std::int64_t> ids(static_cast<std::size_t>(corpus.tokens()));
     corpus.read({}, ids);
     EXPECT_EQ(tokenizer.decode(ids), subword_text());

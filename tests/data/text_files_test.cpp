@@ -32,6 +32,12 @@ std::vector<std::int64_t> all_of(const Corpus& corpus) {
   return ids;
 }
 
+Corpus open_text(const std::string& path, const Tokenizer& tokenizer, const std::string& tokens) {
+  DataOptions options;
+  options.token_cache = tokens;
+  return open_corpus(path, options, tokenizer, "", {});
+}
+
 TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
   const testing::TemporaryDirectory folder;
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
@@ -40,7 +46,7 @@ TEST(TextFiles, ACorpusOfSubwordsIsItsTextEncoded) {
                                   subword_text(3, 2) + std::string(100'000, 'k') + "\n \n\n" +
                                       std::string(40'000, ' ') + "balo"}) {
     const TemporaryFile file(text);
-    const Corpus corpus = open_corpus(file.path(), tokenizer, folder.path(), {});
+    const Corpus corpus = open_text(file.path(), tokenizer, folder.path());
     EXPECT_EQ(all_of(corpus), tokenizer.encode(text, "text"));
     EXPECT_EQ(tokenizer.decode(all_of(corpus)), text);
   }
@@ -51,18 +57,18 @@ TEST(TextFiles, AFileOfTokensIsMadeOnceForATextAndATokenizer) {
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   const auto tokens = folder.path() / "a" / "b";
-  open_corpus(file.path(), tokenizer, tokens, {});
+  open_text(file.path(), tokenizer, tokens);
   const auto first = files_in(tokens);
   ASSERT_EQ(first.size(), 1);
   const auto written = std::filesystem::last_write_time(first[0]);
-  open_corpus(file.path(), tokenizer, tokens, {});
+  open_text(file.path(), tokenizer, tokens);
   EXPECT_EQ(files_in(tokens), first);
   EXPECT_EQ(std::filesystem::last_write_time(first[0]), written);
   const Tokenizer other = Tokenizer::subwords(subword_model(SubwordKind::unigram));
-  open_corpus(file.path(), other, tokens, {});
+  open_text(file.path(), other, tokens);
   EXPECT_EQ(files_in(tokens).size(), 2);
   file.write(subword_text(400, 9));
-  const Corpus changed = open_corpus(file.path(), tokenizer, tokens, {});
+  const Corpus changed = open_text(file.path(), tokenizer, tokens);
   EXPECT_EQ(files_in(tokens).size(), 3);
   EXPECT_EQ(all_of(changed), tokenizer.encode(subword_text(400, 9), "text"));
 }
@@ -72,7 +78,7 @@ TEST(TextFiles, EvaluationCountsTheBytesOfTheText) {
   const std::string text = "x" + subword_text(50, 3);
   const TemporaryFile file(text);
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  const Corpus corpus = open_corpus(file.path(), tokenizer, folder.path(), {});
+  const Corpus corpus = open_text(file.path(), tokenizer, folder.path());
   for (const std::int64_t streams : {1, 3}) {
     EvaluationReader reader(corpus, {streams, 16}, 0, 1, Device::cpu());
     std::int64_t bytes = 0;
@@ -92,7 +98,7 @@ TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   EXPECT_THAT(
-      sentence_of<DataError>([&] { open_corpus(file.path(), tokenizer, folder.path(), {}); }),
+      sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
       HasSubstr(file.path() + ": byte 8: found bytes ff, which are not UTF-8"));
   EXPECT_TRUE(files_in(folder.path()).empty());
 }
@@ -101,10 +107,10 @@ TEST(TextFiles, ADamagedFileOfTokensIsNamed) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  open_corpus(file.path(), tokenizer, folder.path(), {});
+  open_text(file.path(), tokenizer, folder.path());
   const auto tokens = files_in(folder.path())[0];
   std::filesystem::resize_file(tokens, 1000);
-  EXPECT_EQ(sentence_of<DataError>([&] { open_corpus(file.path(), tokenizer, folder.path(), {}); }),
+  EXPECT_EQ(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
             tokens.string() + ": is damaged; remove it");
 }
 
@@ -112,7 +118,7 @@ TEST(TextFiles, AFolderThatCannotBeMadeIsNamedWithTheKey) {
   const TemporaryFile file(subword_text());
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
   EXPECT_THAT(sentence_of<ConfigurationError>(
-                  [&] { open_corpus(file.path(), tokenizer, file.path() + "/tokens", {}); }),
+                  [&] { open_text(file.path(), tokenizer, file.path() + "/tokens"); }),
               AllOf(HasSubstr("/tokens: cannot be written: Not a directory"),
                     HasSubstr("data.token_cache can name another folder")));
 }
