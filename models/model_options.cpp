@@ -342,6 +342,7 @@ std::string attention_problem(const ModelOptions& options,
                               const FamilyTraits& traits) {
   AttentionSetting asked = options.attention_setting(traits, setting.segment);
   asked.compute = setting.compute;
+  asked.documents = setting.documents_apart;
   if (heads_problem(options.heads, setting.mesh.shape).empty()) asked.mesh = setting.mesh.shape;
   return problem_of(options.attention, asked);
 }

@@ -62,13 +62,17 @@ Weight position_table(const Scope& scope,
       "positions/weight", {options.rows(setting.segment), common.width}, common.table_initial());
 }
 
-// Those of the positions that this rank reads.
-Variable rows_of_pass(const Weight& table, const Pass& pass) {
+void require_rows(const Weight& table, const Pass& pass) {
   const std::int64_t longest = table->global_shape[0];
   require(end_of(pass) <= longest,
           "a sequence of {} tokens is longer than model.longest = {}",
           end_of(pass),
           longest);
+}
+
+// Those of the positions that this rank reads.
+Variable rows_of_pass(const Weight& table, const Pass& pass) {
+  require_rows(table, pass);
   return table_rows(table->variable, positions_of(pass));
 }
 
@@ -163,8 +167,10 @@ Positions::Positions(const Scope& scope,
 Variable Positions::embed(const TokenEmbedding& embedding,
                           const Tensor& tokens,
                           double scale,
-                          const Pass& pass) const {
+                          const Pass& pass,
+                          const Tensor& places) const {
   if (by_distance_) return embedding(tokens, scale, pass.time);
+  if (places.defined()) return add(embedding(tokens, scale, pass.time), rows_of(places, pass));
   Variable positions;
   if (table_) {
     positions = rows_of_pass(table_, pass);
@@ -173,6 +179,16 @@ Variable Positions::embed(const TokenEmbedding& embedding,
         sinusoids(SinusoidLayout::interleaved, positions_of(pass), width_, -1, compute_, device_));
   }
   return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
+}
+
+Variable Positions::rows_of(const Tensor& places, const Pass& pass) const {
+  if (table_) {
+    require_rows(table_, pass);
+    return longspan::embedding(table_->variable, places, 0, 1);
+  }
+  const Variable all(
+      sinusoids(SinusoidLayout::interleaved, {{0, end_of(pass)}}, width_, -1, compute_, device_));
+  return longspan::embedding(all, places, 0, 1);
 }
 
 std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(

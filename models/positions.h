@@ -70,16 +70,20 @@ class Positions {
             const ModelOptions& common,
             const ModelSetting& setting);
   // scale * the embeddings of `tokens` [batch, time], with their positions where these are
-  // absolute: [batch, time, width] of the positions that `pass` gives this rank. Throws Failure
-  // where they are more than a learned table has.
+  // absolute: [batch, time, width] of the positions that `pass` gives this rank. `places` [batch,
+  // time] i64 (may be undefined): which positions those are, where rows have their own. Throws
+  // Failure where they are more than a learned table has.
   Variable embed(const TokenEmbedding& embedding,
                  const Tensor& tokens,
                  double scale,
-                 const Pass& pass) const;
+                 const Pass& pass,
+                 const Tensor& places = {}) const;
   // The longest sequence; 0: any.
   std::int64_t longest() const { return table_ ? table_->global_shape[0] : 0; }
 
  private:
+  Variable rows_of(const Tensor& places, const Pass& pass) const;
+
   bool by_distance_;
   std::int64_t width_;
   DType compute_;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/documents.h"
 #include "framework/model/forgotten_keys.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/attention/relative_attention.h"
@@ -144,6 +145,7 @@ class TransformerXl : public Body {
         .rules = rules(reading.longest_memory),
         .query_begin = memory,
         .key_padding = forgotten_keys(reading, setting_.device),
+        .reach = document_reach(reading, pass.time, setting_.device),
         .sorted = separate_episodes(
             reading, options_.common.heads / setting_.mesh.tensor.size(), setting_.device)};
     if (spans_) return {.mask = mask, .distances = {}};

@@ -67,6 +67,10 @@ class Ring {
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
           pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
+    if (const Tensor reach = std::exchange(call_.mask.reach, Tensor()); reach.defined()) {
+      const Shape& shape = reach.shape();
+      reaches_ = pieces_of(reach.reshape({shape[0], shape[1], 1, 1}), own_queries());
+    }
     given_ = given_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
     if (count_of(own_keys()) < form_.rows) own_.elements().zero();
@@ -135,7 +139,8 @@ class Ring {
   std::optional<SequenceParts> parts_;        // likewise
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
-  std::vector<Tensor> spans_;  // [batch, queries, heads, 1] where they depend on the token
+  std::vector<Tensor> spans_;    // [batch, queries, heads, 1] where they depend on the token
+  std::vector<Tensor> reaches_;  // [batch, queries, 1, 1] where there are some
   std::vector<GivenScores> given_;
   std::vector<Tensor> log_sum_exps_;
   Tensor out_;  // of all of them: what reads it keeps it too
@@ -179,6 +184,8 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
   result.mask.key_begin = keys.begin;
   if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
   if (parts_) result.mask.sorted = parts_->between(i, of_rank, j);
+  if (!reaches_.empty())
+    result.mask.reach = reaches_[i].reshape({reaches_[i].shape()[0], queries.count()});
   if (!spans_.empty()) result.span->span = without_feature(spans_[i]);
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;

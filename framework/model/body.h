@@ -118,8 +118,9 @@ struct ModelIds {
 struct ModelSetting {
   std::int64_t vocabulary = 0;  // as in ModelIds
   std::int64_t classes = 0;
-  bool acts = false;         // classes are actions; it reads what came of the last one too
-  std::int64_t segment = 0;  // of the training data
+  bool acts = false;             // classes are actions; it reads what came of the last one too
+  std::int64_t segment = 0;      // of the training data
+  bool documents_apart = false;  // its rows hold documents that do not look at each other
   DType compute = DType::f32;
   Device device;
   ProcessMesh mesh = {};

@@ -71,6 +71,8 @@ class DenseAttention {
     if (mask.key_padding.defined() && mask.key_padding.data<std::uint8_t>()[b * keys_ + j] != 0)
       return false;
     if (mask.key_length.defined() && k >= mask.key_length.data<std::int64_t>()[b]) return false;
+    if (mask.reach.defined() && distance_of(i, j) > mask.reach.data<std::int64_t>()[b * time_ + i])
+      return false;
     if (!mask.sorted) return true;
     const std::int32_t query = integer(mask.sorted->query_position, b, h, i);
     const std::int32_t key = integer(mask.sorted->key_position, b, h, j);

@@ -23,7 +23,8 @@ struct AttentionCase {
   std::int64_t value_dim = 1;
   bool causal = true;
   std::int64_t window = 0;
-  bool padded = false;  // some keys of every batch row, all keys of the second one
+  bool padded = false;        // some keys of every batch row, all keys of the second one
+  std::int64_t document = 0;  // rows hold documents of about that length
   bool relative = false;
   bool key_table = false;  // Shaw's
   bool value_table = false;
@@ -54,7 +55,8 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted {} {} hash "
+        "document {} relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted "
+        "{} {} hash "
         "{} from {} "
         "{} "
         "dropout {} fold {} {} seed {}",
@@ -67,6 +69,7 @@ struct AttentionCase {
         causal,
         window,
         padded,
+        document,
         relative,
         key_table,
         value_table,
@@ -172,6 +175,20 @@ inline void make_mask(const AttentionCase& c,
     for (std::int64_t& length : a.mask.key_length.span<std::int64_t>())
       length =
           c.key_begin + c.keys - static_cast<std::int64_t>(random.child("length").word(b++) % 20);
+  }
+  if (c.document > 0) {
+    a.mask.reach = Tensor::empty({c.batch, c.time}, DType::i64, device);
+    std::int64_t reach = 0;
+    std::uint64_t i = 0;
+    for (std::int64_t& of_query : a.mask.reach.span<std::int64_t>()) {
+      const auto word = static_cast<std::int64_t>(random.child("documents").word(i) >> 1);
+      // The first document of a row may have begun before it.
+      if (static_cast<std::int64_t>(i++) % c.time == 0)
+        reach = word % (2 * c.keys);
+      else
+        reach = word % c.document == 0 ? 0 : reach + 1;
+      of_query = reach;
+    }
   }
   if (!c.sorted) return;
   if (c.in_order) a.mask.rules = c.causal ? a.mask.rules & masks::causal() : a.mask.rules;
@@ -317,7 +334,8 @@ inline std::vector<Tensor*> tensors_of(Attention& a) {
                               &a.log_sum_exp,
                               &a.slopes,
                               &a.mask.key_padding,
-                              &a.mask.key_length};
+                              &a.mask.key_length,
+                              &a.mask.reach};
   if (auto& sorted = a.mask.sorted)
     all.insert(all.end(),
                {&sorted->query_position,

@@ -160,6 +160,23 @@ Kind with_inner_losses() {
           }};
 }
 
+// Rows hold documents of about `length` tokens, which go on from segment to segment and do not look
+// at each other.
+Kind with_documents(Kind kind, std::int64_t length) {
+  kind.name += ", documents apart";
+  kind.batch = [length](const Case& c, int step, const StreamRange& range) {
+    Batch batch = testing::batch_of(c, step, range);
+    const Tensor places = batch.field("tokens").like();
+    std::int64_t* to = places.data<std::int64_t>();
+    for (std::int64_t row = range.begin; row < range.end; ++row)
+      for (std::int64_t i = 0; i < c.segment; ++i)
+        *to++ = (step * c.segment + i) % (length + 2 * row);
+    batch.fields["document_position"] = places;
+    return batch;
+  };
+  return kind;
+}
+
 // The first step divides tokens by their own squares, the second by what the first has left.
 Kind with_power_norms(std::int64_t memory) {
   return {fmt::format("{}, power norms", memory > 0 ? "transformer_xl" : "decoder"),
@@ -231,6 +248,9 @@ std::vector<Kind> kinds() {
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
+  all.push_back(with_documents(transformer_xl(short_attention({"causal", "local"}), 3), 4));
+  all.push_back(with_documents(decoder(short_attention({"causal"})), 2));
+  all.push_back(with_documents(with_rotary(short_attention({"causal", "strided"}), {}), 3));
   return all;
 }
 
@@ -257,7 +277,9 @@ TEST(EqualityMatrix, LongSegments) {
       with_spans(long_attention({"causal"}),
                  {.limit = 200, .ramp = 30, .initial = 20},
                  0,
-                 SpanKind::dynamic)};
+                 SpanKind::dynamic),
+      with_documents(transformer_xl(long_attention({"causal", "local+strided"}), 140), 61),
+      with_documents(decoder(long_attention({"causal"}), 4, PositionKind::learned), 37)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

@@ -35,6 +35,10 @@ struct AttentionMask {
   std::int64_t head_begin = 0;  // the global head of head 0, for a table of rules
   Tensor key_padding = {};      // [batch, keys] u8, 1: the key is padding and is not seen
   Tensor key_length = {};       // [batch] i64: keys at this global position and after are padding
+  // [batch, time] i64: query i sees no key that stands more than reach[b, i] positions before it.
+  // Where documents share a row it is the place of each token in its document. Where it reaches
+  // back to, p - reach, never goes back from one query to the next.
+  Tensor reach = {};
   std::optional<SortedSequence> sorted = {};
 };
 

@@ -213,6 +213,9 @@ Variable MultiHeadAttention::by_head(Variable&& projected) const {
 Variable MultiHeadAttention::mix(const Projected& projected,
                                  const SegmentContext& context,
                                  const Pass& pass) const {
+  if (context.mask.reach.defined() && !mechanism_->keeps_documents_apart())
+    throw ConfigurationError(
+        "an attention kind of this model cannot keep the documents of a row apart");
   const Variable mixed = (*mechanism_)(projected, context, pass);
   const Shape& shape = mixed.shape();
   const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});

@@ -82,6 +82,8 @@ class Mechanism {
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.
   virtual bool reads_on() const { return false; }
+  // Whether it goes by the reach of the context's mask.
+  virtual bool keeps_documents_apart() const { return false; }
   // Whether what it reads on from is a state (Projected::state) and not keys.
   virtual bool carries_state() const { return false; }
   // The farthest distance of a key that any head of this rank sees, where it knows one: keys that

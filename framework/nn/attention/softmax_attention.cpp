@@ -23,7 +23,8 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
   const bool whole = !shares || input.heads.count % shares->ranks.size() == 0;
   return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
          mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
-         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.sorted;
+         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.reach.defined() &&
+         !mask.sorted;
 }
 
 }  // namespace

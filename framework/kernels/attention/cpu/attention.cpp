@@ -61,7 +61,7 @@ struct Forward {
     b = batch_row;
     h = head;
     begin(queries);
-    TileWalk walk;
+    TileWalk walk(p.first_key_tile(b, queries.begin));
     for (std::int64_t q = queries.begin; q < queries.end; q += tile)
       walk.add(p.plan(h).key_runs(q / tile));
     while (walk.next()) {

@@ -76,7 +76,8 @@ class Backward {
     for (std::int64_t block = key_blocks.begin; block < key_blocks.end; ++block) {
       const Interval tiles{block * block_tiles, std::min((block + 1) * block_tiles, p.key_tiles())};
       read_keys(tiles);
-      TileWalk walk;
+      const std::int64_t last_key = p.key_tile(tiles.end - 1).end;
+      TileWalk walk(0, p.end_query_tile(b, last_key));
       for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p.plan(h).query_runs(t));
       while (walk.next()) {
         const Interval queries = p.query_tile(walk.tile());

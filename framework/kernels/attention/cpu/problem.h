@@ -45,6 +45,7 @@ struct Problem {
         scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
+    if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
     if (a.relative) key_table = DistanceTable<const In>::by_head(a.relative->position_key);
     if (a.shaw && a.shaw->key_table.defined())
       key_table = DistanceTable<const In>::shared(a.shaw->key_table);
@@ -59,6 +60,27 @@ struct Problem {
   }
   Interval key_tile(std::int64_t index) const {
     return {index * tile, std::min((index + 1) * tile, keys)};
+  }
+  // Where the reach of a query begins, among the call's keys; it may be before the first of them.
+  std::int64_t first_key(std::int64_t b, std::int64_t i) const {
+    return call.mask.query_begin + i - reach[b * time + i] - call.mask.key_begin;
+  }
+  // The first key tile that any query from this one on sees.
+  std::int64_t first_key_tile(std::int64_t b, std::int64_t i) const {
+    return reach == nullptr ? 0 : std::max<std::int64_t>(0, first_key(b, i)) / tile;
+  }
+  // Query tiles from here on see no key before `end`.
+  std::int64_t end_query_tile(std::int64_t b, std::int64_t end) const {
+    if (reach == nullptr) return query_tiles();
+    std::int64_t first = 0, last = query_tiles();
+    while (first < last) {
+      const std::int64_t middle = (first + last) / 2;
+      if (first_key(b, middle * tile) < end)
+        first = middle + 1;
+      else
+        last = middle;
+    }
+    return first;
   }
   std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
   std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
@@ -116,6 +138,7 @@ struct Problem {
   const In* value;
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
+  const std::int64_t* reach = nullptr;  // [batch, time]
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
   bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too

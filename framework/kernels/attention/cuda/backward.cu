@@ -78,7 +78,7 @@ __global__ void differentiate_rows(GradientCall<In> g, Accumulator<In>* drow) {
   const std::int64_t query_tile = blockIdx.x / g.heads, query = query_tile * tile;
   const std::int64_t h = g.head_begin + blockIdx.x % g.heads;
   for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
-    for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+    for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
       const TilePlace at{b, h, query, key_tile * tile, full};
       read_gradients(g, at, memory);
       for (int e = static_cast<int>(threadIdx.x); e < tile * tile; e += tile_threads) {
@@ -104,7 +104,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
   const std::int64_t query = query_tile * tile;
   Sums<T> content, position;
   T dspan = 0;
-  for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+  for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
     const TilePlace at{b, h, query, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     dspan += read_gradients(g, at, memory);
@@ -154,7 +154,7 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const int first = block.first;
   const std::int64_t key = key_tile * tile;
   Sums<T> of_key, of_value;
-  for_tiles(g.plan.by_key, key_tile, [&](std::int64_t query_tile, bool full) {
+  for_query_tiles(call, g.plan.by_key, b, key_tile, [&](std::int64_t query_tile, bool full) {
     const TilePlace at{b, h, query_tile * tile, key, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_gradients(g, at, memory);

@@ -142,15 +142,24 @@ struct Visit {
   TileKind kind;
   std::int64_t number;
 };
-__device__ inline Visit find_visit(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
-  std::int64_t begin = lists.begin[of], end = lists.begin[of + 1];
+// Of a tile of keys, in the lists by query.
+template <typename In>
+__device__ Visit find_visit(const GradientCall<In>& g,
+                            std::int64_t b,
+                            std::int64_t query_tile,
+                            std::int64_t key_tile) {
+  const TileLists& lists = g.plan.by_query;
+  if (key_tile < g.call.first_key_tile(b, query_tile)) return {TileKind::none, 0};
+  std::int64_t begin = lists.begin[query_tile], end = lists.begin[query_tile + 1];
   while (begin < end) {
     const std::int64_t middle = begin + (end - begin) / 2;
     const TileRun run = lists.runs[middle];
-    if (run.begin <= wanted && wanted < run.end)
-      return {run.full != 0 ? TileKind::full : TileKind::partial,
-              lists.before[middle] + wanted - run.begin};
-    if (run.end <= wanted)
+    if (run.begin <= key_tile && key_tile < run.end) {
+      const bool full = run.full != 0 && g.call.reaches(b, query_tile * tile, key_tile * tile);
+      return {full ? TileKind::full : TileKind::partial,
+              lists.before[middle] + key_tile - run.begin};
+    }
+    if (run.end <= key_tile)
       begin = middle + 1;
     else
       end = middle;

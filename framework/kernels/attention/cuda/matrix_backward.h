@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         units.apply(gradients, of_key, of_bias);
         if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
           if (g.kept != nullptr) {
-            const Visit visit = find_visit(g.plan.by_query, at.query / tile, block.tile_index);
+            const Visit visit = find_visit(g, b, at.query / tile, block.tile_index);
             keep_factors(g.kept_tile(b, h, visit.number), rounded<In>(gradients), first);
           }
         Tile::begin(of_value, of_key);

@@ -273,9 +273,11 @@ __device__ void read_pairs(const AttentionCall<In>& call,
   const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
   const std::int64_t query = at.query + i;
   std::uint32_t bits = ~std::uint32_t{0};
-  if (!at.full)
+  if (!at.full) {
     bits = query < call.time ? mask.word(call.query_begin + query, call.key_begin + at.key + first)
                              : 0;
+    bits &= call.reached(at.b, query, at.key + first);
+  }
   bits &= keys.real[threadIdx.x % 2];
   const auto& sorted = call.sorted;
   const bool has_position = bits != 0 && (sorted.query_position != nullptr || call.hash.has_self);
@@ -398,12 +400,32 @@ __device__ void read_scores(const AttentionCall<In>& call,
   sums.write(memory.first);
 }
 
-// Calls f(tile, whether all its pairs count) for the tiles of a list of runs.
-template <typename F>
-__device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
-  for (std::int64_t r = lists.begin[of]; r < lists.begin[of + 1]; ++r) {
+// Calls f(key tile, whether all its pairs count) for those that a tile of queries sees.
+template <typename In, typename F>
+__device__ void for_key_tiles(const AttentionCall<In>& call,
+                              const TileLists& lists,
+                              std::int64_t b,
+                              std::int64_t query_tile,
+                              F f) {
+  const std::int64_t begin = call.first_key_tile(b, query_tile);
+  for (std::int64_t r = lists.begin[query_tile]; r < lists.begin[query_tile + 1]; ++r) {
     const TileRun run = lists.runs[r];
-    for (std::int64_t t = run.begin; t < run.end; ++t) f(t, run.full != 0);
+    for (std::int64_t t = run.begin < begin ? begin : run.begin; t < run.end; ++t)
+      f(t, run.full != 0 && call.reaches(b, query_tile * tile, t * tile));
+  }
+}
+// The same for the query tiles that see a tile of keys.
+template <typename In, typename F>
+__device__ void for_query_tiles(const AttentionCall<In>& call,
+                                const TileLists& lists,
+                                std::int64_t b,
+                                std::int64_t key_tile,
+                                F f) {
+  const std::int64_t end = call.end_query_tile(b, key_tile);
+  for (std::int64_t r = lists.begin[key_tile]; r < lists.begin[key_tile + 1]; ++r) {
+    const TileRun run = lists.runs[r];
+    for (std::int64_t t = run.begin; t < run.end && t < end; ++t)
+      f(t, run.full != 0 && call.reaches(b, t * tile, key_tile * tile));
   }
 }
 
