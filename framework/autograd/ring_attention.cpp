@@ -155,7 +155,7 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
                            .keys = keys.count()};
   const HeadMasks& rules = call_.mask.rules;
   const std::int64_t begin = call_.mask.head_begin;
-  const std::int64_t heads = rules.one_for_all() ? 1 : form_.key[2];  // of this rank
+  const std::int64_t heads = rules.one_for_all() ? 1 : queries_[0].shape()[2];  // of this rank
   double pairs = 0;
   for (std::int64_t head = begin; head < begin + heads; ++head)
     pairs += static_cast<double>(count_pairs(device().state(), rules.of(head), shape));

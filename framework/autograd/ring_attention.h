@@ -39,8 +39,8 @@ struct SequenceShares {
 };
 
 // As `attention`, of this rank's queries over the keys of all ranks. query: [batch, own queries,
-// heads, dim]; key, value: [batch, own keys, heads, dim]. The mask is that of the undivided call,
-// but for its reach, which is that of this rank's queries: its rules, lengths and padding
+// heads, dim]; key, value: [batch, own keys, key heads, dim]. The mask is that of the undivided
+// call, but for its reach, which is that of this rank's queries: its rules, lengths and padding
 // (key_padding: [batch, keys_total]), the parts of a sequence in its own order ([batch, heads,
 // queries_total] and [batch, heads, keys_total]) and the terms see positions of the whole sequence,
 // its query_begin and key_begin are not read. Dropout draws what the undivided call draws. Keys and

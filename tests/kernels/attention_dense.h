@@ -57,6 +57,12 @@ class DenseAttention {
                  std::int64_t width) const {
     return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
   }
+  // Of the key head that head h reads.
+  std::size_t key_at(std::int64_t b, std::int64_t j, std::int64_t h, std::int64_t width) const {
+    const std::int64_t key_heads = a_.key.shape()[2];
+    return static_cast<std::size_t>(((b * keys_ + j) * key_heads + h / (heads_ / key_heads)) *
+                                    width);
+  }
   std::int64_t distance_of(std::int64_t i, std::int64_t j) const {
     return a_.mask.query_begin + i - a_.mask.key_begin - j;
   }
@@ -137,7 +143,7 @@ class DenseAttention {
 
   double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
+    const std::size_t k = key_at(b, j, h, dim_);
     const auto bias = static_cast<std::size_t>(h * dim_);
     double sum = 0;
     for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
@@ -208,7 +214,7 @@ class DenseAttention {
       const auto key = static_cast<std::int64_t>(j);
       const double p = soft(b, h, i, key) * std::exp(scores[j] - log_sum_exp);
       const double keep = kept(b, h, i, key);
-      const std::size_t v = at(b, keys_, key, h, value_dim_);
+      const std::size_t v = key_at(b, key, h, value_dim_);
       for (std::size_t c = 0; c < value_dim; ++c) {
         const double value = value_[v + c] + value_row(i, key, c);
         r_.out[o + c] += p * keep * value;
@@ -234,7 +240,7 @@ class DenseAttention {
 
   void score_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, double d) {
     const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
+    const std::size_t k = key_at(b, j, h, dim_);
     const auto bias = static_cast<std::size_t>(h * dim_);
     for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
       r_.dquery[q + c] += d * key_[k + c];

@@ -19,6 +19,7 @@ struct AttentionCase {
   std::int64_t time = 1;
   std::int64_t keys = 1;
   std::int64_t heads = 1;
+  std::int64_t key_heads = 0;  // 0: heads
   std::int64_t dim = 1;
   std::int64_t value_dim = 1;
   bool causal = true;
@@ -54,7 +55,7 @@ struct AttentionCase {
   }
   std::string to_string() const {
     return fmt::format(
-        "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
+        "batch {} time {} keys {} heads {} of {} dim {} value_dim {} causal {} window {} padded {} "
         "document {} relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted "
         "{} {} hash "
         "{} from {} "
@@ -64,6 +65,7 @@ struct AttentionCase {
         time,
         keys,
         heads,
+        key_heads,
         dim,
         value_dim,
         causal,
@@ -304,8 +306,9 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   AttentionGradient g;
   Attention& a = g.forward;
   a.query = input("query", query);
-  a.key = input("key", {c.batch, c.keys, c.heads, c.dim});
-  a.value = input("value", {c.batch, c.keys, c.heads, c.value_dim});
+  const std::int64_t key_heads = c.key_heads > 0 ? c.key_heads : c.heads;
+  a.key = input("key", {c.batch, c.keys, key_heads, c.dim});
+  a.value = input("value", {c.batch, c.keys, key_heads, c.value_dim});
   a.scale = c.scale;
   make_mask(c, device, random, a);
   if (c.dropout > 0) {

@@ -161,6 +161,56 @@ TEST(Attention, DocumentsOfARowEqualDense) {
       }
 }
 
+TEST(Attention, HeadsThatShareKeysEqualDense) {
+  std::uint64_t seed = 950;
+  for (const DType dtype : dtypes)
+    for (const std::int64_t key_heads : {1, 3})
+      for (const std::int64_t dim : {9, 32}) {
+        AttentionCase c{.batch = 2,
+                        .time = emulated ? 70 : 150,
+                        .keys = emulated ? 100 : 290,
+                        .heads = 6,
+                        .key_heads = key_heads,
+                        .dim = dim,
+                        .value_dim = dim,
+                        .padded = seed % 3 == 0,
+                        .document = seed % 5 == 0 ? 40 : 0,
+                        .dropout = seed % 4 == 0 ? 0.2 : 0,
+                        .dtype = dtype,
+                        .seed = ++seed};
+        if (seed % 2 == 0) c.relative = true;
+        // Heads that have different plans share a key.
+        if (seed % 3 == 0)
+          c.rules = HeadMasks(std::vector<Mask>{masks::window(20, 0),
+                                                masks::causal(),
+                                                masks::causal(),
+                                                masks::stride(3),
+                                                masks::causal(),
+                                                masks::window(20, 0)});
+        expect_equals_dense(c);
+      }
+}
+
+// What is added to stays, though each head's part is made by itself.
+TEST(Attention, GradientsOfSharedKeysAreAddedTo) {
+  const AttentionCase c{
+      .time = 70, .keys = 80, .heads = 4, .key_heads = 2, .dim = 8, .value_dim = 8, .seed = 5};
+  const Device device = fresh_device();
+  AttentionGradient g = make_attention(c, device);
+  const AttentionResult wanted = run_attention(g);
+  g.add = true;
+  for (const Tensor& gradient : {g.dquery, g.dkey, g.dvalue})
+    for (double& x : gradient.span<double>()) x = 3;
+  const AttentionResult found = run_attention(g);
+  const auto expect_more = [](const Numbers& more, const Numbers& than) {
+    ASSERT_EQ(more.size(), than.size());
+    for (std::size_t i = 0; i < more.size(); ++i) EXPECT_NEAR(more[i], than[i] + 3, 1e-13);
+  };
+  expect_more(found.dquery, wanted.dquery);
+  expect_more(found.dkey, wanted.dkey);
+  expect_more(found.dvalue, wanted.dvalue);
+}
+
 // With a row of its own for each, of any length.
 TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
   const std::vector<std::int64_t> lengths = emulated

@@ -278,6 +278,7 @@ TEST(EqualityMatrix, LongSegments) {
                  {.limit = 200, .ramp = 30, .initial = 20},
                  0,
                  SpanKind::dynamic),
+      of_today(long_attention({"strided/local", "local+strided"})),
       with_documents(transformer_xl(long_attention({"causal", "local+strided"}), 140), 61),
       with_documents(decoder(long_attention({"causal"}), 4, PositionKind::learned), 37)};
   expect_equal(long_kinds,

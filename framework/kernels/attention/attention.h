@@ -111,8 +111,9 @@ struct AttentionDropout {
   std::int64_t fold = 1;
 };
 
-// query: [batch, time, heads, dim]; key: [batch, keys, heads, dim]; value: [batch, keys, heads,
-// value_dim]. out: [batch, time, heads, value_dim] and log_sum_exp: [batch, heads, time]
+// query: [batch, time, heads, dim]; key: [batch, keys, key heads, dim]; value: [batch, keys, key
+// heads, value_dim]. Key heads divide heads, and head h reads the key head h / (heads / key heads).
+// out: [batch, time, heads, value_dim] and log_sum_exp: [batch, heads, time]
 // (accumulator dtype) are written. A query that may see no key gets out 0 and log_sum_exp -inf, and
 // no gradient.
 //

@@ -220,8 +220,13 @@ void check(const Attention& a) {
   const std::int64_t value_dim = a.value.shape()[3];
   require(q[3] > 0 && value_dim > 0, "attention: heads have no features");
   require(a.scale >= 0, "attention: scale is {}, wanted more than 0, or 0 for the usual", a.scale);
-  expect(a.key, "key", {q[0], keys, q[2], q[3]}, dtype);
-  expect(a.value, "value", {q[0], keys, q[2], value_dim}, dtype);
+  const std::int64_t key_heads = a.key.shape()[2];
+  require(key_heads > 0 && q[2] % key_heads == 0,
+          "attention: {} heads cannot share {} key heads evenly",
+          q[2],
+          key_heads);
+  expect(a.key, "key", {q[0], keys, key_heads, q[3]}, dtype);
+  expect(a.value, "value", {q[0], keys, key_heads, value_dim}, dtype);
   expect(a.out, "out", {q[0], q[1], q[2], value_dim}, dtype);
   expect(a.log_sum_exp, "log_sum_exp", {q[0], q[2], q[1]}, accumulator_of(dtype));
   check_mask(a);

@@ -154,17 +154,16 @@ Variable MultiHeadAttention::look(const Variable& asking,
       query_ ? placed(by_head(this->query(asking, pass)), query_norm_, pass) : Variable();
   Projected projected = {
       .query = query,
-      .key = key_ ? for_all_heads(placed(by_head((*key_)(seen)), key_norm_, pass, with_memory))
-                  : query,
-      .value = for_all_heads(by_head(value_(seen))),
+      .key = key_ ? for_heads(placed(by_head((*key_)(seen)), key_norm_, pass, with_memory)) : query,
+      .value = for_heads(by_head(value_(seen))),
       .heads = heads_,
       .shares = shares,
       .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
     projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
-                        .key = for_all_heads(placed(by_head(global_[1](seen)), key_norm_, pass)),
-                        .value = for_all_heads(by_head(global_[2](seen)))};
+                        .key = for_heads(placed(by_head(global_[1](seen)), key_norm_, pass)),
+                        .value = for_heads(by_head(global_[2](seen)))};
   }
   return mix(projected, context, pass);
 }

@@ -97,7 +97,11 @@ class MultiHeadAttention {
                   const std::optional<HeadNorm>& norm,
                   const Pass& pass,
                   bool with_memory = false) const;
-  // Keys or values of all heads.
+  // Keys or values as the mechanism reads them.
+  Variable for_heads(const Variable& projected) const {
+    return mechanism_->reads_shared_keys() ? projected : for_all_heads(projected);
+  }
+  // One for each head.
   Variable for_all_heads(const Variable& projected) const {
     return repeat_heads(projected, heads_.count / key_heads_.count);
   }

@@ -33,6 +33,7 @@ class RelativeAttention : public Mechanism {
                     AttentionPattern pattern = {});
   bool reads_on() const override { return true; }
   bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   Variable distance_keys(const SegmentContext& context, const Pass& pass) const override;
   // Needs context.distances.
   Variable operator()(const Projected& input,

@@ -20,7 +20,7 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
   const auto& shares = input.shares;
   const bool one_sequence = shares ? shares->queries_total == shares->keys_total
                                    : input.query.shape()[1] == input.key.shape()[1];
-  const bool whole = !shares || input.heads.count % shares->ranks.size() == 0;
+  const bool whole = !shares || input.key.shape()[2] % shares->ranks.size() == 0;
   return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
          mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
          !mask.key_padding.defined() && !mask.key_length.defined() && !mask.reach.defined() &&

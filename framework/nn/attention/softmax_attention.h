@@ -26,6 +26,7 @@ class SoftmaxAttention : public Mechanism {
   bool projects_global() const override { return pattern_.projects_global(); }
   bool reads_on() const override { return true; }
   bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override { return pattern_.farthest(); }
   Variable operator()(const Projected& input,
                       const SegmentContext& context,

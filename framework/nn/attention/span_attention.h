@@ -89,6 +89,7 @@ class SpanAttention : public Mechanism {
         pattern_(std::move(pattern)) {}
   bool reads_on() const override { return true; }
   bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override {
     return spans_.longest_window() - 1 + form_.nearest();
   }
@@ -124,6 +125,7 @@ class TokenSpanAttention : public Mechanism {
         pattern_(std::move(pattern)) {}
   bool reads_on() const override { return true; }
   bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override {
     return form_.limit - 1 + form_.nearest();
   }

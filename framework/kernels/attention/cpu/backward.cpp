@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/kernels/attention/check.h"
+#include "framework/kernels/attention/key_gradients.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -375,9 +376,11 @@ void attention_backward(Cpu cpu,
   tile_attention::check(g);
   tile_attention::check(g.forward, given);
   tile_attention::check(given, gradients, g.forward.query.dtype());
+  const tile_attention::KeyGradients keys(g);
   with_floating_type(g.forward.query.dtype(), [&](auto tag) {
-    tile_attention::run_backward<typename decltype(tag)::type>(g, given, gradients);
+    tile_attention::run_backward<typename decltype(tag)::type>(keys.by_head(), given, gradients);
   });
+  keys.sum(cpu);
 }
 
 }  // namespace longspan

@@ -427,10 +427,11 @@ class Backward {
              const T* from,
              std::int64_t step,
              T factor) const {
+    const bool add = gradient_.add && !p.shares_keys();
     with_gradient<In>(gradient, [&](auto* data) {
       const auto target = p.rows(data, b_, p.keys, h_, width, t.at.begin);
       for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
-        write_row(from + j * step, width, factor, target.row(j), gradient_.add);
+        write_row(from + j * step, width, factor, target.row(j), add);
     });
   }
 

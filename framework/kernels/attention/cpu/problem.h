@@ -35,6 +35,7 @@ struct Problem {
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
         heads(a.query.shape()[2]),
+        key_heads(a.key.shape()[2]),
         dim(a.query.shape()[3]),
         value_dim(a.value.shape()[3]),
         dim_padded(padded<E>(dim)),
@@ -85,7 +86,7 @@ struct Problem {
   std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
   std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
 
-  // Row i of a [batch, rows, heads, width] tensor for one batch row and head.
+  // Row i of a [batch, rows, heads, width] tensor for one batch row and head of the queries.
   template <typename Element>
   Rows<Element> rows(Element* data,
                      std::int64_t b,
@@ -99,11 +100,13 @@ struct Problem {
     return rows(query, b, time, h, dim, first);
   }
   Rows<const In> key_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
-    return rows(key, b, keys, h, dim, first);
+    return rows_of_key_head(key, b, h, dim, first);
   }
   Rows<const In> value_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
-    return rows(value, b, keys, h, value_dim, first);
+    return rows_of_key_head(value, b, h, value_dim, first);
   }
+  // Gradients of keys gather by the heads of the queries, where these share keys.
+  bool shares_keys() const { return key_heads != heads; }
   T* log_sum_exp(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return call.log_sum_exp.template data<T>() + (b * heads + h) * time + first;
   }
@@ -129,6 +132,7 @@ struct Problem {
   std::int64_t time;
   std::int64_t keys;
   std::int64_t heads;
+  std::int64_t key_heads;
   std::int64_t dim;
   std::int64_t value_dim;
   std::int64_t dim_padded;
@@ -147,6 +151,17 @@ struct Problem {
   // Lanes that the sum over the features of a head takes.
   std::int64_t dim_lanes() const { return (dim + group<E> - 1) / group<E>; }
   std::int64_t value_lanes() const { return (value_dim + group<E> - 1) / group<E>; }
+
+ private:
+  // Of the one that head h reads.
+  Rows<const In> rows_of_key_head(const In* data,
+                                  std::int64_t b,
+                                  std::int64_t h,
+                                  std::int64_t width,
+                                  std::int64_t first) const {
+    const std::int64_t key_head = h / (heads / key_heads);
+    return {data + ((b * keys + first) * key_heads + key_head) * width, key_heads * width};
+  }
 };
 
 // Threads that the work of one call can feed: less than about ten microseconds each is not worth

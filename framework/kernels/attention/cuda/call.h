@@ -207,6 +207,8 @@ struct AttentionCall {
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
         heads(a.query.shape()[2]),
+        key_heads(a.key.shape()[2]),
+        heads_of_key(static_cast<std::uint32_t>(heads / key_heads)),
         dim(static_cast<int>(a.query.shape()[3])),
         value_dim(static_cast<int>(a.value.shape()[3])),
         query_begin(a.mask.query_begin),
@@ -245,6 +247,12 @@ struct AttentionCall {
   __device__ std::int64_t place(
       std::int64_t b, std::int64_t rows, std::int64_t i, std::int64_t h, int width, int c) const {
     return ((b * rows + i) * heads + h) * width + c;
+  }
+  // Of the key or the value, of the key head that head h reads.
+  __device__ std::int64_t key_place(
+      std::int64_t b, std::int64_t j, std::int64_t h, int width, int c) const {
+    const std::int64_t key_head = static_cast<std::uint32_t>(h) / heads_of_key;
+    return ((b * keys + j) * key_heads + key_head) * width + c;
   }
   // Whether `is_key` asks for no more than where keys end.
   __device__ bool all_are_keys() const {
@@ -331,6 +339,8 @@ struct AttentionCall {
   std::int64_t time;
   std::int64_t keys;
   std::int64_t heads;
+  std::int64_t key_heads;
+  std::uint32_t heads_of_key;  // heads that read one
   int dim;
   int value_dim;
   std::int64_t query_begin;

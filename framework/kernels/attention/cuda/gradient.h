@@ -26,6 +26,8 @@ struct GradientCall : GroupCall<In> {
   // of plan.by_query, 64 keys, 64 queries].
   In* kept = nullptr;
 
+  // Where heads share keys, each head's gradients of them are written by themselves.
+  __device__ bool adds_to_keys() const { return add && this->call.heads_of_key == 1; }
   // That of tile `number` of the plan's by query.
   __device__ In* kept_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
     const std::int64_t pair = (b - this->row_begin) * this->heads + h - this->head_begin;

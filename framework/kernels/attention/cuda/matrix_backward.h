@@ -116,9 +116,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
       biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
   }
   const float of_scores[2] = {call.scale * from_units[0], call.scale * from_units[1]};
-  write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.add);
+  write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.adds_to_keys());
   const float of_weights = call.dropout.factor * unlifted<In>;
-  write_rows(dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.add);
+  write_rows(
+      dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.adds_to_keys());
 }
 
 // Whether rows are copied ahead: where no table of distances needs the memory.

@@ -243,11 +243,11 @@ struct TileRows {
   }
   __device__ T key(int j, int c) const {
     if (!keys.is_real(j)) return 0;
-    return wide(call.key[call.place(at.b, call.keys, at.key + j, at.h, call.dim, c)]);
+    return wide(call.key[call.key_place(at.b, at.key + j, at.h, call.dim, c)]);
   }
   __device__ T value(int j, int c) const {
     if (!keys.is_real(j)) return 0;
-    return wide(call.value[call.place(at.b, call.keys, at.key + j, at.h, call.value_dim, c)]);
+    return wide(call.value[call.key_place(at.b, at.key + j, at.h, call.value_dim, c)]);
   }
 };
 
