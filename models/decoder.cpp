@@ -143,6 +143,7 @@ std::string each_layer_problem(const DecoderOptions& options, bool documents_apa
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned);
+  declare_logit_cap(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.spans, options.common);
   for (const std::string key : {"model.positions",

@@ -129,7 +129,8 @@ class TransformerXl : public Body {
                                          .initial = common.initial().value_or(Initial::xavier(
                                              common.width, common.heads * common.head_dim()))},
               shared ? *shared : biases(attention),
-              patterns_[static_cast<std::size_t>(layer)]);
+              patterns_[static_cast<std::size_t>(layer)],
+              common.softmax_form(attention));
         });
   }
 
@@ -181,6 +182,7 @@ class TransformerXl : public Body {
 
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, {.memory = true});
+  declare_logit_cap(table, options.common);
   table.warn("model.attention_bias", []() -> std::string {
     return "attention with relative positions has no biases here";
   });

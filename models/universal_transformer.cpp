@@ -89,6 +89,7 @@ void declare(OptionTable& table,
              UniversalTransformerOptions& options,
              const PlannedSetting& planned) {
   declare(table, options.common, planned);
+  declare_logit_cap(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   table.add(
       "model.halting",

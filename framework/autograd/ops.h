@@ -131,6 +131,8 @@ struct AttentionTerms {
   std::optional<SpanVariables> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;
+  double cap = 0;       // of scores (Attention::cap)
+  Variable sinks = {};  // [heads], in the accumulator dtype (kernels/attention/sinks.h)
 };
 Variable attention(const Variable& query,
                    const Variable& key,

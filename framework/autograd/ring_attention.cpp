@@ -53,8 +53,11 @@ Tensor without_feature(const Tensor& spans) {
 // What the passes share: the call, whose parts are made from it, and this rank's rows.
 class Ring {
  public:
-  Ring(Attention call, const GivenScores& given, const SequenceShares& shares)
-      : call_(std::move(call)), shares_(shares) {
+  Ring(Attention call,
+       const GivenScores& given,
+       const TermPlaces& places,
+       const SequenceShares& shares)
+      : call_(std::move(call)), places_(places), shares_(shares) {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, count_of(ranges));
@@ -99,6 +102,7 @@ class Ring {
   };
   // `terms`: what the gradients of the terms are added to.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
+  void give_sinks(Gradients& gradients) const;
 
   // Without query, key, value and results.
   const Attention& call() const { return call_; }
@@ -132,6 +136,7 @@ class Ring {
   void go_round(const Work& work) const;
 
   Attention call_;
+  TermPlaces places_;
   SequenceShares shares_;
   Block::Form form_;
   Block own_;
@@ -258,9 +263,17 @@ Tensor Ring::forward() {
       });
     });
   });
+  for (std::size_t i = 0; i < outs.size(); ++i) join_sinks(places_, outs[i], log_sum_exps_[i]);
   for (Tensor& out : outs) out = in_dtype(out, dtype());
   out_ = joined(outs);
   return out_;
+}
+
+void Ring::give_sinks(Gradients& gradients) const {
+  const std::vector<Tensor> douts = pieces_of(gradients.output(), own_queries());
+  const std::vector<Tensor> outs = pieces_of(out_, own_queries());
+  for (std::size_t i = 0; i < outs.size(); ++i)
+    give_sink_gradients(gradients, places_, outs[i], log_sum_exps_[i], douts[i]);
 }
 
 Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) {
@@ -364,6 +377,7 @@ void give_gradients(Gradients& gradients,
                     const TermPlaces& places,
                     const GivenPlaces& given) {
   const AttentionGradient terms = term_gradients(gradients, ring.call(), places);
+  if (places.sinks != 0) ring.give_sinks(gradients);
   const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
@@ -402,7 +416,7 @@ Variable ring_attention_with(const Variable& query,
   std::vector<Variable> inputs = {query, key, value};
   const TermPlaces places = add_terms(terms, call, inputs);
   const GivenInputs scores = add_given(given, inputs);
-  const auto ring = std::make_shared<Ring>(std::move(call), scores.values, shares);
+  const auto ring = std::make_shared<Ring>(std::move(call), scores.values, places, shares);
   Tensor out = ring->forward();
   return record(
       std::move(out), inputs, [ring, places, of_given = scores.places](Gradients& gradients) {

@@ -50,6 +50,7 @@ struct BodyEnd {
   NormForm norm_form = {};
   double dropout = 0;                        // after it
   bool bias = false;                         // of the readout
+  std::optional<double> logit_cap = {};      // of a readout of words (OutputLayer)
   Initial initial = {};                      // of its weights
   Weight table = nullptr;                    // of the embedding, where the readout is to share it
   TagReadout tags = TagReadout::softmax;     // of a readout of tags

@@ -141,7 +141,8 @@ class DenseAttention {
     return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
   }
 
-  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+  // Of a query and a key, scaled.
+  double product(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::size_t q = at(b, time_, i, h, dim_);
     const std::size_t k = key_at(b, j, h, dim_);
     const auto bias = static_cast<std::size_t>(h * dim_);
@@ -155,7 +156,11 @@ class DenseAttention {
         sum += (query_[q + c] + (a_.shaw->of_keys ? key_[k + c] : 0)) *
                key_table_[table_row(key_table_, dim_, i, j) + c];
     }
-    double result = same_token(b, h, i, j) ? *a_.hash->self_score : sum * scale_;
+    return sum * scale_;
+  }
+  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    double result = same_token(b, h, i, j) ? *a_.hash->self_score : product(b, h, i, j);
+    if (a_.cap > 0) result = a_.cap * std::tanh(result / a_.cap);
     if (!slopes_.empty())
       result -=
           slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(distance_of(i, j)));
@@ -233,8 +238,11 @@ class DenseAttention {
       const double power = std::exp(scores[j] - log_sum_exp);
       if (is_on_ramp(b, h, i, key))
         r_.dspan[span_index(b, h, i)] += power * (dprobability[j] - delta) / a_.span->ramp;
+      const double part = a_.cap > 0 ? std::tanh(product(b, h, i, key) / a_.cap) : 0;
+      const double slope = 1 - part * part;
       if (!same_token(b, h, i, key))
-        score_gradient(b, h, i, key, scale_ * power * (m * dprobability[j] - (m + floor) * delta));
+        score_gradient(
+            b, h, i, key, slope * scale_ * power * (m * dprobability[j] - (m + floor) * delta));
     }
   }
 

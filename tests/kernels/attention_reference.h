@@ -39,6 +39,7 @@ struct AttentionCase {
   bool in_order = false;  // of a sorted one: as it stands, in parts
   int hash = 0;           // 1: self score, 2: counts, 3: both
   double scale = 0;
+  double cap = 0;
   std::optional<HeadMasks> rules = {};  // besides causal and window
   std::optional<std::int64_t> query_begin = {};
   std::int64_t key_begin = 0;
@@ -310,6 +311,7 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   a.key = input("key", {c.batch, c.keys, key_heads, c.dim});
   a.value = input("value", {c.batch, c.keys, key_heads, c.value_dim});
   a.scale = c.scale;
+  a.cap = c.cap;
   make_mask(c, device, random, a);
   if (c.dropout > 0) {
     a.dropout = AttentionDropout{c.dropout, random.child("dropout"), 0, 0, c.heads / c.fold};

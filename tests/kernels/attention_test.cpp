@@ -211,6 +211,28 @@ TEST(Attention, GradientsOfSharedKeysAreAddedTo) {
   expect_more(found.dvalue, wanted.dvalue);
 }
 
+TEST(Attention, CappedScoresEqualDense) {
+  std::uint64_t seed = 970;
+  for (const DType dtype : dtypes)
+    for (const std::int64_t dim : {9, 32})
+      for (const int terms : {0, 1, 2}) {
+        AttentionCase c{.batch = 2,
+                        .time = emulated ? 70 : 140,
+                        .keys = emulated ? 80 : 200,
+                        .heads = 2,
+                        .dim = dim,
+                        .value_dim = dim,
+                        .window = terms == 2 ? 40 : 0,
+                        .relative = terms == 1,
+                        .slopes = terms == 2,
+                        .cap = 1.5,
+                        .dropout = terms == 2 ? 0.2 : 0,
+                        .dtype = dtype,
+                        .seed = ++seed};
+        expect_equals_dense(c);
+      }
+}
+
 // With a row of its own for each, of any length.
 TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
   const std::vector<std::int64_t> lengths = emulated

@@ -145,6 +145,34 @@ Kind of_today(const AttentionOptions& attention) {
           }};
 }
 
+// Sinks, caps and sublayers beside each other.
+Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory) {
+  return {fmt::format("{}, {}, sinks and caps",
+                      memory > 0 ? "transformer_xl" : "decoder",
+                      fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            const auto change = [&](ModelOptions& options) {
+              options = dropped_options(NormPlacement::pre);
+              options.key_heads = 2;
+              options.residual = residual;
+              options.attention = attention;
+              options.attention_sinks = true;
+              options.score_cap = 0.5;
+              options.logit_cap = 2;
+              options.sublayers = SublayerOrder::parallel;
+            };
+            if (memory == 0) {
+              DecoderOptions options;
+              change(options.common);
+              return make_decoder(options, setting);
+            }
+            TransformerXlOptions options;
+            change(options.common);
+            options.memory = memory;
+            return make_transformer_xl(options, setting);
+          }};
+}
+
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
@@ -248,6 +276,8 @@ std::vector<Kind> kinds() {
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
+  all.push_back(with_sinks_and_caps(short_attention({"causal", "strided"}), 0));
+  all.push_back(with_sinks_and_caps(short_attention({"causal", "local"}), 3));
   all.push_back(with_documents(transformer_xl(short_attention({"causal", "local"}), 3), 4));
   all.push_back(with_documents(decoder(short_attention({"causal"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"causal", "strided"}), {}), 3));

@@ -131,6 +131,8 @@ struct Attention {
   std::optional<SpanTerm> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;  // of the products; 0: 1 / sqrt(dim)
+  double cap = 0;  // products s, scaled, become cap tanh(s / cap) before anything is added to them;
+                   // 0: they do not. Not with a hash
   std::optional<AttentionDropout> dropout = {};
   Tensor out;
   Tensor log_sum_exp;

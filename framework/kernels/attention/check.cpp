@@ -220,6 +220,11 @@ void check(const Attention& a) {
   const std::int64_t value_dim = a.value.shape()[3];
   require(q[3] > 0 && value_dim > 0, "attention: heads have no features");
   require(a.scale >= 0, "attention: scale is {}, wanted more than 0, or 0 for the usual", a.scale);
+  require(a.cap >= 0 && (a.cap == 0 || !a.hash),
+          "attention: the cap of scores is {}{}, wanted 0 or more, and 0 with the rules of hash "
+          "attention",
+          a.cap,
+          a.hash ? " with a hash" : "");
   const std::int64_t key_heads = a.key.shape()[2];
   require(key_heads > 0 && q[2] % key_heads == 0,
           "attention: {} heads cannot share {} key heads evenly",

@@ -33,6 +33,7 @@ AttentionTerms SoftmaxAttention::terms() const {
   AttentionTerms terms;
   if (distances_.tables) terms.shaw = distances_.tables->term();
   terms.slopes = distances_.slopes;
+  form_.add_to(terms);
   return terms;
 }
 
@@ -46,8 +47,8 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
                   terms(),
                   probability_dropout(dropout_, rows.heads, pass));
   };
-  // In a fold rows stand at other distances.
-  if (!distances_.empty() || !can_fold(input, context.mask) ||
+  // In a fold rows stand at other distances, and its parts are merged without sinks.
+  if (!distances_.empty() || !form_.empty() || !can_fold(input, context.mask) ||
       !pattern_.folded(input.heads, positions))
     return unfolded(input);
   const Projected whole = whole_sequence(input);

@@ -39,6 +39,7 @@ class Backward {
     scores_ = carver.take<T>(tile * tile);
     dprobabilities_ = carver.take<T>(tile * tile);
     dscores_ = carver.take<T>(tile * skew_step);
+    if (p.call.cap != 0) cap_slopes_ = carver.take<T>(tile * tile);
     if (group < E >> 1) {
       take(carver, narrow_probabilities_, tile);
       take(carver, narrow_dscores_, skew_step);
@@ -252,6 +253,7 @@ class Backward {
                                 key_bands_.at(h_, view.origin),
                                 turned_sums_,
                                 scores_);
+    terms_.cap(view, scores_, cap_slopes_);
     terms_.apply(b_, h_, view, t.lanes_seen, scores_);
     if (view.kind == TileKind::partial) mask_scores(view, scores_);
     product(view.rows(),
@@ -321,11 +323,19 @@ class Backward {
       } else {
         differentiate_row(r, factors, 1);
       }
+      if (cap_slopes_ != nullptr) multiply_by_slopes(r);
     }
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
     if (p.given.any())
       terms_.differentiate_given(
           b_, h_, view, dscores_ + skew_margin, skew_step, sums_.drow, sums_.dfactors);
+  }
+
+  void multiply_by_slopes(std::int64_t r) {
+    T* dscore = dscores_ + r * skew_step + skew_margin;
+    const T* slope = cap_slopes_ + r * tile;
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile; ++j) dscore[j] *= slope[j];
   }
 
   // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
@@ -459,6 +469,7 @@ class Backward {
   T* scores_;                    // [tile, tile]
   T* dprobabilities_;            // [tile, tile]
   T* dscores_;                   // [tile, skew_step], zeros in the margins
+  T* cap_slopes_ = nullptr;      // [tile, tile], where scores are capped
   Factor narrow_probabilities_;  // [tile, tile]
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift

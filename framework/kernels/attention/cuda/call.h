@@ -219,6 +219,7 @@ struct AttentionCall {
         out(a.out.data<In>()),
         log_sum_exp(a.log_sum_exp.data<T>()),
         scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
+    cap = static_cast<T>(a.cap);
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
     if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
@@ -351,6 +352,7 @@ struct AttentionCall {
   In* out;
   T* log_sum_exp;
   T scale;
+  T cap = 0;  // never on matrix units
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
   const std::int64_t* reach = nullptr;  // [batch, time]

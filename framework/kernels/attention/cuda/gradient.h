@@ -86,6 +86,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
   T* const dscores = memory.second + i * tile_step;
   T dspan = 0;
   row.each([&](int j, T keep) {
+    const T slope = row.cap_slope(scores[j]);
     const T power =
         log_sum_exp == minus_infinity<T> ? T{0} : std::exp(row.score(j, scores[j]) - log_sum_exp);
     T kept = power * keep;
@@ -98,7 +99,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
     }
     scores[j] = kept;
     // The score of a pair with itself does not depend on the query or the key.
-    dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change;
+    dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change * slope;
   });
   return dspan * g.call.span.soft.step;
 }

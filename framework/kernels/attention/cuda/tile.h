@@ -341,6 +341,7 @@ struct TileRow {
   __device__ T score(int j, T product) const {
     if (!keys.seen(i, j)) return minus_infinity<T>;
     T score = is_self(j) ? call.hash.self : product * call.scale;
+    if (call.cap > 0) score = call.cap * std::tanh(score / call.cap);
     if (call.given.any()) {
       const std::int64_t of_row = (at.query + i) * call.heads + at.h;
       score += call.given.at(
@@ -355,6 +356,13 @@ struct TileRow {
     if (call.span.z != nullptr && !(call.span.soft.floor > 0) && !(soft(j) > 0))
       return minus_infinity<T>;
     return score;
+  }
+
+  // What the gradient of a score is multiplied with for that of its product, scaled.
+  __device__ T cap_slope(T product) const {
+    if (!(call.cap > 0)) return 1;
+    const T part = std::tanh(product * call.scale / call.cap);
+    return 1 - part * part;
   }
 
   // f(j, factor) for this thread's half of the row, every other column; the factor is that of
