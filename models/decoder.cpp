@@ -129,8 +129,8 @@ class Decoder : public Body {
 std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
   if (documents_apart)
-    return "model.positions_each_layer is true with documents that do not look at each other "
-           "(data.documents: apart), whose positions begin anew in each; set one of them otherwise";
+    return "model.positions_each_layer is true with documents that do not look at each other, "
+           "whose positions begin anew in each; set one of them otherwise";
   if (options.spans.any())
     return "model.positions_each_layer is true, and model.span has keys of distances in place of "
            "positions; set one of them otherwise";

@@ -78,8 +78,8 @@ class UniversalTransformer : public Body {
 
 std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
   if (!documents_apart || options.positions.by_distance()) return "";
-  return "model.positions: found absolute ones with documents that do not look at each other "
-         "(data.documents: apart), whose positions would have to begin anew in each; set it to "
+  return "model.positions: found absolute ones with documents that do not look at each other, "
+         "whose positions would have to begin anew in each; set it to "
          "relative, alibi or rotary";
 }
 

@@ -225,8 +225,8 @@ TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
   for (const std::string kind : {"fixed", "block", "linear", "lsh", "global", "synthesizer"})
     EXPECT_EQ(problem(kind),
               "model.attention: found " + kind +
-                  " with documents of a row that do not look at each other (data.documents: "
-                  "apart), which it cannot keep apart; causal, local, dilated and strided can");
+                  " with documents of a row that do not look at each other, which it cannot keep "
+                  "apart; causal, local, dilated and strided can");
   DecoderOptions options;
   options.common = tiny_options(NormPlacement::pre);
   options.common.attention.kinds = {"linear"};

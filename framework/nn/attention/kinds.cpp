@@ -73,8 +73,8 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
 
 std::string documents_problem(const std::string& kind) {
   return fmt::format(
-      "model.attention: found {} with documents of a row that do not look at each other "
-      "(data.documents: apart), which it cannot keep apart; causal, local, dilated and strided can",
+      "model.attention: found {} with documents of a row that do not look at each other, which it "
+      "cannot keep apart; causal, local, dilated and strided can",
       kind);
 }
 
