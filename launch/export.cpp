@@ -13,6 +13,7 @@
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
 #include "framework/tokenizers/json_tokenizer.h"
+#include "framework/weights/adapters.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
@@ -33,6 +34,8 @@ struct Arguments {
   std::string folder;
   std::string dtype;
   double shard_gigabytes = 5;
+  bool adapters = false;
+  std::string base;
 };
 
 // Keys of `model` that say how it is trained, and nothing of what it then computes.
@@ -206,6 +209,18 @@ const Architecture& write_fitting(const ModelValues& values,
       "model.family is {}; Longspan exports {}", family, fmt::join(families, ", "));
 }
 
+// The adapters alone, for whoever has the model that they were trained beside.
+void export_adapters_alone(const Arguments& arguments,
+                           const Checkpoint& checkpoint,
+                           const Architecture& architecture,
+                           const ModelValues& values,
+                           DType dtype,
+                           NewFolder& folder) {
+  fs::remove(folder.inside() / model_config_name);
+  export_adapters(checkpoint, architecture, values, arguments.base, folder.inside(), dtype);
+  folder.finish();
+}
+
 void export_run(const Arguments& arguments, Session& session) {
   const Checkpoint checkpoint = opened(arguments, session);
   const auto configuration = trained_configuration(checkpoint);
@@ -217,6 +232,20 @@ void export_run(const Arguments& arguments, Session& session) {
                     checkpoint.scalars().get_or<std::string>(imported_type_scalar, ""),
                     dtype,
                     folder.inside() / model_config_name);
+  const auto tell = [&](const std::string& what) {
+    print(session,
+          fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
+                      arguments.folder,
+                      what,
+                      values.text("model.layers"),
+                      stored_name_of(dtype),
+                      checkpoint.info().step,
+                      arguments.run));
+  };
+  if (arguments.adapters) {
+    export_adapters_alone(arguments, checkpoint, architecture, values, dtype, folder);
+    return tell("adapters for " + architecture.name);
+  }
   export_weights(checkpoint,
                  architecture,
                  values,
@@ -227,14 +256,7 @@ void export_run(const Arguments& arguments, Session& session) {
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     write_text_file(folder.inside() / "tokenizer.json", model->json());
   folder.finish();
-  print(session,
-        fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
-                    arguments.folder,
-                    architecture.name,
-                    values.text("model.layers"),
-                    stored_name_of(dtype),
-                    checkpoint.info().step,
-                    arguments.run));
+  tell(architecture.name);
 }
 
 }  // namespace
@@ -243,7 +265,8 @@ Command export_command() {
   return {"export",
           "Write a model for others to read: config.json and safetensors",
           "  longspan export runs/gpt2 --to ~/models/mine\n"
-          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n",
+          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n"
+          "  longspan export runs/tuned --to ~/models/adapters --adapters\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
@@ -264,6 +287,17 @@ Command export_command() {
                            "of the numbers that are written, rounded to the nearest; without it "
                            "that in which the run keeps its weights")
                 ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
+            CLI::Option* const adapters =
+                app.add_flag("--adapters",
+                             arguments->adapters,
+                             "the adapters alone (training.adapters), as the package peft reads "
+                             "them; without it they are merged into the weights");
+            app.add_option("--base",
+                           arguments->base,
+                           "with --adapters, what adapter_config.json names as the model that they "
+                           "are added to")
+                ->needs(adapters)
+                ->check(not_empty_text());
             app.add_option("--shard",
                            arguments->shard_gigabytes,
                            "the most gigabytes (of 10^9 bytes) in one file of weights")

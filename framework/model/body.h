@@ -129,6 +129,7 @@ struct ModelSetting {
   MemoryOptions memory = {};
   WeightSharing sharing = {};
   bool separate_masters = false;         // see Parameters
+  FineTuning tuning = {};                // what of it is trained
   LabelSmoothing smoothing = {};         // of targets, in training
   ScheduledSampling sampling = {};       // of inputs, in training
   PolicyOptions policy = {};             // of actions, in training

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* key = "training.start_from";
 
 // What these keys change of the weights is seen at their tensors, one by one.
-constexpr std::array<std::string_view, 11> seen_at_tensors = {"model.vocabulary",
+constexpr std::array<std::string_view, 15> seen_at_tensors = {"model.vocabulary",
                                                               "model.layers",
                                                               "model.longest",
                                                               "model.relative_reach",
@@ -33,7 +33,11 @@ constexpr std::array<std::string_view, 11> seen_at_tensors = {"model.vocabulary"
                                                               "model.tied_embeddings",
                                                               "model.output_bias",
                                                               "data.tokenizer",
-                                                              "data.unknown"};
+                                                              "data.unknown",
+                                                              "training.adapters.rank",
+                                                              "training.adapters.layers",
+                                                              "training.adapters.beside",
+                                                              "training.frozen"};
 
 // The folders of what a checkpoint has beside weights.
 constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
@@ -63,6 +67,19 @@ Checkpoint open_meant(const StartingRun& run) {
   return open_run_checkpoint(found.path, run.watch);
 }
 
+bool is_weight(const CheckpointTensor& tensor) {
+  return std::ranges::none_of(
+      no_weights, [&](std::string_view folder) { return tensor.name.starts_with(folder); });
+}
+
+bool is_of_adapter(const CheckpointTensor& tensor) {
+  return is_weight(tensor) && has_part(tensor.name, "adapter");
+}
+
+bool has_adapters(const Checkpoint& checkpoint) {
+  return std::ranges::any_of(checkpoint.tensors(), is_of_adapter);
+}
+
 // What becomes of the parameters of a model.
 class WeightsTaken {
  public:
@@ -77,6 +94,7 @@ class WeightsTaken {
   void judge_configuration() const;
   void match_vocabulary(const Tokenizer& saved);
   void judge_shapes() const;
+  void judge_adapters() const;
   void fill_rows(const StateTensor& master) const;
   std::string place() const { return checkpoint_.path().string(); }
 
@@ -106,7 +124,8 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
                           begins_with(name, "output");
     // What only the first steps read, a run that has made them has no more.
     const bool is_gone = parameter->read_steps && !checkpoint.has(name);
-    if (is_anew(name) || is_gone)
+    const bool is_new = parameter->adapter && !checkpoint.has(name);
+    if (is_anew(name) || is_gone || is_new)
       anew_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
@@ -135,6 +154,19 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
         place());
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
   judge_shapes();
+  judge_adapters();
+}
+
+// Without them the other weights are another model's.
+void WeightsTaken::judge_adapters() const {
+  for (const CheckpointTensor& tensor : checkpoint_.tensors())
+    if (is_of_adapter(tensor) && !whole_.contains(tensor.name) && !is_anew(tensor.name))
+      throw ConfigurationError(
+          "{}: {} has {}, and this run no such adapter; set training.adapters as it was there, or "
+          "begin from what longspan export and import make of it, with the adapters in its weights",
+          key,
+          place(),
+          tensor.name);
 }
 
 bool WeightsTaken::is_anew(const std::string& name) const {
@@ -170,6 +202,11 @@ void WeightsTaken::judge_configuration() const {
   std::erase_if(refused, [&](const std::string& sentence) {
     return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
   });
+  // Adapters that begin here change nothing of what is there.
+  if (!has_adapters(checkpoint_))
+    std::erase_if(refused, [&](const std::string& sentence) {
+      return key_of(sentence) == "training.adapters.alpha";
+    });
   const std::vector<std::string> all = refused;
   for (const std::string& beginning : options_.changed) {
     const auto meant = [&](const std::string& sentence) {
@@ -311,9 +348,7 @@ std::string WeightsTaken::told() const {
       checkpoint_.info().step);
   std::vector<std::string> left_out;
   for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
-    const auto is_in = [&](std::string_view folder) { return tensor.name.starts_with(folder); };
-    if (!whole_.contains(tensor.name) && !by_row_.contains(tensor.name) &&
-        !std::ranges::any_of(no_weights, is_in))
+    if (!whole_.contains(tensor.name) && !by_row_.contains(tensor.name) && is_weight(tensor))
       left_out.push_back(tensor.name);
   }
   if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));

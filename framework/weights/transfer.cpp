@@ -8,6 +8,7 @@
 #include <set>
 
 #include "framework/core/option_text.h"
+#include "framework/weights/adapters.h"
 
 namespace longspan {
 namespace {
@@ -22,18 +23,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 std::vector<std::int64_t> extents_of(const Shape& shape) {
   const auto extents = shape.extents();
   return {extents.begin(), extents.end()};
-}
-
-Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
-  const Shape& shape = checkpoint.shape_of(name);
-  StateTensor wanted;
-  wanted.name = name;
-  wanted.tensor =
-      Tensor::empty(shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
-  wanted.global_shape = shape;
-  wanted.offset.assign(static_cast<std::size_t>(shape.dimensions()), 0);
-  checkpoint.read(wanted);
-  return wanted.tensor;
 }
 
 std::vector<Shape> shapes_here(const Checkpoint& checkpoint, const TensorPair& pair) {
@@ -197,19 +186,20 @@ void export_weights(const Checkpoint& checkpoint,
     tensors.emplace_back(pair.there, extents_of(shape_there(pair, shapes_here(checkpoint, pair))));
   }
   for (const CheckpointTensor& weight : weights_of(checkpoint))
-    if (!known.contains(weight.name))
+    if (!known.contains(weight.name) && !is_of_adapter(weight.name))
       throw ConfigurationError("{}: has the weight {}, which {} has not",
                                checkpoint.path().string(),
                                weight.name,
                                architecture.name);
   WeightsFolderWriter writer(folder, std::move(tensors), dtype, most_file_bytes);
+  const double factor = adapter_factor(values);
   for (const TensorPair& pair : pairs) {
     const std::vector<Shape> here = shapes_here(checkpoint, pair);
     const DType saved = checkpoint.dtype_of(pair.here.front());
     const Tensor there =
         Tensor::empty(shape_there(pair, here), saved, Device::cpu(), MemoryTag::workspace);
     for (std::size_t index = 0; index < here.size(); ++index) {
-      const Tensor part = read_whole(checkpoint, pair.here[index]);
+      const Tensor part = read_merged(checkpoint, pair.here[index], factor);
       require(part.dtype() == saved && (saved == DType::f32 || saved == DType::f64),
               "weight \"{}\" is of {}",
               pair.here[index],

@@ -108,9 +108,11 @@ class MultiHeadAttention {
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
 
-  // Both inside the region. `shares`: where context ranks divide them.
+  // Both inside the region. `reading`: the pass of all rows of `seen`. `shares`: where context
+  // ranks divide them.
   Variable look(const Variable& asking,
                 const Variable& seen,
+                const Pass& reading,
                 const std::optional<SequenceShares>& shares,
                 const SegmentContext& context,
                 const Pass& pass) const;
