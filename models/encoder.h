@@ -4,14 +4,17 @@
 
 #include "framework/model/family.h"
 #include "models/recurrence.h"
+#include "models/token_input.h"
 
 namespace longspan {
 
 struct EncoderOptions {
   ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
+  InputOptions input = {};
   PositionOptions positions = {};
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
+  bool class_layer = false;
   RecurrenceOptions recurrence = {.count = StepCount::none};
 };
 

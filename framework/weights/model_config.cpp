@@ -236,6 +236,13 @@ void ModelConfig::require_decoder_alone() const {
   require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
 }
 
+void ModelConfig::require_encoder_alone() const {
+  require_flag("is_decoder", false, "positions of the family encoder all see each other");
+  require_flag("add_cross_attention", false, "the family encoder looks at nothing else");
+  require_flag("is_encoder_decoder", false, "the family encoder has no decoder");
+  require_flag("tie_encoder_decoder", false, "the family encoder has no decoder");
+}
+
 void ModelConfig::finish() const {
   for (const auto& [key, value] : object_.items()) {
     const bool says_nothing = value.is_null() || (value.is_object() && value.empty());

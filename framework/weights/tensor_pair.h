@@ -18,6 +18,7 @@ struct TensorPair {
   // (before it is transposed): queries, keys and values in one.
   std::vector<std::string> here;
   Orientation orientation = Orientation::same;
+  bool optional = false;  // a model of the kind may lack it
 };
 
 // The shape of the tensor there, from those of the ones here, which are alike but for their first

@@ -61,6 +61,7 @@ struct Kind {
   std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
   LinformerSharing linformer = LinformerSharing::heads;
   StepCount steps = StepCount::none;
+  bool as_bert = false;
 };
 
 struct Mode {
@@ -81,7 +82,8 @@ std::vector<Kind> kinds() {
       {.name = "class of the first", .positions = PositionKind::learned},
       {.name = "class of the mean", .pooling = Pooling::mean, .positions = PositionKind::relative},
       {.name = "class of the maximum", .pooling = Pooling::maximum},
-      {.name = "class of what is seen", .pooling = Pooling::attention}};
+      {.name = "class of what is seen", .pooling = Pooling::attention},
+      {.name = "class as BERT has it", .positions = PositionKind::learned, .as_bert = true}};
 }
 
 // In two layers; each leaves keys out of the text.
@@ -165,6 +167,12 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .sinkhorn = {.block = 2},
                               .synthesizer = {.scores = {"factorised_dense", "dot_product"}}};
   options.pooling = kind.pooling;
+  if (kind.as_bert) {
+    options.input = {.scaled = false, .norm = true, .token_types = 2};
+    options.positions.first = 2;
+    options.class_layer = true;
+    if (mode.residual == ResidualKind::plain) options.common.norm = NormPlacement::post;
+  }
   options.recurrence.count = kind.steps;
   options.recurrence.halting = {.steps = 3, .bias = -0.5};
   if (kind.positions == PositionKind::sinusoidal) options.recurrence.signals.longest_offset = 7;
