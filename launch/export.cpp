@@ -167,6 +167,9 @@ void write_config(const Architecture& architecture, const Exported& run, const f
   nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
   config.update(architecture.write(run.values));
   if (run.labels.size() > 0) write_label_names(run.labels.names(), config);
+  if (architecture.write_pixels)
+    write_text_file(path.parent_path() / pixels_config_name,
+                    architecture.write_pixels(run.values).dump(2) + "\n");
   // Version 5 of transformers reads this name too.
   config["torch_dtype"] = dtype_there(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
@@ -181,6 +184,11 @@ std::vector<const Architecture*> candidates(const Exported& run) {
   std::ranges::stable_partition(
       found, [&](const Architecture* each) { return each->model_type == run.type; });
   return found;
+}
+
+void remove_configs(const fs::path& path) {
+  fs::remove(path);
+  fs::remove(path.parent_path() / pixels_config_name);
 }
 
 // Writes config.json of the first architecture that is the same model, and says which that is.
@@ -198,12 +206,12 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
       // Its config.json cannot say this model, or not so that an import would take it.
       if (refusal.empty())
         refusal = fmt::format("this model is no {}: {}", each->name, error.what());
-      fs::remove(path);
+      remove_configs(path);
       continue;
     }
     if (found.empty()) return *each;
     if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
-    fs::remove(path);
+    remove_configs(path);
   }
   if (!fewest.empty()) throw ConfigurationError("{}", fewest.front());
   if (!refusal.empty()) throw ConfigurationError("{}", refusal);
@@ -220,7 +228,8 @@ const Architecture& write_fitting(const Exported& run, const fs::path& path) {
 void export_run(const Arguments& arguments, Session& session) {
   const Checkpoint checkpoint = opened(arguments, session);
   const auto configuration = trained_configuration(checkpoint);
-  const ModelValues values = plain_values(*configuration, checkpoint);
+  const ModelValues values =
+      with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
   NewFolder folder(arguments.folder, "--to");
   const LabelSet labels = labels_of(checkpoint.scalars(), checkpoint.path().string());

@@ -127,8 +127,12 @@ void import(const Arguments& arguments, const Session& session) {
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
   ModelMeaning meaning = architecture.read(config);
-  const std::optional<Tokenizer> tokenizer =
-      tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
+  std::optional<ImageShape> image;
+  std::optional<Tokenizer> tokenizer;
+  if (!meaning.image.empty())
+    image = ImageShape{meaning.image[0], meaning.image[1], meaning.image[2]};
+  else
+    tokenizer = tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
   if (tokenizer) {
     const std::string model = fs::absolute(folder).lexically_normal().string();
     meaning.settings.emplace_back("data.tokenizer", "tokenizer_json");
@@ -138,7 +142,7 @@ void import(const Arguments& arguments, const Session& session) {
       config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
   const ModelValues values = model_values(*configuration);
   const WeightsFolder weights(folder);
-  const std::int64_t vocabulary = values.integer("model.vocabulary");
+  const std::int64_t vocabulary = values.integer_or("model.vocabulary", Tokenizer().vocabulary());
   const auto tensors = std::ssize(weights.names());
   if (tensors < values.integer("model.layers"))
     throw DataError("{}: says {} layers, and {} has {} tensors",
@@ -153,10 +157,11 @@ void import(const Arguments& arguments, const Session& session) {
                                       .classes = classes,
                                       .segment = configuration->longest(),
                                       .compute = DType::f32,
-                                      .device = Device::dry()});
+                                      .device = Device::dry(),
+                                      .image = image});
   });
   const ImportedWeights imported(
-      weights, architecture, values, weights_state(model->parameters()).tensors);
+      weights, architecture, with_image(values, image), weights_state(model->parameters()).tensors);
 
   NewFolder run(arguments.run, "--to");
   TrainingState state = imported.state();
@@ -164,6 +169,7 @@ void import(const Arguments& arguments, const Session& session) {
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
   if (!meaning.labels.empty())
     state.scalars.set(labels_scalar, LabelSet::in_order(meaning.labels, config.place()).to_json());
+  if (image) save_image(*image, state.scalars);
   const std::string text = configuration->table.resolved();
   const Communicator alone;
   CheckpointInfo info;

@@ -3,6 +3,7 @@
 #include "framework/core/queued_copy.h"
 #include "framework/nn/embedding.h"
 #include "models/mechanisms.h"
+#include "models/patch_encoder.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -81,9 +82,18 @@ class Encoder : public Body {
 
 }  // namespace
 
-void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& given) {
+  PlannedSetting planned;
+  // Patches are fewer than values; how many there are is known when there are images.
+  if (given)
+    planned = [&options, given] {
+      ModelSetting setting = given();
+      if (options.patches.side) setting.segment = 1;
+      return setting;
+    };
   declare(table, options.common, planned, traits);
   declare(table, options.input);
+  declare(table, options.patches);
   declare(table, options.positions, options.common, traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
   table.check(recurrence_keys("model.recurrence"), [&options] {
@@ -110,10 +120,19 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
             "of its classes: the hyperbolic tangent of W x + b, dropped by model.dropout (Devlin "
             "et al. 2019)",
             fixes_weights());
+  std::vector<std::string> keys = {"model.patch",
+                                   "model.positions",
+                                   "model.first_position",
+                                   "model.pooling",
+                                   "model.recurrence",
+                                   "model.embedding_norm",
+                                   "model.token_types"};
+  table.check(std::move(keys), [&options] { return patch_encoder_problem(options); });
 }
 
 BodyFactory encoder_body(const EncoderOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
+  return [options](const Scope& scope, const ModelSetting& setting) -> std::unique_ptr<Body> {
+    if (options.patches.side) return patch_encoder(scope, options, setting);
     refuse(positions_problem(options.positions, options.common, traits.sequences, setting.segment));
     refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence"));
     return std::make_unique<Encoder>(scope, options, setting);

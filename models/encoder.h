@@ -3,6 +3,7 @@
 #pragma once
 
 #include "framework/model/family.h"
+#include "models/patch_input.h"
 #include "models/recurrence.h"
 #include "models/token_input.h"
 
@@ -11,6 +12,7 @@ namespace longspan {
 struct EncoderOptions {
   ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
   InputOptions input = {};
+  PatchOptions patches = {};
   PositionOptions positions = {};
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;

@@ -8,6 +8,7 @@
 #include "framework/weights/bert.h"
 #include "framework/weights/gpt2.h"
 #include "framework/weights/llama.h"
+#include "framework/weights/vit.h"
 
 namespace longspan {
 namespace {
@@ -81,6 +82,7 @@ const std::vector<Architecture>& architectures() {
     std::vector<Architecture> each = {gpt2_architecture()};
     for (Architecture& other : llama_architectures()) each.push_back(std::move(other));
     for (Architecture& other : bert_architectures()) each.push_back(std::move(other));
+    for (Architecture& other : vit_architectures()) each.push_back(std::move(other));
     return each;
   }();
   return all;

@@ -42,8 +42,11 @@ using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 struct ModelMeaning {
   ModelSettings settings;
   std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
+  std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
   std::vector<std::string> remarks = {};  // sentences for who imports it
 };
+
+inline constexpr const char* pixels_config_name = "preprocessor_config.json";
 
 // Several may be of one type, each with other classes.
 struct Architecture {
@@ -73,6 +76,9 @@ struct Architecture {
   std::function<bool(std::string_view name)> is_left_out = {};
   // Without the readout, which such a model has not learnt: nothing of it but what is optional.
   bool is_body = false;
+  // Where it is set, of what reads images: preprocessor_config.json, which says what becomes of
+  // pixels. `values` then has the keys image.height, image.width and image.channels too.
+  std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};
 };
 
 const std::vector<Architecture>& architectures();

@@ -125,6 +125,8 @@ void ModelConfig::require_flag(const std::string& key,
     refuse(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
 }
 
+bool ModelConfig::is_list(const std::string& key) const { return value(key).is_array(); }
+
 const Json& ModelConfig::list(const std::string& key) const {
   static const Json nothing = Json::array();
   const Json& found = value(key);

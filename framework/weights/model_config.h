@@ -48,6 +48,7 @@ class ModelConfig {
   bool flag(const std::string& key, bool otherwise) const;
   // Throws where the key is there with another value: `because` says what there is instead.
   void require_flag(const std::string& key, bool wanted, const std::string& because) const;
+  bool is_list(const std::string& key) const;
   // What a list has; nothing where it is not there.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;

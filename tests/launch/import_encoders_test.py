@@ -9,8 +9,11 @@ What is compared with the package transformers needs an environment that has it 
 import json
 import math
 import os
+import random
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
@@ -53,11 +56,47 @@ def body(prefix="bert."):
 HEAD = {"classifier.weight": [CLASSES, WIDTH], "classifier.bias": [CLASSES]}
 
 
+def png(rows):
+    """An image of red, green and blue."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
+    lines = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+VIT = {"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": WIDTH, "num_hidden_layers": LAYERS,
+       "num_attention_heads": 2, "intermediate_size": HIDDEN, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+       "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "image_size": 4, "patch_size": 2, "num_channels": 1,
+       "qkv_bias": True, "id2label": CONFIG["id2label"], "label2id": CONFIG["label2id"]}
+
+
+def patches():
+    """The tensors of ViT in the order in which they are exported."""
+    found = {"embeddings.cls_token": [1, 1, WIDTH], "embeddings.position_embeddings": [1, 5, WIDTH],
+             "embeddings.patch_embeddings.projection.weight": [WIDTH, 1, 2, 2],
+             "embeddings.patch_embeddings.projection.bias": [WIDTH]}
+
+    def add(name, *shape):
+        found.update({f"{name}.weight": list(shape), f"{name}.bias": [shape[0]]})
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}."
+        add(name + "layernorm_before", WIDTH)
+        for part in "query", "key", "value":
+            add(f"{name}attention.attention.{part}", WIDTH, WIDTH)
+        add(name + "attention.output.dense", WIDTH, WIDTH)
+        add(name + "layernorm_after", WIDTH)
+        add(name + "intermediate.dense", HIDDEN, WIDTH)
+        add(name + "output.dense", WIDTH, HIDDEN)
+    add("layernorm", WIDTH)
+    return {"vit." + name: shape for name, shape in found.items()}
+
+
 class TestCase(jobs.TestCase):
-    def folder(self, name="model", config=None, shapes=None):
+    def folder(self, name="model", config=None, shapes=None, usual=CONFIG):
         path = self.directory / name
         path.mkdir()
-        (path / "config.json").write_text(json.dumps({**CONFIG, **(config or {})}))
+        (path / "config.json").write_text(json.dumps({**usual, **(config or {})}))
         shapes = shapes or {**body(), **HEAD}
         weights = random_weights(shapes)
         tensors = {name: ("F32", shape, weights[name]) for name, shape in shapes.items()}
@@ -146,6 +185,28 @@ class Import(TestCase):
         result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.directory": "other"}), code=2)
         self.assertIn('(it lacks "other"); begin the readout anew', result.errors)
 
+    def test_images_come_back_to_the_bit(self):
+        tensors = self.folder(shapes={**patches(), **HEAD}, usual=VIT)
+        pixels = {"do_rescale": True, "rescale_factor": 0.00392156862745098, "do_normalize": True, "image_mean": [0.25],
+                  "image_std": [0.5]}
+        (self.directory / "model" / "preprocessor_config.json").write_text(json.dumps(pixels))
+        self.assertEqual(self.take().errors, "")
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        config = self.config()
+        for key, value in VIT.items():
+            self.assertEqual(config[key], value, key)
+        again = json.loads((self.directory / "given" / "preprocessor_config.json").read_text())
+        self.assertEqual({key: again[key] for key in pixels}, pixels)
+        # A run of images that starts from it.
+        for label in "adverb", "noun", "verb":
+            (self.directory / "images" / label).mkdir(parents=True)
+            grey = [[[value] * 3 for value in range(row, row + 4)] for row in range(4)]
+            (self.directory / "images" / label / "one.png").write_bytes(png(grey))
+        settings = {"data.train": "images", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
+        self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
+
     def test_a_model_made_here_is_exported(self):
         (self.directory / "texts").write_text(TEXTS)
         (self.directory / "mine.yaml").write_text(json.dumps({
@@ -189,6 +250,25 @@ class Refusals(TestCase):
                 self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("taken")], [])
 
 
+    def test_what_config_json_of_images_may_not_say(self):
+        self.folder(shapes={**patches(), **HEAD}, usual=VIT)
+        path = self.directory / "model"
+        for change, part in (
+                ({"image_size": 5}, '"patch_size": found 2, which does not divide images of 5 x 5'),
+                ({"image_size": [4, 4, 4]}, '"image_size": found a list; wanted a number of pixels'),
+                ({"patch_size": [2, 1]}, '"patch_size": found two sides; wanted a square'),
+                ({"num_channels": 3}, 'tensor "vit.embeddings.patch_embeddings.projection.weight" is of shape [8, 1, 2, 2]; wanted [8, 3, 2, 2]'),
+                ({"image_size": 8}, 'tensor "vit.embeddings.position_embeddings" is of shape [1, 5, 8]; wanted [1, 17, 8]'),
+                ({"qkv_bias": False}, 'tensor "vit.encoder.layer.0.attention.attention.'),
+                ({"use_mean_pooling": True}, '"use_mean_pooling" is not known')):
+            with self.subTest(str(change)):
+                (path / "config.json").write_text(json.dumps({**VIT, **change}))
+                self.assert_one_sentence(self.take(code=3), part)
+        (path / "config.json").write_text(json.dumps(VIT))
+        (path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')
+        self.assert_one_sentence(self.take(code=3), '"image_mean": found 2 numbers; wanted one of each of 1')
+
+
 class Peers(TestCase):
     """Against the package transformers, on models that it made."""
 
@@ -203,11 +283,22 @@ class Peers(TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         return result.stdout
 
+    def write_images(self):
+        """Colours that differ, in a folder of each class and as JSON."""
+        source, found = random.Random(1), []
+        for number, label in enumerate(["noun", "verb", "adverb", "noun"]):
+            rows = [[[source.randrange(256) for _ in range(3)] for _ in range(6)] for _ in range(4)]
+            (self.directory / "images" / label).mkdir(parents=True, exist_ok=True)
+            (self.directory / "images" / label / f"{number}.png").write_bytes(png(rows))
+            found.append((label, rows))
+        (self.directory / "images.json").write_text(json.dumps(found))
+
     def test_losses_are_those_of_transformers(self):
         self.peer("make", "models")
         (self.directory / "given").mkdir()
         (self.directory / "texts").write_text(TEXTS)
         (self.directory / "tags").write_text(TAGS)
+        self.write_images()
         kinds = sorted(os.listdir(self.directory / "models"))
         for kind in kinds:
             self.take(f"models/{kind}", kind)
@@ -219,12 +310,13 @@ class Peers(TestCase):
             self.assertEqual(before["model_type"], after["model_type"])
             self.assertEqual(["BertModel"] if left_out else before["architectures"], after["architectures"])
             self.assertEqual(self.given(f"given/{kind}"), tensors)
-        theirs, again = (json.loads(self.peer("losses", folder, "texts", "tags")) for folder in ("models", "given"))
-        self.assertEqual(len(theirs), 5)
+        theirs, again = (json.loads(self.peer("losses", folder, "texts", "tags", "images.json")) for folder in ("models", "given"))
+        self.assertEqual(len(theirs), 7)
         for kind, loss in theirs.items():
             with self.subTest(kind):
                 self.assertLess(abs(again[kind] - loss), 1e-6)
-                self.assertLess(abs(self.evaluate(kind, "tags" if kind.endswith("tags") else "texts") - loss), 1e-5)
+                file = "tags" if kind.endswith("tags") else "images" if kind.startswith("vit") else "texts"
+                self.assertLess(abs(self.evaluate(kind, file) - loss), 1e-5)
 
 
 if __name__ == "__main__":

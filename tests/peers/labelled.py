@@ -2,9 +2,10 @@
 """Encoders of the package transformers, for tests/launch/import_encoders_test.py.
 
     python labelled.py make FOLDER               small ones with random weights, each in FOLDER/KIND
-    python labelled.py losses FOLDER TEXTS TAGS  nats a label of those that have a readout: JSON, {KIND: loss}
+    python labelled.py losses FOLDER TEXTS TAGS IMAGES  nats a label of those that have a readout: JSON, {KIND: loss}
 
-TEXTS: a class, a tab and a text on every line. TAGS: a word, a tab and its tag on every line, an empty line after a sentence.
+TEXTS: a class, a tab and a text on every line. TAGS: a word, a tab and its tag on every line, an empty line after a sentence. IMAGES: JSON, [[CLASS, rows of
+pixels of the values of channels], ...].
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -23,6 +24,10 @@ SIZES = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "nu
 BERT = {**SIZES, "vocab_size": len(PIECES) + 2, "max_position_embeddings": 40}
 ROBERTA = {**SIZES, "vocab_size": 270, "max_position_embeddings": 42, "type_vocab_size": 1}
 
+VIT = {**SIZES, "image_size": [4, 6], "patch_size": 2, "num_channels": 3}
+PIXELS = {"do_resize": True, "size": {"height": 4, "width": 6}, "do_rescale": True, "rescale_factor": 1 / 255, "do_normalize": True,
+          "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225], "image_processor_type": "ViTImageProcessor"}
+
 KINDS = {
     "bert-classes": (t.BertForSequenceClassification, t.BertConfig, BERT),
     "bert-relu": (t.BertForSequenceClassification, t.BertConfig,
@@ -33,6 +38,9 @@ KINDS = {
     "roberta-classes": (t.RobertaForSequenceClassification, t.RobertaConfig, ROBERTA),
     "roberta-tags": (t.RobertaForTokenClassification, t.RobertaConfig, ROBERTA),
     "roberta-body": (t.RobertaModel, t.RobertaConfig, ROBERTA),
+    "vit-classes": (t.ViTForImageClassification, t.ViTConfig, VIT),
+    "vit-biases": (t.ViTForImageClassification, t.ViTConfig, {**VIT, "qkv_bias": False, "hidden_act": "gelu_new"}),
+    "vit-body": (t.ViTModel, t.ViTConfig, VIT),
 }
 
 
@@ -65,9 +73,12 @@ def make_one(kind, folder):
     with torch.no_grad():
         for name, weight in model.named_parameters():
             # Larger than they begin, so that every one of them is felt, and no bias is zero.
-            gain = "LayerNorm" in name and name.endswith("weight")
+            gain = "norm" in name.lower() and name.endswith("weight")
             weight.copy_(torch.randn_like(weight) * 0.3 + (1 if gain else 0))
     model.save_pretrained(folder)
+    if kind.startswith("vit"):
+        (folder / "preprocessor_config.json").write_text(json.dumps(PIXELS))
+        return
     (word_pieces() if kind.startswith("bert") else byte_pairs()).save(str(folder / "tokenizer.json"))
 
 
@@ -81,7 +92,7 @@ def sentences(file):
         yield [line.split("\t") for line in part.splitlines()]
 
 
-def losses(folder, texts, tags):
+def losses(folder, texts, tags, images):
     found = {}
     for path in sorted(Path(folder).iterdir()):
         of = getattr(t, json.loads((path / "config.json").read_text())["architectures"][0])
@@ -90,7 +101,9 @@ def losses(folder, texts, tags):
             if loading.get(kind):
                 sys.exit(f"{path}: {kind}: {loading[kind]}")
         model.eval()
-        tokenizer = t.PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"))
+        is_of_images = of.__name__.startswith("ViT")
+        if not is_of_images:
+            tokenizer = t.PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"))
         total = count = 0
         with torch.no_grad():
             if of.__name__.endswith("SequenceClassification"):
@@ -106,6 +119,14 @@ def losses(folder, texts, tags):
                     for number, (_, tag) in enumerate(words):
                         total -= scores[read.word_ids().index(number), model.config.label2id[tag]].item()
                         count += 1
+            elif of.__name__.endswith("ImageClassification"):
+                said = json.loads((path / "preprocessor_config.json").read_text())
+                for label, rows in json.loads(Path(images).read_text()):
+                    pixels = torch.tensor(rows, dtype=torch.float64) * said["rescale_factor"]
+                    pixels = (pixels - torch.tensor(said["image_mean"])) / torch.tensor(said["image_std"])
+                    logits = model(pixels.permute(2, 0, 1)[None].float()).logits.double()
+                    total -= logits.log_softmax(-1)[0, model.config.label2id[label]].item()
+                    count += 1
             else:
                 continue
         found[path.name] = total / count
