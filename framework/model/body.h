@@ -55,6 +55,7 @@ struct BodyEnd {
   Weight table = nullptr;                    // of the embedding, where the readout is to share it
   TagReadout tags = TagReadout::softmax;     // of a readout of tags
   Pooling pooling = Pooling::first;          // of a readout of classes
+  bool class_layer = false;                  // likewise: it has a layer of its own
   SourceLookOptions source = {};             // of a readout of pairs
   std::int64_t embedding_width = 0;          // of SourceLook::embedding
   std::optional<MaskedTargets> masked = {};  // where all words of a target are said at once

@@ -261,8 +261,8 @@ class OfThePackage(Subwords):
                 ({"data.tokenizer_model": "half.json"}, 3, "half.json: "),
                 ({"data.tokenizer_model": "odd.json"}, 3, '"Markov"'),
                 ({"data.tokenizer_model": ""}, 2, "data.tokenizer: tokenizer_json needs data.tokenizer_model"),
-                ({"run.task": "classification", "model.family": "encoder"}, 2,
-                 "data.tokenizer: tokenizer_json is for run.task: language_model; run.task is classification")]):
+                ({"run.task": "translation", "model.family": "encoder_decoder"}, 2,
+                 "data.tokenizer: tokenizer_json is for run.task: language_model, classification and tagging; run.task is translation")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)
