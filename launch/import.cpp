@@ -29,6 +29,24 @@ struct Arguments {
   std::string run;
 };
 
+// What the tokenizer puts around a text, and training does not; "" where that is nothing.
+std::string left_out_of(const JsonTokenizer& model) {
+  const auto names = [&model](const std::vector<std::int64_t>& ids) {
+    std::string text;
+    for (const std::int64_t id : ids) text += (text.empty() ? "" : " ") + model.token(id);
+    return text;
+  };
+  const std::string before = names(model.before());
+  const std::string after = names(model.after());
+  if (before.empty() && after.empty()) return "";
+  return fmt::format(
+      "puts {}{}{} a text, which training, evaluation and generation leave out; where the model "
+      "was trained with it, write it into the text",
+      before.empty() ? "" : before + " before",
+      before.empty() || after.empty() ? "" : " and ",
+      after.empty() ? "" : after + " behind");
+}
+
 // Of the folder, where it has one that Longspan reads and whose ids all have rows; and what is to
 // be said of it.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
@@ -39,7 +57,11 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
   if (file) {
     try {
       const JsonTokenizer model = read_json_tokenizer(folder.string());
-      if (model.vocabulary() <= vocabulary) return Tokenizer::of_package(model);
+      if (model.vocabulary() <= vocabulary) {
+        if (const std::string around = left_out_of(model); !around.empty())
+          remarks.push_back(fmt::format("{}: {}", *file, around));
+        return Tokenizer::of_package(model);
+      }
       problem = fmt::format(
           "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
     } catch (const DataError& error) {
