@@ -318,9 +318,11 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
   });
   table.check({"data.tokenizer", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.tokenizer != TokenizerKind::tokenizer_json ||
-        configuration.task == "language_model")
+        configuration.task == "language_model" || configuration.task == "classification" ||
+        configuration.task == "tagging")
       return "";
-    return "data.tokenizer: tokenizer_json is for run.task: language_model; run.task is " +
+    return "data.tokenizer: tokenizer_json is for run.task: language_model, classification and "
+           "tagging; run.task is " +
            configuration.task;
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {

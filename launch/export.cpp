@@ -12,7 +12,10 @@
 #include "framework/core/option_text.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
+#include "framework/tasks/labelled_task.h"
 #include "framework/tokenizers/json_tokenizer.h"
+#include "framework/weights/adapters.h"
+#include "framework/weights/label_names.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
@@ -33,6 +36,8 @@ struct Arguments {
   std::string folder;
   std::string dtype;
   double shard_gigabytes = 5;
+  bool adapters = false;
+  std::string base;
 };
 
 // Keys of `model` that say how it is trained, and nothing of what it then computes.
@@ -80,7 +85,10 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       values[key] = fmt::format("{}", checkpoint.shape_of(weight)[0]);
   };
   say("model.vocabulary", "embedding/weight");
-  say("model.longest", "positions/weight");
+  const std::string table = "positions/weight";
+  if (values.contains("model.longest") && checkpoint.has(table))
+    values["model.longest"] = fmt::format(
+        "{}", checkpoint.shape_of(table)[0] - ModelValues(values).integer("model.first_position"));
   say("model.feed_forward", "layers/0/feed_forward/in/weight");
   const ModelValues read(values);
   if (values.contains("model.head_width") &&
@@ -149,74 +157,118 @@ const char* dtype_there(DType dtype) {
   }
 }
 
-void write_config(const Architecture& architecture,
-                  const ModelValues& values,
-                  DType dtype,
-                  const fs::path& path) {
+// What a config.json is to say.
+struct Exported {
+  ModelValues values;
+  bool is_body;      // its readout is not there
+  LabelSet labels;   // of its readout
+  std::string type;  // Architecture::model_type that it was imported from; "" of another run
+  DType dtype;
+};
+
+void write_config(const Architecture& architecture, const Exported& run, const fs::path& path) {
   nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
-  config.update(architecture.write(values));
+  config.update(architecture.write(run.values));
+  if (run.labels.size() > 0) write_label_names(run.labels.names(), config);
+  if (architecture.write_pixels)
+    write_text_file(path.parent_path() / pixels_config_name,
+                    architecture.write_pixels(run.values).dump(2) + "\n");
   // Version 5 of transformers reads this name too.
-  config["torch_dtype"] = dtype_there(dtype);
+  config["torch_dtype"] = dtype_there(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
 }
 
 // Those of a family, the one that the run was imported from first.
-std::vector<const Architecture*> candidates(const std::string& family,
-                                            const std::string& imported) {
+std::vector<const Architecture*> candidates(const Exported& run) {
   std::vector<const Architecture*> found;
   for (const Architecture& each : architectures())
-    if (each.family == family) found.push_back(&each);
+    if (run.values.is("model.family", each.family) && each.is_body == run.is_body)
+      found.push_back(&each);
   std::ranges::stable_partition(
-      found, [&](const Architecture* each) { return each->model_type == imported; });
+      found, [&](const Architecture* each) { return each->model_type == run.type; });
   return found;
+}
+
+void remove_configs(const fs::path& path) {
+  fs::remove(path);
+  fs::remove(path.parent_path() / pixels_config_name);
 }
 
 // Writes config.json of the first architecture that is the same model, and says which that is.
 // Where none is, the sentence is of the one that is most like it.
-const Architecture& write_fitting(const ModelValues& values,
-                                  const std::string& imported,
-                                  DType dtype,
-                                  const fs::path& path) {
-  const std::string& family = values.text("model.family");
+const Architecture& write_fitting(const Exported& run, const fs::path& path) {
   std::vector<std::string> fewest;
   std::string refusal;  // of the first that cannot say it at all
-  for (const Architecture* const each : candidates(family, imported)) {
+  for (const Architecture* const each : candidates(run)) {
     std::vector<std::string> found;
     try {
-      write_config(*each, values, dtype, path);
-      found = differences(values, ModelConfig(path), *each);
+      write_config(*each, run, path);
+      found = differences(run.values, ModelConfig(path), *each);
     } catch (const Error& error) {
       if (error.code() != ExitCode::data && error.code() != ExitCode::configuration) throw;
       // Its config.json cannot say this model, or not so that an import would take it.
       if (refusal.empty())
         refusal = fmt::format("this model is no {}: {}", each->name, error.what());
-      fs::remove(path);
+      remove_configs(path);
       continue;
     }
     if (found.empty()) return *each;
     if (fewest.empty() || found.size() < fewest.size()) fewest = std::move(found);
-    fs::remove(path);
+    remove_configs(path);
   }
   if (!fewest.empty()) throw ConfigurationError("{}", fewest.front());
   if (!refusal.empty()) throw ConfigurationError("{}", refusal);
   std::vector<std::string> families;
   for (const Architecture& architecture : architectures())
-    families.push_back(architecture.family + " (" + architecture.name + ")");
-  throw ConfigurationError(
-      "model.family is {}; Longspan exports {}", family, fmt::join(families, ", "));
+    if (const std::string each = architecture.family + " (" + architecture.name + ")";
+        std::ranges::count(families, each) == 0)
+      families.push_back(each);
+  throw ConfigurationError("model.family is {}; Longspan exports {}",
+                           run.values.text("model.family"),
+                           fmt::join(families, ", "));
+}
+
+// The adapters alone, for whoever has the model that they were trained beside.
+void export_adapters_alone(const Arguments& arguments,
+                           const Checkpoint& checkpoint,
+                           const Architecture& architecture,
+                           const ModelValues& values,
+                           DType dtype,
+                           NewFolder& folder) {
+  fs::remove(folder.inside() / model_config_name);
+  export_adapters(checkpoint, architecture, values, arguments.base, folder.inside(), dtype);
+  folder.finish();
 }
 
 void export_run(const Arguments& arguments, Session& session) {
   const Checkpoint checkpoint = opened(arguments, session);
   const auto configuration = trained_configuration(checkpoint);
-  const ModelValues values = plain_values(*configuration, checkpoint);
+  const ModelValues values =
+      with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
   NewFolder folder(arguments.folder, "--to");
+  const LabelSet labels = labels_of(checkpoint.scalars(), checkpoint.path().string());
   const Architecture& architecture =
-      write_fitting(values,
-                    checkpoint.scalars().get_or<std::string>(imported_type_scalar, ""),
-                    dtype,
+      write_fitting({.values = values,
+                     .is_body = configuration->task_kind().has_labels && labels.size() == 0,
+                     .labels = labels,
+                     .type = checkpoint.scalars().get_or<std::string>(imported_type_scalar, ""),
+                     .dtype = dtype},
                     folder.inside() / model_config_name);
+  const auto tell = [&](const std::string& what) {
+    print(session,
+          fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
+                      arguments.folder,
+                      what,
+                      values.text("model.layers"),
+                      stored_name_of(dtype),
+                      checkpoint.info().step,
+                      arguments.run));
+  };
+  if (arguments.adapters) {
+    export_adapters_alone(arguments, checkpoint, architecture, values, dtype, folder);
+    return tell("adapters for " + architecture.name);
+  }
   export_weights(checkpoint,
                  architecture,
                  values,
@@ -227,14 +279,7 @@ void export_run(const Arguments& arguments, Session& session) {
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     write_text_file(folder.inside() / "tokenizer.json", model->json());
   folder.finish();
-  print(session,
-        fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
-                    arguments.folder,
-                    architecture.name,
-                    values.text("model.layers"),
-                    stored_name_of(dtype),
-                    checkpoint.info().step,
-                    arguments.run));
+  tell(architecture.name);
 }
 
 }  // namespace
@@ -243,7 +288,8 @@ Command export_command() {
   return {"export",
           "Write a model for others to read: config.json and safetensors",
           "  longspan export runs/gpt2 --to ~/models/mine\n"
-          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n",
+          "  longspan export runs/gpt2 --to ~/models/mine --checkpoint best --dtype bf16\n"
+          "  longspan export runs/tuned --to ~/models/adapters --adapters\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             app.add_option("RUN", arguments->run, "a run's directory or one of its checkpoints")
@@ -264,6 +310,17 @@ Command export_command() {
                            "of the numbers that are written, rounded to the nearest; without it "
                            "that in which the run keeps its weights")
                 ->check(CLI::IsMember({"float32", "bf16", "f16", "float64"}));
+            CLI::Option* const adapters =
+                app.add_flag("--adapters",
+                             arguments->adapters,
+                             "the adapters alone (training.adapters), as the package peft reads "
+                             "them; without it they are merged into the weights");
+            app.add_option("--base",
+                           arguments->base,
+                           "with --adapters, what adapter_config.json names as the model that they "
+                           "are added to")
+                ->needs(adapters)
+                ->check(not_empty_text());
             app.add_option("--shard",
                            arguments->shard_gigabytes,
                            "the most gigabytes (of 10^9 bytes) in one file of weights")

@@ -10,6 +10,7 @@
 #include "framework/data/tokenizer_file.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"
+#include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
@@ -28,6 +29,24 @@ struct Arguments {
   std::string run;
 };
 
+// What the tokenizer puts around a text, and training does not; "" where that is nothing.
+std::string left_out_of(const JsonTokenizer& model) {
+  const auto names = [&model](const std::vector<std::int64_t>& ids) {
+    std::string text;
+    for (const std::int64_t id : ids) text += (text.empty() ? "" : " ") + model.token(id);
+    return text;
+  };
+  const std::string before = names(model.before());
+  const std::string after = names(model.after());
+  if (before.empty() && after.empty()) return "";
+  return fmt::format(
+      "puts {}{}{} a text, which training, evaluation and generation leave out; where the model "
+      "was trained with it, write it into the text",
+      before.empty() ? "" : before + " before",
+      before.empty() || after.empty() ? "" : " and ",
+      after.empty() ? "" : after + " behind");
+}
+
 // Of the folder, where it has one that Longspan reads and whose ids all have rows; and what is to
 // be said of it.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
@@ -38,7 +57,11 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
   if (file) {
     try {
       const JsonTokenizer model = read_json_tokenizer(folder.string());
-      if (model.vocabulary() <= vocabulary) return Tokenizer::of_package(model);
+      if (model.vocabulary() <= vocabulary) {
+        if (const std::string around = left_out_of(model); !around.empty())
+          remarks.push_back(fmt::format("{}: {}", *file, around));
+        return Tokenizer::of_package(model);
+      }
       problem = fmt::format(
           "{}: has {} ids, and the model {} rows for them", *file, model.vocabulary(), vocabulary);
     } catch (const DataError& error) {
@@ -85,6 +108,36 @@ std::string dtypes_text(const std::map<std::string, std::int64_t>& elements) {
   return text;
 }
 
+std::int64_t count_of(const std::map<std::string, std::int64_t>& elements) {
+  std::int64_t count = 0;
+  for (const auto& [dtype, of_dtype] : elements) count += of_dtype;
+  return count;
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 3;
+  const std::vector<std::string> first(names.begin(), names.begin() + std::min(names.size(), most));
+  return fmt::format("{}{}",
+                     fmt::join(first, ", "),
+                     names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
+}
+
+// What the weights and the model do not have of each other.
+void add_remarks(const ImportedWeights& imported,
+                 const Architecture& architecture,
+                 std::vector<std::string>& remarks) {
+  if (!imported.left_out().empty())
+    remarks.push_back(
+        fmt::format("left out, and not in an export: {}, of a head that no model here has",
+                    some_of(imported.left_out())));
+  if (architecture.is_body)
+    remarks.push_back(fmt::format(
+        "the weights are those of a body: a run that starts from them begins {} anew, with "
+        "training.start_from_anew (and where it learns tags, training.start_from_changed: "
+        "[run.task, model.class_layer])",
+        some_of(imported.missing())));
+}
+
 void import(const Arguments& arguments, const Session& session) {
   const fs::path folder = arguments.folder;
   std::error_code unused;
@@ -96,8 +149,12 @@ void import(const Arguments& arguments, const Session& session) {
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
   ModelMeaning meaning = architecture.read(config);
-  const std::optional<Tokenizer> tokenizer =
-      tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
+  std::optional<ImageShape> image;
+  std::optional<Tokenizer> tokenizer;
+  if (!meaning.image.empty())
+    image = ImageShape{meaning.image[0], meaning.image[1], meaning.image[2]};
+  else
+    tokenizer = tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
   if (tokenizer) {
     const std::string model = fs::absolute(folder).lexically_normal().string();
     meaning.settings.emplace_back("data.tokenizer", "tokenizer_json");
@@ -107,7 +164,7 @@ void import(const Arguments& arguments, const Session& session) {
       config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
   const ModelValues values = model_values(*configuration);
   const WeightsFolder weights(folder);
-  const std::int64_t vocabulary = values.integer("model.vocabulary");
+  const std::int64_t vocabulary = values.integer_or("model.vocabulary", Tokenizer().vocabulary());
   const auto tensors = std::ssize(weights.names());
   if (tensors < values.integer("model.layers"))
     throw DataError("{}: says {} layers, and {} has {} tensors",
@@ -116,18 +173,25 @@ void import(const Arguments& arguments, const Session& session) {
                     folder.string(),
                     tensors);
   const auto model = or_of_data(config.place(), [&] {
+    // What a body's classes would be nobody knows.
+    const std::int64_t classes = architecture.is_body ? 1 : std::ssize(meaning.labels);
     return configuration->make_model({.vocabulary = vocabulary,
+                                      .classes = classes,
                                       .segment = configuration->longest(),
                                       .compute = DType::f32,
-                                      .device = Device::dry()});
+                                      .device = Device::dry(),
+                                      .image = image});
   });
   const ImportedWeights imported(
-      weights, architecture, values, weights_state(model->parameters()).tensors);
+      weights, architecture, with_image(values, image), weights_state(model->parameters()).tensors);
 
   NewFolder run(arguments.run, "--to");
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
+  if (!meaning.labels.empty())
+    state.scalars.set(labels_scalar, LabelSet::in_order(meaning.labels, config.place()).to_json());
+  if (image) save_image(*image, state.scalars);
   const std::string text = configuration->table.resolved();
   const Communicator alone;
   CheckpointInfo info;
@@ -144,6 +208,7 @@ void import(const Arguments& arguments, const Session& session) {
   run.finish();
 
   std::vector<std::string> remarks = meaning.remarks;
+  add_remarks(imported, architecture, remarks);
   if (imported.elements().contains("F64"))
     remarks.push_back("numbers of F64 were rounded to the nearest of float32");
   warn(session, remarks);
@@ -152,7 +217,7 @@ void import(const Arguments& arguments, const Session& session) {
                     arguments.run,
                     architecture.name,
                     values.text("model.layers"),
-                    model->parameters().global_elements(),
+                    count_of(imported.elements()),
                     dtypes_text(imported.elements())));
 }
 

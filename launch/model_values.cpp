@@ -15,6 +15,16 @@ ModelValues model_values(const Configuration& configuration) {
   return ModelValues(std::move(values));
 }
 
+ModelValues with_image(const ModelValues& values, const std::optional<ImageShape>& image) {
+  if (!image) return values;
+  auto all = values.all();
+  for (const auto& [key, count] : {std::pair("image.height", image->height),
+                                   {"image.width", image->width},
+                                   {"image.channels", image->channels}})
+    all[key] = fmt::format("{}", count);
+  return ModelValues(std::move(all));
+}
+
 std::unique_ptr<Configuration> configure_settings(
     const std::vector<std::pair<std::string, std::string>>& settings, const std::string& run) {
   // A configuration must name a text to learn from, which a model without a run has not.

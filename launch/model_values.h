@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "framework/data/image_shape.h"
 #include "framework/weights/architecture.h"
 #include "launch/configuration.h"
 
@@ -17,6 +19,9 @@ inline constexpr std::chrono::duration<double> patience{1e6};
 
 // Every key with its value.
 ModelValues model_values(const Configuration& configuration);
+
+// The same with image.height, image.width and image.channels, where there are images.
+ModelValues with_image(const ModelValues& values, const std::optional<ImageShape>& image);
 
 // The configuration that says these keys, their values as YAML has them, and no others. `run`:
 // its directory, which also names it in messages. Throws ConfigurationError.

@@ -104,6 +104,11 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
   auto collectives =
       std::make_unique<GpuCollectives>(configuration->parallel.transport, mesh, device);
   const LabelSet labels = labels_of(opened.checkpoint.scalars(), opened.checkpoint.path().string());
+  if (configuration->task_kind().has_labels && labels.size() == 0)
+    throw DataError(
+        "{}: has the weights of a body, and no readout of labels: they were imported so; start a "
+        "run from them that learns one (training.start_from)",
+        opened.checkpoint.path().string());
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
   auto model =
       configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),

@@ -14,6 +14,7 @@
 #include "framework/core/byte_text.h"
 #include "framework/core/stopwatch.h"
 #include "framework/data/first_rank.h"
+#include "framework/data/path_pattern.h"
 #include "framework/data/prepared_files.h"
 #include "framework/data/text_files.h"
 #include "framework/runs/reading.h"
@@ -32,11 +33,12 @@ struct Arguments {
 };
 
 // Each once, the largest first: it takes longest.
-std::vector<NamedPath> files_of(const DataOptions& data) {
+std::vector<NamedPath> files_to_prepare(const DataOptions& data) {
   std::vector<NamedPath> files;
-  for (const NamedPath& file : {data.train, data.validation, data.test})
-    if (!file.empty() && std::ranges::find(files, file.text(), &NamedPath::text) == files.end())
-      files.push_back(file);
+  for (const PathList* list : {&data.train, &data.validation, &data.test})
+    for (const NamedPath& file : files_of(*list))
+      if (std::ranges::find(files, file.text(), &NamedPath::text) == files.end())
+        files.push_back(file);
   std::ranges::stable_sort(files, std::greater(), [](const NamedPath& file) {
     std::error_code error;
     const auto size = std::filesystem::file_size(file.text(), error);
@@ -121,9 +123,7 @@ void prepare(const Settings& settings, const TokenMaking& making, const Session&
   const ScanListener say =
       say_reading([&session](const std::string& sentence) { inform(session, sentence); });
   const std::filesystem::path run = settings.run.directory.text();
-  const bool trains =
-      data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty();
-  if (trains && world.rank() == 0) make_directory(settings.run.directory);
+  if (trains_tokenizer(data) && world.rank() == 0) make_directory(settings.run.directory);
   const Tokenizer tokenizer = prepare_tokenizer(data, run, world, say);
   // What work on a thread of its own uses is its own.
   on_first_rank(world,
@@ -135,7 +135,7 @@ void prepare(const Settings& settings, const TokenMaking& making, const Session&
                   Report report(session);
                   const Stopwatch stopwatch;
                   prepare_files(
-                      files_of(data),
+                      files_to_prepare(data),
                       data.documents,
                       tokenizer,
                       cache,

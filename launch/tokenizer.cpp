@@ -20,6 +20,7 @@
 #include "framework/data/mapped_file.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
+#include "framework/data/tokenizer_training.h"
 #include "launch/command.h"
 #include "launch/number_check.h"
 
@@ -30,9 +31,14 @@ constexpr std::size_t text_at_once = std::size_t{1} << 16;  // bytes
 
 struct Arguments {
   std::string text;
-  std::string kind = "unigram";
+  std::string kind;
   std::int64_t vocabulary = 0;
   std::string output;
+  std::vector<std::string> special;
+  std::string cut;
+  std::string score;
+  std::string ties;
+  bool cased = false;
   std::string model;
   // What the second word asks for.
   std::function<void(const Arguments&, const Session&)> act;
@@ -78,22 +84,74 @@ SubwordKind kind_of(const std::string& name) {
   for (const SubwordKind kind :
        {SubwordKind::unigram, SubwordKind::bpe, SubwordKind::characters, SubwordKind::words})
     if (name == name_of(kind)) return kind;
-  throw ConfigurationError("--kind: found {}", in_quotes(name));
+  throw ConfigurationError("--kind: found {}; a .model file is of kind unigram, bpe, char or word",
+                           in_quotes(name));
+}
+
+bool is_json(const std::string& path) { return path.ends_with(".json"); }
+
+// What a .model file has no use for.
+void require_none_of_json(const Arguments& arguments) {
+  for (const auto& [name, is_set] : {std::pair("--special", !arguments.special.empty()),
+                                     std::pair("--cut", !arguments.cut.empty()),
+                                     std::pair("--score", !arguments.score.empty()),
+                                     std::pair("--ties", !arguments.ties.empty()),
+                                     std::pair("--cased", arguments.cased)})
+    if (is_set)
+      throw ConfigurationError("{} is of a tokenizer.json, and --output is {}; name it FILE.json",
+                               name,
+                               in_quotes(arguments.output));
+}
+
+TokenizerRules json_rules(const Arguments& arguments) {
+  if (!arguments.kind.empty() && arguments.kind != "bpe" && arguments.kind != "wordpiece")
+    throw ConfigurationError("--kind: found {}; a tokenizer.json is of kind bpe or wordpiece",
+                             in_quotes(arguments.kind));
+  const bool of_pieces = arguments.kind == "wordpiece";
+  if (of_pieces && !arguments.cut.empty())
+    throw ConfigurationError("--cut is of --kind bpe; WordPiece cuts as BERT does");
+  if (!of_pieces && arguments.cased)
+    throw ConfigurationError("--cased is of --kind wordpiece; bpe keeps what it reads");
+  TokenizerRules rules =
+      usual_rules(of_pieces ? TrainedKind::word_pieces : TrainedKind::byte_pairs);
+  rules.vocabulary = arguments.vocabulary;
+  if (!arguments.special.empty()) rules.special = arguments.special;
+  if (arguments.cut == "llama3") rules.cut = WordCut::llama3;
+  if (!arguments.score.empty())
+    rules.score = arguments.score == "likelihood" ? PairScore::likelihood : PairScore::frequency;
+  if (arguments.ties == "ids") rules.ties = PairTies::ids;
+  rules.lowercase = !arguments.cased;
+  return rules;
+}
+
+void train_json(const Arguments& arguments, const Session& session) {
+  const TokenizerRules rules = json_rules(arguments);
+  const MappedFile text(arguments.text);
+  const MappedFile* const texts[] = {&text};
+  const JsonTokenizer tokenizer = train_json_tokenizer(texts, rules);
+  write_json_tokenizer(tokenizer, arguments.output);
+  print(session,
+        fmt::format("{}: {} tokens of kind {}\n",
+                    arguments.output,
+                    tokenizer.vocabulary(),
+                    rules.kind == TrainedKind::byte_pairs ? "bpe" : "wordpiece"));
 }
 
 void train(const Arguments& arguments, const Session& session) {
+  if (is_json(arguments.output)) return train_json(arguments, session);
+  require_none_of_json(arguments);
+  const std::string kind = arguments.kind.empty() ? "unigram" : arguments.kind;
   const SubwordModel model =
-      train_subwords(MappedFile(arguments.text), kind_of(arguments.kind), arguments.vocabulary);
+      train_subwords(MappedFile(arguments.text), kind_of(kind), arguments.vocabulary);
   write_subword_model(model, arguments.output);
   print(session,
-        fmt::format(
-            "{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), arguments.kind));
+        fmt::format("{}: {} pieces of kind {}\n", arguments.output, model.vocabulary(), kind));
 }
 
 // Of a file tokenizer.json or a folder, or of a .model file.
 Tokenizer opened(const std::string& model) {
   std::error_code unused;
-  if (model.ends_with(".json") || std::filesystem::is_directory(model, unused))
+  if (is_json(model) || std::filesystem::is_directory(model, unused))
     return Tokenizer::of_package(read_json_tokenizer(model));
   return Tokenizer::subwords(read_subword_model(model));
 }
@@ -112,20 +170,64 @@ void decode(const Arguments& arguments, const Session& session) {
   });
 }
 
+void bind_json_rules(CLI::App& sub, Arguments& arguments) {
+  const auto one_of = [&sub](const char* name,
+                             std::string& value,
+                             const char* meaning,
+                             std::vector<std::string> known) {
+    sub.add_option(name, value, meaning)->check(CLI::IsMember(std::move(known)));
+  };
+  sub.add_option(
+         "--special",
+         arguments.special,
+         "of a tokenizer.json: a token that stands for no text, one or more; the first ids. "
+         "Without it <|endoftext|>, or BERT's [PAD], [UNK], [CLS], [SEP] and [MASK]")
+      ->allow_extra_args(false)
+      ->take_all();
+  one_of("--cut",
+         arguments.cut,
+         "of a tokenizer.json of kind bpe: how words are cut, as GPT-2 does (without it) or as "
+         "Llama 3",
+         {"gpt2", "llama3"});
+  one_of(
+      "--score",
+      arguments.score,
+      "of a tokenizer.json: which pair is merged next, the most frequent one, which is usual for "
+      "bpe, or the one whose frequency is largest for those of its two parts, for wordpiece",
+      {"frequency", "likelihood"});
+  one_of("--ties",
+         arguments.ties,
+         "of a tokenizer.json: which of several such pairs, that of smaller bytes (without it) or "
+         "that of smaller ids, as the package tokenizers takes them",
+         {"bytes", "ids"});
+  sub.add_flag("--cased",
+               arguments.cased,
+               "of a tokenizer.json of kind wordpiece: keep capitals and accents");
+}
+
 void bind_train(CLI::App& app, Arguments& arguments) {
   CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
-  sub->add_option("TEXT", arguments.text, "the text, in UTF-8; each line is a sentence")
+  sub->add_option("TEXT",
+                  arguments.text,
+                  "the text, in UTF-8; each line is a sentence to a .model file, and all of it a "
+                  "document to a tokenizer.json")
       ->required()
       ->check(not_empty_text());
   sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")
       ->required()
       ->transform(whole_number<std::int64_t>(least_subword_vocabulary, most_subword_vocabulary));
-  sub->add_option("--kind", arguments.kind, "what the pieces are")
-      ->check(CLI::IsMember({"unigram", "bpe", "char", "word"}))
-      ->capture_default_str();
-  sub->add_option("--output", arguments.output, "the .model file to write")
+  sub->add_option("--kind",
+                  arguments.kind,
+                  "what the pieces are: of a .model file unigram (without it), bpe, char or word; "
+                  "of a tokenizer.json bpe (without it) or wordpiece")
+      ->check(CLI::IsMember({"unigram", "bpe", "char", "word", "wordpiece"}));
+  sub->add_option("--output",
+                  arguments.output,
+                  "the file to write: a .model file of SentencePiece, or a tokenizer.json, whose "
+                  "name ends in .json")
       ->required()
       ->check(not_empty_text());
+  bind_json_rules(*sub, arguments);
   sub->callback([&arguments] { arguments.act = train; });
 }
 
@@ -155,6 +257,8 @@ Command tokenizer_command() {
   return {"tokenizer",
           "Make a subword model of a text, or apply one",
           "  longspan tokenizer train book.txt --vocabulary 8000 --kind bpe --output book.model\n"
+          "  longspan tokenizer train book.txt --vocabulary 8000 --kind wordpiece --output "
+          "tokenizer.json\n"
           "  longspan tokenizer encode book.model < book.txt > book.ids\n"
           "  longspan tokenizer decode book.model < book.ids\n",
           [](CLI::App& app) -> Action {

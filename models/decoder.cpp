@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/documents.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/embedding.h"
 #include "models/mechanisms.h"
@@ -37,7 +38,8 @@ class Decoder : public Body {
     const bool unscaled = options_.positions.learned() || options_.positions.rotary();
     const double scale =
         unscaled && !spans_ ? 1 : std::sqrt(static_cast<double>(options_.common.width));
-    const Variable x = drop(positions_ ? positions_->embed(embedding_, tokens, scale, pass)
+    const Tensor places = document_places(reading, pass.time.outside(), setting_.device);
+    const Variable x = drop(positions_ ? positions_->embed(embedding_, tokens, scale, pass, places)
                                        : embedding_(tokens, scale, pass.time),
                             options_.common.dropout,
                             pass.child("embedding"));
@@ -45,7 +47,10 @@ class Decoder : public Body {
     if (spans_) states.terms = spans_->terms();
     LayerWatch watch;
     if (auxiliary_) watch = auxiliary_->watch(reading, pass, states.terms);
-    states.hidden = residual_->run(layers_, x, {}, pass.child("layers"), watch);
+    const StackReads reads = {
+        .context = {.mask = {.reach = document_reach(reading, pass.time, setting_.device)},
+                    .distances = {}}};
+    states.hidden = residual_->run(layers_, x, reads, pass.child("layers"), watch);
     if (auxiliary_) auxiliary_->add_last(states.hidden, reading, pass, states.terms);
     return states;
   }
@@ -121,8 +126,11 @@ class Decoder : public Body {
   std::optional<AuxiliaryLosses> auxiliary_;  // in training
 };
 
-std::string each_layer_problem(const DecoderOptions& options) {
+std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
+  if (documents_apart)
+    return "model.positions_each_layer is true with documents that do not look at each other, "
+           "whose positions begin anew in each; set one of them otherwise";
   if (options.spans.any())
     return "model.positions_each_layer is true, and model.span has keys of distances in place of "
            "positions; set one of them otherwise";
@@ -135,6 +143,7 @@ std::string each_layer_problem(const DecoderOptions& options) {
 
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned);
+  declare_logit_cap(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.spans, options.common);
   for (const std::string key : {"model.positions",
@@ -151,8 +160,9 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
             "learned positions are a table for each layer, added to its input, instead of one at "
             "the bottom (Al-Rfou et al. 2018)",
             fixes_weights());
-  table.check({"model.positions_each_layer", "model.positions", "model.span"},
-              [&options] { return each_layer_problem(options); });
+  table.check({"model.positions_each_layer", "model.positions", "model.span"}, [&options, planned] {
+    return each_layer_problem(options, planned && planned().documents_apart);
+  });
   declare(table, options.auxiliary, options.common, planned);
 }
 
@@ -161,7 +171,7 @@ BodyFactory decoder_body(const DecoderOptions& options) {
     if (!options.spans.any())
       refuse(positions_problem(
           options.positions, options.common, Sequences::segments, setting.segment));
-    refuse(each_layer_problem(options));
+    refuse(each_layer_problem(options, setting.documents_apart));
     refuse(auxiliary_problem(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };

@@ -1,10 +1,9 @@
 #include "models/encoder.h"
 
-#include <cmath>
-
 #include "framework/core/queued_copy.h"
 #include "framework/nn/embedding.h"
 #include "models/mechanisms.h"
+#include "models/patch_encoder.h"
 #include "models/stack.h"
 
 namespace longspan {
@@ -30,10 +29,11 @@ class Encoder : public Body {
                 .rotary = rotary_of(options.positions, options.common, setting)},
                mechanisms(options.common, options.positions, traits, setting.segment),
                setting),
-        positions_(scope,
-                   positions_of_embedding(options.positions, options.recurrence),
-                   options.common,
-                   setting) {}
+        input_(scope,
+               options.input,
+               positions_of_embedding(options.positions, options.recurrence),
+               options.common,
+               setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Side text = {.time = pass.time,
@@ -47,7 +47,9 @@ class Encoder : public Body {
                    setting_.mesh,
                    states);
     };
-    states.hidden = stack_(embed(reading, pass), {.context = text.seen()}, pass, {}, give);
+    const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
+    states.hidden = stack_(
+        input_(embedding_, tokens, pass, text.length), {.context = text.seen()}, pass, {}, give);
     return states;
   }
   Batch prepared(const Batch& batch, const std::optional<Random>& /*random*/) const override {
@@ -60,35 +62,38 @@ class Encoder : public Body {
             .dropout = options_.common.dropout,
             .initial = options_.common.table_initial(),
             .tags = options_.tags,
-            .pooling = options_.pooling};
+            .pooling = options_.pooling,
+            .class_layer = options_.class_layer};
   }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
-    return shorter_of(shorter_of(positions_.longest(), stack_.longest()),
+    return shorter_of(shorter_of(input_.longest(), stack_.longest()),
                       longest_sequence_of(options_.common.attention, setting_.segment));
   }
 
  private:
-  Variable embed(const Reading& reading, const Pass& pass) const {
-    const double scale = std::sqrt(static_cast<double>(options_.common.width));
-    const Tensor tokens = columns_of(reading, reading.ids(), pass.time, setting_.device);
-    return drop(positions_.embed(embedding_, tokens, scale, pass),
-                options_.common.dropout,
-                pass.child("embedding"));
-  }
-
   EncoderOptions options_;
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
   TokenEmbedding embedding_;
   Stack stack_;
-  Positions positions_;
+  TokenInput input_;
 };
 
 }  // namespace
 
-void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& planned) {
+void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& given) {
+  PlannedSetting planned;
+  // Patches are fewer than values; how many there are is known when there are images.
+  if (given)
+    planned = [&options, given] {
+      ModelSetting setting = given();
+      if (options.patches.side) setting.segment = 1;
+      return setting;
+    };
   declare(table, options.common, planned, traits);
+  declare(table, options.input);
+  declare(table, options.patches);
   declare(table, options.positions, options.common, traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);
   table.check(recurrence_keys("model.recurrence"), [&options] {
@@ -109,10 +114,25 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
              {"maximum", Pooling::maximum},
              {"attention", Pooling::attention}},
             fixes_weights());
+  table.add("model.class_layer",
+            options.class_layer,
+            "with run.task: classification, a layer between what stands for a text and the scores "
+            "of its classes: the hyperbolic tangent of W x + b, dropped by model.dropout (Devlin "
+            "et al. 2019)",
+            fixes_weights());
+  std::vector<std::string> keys = {"model.patch",
+                                   "model.positions",
+                                   "model.first_position",
+                                   "model.pooling",
+                                   "model.recurrence",
+                                   "model.embedding_norm",
+                                   "model.token_types"};
+  table.check(std::move(keys), [&options] { return patch_encoder_problem(options); });
 }
 
 BodyFactory encoder_body(const EncoderOptions& options) {
-  return [options](const Scope& scope, const ModelSetting& setting) {
+  return [options](const Scope& scope, const ModelSetting& setting) -> std::unique_ptr<Body> {
+    if (options.patches.side) return patch_encoder(scope, options, setting);
     refuse(positions_problem(options.positions, options.common, traits.sequences, setting.segment));
     refuse(recurrence_problem(options.recurrence, options.common, "model.recurrence"));
     return std::make_unique<Encoder>(scope, options, setting);

@@ -3,15 +3,20 @@
 #pragma once
 
 #include "framework/model/family.h"
+#include "models/patch_input.h"
 #include "models/recurrence.h"
+#include "models/token_input.h"
 
 namespace longspan {
 
 struct EncoderOptions {
   ModelOptions common = {.norm = NormPlacement::pre, .initial_deviation = {}};
+  InputOptions input = {};
+  PatchOptions patches = {};
   PositionOptions positions = {};
   TagReadout tags = TagReadout::softmax;
   Pooling pooling = Pooling::first;
+  bool class_layer = false;
   RecurrenceOptions recurrence = {.count = StepCount::none};
 };
 

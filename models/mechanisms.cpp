@@ -15,7 +15,8 @@ MechanismFactory mechanisms(const ModelOptions& options,
       return own->make(attention, options.attention, setting);
     return std::make_unique<SoftmaxAttention>(options.attention_dropout,
                                               patterns[static_cast<std::size_t>(layer)],
-                                              distance_terms(attention, positions, options));
+                                              distance_terms(attention, positions, options),
+                                              options.softmax_form(attention));
   };
 }
 

@@ -12,6 +12,7 @@
 #include "framework/model/body.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/kinds.h"
+#include "framework/nn/attention/softmax_form.h"
 #include "framework/nn/gate.h"
 #include "framework/nn/residual/reversible.h"
 
@@ -21,6 +22,10 @@ enum class FeedForwardKind : std::uint8_t {
   plain,
   gated  // Shazeer 2020
 };
+
+// Whether the sublayers of a layer read one another, or all the same and are summed (GPT-J, Wang
+// and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
+enum class SublayerOrder : std::uint8_t { serial, parallel };
 
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
@@ -55,6 +60,10 @@ struct ModelOptions {
   std::optional<std::int64_t> head_width = {};  // width / heads
   std::optional<std::int64_t> key_heads = {};   // heads
   bool query_key_norm = false;
+  bool attention_sinks = false;
+  std::optional<double> score_cap = {};
+  std::optional<double> logit_cap = {};
+  SublayerOrder sublayers = SublayerOrder::serial;
   // Projections of attention that add a bias.
   std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
   std::optional<std::int64_t> feed_forward = {};  // 4 width; gated, 8/3 of it
@@ -88,6 +97,9 @@ struct ModelOptions {
     return both ? 2 * width : width;
   }
   ProjectionBiases projection_biases() const;
+  SoftmaxForm softmax_form(const Scope& attention_scope) const {
+    return longspan::softmax_form(attention_scope, heads, attention_sinks, score_cap);
+  }
   NormForm norm_form() const { return {norm_kind, power, norm_epsilon}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
   AttentionSetting attention_setting(const FamilyTraits& traits, std::int64_t segment) const {
@@ -124,6 +136,13 @@ std::string attention_problem(const ModelOptions& options,
                               const ModelSetting& setting,
                               const FamilyTraits& traits);
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
+
+// The key model.logit_cap, of families whose readout is of words alone.
+void declare_logit_cap(OptionTable& table, ModelOptions& options);
+
+// What keeps sinks and a cap of scores from the attention kinds, as a sentence; empty where nothing
+// does.
+std::string softmax_form_problem(const ModelOptions& options);
 
 // What keeps the two from going together, as a sentence; empty where nothing does.
 std::string recompute_problem(const ModelOptions& options, const MemoryOptions& memory);

@@ -58,18 +58,28 @@ Weight position_table(const Scope& scope,
                       const PositionOptions& options,
                       const ModelOptions& common,
                       const ModelSetting& setting) {
-  return scope.weight(
-      "positions/weight", {options.rows(setting.segment), common.width}, common.table_initial());
+  return scope.weight("positions/weight",
+                      {options.first + options.rows(setting.segment), common.width},
+                      common.table_initial());
 }
 
-// Those of the positions that this rank reads.
-Variable rows_of_pass(const Weight& table, const Pass& pass) {
-  const std::int64_t longest = table->global_shape[0];
+void require_rows(const Weight& table, std::int64_t first, const Pass& pass) {
+  const std::int64_t longest = table->global_shape[0] - first;
   require(end_of(pass) <= longest,
           "a sequence of {} tokens is longer than model.longest = {}",
           end_of(pass),
           longest);
-  return table_rows(table->variable, positions_of(pass));
+}
+
+// Those of the positions that this rank reads.
+Variable rows_of_pass(const Weight& table, std::int64_t first, const Pass& pass) {
+  require_rows(table, first, pass);
+  Ranges rows = positions_of(pass);
+  for (Range& range : rows) {
+    range.begin += first;
+    range.end += first;
+  }
+  return table_rows(table->variable, rows);
 }
 
 std::vector<std::string> length_keys(Sequences sequences) {
@@ -107,6 +117,16 @@ void declare(OptionTable& table,
                 : "positions in a learned table; none: the longest that the data have",
             between(1, longest_sequence),
             fixes_weights());
+  table.add("model.first_position",
+            options.first,
+            "with model.positions: learned, the row of the table that the first token of a "
+            "sequence has; the table has so many rows more than model.longest, which are no "
+            "position's (RoBERTa: 2)",
+            between(0, 1 << 20),
+            fixes_weights());
+  table.warn("model.first_position", [&options]() -> std::string {
+    return options.learned() ? "" : "model.positions is not learned";
+  });
   table.add("model.relative_reach",
             options.reach,
             "the farthest distance with a key and a value of its own, either way, for relative "
@@ -154,6 +174,7 @@ Positions::Positions(const Scope& scope,
                      const ModelOptions& common,
                      const ModelSetting& setting)
     : by_distance_(options.by_distance()),
+      first_(options.first),
       width_(common.width),
       compute_(setting.compute),
       device_(setting.device) {
@@ -163,11 +184,13 @@ Positions::Positions(const Scope& scope,
 Variable Positions::embed(const TokenEmbedding& embedding,
                           const Tensor& tokens,
                           double scale,
-                          const Pass& pass) const {
+                          const Pass& pass,
+                          const Tensor& places) const {
   if (by_distance_) return embedding(tokens, scale, pass.time);
+  if (places.defined()) return add(embedding(tokens, scale, pass.time), rows_of(places, pass));
   Variable positions;
   if (table_) {
-    positions = rows_of_pass(table_, pass);
+    positions = rows_of_pass(table_, first_, pass);
   } else {
     positions = Variable(
         sinusoids(SinusoidLayout::interleaved, positions_of(pass), width_, -1, compute_, device_));
@@ -175,14 +198,24 @@ Variable Positions::embed(const TokenEmbedding& embedding,
   return scale_and_add_positions(embedding(tokens, 1, pass.time), scale, positions);
 }
 
+Variable Positions::rows_of(const Tensor& places, const Pass& pass) const {
+  if (table_) {
+    require_rows(table_, first_, pass);
+    return longspan::embedding(table_->variable, places, -first_, 1);
+  }
+  const Variable all(
+      sinusoids(SinusoidLayout::interleaved, {{0, end_of(pass)}}, width_, -1, compute_, device_));
+  return longspan::embedding(all, places, 0, 1);
+}
+
 std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
     const Scope& layer,
     const PositionOptions& options,
     const ModelOptions& common,
     const ModelSetting& setting) {
-  return [table = position_table(layer, options, common, setting)](const Variable& x,
-                                                                   const Pass& pass) {
-    return scale_and_add_positions(x, 1, cast(rows_of_pass(table, pass), x.value().dtype()));
+  return [table = position_table(layer, options, common, setting), first = options.first](
+             const Variable& x, const Pass& pass) {
+    return scale_and_add_positions(x, 1, cast(rows_of_pass(table, first, pass), x.value().dtype()));
   };
 }
 

@@ -27,7 +27,8 @@ struct PositionOptions {
   PositionKind kind = PositionKind::sinusoidal;
   std::optional<std::int64_t> longest = {};  // rows of a learned table; none: as many positions as
                                              // the training data's sequences have
-  std::int64_t reach = 16;                   // farther distances count as this one
+  std::int64_t first = 0;   // the row of a learned table that the first position has
+  std::int64_t reach = 16;  // farther distances count as this one
   RotaryOptions turning = {};
 
   // Rows of a learned table, where the training data's sequences have so many positions.
@@ -44,7 +45,8 @@ struct PositionOptions {
   }
 };
 
-// The keys model.positions, model.longest, model.relative_reach and model.rotary_*.
+// The keys model.positions, model.longest, model.first_position, model.relative_reach and
+// model.rotary_*.
 void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,
@@ -64,31 +66,37 @@ std::string positions_problem(const PositionOptions& options,
 // What the first layer reads of tokens. A value.
 class Positions {
  public:
-  // Makes "positions/weight" [longest, width] where positions are learned.
+  // Makes "positions/weight" [first + longest, width] where positions are learned.
   Positions(const Scope& scope,
             const PositionOptions& options,
             const ModelOptions& common,
             const ModelSetting& setting);
   // scale * the embeddings of `tokens` [batch, time], with their positions where these are
-  // absolute: [batch, time, width] of the positions that `pass` gives this rank. Throws Failure
-  // where they are more than a learned table has.
+  // absolute: [batch, time, width] of the positions that `pass` gives this rank. `places` [batch,
+  // time] i64 (may be undefined): which positions those are, where rows have their own. Throws
+  // Failure where they are more than a learned table has.
   Variable embed(const TokenEmbedding& embedding,
                  const Tensor& tokens,
                  double scale,
-                 const Pass& pass) const;
+                 const Pass& pass,
+                 const Tensor& places = {}) const;
   // The longest sequence; 0: any.
-  std::int64_t longest() const { return table_ ? table_->global_shape[0] : 0; }
+  std::int64_t longest() const { return table_ ? table_->global_shape[0] - first_ : 0; }
 
  private:
+  Variable rows_of(const Tensor& places, const Pass& pass) const;
+
   bool by_distance_;
+  std::int64_t first_;
   std::int64_t width_;
   DType compute_;
   Device device_;
   Weight table_;
 };
 
-// Makes "positions/weight" [longest, width] in the scope of a layer, and what adds its rows to the
-// layer's input (Al-Rfou et al. 2018): Layer::enter. It throws Failure as Positions::embed does.
+// Makes "positions/weight" [first + longest, width] in the scope of a layer, and what adds its rows
+// to the layer's input (Al-Rfou et al. 2018): Layer::enter. It throws Failure as Positions::embed
+// does.
 std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
     const Scope& layer,
     const PositionOptions& options,

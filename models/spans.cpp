@@ -42,6 +42,9 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
         "to none",
         name_of(options.kind),
         kind->name);
+  if (common.attention_sinks || common.score_cap)
+    return fmt::format("model.span goes with no model.{}; set one of them otherwise",
+                       common.attention_sinks ? "attention_sinks" : "score_cap");
   for (std::int64_t layer = 0; layer < common.layers; ++layer)
     if (projects_global(common.attention, layer))
       return "model.span goes with no model.attention_global_projections, whose queries would have "
@@ -99,7 +102,9 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
                "model.span_limit",
                "model.span_initial",
                "model.attention",
-               "model.attention_global_projections"},
+               "model.attention_global_projections",
+               "model.attention_sinks",
+               "model.score_cap"},
               [&options, &common] { return span_problem(options, common); });
 }
 

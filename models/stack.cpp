@@ -57,8 +57,25 @@ class LayerMaker {
 
   Sublayer feed_forward() const {
     const Scope scope = layer_.child("feed_forward");
+    return sublayer(
+        scope,
+        Reads::nothing,
+        [feed = feed_forward(scope)](const Variable& x, const SublayerReads&, const Pass& pass) {
+          return (*feed)(x, pass);
+        });
+  }
+  // To what the sublayer makes of its norm that of a feed-forward layer.
+  void add_feed_forward(Sublayer& beside) const {
+    beside.run = [feed = feed_forward(layer_.child("feed_forward")), run = beside.run](
+                     const Variable& x, const SublayerReads& reads, const Pass& pass) {
+      return add(run(x, reads, pass), (*feed)(x, pass.child("feed_forward")));
+    };
+  }
+
+ private:
+  std::shared_ptr<const FeedForward> feed_forward(const Scope& scope) const {
     const ModelOptions& common = options_.common;
-    const auto feed = std::make_shared<FeedForward>(
+    return std::make_shared<const FeedForward>(
         scope,
         FeedForward::Options{.width = common.width,
                              .hidden = common.hidden(),
@@ -69,13 +86,7 @@ class LayerMaker {
                              .chunks = options_.memory.feed_forward_chunks,
                              .gated = common.gated(),
                              .bias = common.feed_forward_bias});
-    return sublayer(
-        scope, Reads::nothing, [feed](const Variable& x, const SublayerReads&, const Pass& pass) {
-          return (*feed)(x, pass);
-        });
   }
-
- private:
   MultiHeadAttention::Options heads() const {
     return {.width = options_.common.width,
             .heads = options_.common.heads,
@@ -127,8 +138,12 @@ std::vector<Layer> make_layers(const Scope& scope,
     const LayerMaker make(scope.child("layers").child(i), options);
     Layer layer;
     layer.sublayers.push_back(make.attention(mechanism, i));
-    if (options.cross) layer.sublayers.push_back(make.cross_attention(i));
-    layer.sublayers.push_back(make.feed_forward());
+    if (options.common.sublayers == SublayerOrder::parallel) {
+      make.add_feed_forward(layer.sublayers.back());
+    } else {
+      if (options.cross) layer.sublayers.push_back(make.cross_attention(i));
+      layer.sublayers.push_back(make.feed_forward());
+    }
     layers.push_back(std::move(layer));
   }
   return layers;
@@ -167,6 +182,7 @@ BodyEnd body_end(const ModelOptions& options) {
   BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
   end.norm_form = options.norm_form();
+  end.logit_cap = options.logit_cap;
   return end;
 }
 

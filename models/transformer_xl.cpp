@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/documents.h"
 #include "framework/model/forgotten_keys.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/attention/relative_attention.h"
@@ -128,7 +129,8 @@ class TransformerXl : public Body {
                                          .initial = common.initial().value_or(Initial::xavier(
                                              common.width, common.heads * common.head_dim()))},
               shared ? *shared : biases(attention),
-              patterns_[static_cast<std::size_t>(layer)]);
+              patterns_[static_cast<std::size_t>(layer)],
+              common.softmax_form(attention));
         });
   }
 
@@ -144,6 +146,7 @@ class TransformerXl : public Body {
         .rules = rules(reading.longest_memory),
         .query_begin = memory,
         .key_padding = forgotten_keys(reading, setting_.device),
+        .reach = document_reach(reading, pass.time, setting_.device),
         .sorted = separate_episodes(
             reading, options_.common.heads / setting_.mesh.tensor.size(), setting_.device)};
     if (spans_) return {.mask = mask, .distances = {}};
@@ -179,6 +182,7 @@ class TransformerXl : public Body {
 
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, {.memory = true});
+  declare_logit_cap(table, options.common);
   table.warn("model.attention_bias", []() -> std::string {
     return "attention with relative positions has no biases here";
   });

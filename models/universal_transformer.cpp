@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/model/documents.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/nn/embedding.h"
 #include "models/mechanisms.h"
@@ -44,8 +45,11 @@ class UniversalTransformer : public Body {
     const Variable x = drop(
         embedding_(tokens, scale, pass.time), options_.common.dropout, pass.child("embedding"));
     States states = {.hidden = {}, .time = pass.time};
+    const StackReads reads = {
+        .context = {.mask = {.reach = document_reach(reading, pass.time, setting_.device)},
+                    .distances = {}}};
     states.hidden =
-        recurrence_.run(block_, *residual_, x, {}, pass, {}, [&](const Pondered& pondered) {
+        recurrence_.run(block_, *residual_, x, reads, pass, {}, [&](const Pondered& pondered) {
           add_pondered(pondered, options_.ponder_weight, {}, setting_.mesh, states);
         });
     return states;
@@ -72,12 +76,20 @@ class UniversalTransformer : public Body {
   std::unique_ptr<Residual> residual_;
 };
 
+std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
+  if (!documents_apart || options.positions.by_distance()) return "";
+  return "model.positions: found absolute ones with documents that do not look at each other, "
+         "whose positions would have to begin anew in each; set it to "
+         "relative, alibi or rotary";
+}
+
 }  // namespace
 
 void declare(OptionTable& table,
              UniversalTransformerOptions& options,
              const PlannedSetting& planned) {
   declare(table, options.common, planned);
+  declare_logit_cap(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   table.add(
       "model.halting",
@@ -89,6 +101,10 @@ void declare(OptionTable& table,
   declare(table, options, options.positions, halting_key);
   table.check(recurrence_keys(halting_key),
               [&options] { return recurrence_problem(options, options.common, halting_key); });
+  if (planned)
+    table.check({"model.positions"}, [&options, planned] {
+      return documents_problem(options, planned().documents_apart);
+    });
 }
 
 BodyFactory universal_transformer_body(const UniversalTransformerOptions& options) {
@@ -96,6 +112,7 @@ BodyFactory universal_transformer_body(const UniversalTransformerOptions& option
     refuse(
         positions_problem(options.positions, options.common, Sequences::segments, setting.segment));
     refuse(recurrence_problem(options, options.common, halting_key));
+    refuse(documents_problem(options, setting.documents_apart));
     return std::make_unique<UniversalTransformer>(scope, options, setting);
   };
 }

@@ -21,6 +21,7 @@ void attention_gradients(Gradients& gradients,
   for (std::size_t input = 0; input < 3; ++input)
     if (gradients.wanted(input)) gradients.give(input, *results[input]);
   give_term_gradients(gradients, call, forward, places);
+  give_sink_gradients(gradients, places, forward.out, forward.log_sum_exp, call.dout);
   give_given_gradients(gradients, given.places, dgiven, forward.query.dtype());
 }
 
@@ -56,6 +57,7 @@ Variable attention_with(const Variable& query,
   call.log_sum_exp = Tensor::empty(
       {q.shape()[0], q.shape()[2], q.shape()[1]}, accumulator_of(q.dtype()), q.device());
   on_or_dry(q.device(), [&](auto backend) { attention(backend, call, scores.values); });
+  join_sinks(places, call.out, call.log_sum_exp);
   Tensor out = call.out;
   return record(std::move(out),
                 inputs,

@@ -1,6 +1,8 @@
 #include "framework/autograd/attention_terms.h"
 
 #include "framework/autograd/sequence_pieces.h"
+#include "framework/kernels/attention/sinks.h"
+#include "framework/kernels/elementwise.h"
 
 namespace longspan {
 namespace {
@@ -25,6 +27,7 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
   call.slopes = terms.slopes;
   call.hash = terms.hash;
   call.scale = terms.scale;
+  call.cap = terms.cap;
   if (const auto& relative = terms.relative) {
     call.relative = RelativeTerm{.position_key = relative->position_key.value(),
                                  .content_bias = relative->content_bias.value(),
@@ -50,6 +53,10 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
     call.span = SpanTerm{
         .span = span->span.value(), .ramp = span->ramp, .first = span->first, .floor = span->floor};
     places.span = input(span->span);
+  }
+  if (terms.sinks.defined()) {
+    places.sinks = input(terms.sinks);
+    places.sink_values = terms.sinks.value();
   }
   return places;
 }
@@ -86,6 +93,35 @@ void give_term_gradients(Gradients& gradients,
                    in_dtype(found.dposition_key, forward.relative->position_key.dtype()));
   if (places.key_table_is_made && gradients.wanted(places.key_table))
     gradients.give(places.key_table, in_dtype(found.dkey_table, forward.shaw->key_table.dtype()));
+}
+
+void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_sum_exp) {
+  if (places.sinks == 0) return;
+  on(out.device(),
+     [&](auto backend) { join_sinks(backend, places.sink_values, out, log_sum_exp); });
+}
+
+void give_sink_gradients(Gradients& gradients,
+                         const TermPlaces& places,
+                         const Tensor& out,
+                         const Tensor& log_sum_exp,
+                         const Tensor& dout) {
+  if (places.sinks == 0 || !gradients.wanted(places.sinks)) return;
+  const Shape& shape = out.shape();
+  const Tensor rows = Tensor::empty({shape[0], shape[1], shape[2]},
+                                    places.sink_values.dtype(),
+                                    out.device(),
+                                    MemoryTag::workspace);
+  const Tensor sums = gradients.target_to_add(places.sinks);
+  on(out.device(), [&](auto backend) {
+    sink_gradients(backend,
+                   {.sink = places.sink_values,
+                    .out = out,
+                    .log_sum_exp = log_sum_exp,
+                    .dout = dout,
+                    .dsink = rows});
+    add_column_sums(backend, rows.reshape({shape[0] * shape[1], shape[2]}), sums);
+  });
 }
 
 }  // namespace longspan

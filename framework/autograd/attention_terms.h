@@ -17,6 +17,8 @@ struct TermPlaces {
   bool key_table_is_made = false;  // it is an activation
   std::size_t value_table = 0;
   std::size_t span = 0;
+  std::size_t sinks = 0;
+  Tensor sink_values = {};
 };
 
 // Sets the terms of the call and adds their variables to the inputs.
@@ -32,5 +34,14 @@ void give_term_gradients(Gradients& gradients,
                          const AttentionGradient& found,
                          const Attention& forward,
                          const TermPlaces& places);
+
+// Sinks are joined to what has been made of all keys.
+void join_sinks(const TermPlaces& places, const Tensor& out, const Tensor& log_sum_exp);
+// Of both as they then are.
+void give_sink_gradients(Gradients& gradients,
+                         const TermPlaces& places,
+                         const Tensor& out,
+                         const Tensor& log_sum_exp,
+                         const Tensor& dout);
 
 }  // namespace longspan

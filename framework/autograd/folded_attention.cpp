@@ -168,8 +168,8 @@ void FoldedCall::backward(Gradients& gradients) const {
   far.dvalue = far.forward.value.like();
   on_or_dry(dout.device(), [&](auto backend) { attention_backward(backend, far); });
   const Tensor results[] = {f.unfolded(far.dquery, heads()),
-                            f.unfolded(far.dkey, heads()),
-                            f.unfolded(far.dvalue, heads())};
+                            f.unfolded(far.dkey, key.shape()[2]),
+                            f.unfolded(far.dvalue, key.shape()[2])};
   far = {};  // what was filled up is given back
   if (keys.near) {
     AttentionGradient close;

@@ -20,8 +20,9 @@ struct FoldedKeys {
   std::optional<HeadMasks> near = {};
 };
 
-// Softmax attention of a sequence to both sets at once. query, key: [batch, time, heads, dim];
-// value: [batch, time, heads, value_dim]; result: as value. The columns are computed over the view
+// Softmax attention of a sequence to both sets at once. query: [batch, time, heads, dim]; key:
+// [batch, time, key heads, dim]; value: [batch, time, key heads, value_dim]; result: [batch, time,
+// heads, value_dim]. The columns are computed over the view
 // [batch, time / stride, stride * heads, dim], where they are neighbours; a length that stride does
 // not divide is padded at its end, where no earlier position looks. Dropout's elements are those of
 // the sequence, folded or not.

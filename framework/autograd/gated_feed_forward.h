@@ -21,4 +21,7 @@ Variable gated_feed_forward(const Variable& x,
                             const Hidden& hidden,
                             bool unread = false);
 
+// The hidden layer alone: activation(before) * factor. Both are kept.
+Variable gated(Activation activation, const Variable& before, const Variable& factor);
+
 }  // namespace longspan

@@ -152,6 +152,8 @@ Variable feed_forward(const Variable& x,
               .c = matrix(y),
               .transpose_b = true,
               .bias = out_bias.value()});
+  // Where the activation's gradient does not read the hidden layer, only a weight's does.
+  if (before.defined() && !out.requires_gradient()) h = {};
   return record(
       std::move(y),
       {x, in, in_bias, out, out_bias},
@@ -161,7 +163,8 @@ Variable feed_forward(const Variable& x,
         weight_gradients(
             gradients, 3, [&] { return h; }, dy);
         // The hidden layer is not read again, unless it is relu's.
-        const Tensor dh = before.defined() ? h : h.like();
+        const bool may_write = before.defined() && h.defined();
+        const Tensor dh = may_write ? h : (before.defined() ? before : h).like();
         const Tensor kept = before.defined() ? before : h;
         const bool at_once = hidden.rate == 0;
         Matmul product = {.a = matrix(dy), .b = out, .c = matrix(dh)};
@@ -178,6 +181,27 @@ Variable feed_forward(const Variable& x,
         }
         linear_gradients(gradients, x, in, dh);
       });
+}
+
+Variable gated(Activation activation, const Variable& before, const Variable& factor) {
+  const GatedHidden call = {.activation = activation,
+                            .before = before.value(),
+                            .factor = factor.value(),
+                            .y = before.value().like()};
+  on(call.y.device(), [&](auto backend) { gated_hidden(backend, call); });
+  return record(call.y,
+                {before, factor},
+                [activation, before = call.before, factor = call.factor](Gradients& gradients) {
+                  const GatedHiddenGradient back = {.activation = activation,
+                                                    .before = before,
+                                                    .factor = factor,
+                                                    .dy = gradients.output(),
+                                                    .dbefore = before.like(),
+                                                    .dfactor = factor.like()};
+                  on(before.device(), [&](auto backend) { gated_hidden_backward(backend, back); });
+                  if (gradients.wanted(0)) gradients.give(0, back.dbefore);
+                  if (gradients.wanted(1)) gradients.give(1, back.dfactor);
+                });
 }
 
 Variable gated_feed_forward(const Variable& x,

@@ -61,14 +61,18 @@ Variable activate(Activation activation, const Variable& x) {
   });
 }
 
-Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement) {
+Variable dropout(const Variable& x,
+                 double rate,
+                 const Random& random,
+                 const Placement& placement,
+                 const Tensor& rows) {
   if (rate == 0) return x;
   const Tensor& value = x.value();
   Tensor y = value.like();
-  run({.x = value, .y = y, .rate = rate, .random = random, .placement = placement});
-  return record(std::move(y), {x}, [rate, random, placement](Gradients& gradients) {
+  run({.x = value, .y = y, .rate = rate, .random = random, .placement = placement, .rows = rows});
+  return record(std::move(y), {x}, [rate, random, placement, rows](Gradients& gradients) {
     const Tensor dx = gradients.take_output();
-    run({.x = dx, .y = dx, .rate = rate, .random = random, .placement = placement});
+    run({.x = dx, .y = dx, .rate = rate, .random = random, .placement = placement, .rows = rows});
     gradients.give(0, dx);
   });
 }

@@ -53,8 +53,12 @@ Variable add_bias(const Variable& x, const Variable& bias);
 Variable activate(Activation activation, const Variable& x);
 
 // y = x / (1 - rate) where the mask keeps, else 0. x is seen as [outer, middle, inner]: [batch,
-// time, width] or [1, time, width]. A rate of 0 returns x.
-Variable dropout(const Variable& x, double rate, const Random& random, const Placement& placement);
+// time, width] or [1, time, width]. `rows`: as Dropout::rows. A rate of 0 returns x.
+Variable dropout(const Variable& x,
+                 double rate,
+                 const Random& random,
+                 const Placement& placement,
+                 const Tensor& rows = {});
 
 // a + dropout(x, ...), written at once.
 Variable add_dropped(const Variable& a,
@@ -131,6 +135,8 @@ struct AttentionTerms {
   std::optional<SpanVariables> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;
+  double cap = 0;       // of scores (Attention::cap)
+  Variable sinks = {};  // [heads], in the accumulator dtype (kernels/attention/sinks.h)
 };
 Variable attention(const Variable& query,
                    const Variable& key,

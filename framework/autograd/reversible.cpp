@@ -61,7 +61,9 @@ Variable reversible_add(Variable&& a,
             "sublayer {} of a reversible stack was walked back out of order",
             place);
     const Tensor dc = gradients.take_output();
-    const Variable read = Variable::leaf(std::exchange(streams->read, {}));
+    Tensor stream = std::exchange(streams->read, {});
+    const Variable read =
+        gradients.wanted(1) ? Variable::leaf(std::move(stream)) : Variable(std::move(stream));
     Tensor rebuilt = std::exchange(streams->written, {});
     constexpr std::size_t streams_read = 2;
     std::vector<Variable> variables;

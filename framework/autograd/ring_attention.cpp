@@ -53,8 +53,11 @@ Tensor without_feature(const Tensor& spans) {
 // What the passes share: the call, whose parts are made from it, and this rank's rows.
 class Ring {
  public:
-  Ring(Attention call, const GivenScores& given, const SequenceShares& shares)
-      : call_(std::move(call)), shares_(shares) {
+  Ring(Attention call,
+       const GivenScores& given,
+       const TermPlaces& places,
+       const SequenceShares& shares)
+      : call_(std::move(call)), places_(places), shares_(shares) {
     form_.key = call_.key.shape();
     form_.value = call_.value.shape();
     for (const Ranges& ranges : shares_.keys) form_.rows = std::max(form_.rows, count_of(ranges));
@@ -67,6 +70,10 @@ class Ring {
     if (call_.span && call_.span->span.shape().dimensions() == 3)
       spans_ =
           pieces_of(call_.span->span.reshape(by_feature(call_.span->span.shape())), own_queries());
+    if (const Tensor reach = std::exchange(call_.mask.reach, Tensor()); reach.defined()) {
+      const Shape& shape = reach.shape();
+      reaches_ = pieces_of(reach.reshape({shape[0], shape[1], 1, 1}), own_queries());
+    }
     given_ = given_pieces(given);
     own_ = Block(form_, call_.key.dtype(), device(), MemoryTag::activations);
     if (count_of(own_keys()) < form_.rows) own_.elements().zero();
@@ -95,6 +102,7 @@ class Ring {
   };
   // `terms`: what the gradients of the terms are added to.
   Result backward(const Tensor& dout, const AttentionGradient& terms);
+  void give_sinks(Gradients& gradients) const;
 
   // Without query, key, value and results.
   const Attention& call() const { return call_; }
@@ -128,6 +136,7 @@ class Ring {
   void go_round(const Work& work) const;
 
   Attention call_;
+  TermPlaces places_;
   SequenceShares shares_;
   Block::Form form_;
   Block own_;
@@ -135,7 +144,8 @@ class Ring {
   std::optional<SequenceParts> parts_;        // likewise
   // Of each range of this rank's queries.
   std::vector<Tensor> queries_;
-  std::vector<Tensor> spans_;  // [batch, queries, heads, 1] where they depend on the token
+  std::vector<Tensor> spans_;    // [batch, queries, heads, 1] where they depend on the token
+  std::vector<Tensor> reaches_;  // [batch, queries, 1, 1] where there are some
   std::vector<GivenScores> given_;
   std::vector<Tensor> log_sum_exps_;
   Tensor out_;  // of all of them: what reads it keeps it too
@@ -150,7 +160,7 @@ double Ring::pairs_between(const Range& queries, const Range& keys) const {
                            .keys = keys.count()};
   const HeadMasks& rules = call_.mask.rules;
   const std::int64_t begin = call_.mask.head_begin;
-  const std::int64_t heads = rules.one_for_all() ? 1 : form_.key[2];  // of this rank
+  const std::int64_t heads = rules.one_for_all() ? 1 : queries_[0].shape()[2];  // of this rank
   double pairs = 0;
   for (std::int64_t head = begin; head < begin + heads; ++head)
     pairs += static_cast<double>(count_pairs(device().state(), rules.of(head), shape));
@@ -179,6 +189,8 @@ Attention Ring::part(std::size_t i, const Block& block, int rank, std::size_t j)
   result.mask.key_begin = keys.begin;
   if (!padding_.empty()) result.mask.key_padding = padding_[of_rank][j];
   if (parts_) result.mask.sorted = parts_->between(i, of_rank, j);
+  if (!reaches_.empty())
+    result.mask.reach = reaches_[i].reshape({reaches_[i].shape()[0], queries.count()});
   if (!spans_.empty()) result.span->span = without_feature(spans_[i]);
   if (result.dropout) {
     result.dropout->time_begin = queries.begin - shares_.memory;
@@ -251,9 +263,17 @@ Tensor Ring::forward() {
       });
     });
   });
+  for (std::size_t i = 0; i < outs.size(); ++i) join_sinks(places_, outs[i], log_sum_exps_[i]);
   for (Tensor& out : outs) out = in_dtype(out, dtype());
   out_ = joined(outs);
   return out_;
+}
+
+void Ring::give_sinks(Gradients& gradients) const {
+  const std::vector<Tensor> douts = pieces_of(gradients.output(), own_queries());
+  const std::vector<Tensor> outs = pieces_of(out_, own_queries());
+  for (std::size_t i = 0; i < outs.size(); ++i)
+    give_sink_gradients(gradients, places_, outs[i], log_sum_exps_[i], douts[i]);
 }
 
 Ring::Result Ring::backward(const Tensor& dout, const AttentionGradient& terms) {
@@ -357,6 +377,7 @@ void give_gradients(Gradients& gradients,
                     const TermPlaces& places,
                     const GivenPlaces& given) {
   const AttentionGradient terms = term_gradients(gradients, ring.call(), places);
+  if (places.sinks != 0) ring.give_sinks(gradients);
   const Ring::Result result = ring.backward(gradients.output(), terms);
   const Tensor* const first[] = {&result.query, &result.key, &result.value};
   for (std::size_t input = 0; input < 3; ++input)
@@ -395,7 +416,7 @@ Variable ring_attention_with(const Variable& query,
   std::vector<Variable> inputs = {query, key, value};
   const TermPlaces places = add_terms(terms, call, inputs);
   const GivenInputs scores = add_given(given, inputs);
-  const auto ring = std::make_shared<Ring>(std::move(call), scores.values, shares);
+  const auto ring = std::make_shared<Ring>(std::move(call), scores.values, places, shares);
   Tensor out = ring->forward();
   return record(
       std::move(out), inputs, [ring, places, of_given = scores.places](Gradients& gradients) {

@@ -39,15 +39,16 @@ struct SequenceShares {
 };
 
 // As `attention`, of this rank's queries over the keys of all ranks. query: [batch, own queries,
-// heads, dim]; key, value: [batch, own keys, heads, dim]. The mask is that of the undivided call:
-// its rules, lengths and padding (key_padding: [batch, keys_total]), the parts of a sequence in its
-// own order ([batch, heads, queries_total] and [batch, heads, keys_total]) and the terms see
-// positions of the whole sequence, its query_begin and key_begin are not read. Dropout draws what
-// the undivided call draws. Keys and values go round the ring, the next rank's on their way while
-// those at hand are computed with; parts are merged by log-sum-exp, and what the rules let no query
-// of a rank see is not computed there. In the backward pass they go round again with their
-// gradients, summed in the accumulator dtype. Rows without an allowed key are 0. Throws Failure for
-// sequences in another order, for hashes, and for shares that do not hold each position once.
+// heads, dim]; key, value: [batch, own keys, key heads, dim]. The mask is that of the undivided
+// call, but for its reach, which is that of this rank's queries: its rules, lengths and padding
+// (key_padding: [batch, keys_total]), the parts of a sequence in its own order ([batch, heads,
+// queries_total] and [batch, heads, keys_total]) and the terms see positions of the whole sequence,
+// its query_begin and key_begin are not read. Dropout draws what the undivided call draws. Keys and
+// values go round the ring, the next rank's on their way while those at hand are computed with;
+// parts are merged by log-sum-exp, and what the rules let no query of a rank see is not computed
+// there. In the backward pass they go round again with their gradients, summed in the accumulator
+// dtype. Rows without an allowed key are 0. Throws Failure for sequences in another order, for
+// hashes, and for shares that do not hold each position once.
 Variable ring_attention(const Variable& query,
                         const Variable& key,
                         const Variable& value,

@@ -1,5 +1,7 @@
 #include "framework/data/data_options.h"
 
+#include <algorithm>
+
 #include "framework/core/options.h"
 #include "framework/core/utf8.h"
 #include "framework/data/document_text.h"
@@ -13,10 +15,18 @@ namespace {
 
 bool reads_ids(const DataOptions& options) { return options.format == DataFormat::tokens; }
 
+// Whether texts may be read from files of their tokens whatever the tokenizer is.
+bool may_have_token_file(const DataOptions& options) {
+  return std::ranges::any_of(options.train.parts, [&](const WeightedPath& part) {
+    return has_documents(part.path, options.documents) || part.path.ends_with(".gz") ||
+           part.path.ends_with(".zst");
+  });
+}
+
 // Why a key of subwords is not read; of those of training, when a model is given.
 std::string unread(const DataOptions& options, bool trains) {
-  if (options.tokenizer == TokenizerKind::tokenizer_json && !trains) return "";
-  if (options.tokenizer != TokenizerKind::sentencepiece)
+  if (options.tokenizer != TokenizerKind::sentencepiece &&
+      options.tokenizer != TokenizerKind::tokenizer_json)
     return fmt::format("data.tokenizer is {}", name_of(options.tokenizer));
   return trains && !options.tokenizer_model.empty() ? "data.tokenizer_model gives a model" : "";
 }
@@ -25,39 +35,41 @@ void declare_subwords(OptionTable& table, DataOptions& options) {
   table.add("data.tokenizer_model",
             options.tokenizer_model,
             "with data.tokenizer: sentencepiece, a model that is there already, a .model file; "
-            "without it one is trained on data.train and kept in the run's directory. With "
-            "tokenizer_json the file tokenizer.json, or a folder with that or with vocab.json and "
-            "merges.txt");
+            "with tokenizer_json the file tokenizer.json, or a folder with that or with vocab.json "
+            "and merges.txt. Without it one is trained on data.train and kept in the run's "
+            "directory");
   table.add("data.tokenizer_kind",
             options.tokenizer_kind,
-            "the kind of model that is trained: unigram, bpe (byte pairs), char or word",
+            "the kind of model that is trained: of sentencepiece unigram, bpe (byte pairs), char "
+            "or word; of tokenizer_json bpe (of bytes, cut as GPT-2 does) or wordpiece (as BERT "
+            "has it, of small letters)",
             {{"unigram", SubwordKind::unigram},
              {"bpe", SubwordKind::bpe},
              {"char", SubwordKind::characters},
-             {"word", SubwordKind::words}});
+             {"word", SubwordKind::words},
+             {"wordpiece", SubwordKind::word_pieces}});
   table.add("data.vocabulary",
             options.vocabulary,
-            "ids of the model that is trained, 259 of which are the bytes and what stands for "
-            "unknown text and for a sentence's ends; fewer with char when the text has fewer. With "
-            "data.tokenizer: ids, how many ids there are, none of which a file may exceed",
+            "ids of the model that is trained; of sentencepiece 259 of them are the bytes and what "
+            "stands for unknown text and for a sentence's ends, and there are fewer with char when "
+            "the text has fewer. With data.tokenizer: ids, how many ids there are, none of which a "
+            "file may exceed",
             between(1, most_subword_vocabulary));
   table.add("data.token_cache",
             options.token_cache,
             "with data.tokenizer: sentencepiece or tokenizer_json, the folder for the tokens of "
-            "texts, which are "
-            "encoded once; without it tokens/ in the run's directory");
+            "texts, which are encoded once; without it tokens/ in the run's directory");
   table.warn("data.tokenizer_model", [&options] { return unread(options, false); });
-  table.warn("data.token_cache", [&options] {
-    return reads_ids(options) ? "data.format is tokens" : unread(options, false);
-  });
   table.warn("data.tokenizer_kind", [&options] { return unread(options, true); });
   table.warn("data.vocabulary", [&options] {
     return options.tokenizer == TokenizerKind::ids ? "" : unread(options, true);
   });
+  table.warn("data.token_cache", [&options]() -> std::string {
+    if (reads_ids(options)) return "data.format is tokens";
+    return may_have_token_file(options) ? "" : unread(options, false);
+  });
   table.check({"data.vocabulary", "data.tokenizer"}, [&options]() -> std::string {
-    const bool trains =
-        options.tokenizer == TokenizerKind::sentencepiece && options.tokenizer_model.empty();
-    if (!trains || options.vocabulary >= least_subword_vocabulary) return "";
+    if (!trains_tokenizer(options) || options.vocabulary >= least_subword_vocabulary) return "";
     return fmt::format("data.vocabulary: found {}; a model of subwords has at least {} ids",
                        options.vocabulary,
                        least_subword_vocabulary);
@@ -189,11 +201,21 @@ void declare(OptionTable& table, DataOptions& options) {
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
   declare_subwords(table, options);
-  table.check({"data.tokenizer", "data.tokenizer_model"}, [&options]() -> std::string {
-    if (options.tokenizer != TokenizerKind::tokenizer_json || !options.tokenizer_model.empty())
-      return "";
-    return "data.tokenizer: tokenizer_json needs data.tokenizer_model, a tokenizer.json or the "
-           "folder that has it";
+  table.check({"data.tokenizer", "data.tokenizer_kind"}, [&options]() -> std::string {
+    const bool trains_json =
+        trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;
+    const bool is_of_json = options.tokenizer_kind == SubwordKind::bpe ||
+                            options.tokenizer_kind == SubwordKind::word_pieces;
+    if (trains_json && !is_of_json)
+      return fmt::format(
+          "data.tokenizer: tokenizer_json without data.tokenizer_model, which names one that is "
+          "there, trains one of data.tokenizer_kind bpe or wordpiece; it is {}",
+          name_of(options.tokenizer_kind));
+    if (trains_tokenizer(options) && !trains_json &&
+        options.tokenizer_kind == SubwordKind::word_pieces)
+      return "data.tokenizer_kind: wordpiece is of data.tokenizer: tokenizer_json; it is "
+             "sentencepiece";
+    return "";
   });
   declare_ids(table, options);
   table.add("data.batch",
@@ -214,19 +236,24 @@ void declare(OptionTable& table, DataOptions& options) {
   declare(table, options.documents);
 }
 
+bool trains_tokenizer(const DataOptions& options) {
+  const bool is_of_subwords = options.tokenizer == TokenizerKind::sentencepiece ||
+                              options.tokenizer == TokenizerKind::tokenizer_json;
+  return is_of_subwords && options.tokenizer_model.empty();
+}
+
 Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listener) {
   if (options.tokenizer == TokenizerKind::bytes) return {};
-  if (options.tokenizer == TokenizerKind::tokenizer_json)
-    return Tokenizer::of_package(read_json_tokenizer(options.tokenizer_model));
   if (options.tokenizer == TokenizerKind::ids) return Tokenizer::ids(options.vocabulary);
-  if (options.tokenizer == TokenizerKind::sentencepiece) {
-    if (!options.tokenizer_model.empty())
-      return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
+  if (trains_tokenizer(options))
     throw DataError(
         "{}: its subword model is trained by longspan train; data.tokenizer_model names one that "
         "is there",
         options.train.told());
-  }
+  if (options.tokenizer == TokenizerKind::tokenizer_json)
+    return Tokenizer::of_package(read_json_tokenizer(options.tokenizer_model));
+  if (options.tokenizer == TokenizerKind::sentencepiece)
+    return Tokenizer::subwords(read_subword_model(options.tokenizer_model));
   std::vector<Tokenizer> found;
   for (const NamedPath& path : files_of(options.train)) {
     auto text = std::make_shared<const MappedFile>(path);
@@ -239,9 +266,8 @@ Tokenizer make_tokenizer(const DataOptions& options, const ScanListener& listene
 }
 
 std::int64_t planned_vocabulary(const DataOptions& options, const ScanListener& listener) {
-  const bool trains =
-      options.tokenizer == TokenizerKind::sentencepiece && options.tokenizer_model.empty();
-  return trains ? options.vocabulary : make_tokenizer(options, listener).vocabulary();
+  return trains_tokenizer(options) ? options.vocabulary
+                                   : make_tokenizer(options, listener).vocabulary();
 }
 
 }  // namespace longspan

@@ -34,7 +34,7 @@ struct DataOptions {
   TagColumns tag_columns = TagColumns::two;        // data.tag_columns: of tagged words
   TokenizerKind tokenizer = TokenizerKind::bytes;  // data.tokenizer
   bool unknown = false;       // data.unknown: characters that the training text lacks have an id
-  NamedPath tokenizer_model;  // data.tokenizer_model: a .model file; none: trained on data.train
+  NamedPath tokenizer_model;  // data.tokenizer_model: a file; none: trained on data.train
   SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
   std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
   IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
@@ -51,6 +51,9 @@ struct DataOptions {
 };
 
 void declare(OptionTable& table, DataOptions& options);
+
+// Whether the run trains a model of subwords on data.train (text_files.h).
+bool trains_tokenizer(const DataOptions& options);
 
 // The tokenizer that the options ask for; characters are those of data.train, which is read for
 // them. Throws DataError, also for one that a run trains (text_files.h).

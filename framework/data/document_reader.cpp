@@ -134,14 +134,30 @@ bool DocumentReader::next_paragraph(Document& document) {
   return lines > 0;
 }
 
+// As much as one part needs; empty at the end.
+std::string_view DocumentReader::part_to_place() {
+  for (std::size_t least = reading_.part;;) {
+    const std::string_view text = held();
+    if (text.size() > least) {
+      const std::size_t end = reading_.place_to_cut(text, least);
+      if (end != std::string_view::npos) return text.substr(0, end);
+      least = text.size();
+    }
+    if (is_ended_) return text;
+    if (text.size() > reading_.longest) refuse_length(at_.byte);
+    fill();
+  }
+}
+
 bool DocumentReader::next_of_file(Document& document) {
   const bool is_whole = reading_.parts == DocumentParts::none;
-  while (!is_ended_ && (is_whole || held().size() < reading_.part)) {
+  const bool by_places = reading_.parts == DocumentParts::places;
+  while (!is_ended_ && !by_places && (is_whole || held().size() < reading_.part)) {
     if (held().size() > reading_.longest) refuse_length(at_.byte);
     fill();
   }
   if (is_whole && held().size() > reading_.longest) refuse_length(at_.byte);
-  std::string_view part = held();
+  std::string_view part = by_places ? part_to_place() : held();
   if (part.empty()) return false;
   if (reading_.parts == DocumentParts::lines) {
     const bool is_last = is_ended_ && part.size() <= reading_.part;
@@ -151,7 +167,7 @@ bool DocumentReader::next_of_file(Document& document) {
     std::size_t used = 0;
     cut_lines(part.substr(0, valid), is_last, used);
     part = part.substr(0, used);
-  } else if (!is_whole) {
+  } else if (reading_.parts == DocumentParts::bytes) {
     part = part.substr(0, reading_.part);
   }
   document.line = at_.lines + 1;

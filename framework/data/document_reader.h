@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,13 +23,16 @@ struct Document {
 };
 
 // How a whole file, which is one document or none, is given in parts: not at all; cut where
-// `cut_lines` cuts, so that encoding the parts line by line is encoding the file so; or anywhere.
-enum class DocumentParts : std::uint8_t { none, lines, bytes };
+// `cut_lines` cuts, so that encoding the parts line by line is encoding the file so; where
+// DocumentReading::place_to_cut says; or anywhere.
+enum class DocumentParts : std::uint8_t { none, lines, places, bytes };
 
 struct DocumentReading {
   DocumentParts parts = DocumentParts::none;
-  std::size_t part = std::size_t{1} << 17;   // bytes; more than the longest piece of a line
-  std::size_t longest = longest_document;    // bytes of what is given at once
+  std::size_t part = std::size_t{1} << 17;  // bytes; more than the longest piece of a line
+  std::size_t longest = longest_document;   // bytes of what is given at once
+  // With `places`: the first place at byte `least` of a text or later; npos where there is none.
+  std::function<std::size_t(std::string_view text, std::size_t least)> place_to_cut = {};
   std::size_t block = std::size_t{1} << 20;  // bytes that are read at once
 };
 
@@ -70,6 +74,7 @@ class DocumentReader {
   bool next_line(Document& document);
   bool next_paragraph(Document& document);
   bool next_of_file(Document& document);
+  std::string_view part_to_place();
   bool fill();
   void use(std::size_t bytes, std::int64_t lines);
   std::string_view held() const { return std::string_view(buffer_).substr(begin_); }

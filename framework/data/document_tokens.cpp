@@ -18,6 +18,7 @@
 #include "framework/data/line_pieces.h"
 #include "framework/data/token_making.h"
 #include "framework/data/unpacked_file.h"
+#include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -61,14 +62,20 @@ TokenFileKey key_of(const MappedFile& text,
           .vocabulary = tokenizer.vocabulary()};
 }
 
-fs::path token_path(const MappedFile& text, const TokenFileKey& key, const fs::path& directory) {
-  const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {}",
+fs::path token_path(const MappedFile& text,
+                    const Tokenizer& tokenizer,
+                    const TokenFileKey& key,
+                    const fs::path& directory) {
+  // What was made by another way of reading the same tokenizer is another file.
+  const bool is_json = tokenizer.json_tokenizer() != nullptr;
+  const std::uint64_t hash = hash_of(fmt::format("{} {} {:x} {:x} {:x} {} {}",
                                                  encoding_version,
                                                  longest_line_piece,
                                                  key.text,
                                                  key.tokenizer,
                                                  key.form,
-                                                 key.file_bytes));
+                                                 key.file_bytes,
+                                                 is_json ? JsonTokenizer::version() : ""));
   return directory / fmt::format("{}-{:016x}.tokens", fs::path(text.path()).stem().string(), hash);
 }
 
@@ -79,7 +86,7 @@ TokensMade make(const SharedText& text,
                 const TokenFileKey& key,
                 const ScanListener& heard,
                 const TokenMaking& making) {
-  TokensMade made{.path = token_path(*text, key, cache)};
+  TokensMade made{.path = token_path(*text, tokenizer, key, cache)};
   std::error_code unused;
   made.was_there = fs::exists(made.path, unused);
   if (!made.was_there) {
@@ -153,7 +160,7 @@ std::shared_ptr<const TokenFile> tokens_of_documents(const NamedPath& file,
         return std::to_string(found);
       });
   const TokenFileKey key = key_of(*text, form, tokenizer, std::stoull(hash));
-  const fs::path path = token_path(*text, key, cache);
+  const fs::path path = token_path(*text, tokenizer, key, cache);
   std::error_code unused;
   while (all.all_reduce(std::int64_t{fs::exists(path, unused)}, Reduction::minimum) == 0)
     on_chosen_ranks(all,

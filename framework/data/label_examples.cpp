@@ -8,6 +8,7 @@
 #include "framework/data/character_scan.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
+#include "framework/data/text_frame.h"
 
 namespace longspan {
 
@@ -33,14 +34,14 @@ ExampleIndex index_of(const MappedFile& file,
                       const Tokenizer& tokenizer,
                       const ScanListener& heard) {
   ExampleIndex index;
+  const TextFrame frame(tokenizer);
   for_each_lines(file, heard, [&](std::span<const Line> lines) {
     std::vector<std::int64_t> tokens(lines.size());
     in_parallel(lines.size(), [&](std::size_t i) {
       const std::string place = line_place(file.path(), lines[i].number);
       const LabelledText found = labelled_text_of(lines[i].text, place);
       labels.id_at(found.label, "label", place);
-      tokens[i] = std::ssize(tokenizer.encode(found.text, place));
-      if (tokens[i] == 0) throw DataError("{}: the tokenizer sees nothing in the text", place);
+      tokens[i] = std::ssize(framed_tokens(tokenizer, frame, found.text, place));
     });
     for (std::size_t i = 0; i < lines.size(); ++i)
       index.add(lines[i].offset, tokens[i], line_place(file.path(), lines[i].number));
@@ -55,7 +56,11 @@ class LabelExamples final : public Examples {
                 const LabelSet& labels,
                 const Tokenizer& tokenizer,
                 ExampleIndex index)
-      : file_(std::move(file)), labels_(labels), tokenizer_(tokenizer), index_(std::move(index)) {}
+      : file_(std::move(file)),
+        labels_(labels),
+        tokenizer_(tokenizer),
+        frame_(tokenizer),
+        index_(std::move(index)) {}
 
   std::int64_t size() const override { return index_.size(); }
   const std::string& path() const override { return file_->path(); }
@@ -76,9 +81,8 @@ class LabelExamples final : public Examples {
       if (example < 0) continue;
       const std::string bytes = read_bytes(*file_, index_.begin(example), index_.end(example));
       const LabelledText found = labelled_text_of(without_line_end(bytes), place(example));
-      auto tokens = tokenizer_.encode(found.text, place(example));
-      if (request.longest > 0 && std::ssize(tokens) > request.longest)
-        tokens.resize(static_cast<std::size_t>(request.longest));
+      const auto tokens =
+          framed_tokens(tokenizer_, frame_, found.text, place(example), request.longest);
       if (std::ssize(tokens) > request.columns.target)
         throw DataError("{}: was changed while it was read", place(example));
       std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
@@ -97,6 +101,7 @@ class LabelExamples final : public Examples {
   SharedFile file_;
   LabelSet labels_;
   Tokenizer tokenizer_;
+  TextFrame frame_;
   ExampleIndex index_;
 };
 

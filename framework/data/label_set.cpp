@@ -40,6 +40,20 @@ LabelSet::LabelSet(std::vector<std::string> names) {
   });
   names.erase(std::unique(names.begin(), names.end()), names.end());
   names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+  number();
+}
+
+LabelSet LabelSet::in_order(std::vector<std::string> names, std::string_view place) {
+  LabelSet set;
+  set.names_ = std::make_shared<const std::vector<std::string>>(std::move(names));
+  set.number();
+  for (std::int64_t id = 0; id < set.size(); ++id)
+    if (set.id_of(set.name(id)) != id)
+      throw DataError("{}: label {} is there twice", place, in_quotes(set.name(id)));
+  return set;
+}
+
+void LabelSet::number() {
   auto ids = std::make_shared<Ids>();
   for (const std::string& name : *names_)
     ids->of.emplace(name, static_cast<std::int64_t>(ids->of.size()));
@@ -84,11 +98,7 @@ LabelSet LabelSet::from_json(std::string_view text, std::string_view place) {
     const nlohmann::json json = nlohmann::json::parse(text);
     if (json.at("format") != format_name || json.at("version") != format_version)
       throw DataError("{}: is not a set of labels of Longspan, version {}", place, format_version);
-    const auto names = json.at("labels").get<std::vector<std::string>>();
-    LabelSet set(names);
-    if (set.names() != names)
-      throw DataError("{}: its labels are not sorted, or one is there twice", place);
-    return set;
+    return in_order(json.at("labels").get<std::vector<std::string>>(), place);
   } catch (const nlohmann::json::exception& error) {
     throw DataError(
         "{}: is not a set of labels of Longspan: {}", place, shortened(error.what(), 200));

@@ -9,13 +9,15 @@
 
 namespace longspan {
 
-// A value; copies share the names. Ids are 0, 1, ... in the order of the names, which are sorted:
-// by value where all are whole numbers, else by their bytes.
+// A value; copies share the names. Ids are 0, 1, ... in the order of the names. Those that are
+// learnt from data are sorted: by value where all are whole numbers, else by their bytes.
 class LabelSet {
  public:
   LabelSet() : LabelSet(std::vector<std::string>()) {}
-  // In any order, repeated or not.
+  // In any order, repeated or not: sorts them.
   explicit LabelSet(std::vector<std::string> names);
+  // In this order. Throws DataError where one is there twice; `place` begins the message.
+  static LabelSet in_order(std::vector<std::string> names, std::string_view place);
   // The inverse of `to_json`. Throws DataError; `place` names the text in the message.
   static LabelSet from_json(std::string_view json, std::string_view place);
 
@@ -34,6 +36,8 @@ class LabelSet {
 
  private:
   struct Ids;
+  void number();
+
   std::shared_ptr<const std::vector<std::string>> names_;
   std::shared_ptr<const Ids> ids_;
 };

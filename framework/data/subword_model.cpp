@@ -49,6 +49,8 @@ std::string_view name_of(SubwordKind kind) {
       return "char";
     case SubwordKind::words:
       return "word";
+    case SubwordKind::word_pieces:
+      return "wordpiece";
   }
   throw Failure("a kind of subwords without a name");
 }

@@ -14,9 +14,10 @@
 namespace longspan {
 
 // What the pieces are: the likeliest segmentation under a unigram model, byte pairs merged in
-// order, single characters, or what stands between spaces.
-enum class SubwordKind : std::uint8_t { unigram, bpe, characters, words };
-// As SentencePiece calls it: "unigram", "bpe", "char" or "word".
+// order, single characters, or what stands between spaces; or those of WordPiece, which
+// SentencePiece does not know.
+enum class SubwordKind : std::uint8_t { unigram, bpe, characters, words, word_pieces };
+// As SentencePiece calls it: "unigram", "bpe", "char" or "word"; and "wordpiece".
 std::string_view name_of(SubwordKind kind);
 
 struct SubwordToken {

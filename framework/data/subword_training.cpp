@@ -128,6 +128,7 @@ SubwordModel train_subwords(std::span<const MappedFile* const> texts,
   require(vocabulary >= least_subword_vocabulary && vocabulary <= most_subword_vocabulary,
           "a vocabulary of {} subwords",
           vocabulary);
+  require(kind != SubwordKind::word_pieces, "SentencePiece has no WordPiece");
   std::string places;
   for (const MappedFile* text : texts) places += (places.empty() ? "" : " and ") + text->path();
   Sentences sentences(texts, listener, sample_bytes);

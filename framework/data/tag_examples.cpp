@@ -22,11 +22,13 @@ ExampleIndex index_of(const MappedFile& file,
   std::vector<std::int64_t> tokens;
   for_each_sentence(file, columns, heard, [&](const TaggedSentence& sentence) {
     tokens.clear();
+    words.begin(tokens);
     for (std::size_t i = 0; i < sentence.words.size(); ++i) {
       const std::string place = line_place(file.path(), sentence.lines[i]);
       tags.id_at(sentence.words[i].tag, "tag", place);
       words.add(sentence.words[i].word, place, tokens);
     }
+    words.end(tokens);
     index.add(sentence.offset, std::ssize(tokens), line_place(file.path(), sentence.line));
   });
   index.finish(file.size());
@@ -75,10 +77,14 @@ class TagExamples final : public Examples {
     const std::int64_t example = request.examples[row];
     const std::int64_t begin = index_.begin(example);
     const std::string bytes = read_bytes(*file_, begin, index_.end(example));
-    const std::int64_t most = std::min(
+    const TextFrame& frame = words_.frame();
+    const std::int64_t longest = std::min(
         request.columns.target, request.longest > 0 ? request.longest : request.columns.target);
+    // Of a sentence with what begins it.
+    const std::int64_t most = frame.room(longest, file_->path()) + std::ssize(frame.before());
     const auto targets = row_of(batch.field("targets"), row);
     std::vector<std::int64_t> tokens;
+    words_.begin(tokens);
     for (std::size_t at = 0; at < bytes.size();) {
       const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
       const std::string_view line = without_line_end(std::string_view(bytes).substr(at, end - at));
@@ -92,9 +98,11 @@ class TagExamples final : public Examples {
       batch.counts["tokens"] += 1;
       batch.counts["bytes"] += std::ssize(word->word);
     }
-    if (tokens.empty() || (request.longest == 0 && std::ssize(tokens) > most))
+    if (tokens.size() == frame.before().size() ||
+        (request.longest == 0 && std::ssize(tokens) > most))
       throw DataError("{}: was changed while it was read", place(example));
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(most)));
+    words_.end(tokens);
     std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
     batch.field("length").span<std::int64_t>()[row] = std::ssize(tokens);
   }

@@ -14,6 +14,7 @@
 #include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
+#include "framework/data/tokenizer_training.h"
 
 namespace longspan {
 
@@ -29,15 +30,57 @@ std::int64_t size_of(const std::vector<NamedPath>& files) {
   return size;
 }
 
-// Of a text that SentencePiece does not read as it is.
-SubwordModel trained_on_documents(const std::shared_ptr<const MappedFile>& text,
-                                  const DataOptions& options,
-                                  const fs::path& directory,
-                                  const ScanListener& heard) {
+// The texts that a run trains its tokenizer on.
+struct TrainingTexts {
+  explicit TrainingTexts(const DataOptions& options) {
+    for (const NamedPath& path : files_of(options.train))
+      files.push_back(std::make_shared<const MappedFile>(path));
+    const bool are_plain =
+        std::ranges::all_of(files, [](const auto& file) { return is_plain_text(*file); });
+    if (!are_plain && files.size() > 1)
+      throw DataError(
+          "{}: a tokenizer is trained on several files only where all are plain text; "
+          "data.tokenizer_model names one that is there already",
+          options.train.told());
+    is_packed = !are_plain;
+    if (!options.train_target.empty())
+      files.push_back(std::make_shared<const MappedFile>(options.train_target));
+    for (const auto& file : files) all.push_back(file.get());
+  }
+
+  std::vector<std::shared_ptr<const MappedFile>> files;
+  std::vector<const MappedFile*> all;
+  bool is_packed = false;  // or of JSON: there is one, and lines of it are to be trained on
+};
+
+// The file of the run that a tokenizer of these texts and settings is kept in.
+fs::path trained_path(const TrainingTexts& texts,
+                      const DataOptions& options,
+                      const fs::path& directory,
+                      const char* extension,
+                      const ScanListener& heard) {
+  std::string key = "1";
+  for (const MappedFile* file : texts.all)
+    key += fmt::format(" {:x} {}", hash_of_file(*file, heard), file->size());
+  if (is_json_lines(texts.all.front()->path())) key += " " + options.documents.field;
+  const std::uint64_t hash =
+      hash_of(fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
+  return directory / fmt::format("tokenizer-{:016x}.{}", hash, extension);
+}
+
+// What `train` makes of the texts, or of a sample of documents that are not plain text.
+template <typename Train>
+auto trained_on(const TrainingTexts& texts,
+                const DataOptions& options,
+                const fs::path& directory,
+                const ScanListener& heard,
+                const Train& train) {
+  if (!texts.is_packed) return train(texts.all);
+  const auto& text = texts.files.front();
   const DocumentSample sample(text, options.documents, subword_sample_bytes, directory, heard);
   const MappedFile lines(sample.path().string());
   try {
-    return train_subwords(lines, options.tokenizer_kind, options.vocabulary);
+    return train(std::vector<const MappedFile*>{&lines});
   } catch (const DataError& error) {
     // The sample is no file that anyone knows.
     const std::string_view sentence = error.what();
@@ -49,35 +92,34 @@ SubwordModel trained_on_documents(const std::shared_ptr<const MappedFile>& text,
 SubwordModel trained_model(const DataOptions& options,
                            const fs::path& directory,
                            const ScanListener& heard) {
-  std::vector<std::shared_ptr<const MappedFile>> files;
-  for (const NamedPath& path : files_of(options.train))
-    files.push_back(std::make_shared<const MappedFile>(path));
-  const std::shared_ptr<const MappedFile>& text = files.front();
-  std::optional<MappedFile> target;
-  std::vector<const MappedFile*> texts;
-  for (const auto& file : files) texts.push_back(file.get());
-  if (!options.train_target.empty()) texts.push_back(&target.emplace(options.train_target));
-  std::string key = "1";
-  for (const MappedFile* file : texts)
-    key += fmt::format(" {:x} {}", hash_of_file(*file, heard), file->size());
-  if (is_json_lines(text->path())) key += " " + options.documents.field;
-  const std::uint64_t hash =
-      hash_of(fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
-  const fs::path path = directory / fmt::format("tokenizer-{:016x}.model", hash);
+  const TrainingTexts texts(options);
+  const fs::path path = trained_path(texts, options, directory, "model", heard);
   std::error_code unused;
   if (fs::exists(path, unused)) return read_subword_model(path.string());
-  const bool are_plain =
-      std::ranges::all_of(files, [](const auto& file) { return is_plain_text(*file); });
-  if (!are_plain && files.size() > 1)
-    throw DataError(
-        "{}: a model of subwords is trained on several files only where all are plain text; "
-        "data.tokenizer_model names one that is there already",
-        options.train.told());
-  const SubwordModel model =
-      are_plain ? train_subwords(texts, options.tokenizer_kind, options.vocabulary, heard)
-                : trained_on_documents(text, options, directory, heard);
+  const SubwordModel model = trained_on(texts, options, directory, heard, [&](const auto& files) {
+    return train_subwords(files, options.tokenizer_kind, options.vocabulary, heard);
+  });
   write_subword_model(model, path.string());
   return model;
+}
+
+JsonTokenizer trained_json(const DataOptions& options,
+                           const fs::path& directory,
+                           const ScanListener& heard) {
+  const TrainingTexts texts(options);
+  const fs::path path = trained_path(texts, options, directory, "json", heard);
+  std::error_code unused;
+  if (fs::exists(path, unused)) return read_json_tokenizer(path.string());
+  TokenizerRules rules =
+      usual_rules(options.tokenizer_kind == SubwordKind::word_pieces ? TrainedKind::word_pieces
+                                                                     : TrainedKind::byte_pairs);
+  rules.vocabulary = options.vocabulary;
+  const JsonTokenizer tokenizer =
+      trained_on(texts, options, directory, heard, [&](const auto& files) {
+        return train_json_tokenizer(files, rules, heard);
+      });
+  write_json_tokenizer(tokenizer, path.string());
+  return tokenizer;
 }
 
 }  // namespace
@@ -91,27 +133,31 @@ Tokenizer prepare_tokenizer(const DataOptions& options,
                             const fs::path& run_directory,
                             const Communicator& all,
                             const ScanListener& listener) {
-  if (options.tokenizer == TokenizerKind::tokenizer_json) {
-    const NamedPath& source = options.tokenizer_model;
-    const std::string json = on_first_rank(all, source, 0, {}, [source](const ScanListener&) {
-      return read_json_tokenizer(source).json();
-    });
-    return Tokenizer::of_package(JsonTokenizer(json, source.told()));
-  }
-  if (options.tokenizer != TokenizerKind::sentencepiece) return make_tokenizer(options, listener);
-  const bool trains = options.tokenizer_model.empty();
+  const bool is_json = options.tokenizer == TokenizerKind::tokenizer_json;
+  if (!is_json && options.tokenizer != TokenizerKind::sentencepiece)
+    return make_tokenizer(options, listener);
+  const bool trains = trains_tokenizer(options);
   const NamedPath& source =
       trains ? static_cast<const NamedPath&>(options.train) : options.tokenizer_model;
-  const std::string bytes =
-      on_first_rank(all,
-                    source,
-                    trains ? size_of(files_of(options.train, all)) : 0,
-                    trains ? listener : ScanListener(),
-                    [options, run_directory, trains](const ScanListener& heard) {
-                      return (trains ? trained_model(options, run_directory, heard)
-                                     : read_subword_model(options.tokenizer_model))
-                          .bytes();
-                    });
+  const std::int64_t size = trains ? size_of(files_of(options.train, all)) : 0;
+  const ScanListener& who = trains ? listener : ScanListener();
+  if (is_json) {
+    // Rank 0 reads it once.
+    const auto first = std::make_shared<std::optional<JsonTokenizer>>();
+    const std::string json = on_first_rank(
+        all, source, size, who, [options, run_directory, trains, first](const ScanListener& heard) {
+          first->emplace(trains ? trained_json(options, run_directory, heard)
+                                : read_json_tokenizer(options.tokenizer_model));
+          return (*first)->json();
+        });
+    return Tokenizer::of_package(*first ? **first : JsonTokenizer(json, source.told()));
+  }
+  const std::string bytes = on_first_rank(
+      all, source, size, who, [options, run_directory, trains](const ScanListener& heard) {
+        return (trains ? trained_model(options, run_directory, heard)
+                       : read_subword_model(options.tokenizer_model))
+            .bytes();
+      });
   return Tokenizer::subwords(SubwordModel(bytes, source.told()));
 }
 

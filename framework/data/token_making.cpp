@@ -9,6 +9,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/lines.h"
+#include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
 namespace {
@@ -24,11 +25,16 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, unused);
 }
 
-DocumentParts parts_of(const Tokenizer& tokenizer) {
-  if (tokenizer.kind() == TokenizerKind::bytes) return DocumentParts::bytes;
-  // These see all of a text at once.
-  if (tokenizer.json_tokenizer() != nullptr) return DocumentParts::none;
-  return DocumentParts::lines;
+DocumentReading reading_of(const Tokenizer& tokenizer) {
+  if (tokenizer.kind() == TokenizerKind::bytes) return {.parts = DocumentParts::bytes};
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
+  if (model == nullptr) return {.parts = DocumentParts::lines};
+  // Others see all of a text at once.
+  if (!model->goes_by_parts()) return {.parts = DocumentParts::none};
+  return {.parts = DocumentParts::places,
+          .place_to_cut = [model](std::string_view text, std::size_t least) {
+            return model->place_to_cut(text, least);
+          }};
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ TokenMaker::TokenMaker(std::shared_ptr<const MappedFile> text,
       making_(making),
       end_of_text_(has_documents(text_->path(), form) ? end_of_text_id(form, tokenizer)
                                                       : std::nullopt),
-      reader_(text_, form, {.parts = parts_of(tokenizer)}) {}
+      reader_(text_, form, reading_of(tokenizer)) {}
 
 TokenMaker::~TokenMaker() {
   if (later_.valid()) later_.wait();  // it uses the reader

@@ -5,6 +5,7 @@
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/new_file.h"
 
 namespace longspan {
 namespace {
@@ -46,6 +47,12 @@ std::optional<std::string> tokenizer_file_in(const std::string& folder) {
       fs::exists(inside / "vocab.json", unused) && fs::exists(inside / "merges.txt", unused);
   if (has_both) return (inside / "vocab.json").string();
   return std::nullopt;
+}
+
+void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path) {
+  NewFile file(path);
+  file.write(tokenizer.json());
+  file.finish();
 }
 
 JsonTokenizer read_json_tokenizer(const NamedPath& path) {

@@ -12,6 +12,9 @@ namespace longspan {
 // Of a tokenizer.json, or of a folder that has one, or vocab.json and merges.txt. Throws DataError.
 JsonTokenizer read_json_tokenizer(const NamedPath& path);
 
+// Writes a tokenizer.json that is seen at its path once it is whole. Throws Failure.
+void write_json_tokenizer(const JsonTokenizer& tokenizer, const std::string& path);
+
 // Whether a folder has what `read_json_tokenizer` reads: the file that says so.
 std::optional<std::string> tokenizer_file_in(const std::string& folder);
 

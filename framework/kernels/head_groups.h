@@ -10,8 +10,9 @@ namespace longspan {
 void repeat_heads(Cpu, const Tensor& x, const Tensor& y);
 void repeat_heads(Cuda, const Tensor& x, const Tensor& y);
 
-// The gradient: dx[r, h, :] = the sum of dy[r, times h ..., :], in the accumulator. dx is written.
-void sum_heads(Cpu, const Tensor& dy, const Tensor& dx);
-void sum_heads(Cuda, const Tensor& dy, const Tensor& dx);
+// The gradient: dx[r, h, :] = the sum of dy[r, times h ..., :], in the accumulator. dy has the
+// dtype of dx or of its accumulator. dx is written, or with `add` added to.
+void sum_heads(Cpu, const Tensor& dy, const Tensor& dx, bool add = false);
+void sum_heads(Cuda, const Tensor& dy, const Tensor& dx, bool add = false);
 
 }  // namespace longspan

@@ -50,10 +50,12 @@ struct BodyEnd {
   NormForm norm_form = {};
   double dropout = 0;                        // after it
   bool bias = false;                         // of the readout
+  std::optional<double> logit_cap = {};      // of a readout of words (OutputLayer)
   Initial initial = {};                      // of its weights
   Weight table = nullptr;                    // of the embedding, where the readout is to share it
   TagReadout tags = TagReadout::softmax;     // of a readout of tags
   Pooling pooling = Pooling::first;          // of a readout of classes
+  bool class_layer = false;                  // likewise: it has a layer of its own
   SourceLookOptions source = {};             // of a readout of pairs
   std::int64_t embedding_width = 0;          // of SourceLook::embedding
   std::optional<MaskedTargets> masked = {};  // where all words of a target are said at once
@@ -118,8 +120,9 @@ struct ModelIds {
 struct ModelSetting {
   std::int64_t vocabulary = 0;  // as in ModelIds
   std::int64_t classes = 0;
-  bool acts = false;         // classes are actions; it reads what came of the last one too
-  std::int64_t segment = 0;  // of the training data
+  bool acts = false;             // classes are actions; it reads what came of the last one too
+  std::int64_t segment = 0;      // of the training data
+  bool documents_apart = false;  // its rows hold documents that do not look at each other
   DType compute = DType::f32;
   Device device;
   ProcessMesh mesh = {};
@@ -127,6 +130,7 @@ struct ModelSetting {
   MemoryOptions memory = {};
   WeightSharing sharing = {};
   bool separate_masters = false;         // see Parameters
+  FineTuning tuning = {};                // what of it is trained
   LabelSmoothing smoothing = {};         // of targets, in training
   ScheduledSampling sampling = {};       // of inputs, in training
   PolicyOptions policy = {};             // of actions, in training

@@ -1,5 +1,6 @@
 #include "framework/model/class_readout.h"
 
+#include "framework/autograd/hyperbolic_tangent.h"
 #include "framework/model/best_class.h"
 #include "framework/model/pooling.h"
 #include "framework/model/shared_time.h"
@@ -14,13 +15,18 @@ class Classes : public Readout {
         mesh_(setting.mesh),
         part_{0, setting.classes, setting.classes},
         pool_(scope.child("pooling"), end.pooling, end.width, end.initial),
+        dropout_(end.dropout),
         scores_(
             scope,
-            {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {}
+            {.in = end.width, .out = setting.classes, .initial = end.initial, .hidden = false}) {
+    if (end.class_layer)
+      layer_.emplace(scope.child("layer"),
+                     Linear::Options{.in = end.width, .out = end.width, .initial = end.initial});
+  }
 
   std::vector<Term> terms(const States& states,
                           const Reading& reading,
-                          const Pass&) const override {
+                          const Pass& pass) const override {
     const Tensor& label = field_of(reading.fields, "label");
     const std::int64_t rows = label.elements();
     const Range own = rows_with_losses(mesh_, rows);
@@ -29,30 +35,36 @@ class Classes : public Readout {
       std::copy(label.data<std::int64_t>() + own.begin,
                 label.data<std::int64_t>() + own.end,
                 labels.begin() + own.begin);
-    Variable losses = cross_entropy(of_rows(states, reading),
+    Variable losses = cross_entropy(of_rows(states, reading, pass),
                                     host_field(labels, {rows}, device_),
                                     {.vocabulary = part_.total},
                                     Communicator());
     return {{.name = "loss", .values = losses_of_time(std::move(losses), mesh_), .count = "rows"}};
   }
 
-  Variable scores(const States& states, const Reading& reading, const Pass&) const override {
-    const Variable all = of_rows(states, reading);
+  Variable scores(const States& states, const Reading& reading, const Pass& pass) const override {
+    const Variable all = of_rows(states, reading, pass);
     return reshape(all, {all.shape()[0], part_.count});
   }
 
-  Tensor choices(const States& states, const Reading& reading, const Pass&) const override {
+  Tensor choices(const States& states, const Reading& reading, const Pass& pass) const override {
     const NoGradient unrecorded;
-    return best_classes(of_rows(states, reading).value());
+    return best_classes(of_rows(states, reading, pass).value());
   }
 
   const Part& part() const override { return part_; }
 
  private:
   // [rows, 1, classes] in the accumulator dtype, on every rank that shares time.
-  Variable of_rows(const States& states, const Reading& reading) const {
-    const Variable all =
-        scores_(pool_(states.hidden, states.time, field_of(reading.fields, "length")));
+  Variable of_rows(const States& states, const Reading& reading, const Pass& pass) const {
+    Variable vectors = pool_(states.hidden, states.time, field_of(reading.fields, "length"));
+    if (layer_) {
+      // All ranks have all vectors: their one position is no rank's own.
+      Pass whole = pass.child("class_layer");
+      whole.time = {};
+      vectors = drop(hyperbolic_tangent((*layer_)(vectors)), dropout_, whole);
+    }
+    const Variable all = scores_(vectors);
     return cast(all, accumulator_of(all.value().dtype()));
   }
 
@@ -60,6 +72,8 @@ class Classes : public Readout {
   ProcessMesh mesh_;
   Part part_;
   Pool pool_;
+  double dropout_;
+  std::optional<Linear> layer_;
   Linear scores_;
 };
 

@@ -17,7 +17,8 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
                                                setting.compute,
                                                setting.mesh,
                                                setting.sharing,
-                                               setting.separate_masters)),
+                                               setting.separate_masters,
+                                               setting.tuning)),
       sampling_(setting.sampling) {
   refuse(problem_of(sampling_));
   const Scope scope(*parameters_);
@@ -27,6 +28,7 @@ Model::Model(const ModelSetting& setting, const BodyFactory& body, const Readout
   if (end.norm) final_norm_.emplace(scope.child("final_norm"), end.width, end.norm_form, *end.norm);
   dropout_ = end.dropout;
   masked_ = end.masked;
+  refuse_unmatched(*parameters_);
   parameters_->allocate(setting.random);
 }
 

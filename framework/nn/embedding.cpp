@@ -1,5 +1,6 @@
 #include "framework/nn/embedding.h"
 
+#include "framework/autograd/cap.h"
 #include "framework/autograd/recompute.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
@@ -54,12 +55,14 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
       part_(scope.part(options.vocabulary)),
       table_(tied_table ? tied_table
                         : scope.classes(options.vocabulary, options.width, options.initial)),
+      cap_(options.cap),
       chunks_(options.chunks) {
   if (options.bias) bias_ = scope.class_bias(options.vocabulary);
 }
 
 Variable OutputLayer::product(const Variable& x) const {
-  return linear(x, table_->variable, bias_ ? bias_->variable : Variable());
+  Variable logits = linear(x, table_->variable, bias_ ? bias_->variable : Variable());
+  return cap_ ? held_below(logits, *cap_) : std::move(logits);
 }
 
 Variable OutputLayer::losses_inside(const Variable& x,

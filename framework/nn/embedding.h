@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/nn/layers.h"
 
@@ -41,6 +42,7 @@ class OutputLayer {
     std::int64_t vocabulary = 0;
     std::int64_t width = 0;
     bool bias = true;
+    std::optional<double> cap = {};  // of the logits, which become cap tanh(logit / cap)
     Initial initial = {};
     // Pieces of the rows whose logits and losses are computed one after another, and again in the
     // backward pass.
@@ -73,6 +75,7 @@ class OutputLayer {
   Part part_;
   Weight table_;
   Weight bias_;
+  std::optional<double> cap_;
   std::int64_t chunks_;
 };
 

@@ -43,10 +43,15 @@ Linear inward(const Scope& scope, const FeedForward::Options& options) {
                  .initial = options.initial});
 }
 
+// Of a weight [out, in].
+int split_axis_of(Split split) {
+  return split == Split::none ? -1 : (split == Split::rows ? 1 : 0);
+}
+
 Weight weight_of(const Scope& scope, const Linear::Options& options) {
   const Shape shape = {options.out, options.in};
   const Initial initial = options.initial.value_or(Initial::xavier(options.in, options.out));
-  const int axis = options.split == Split::none ? -1 : (options.split == Split::rows ? 1 : 0);
+  const int axis = split_axis_of(options.split);
   return options.hidden ? scope.hidden_matrix("weight", shape, initial, axis)
                         : scope.weight("weight", shape, initial, axis);
 }
@@ -59,6 +64,10 @@ Linear::Linear(const Scope& scope, const Options& options)
       split_(options.split),
       weight_(weight_of(scope, options)) {
   if (options.bias) bias_ = scope.bias(options.out, options.split == Split::columns ? 0 : -1);
+  if (!options.hidden) return;
+  scope.add_linear_layer();
+  if (scope.parameters().tuning().adapters.adapts(name_))
+    adapter_.emplace(scope, options.out, options.in, split_axis_of(options.split));
 }
 
 void Linear::check_width(const Variable& x) const {
@@ -74,20 +83,24 @@ Variable Linear::bias() const {
   return bias_ && (split_ != Split::rows || region_.whole()) ? bias_->variable : Variable();
 }
 
+Variable Linear::product(const Variable& x, const Pass* pass) const {
+  check_width(x);
+  if (!adapter_) return linear(x, weight(), bias());
+  return linear_of_two(x, weight(), adapter_->narrow(x, pass), adapter_->up(), bias());
+}
+
 Variable Linear::operator()(const Variable& x) const {
-  check_width(x);
   require(split_ != Split::rows, "Linear \"{}\": a row split leaves its region", name_);
-  return linear(x, weight(), bias());
+  return product(x, nullptr);
 }
 
-Variable Linear::operator()(const Variable& x, const TimeDivision& time) const {
-  return join(share(x), time);
+Variable Linear::operator()(const Variable& x, const Pass& pass) const {
+  return split_ == Split::rows ? join(share(x, pass), pass.time) : product(x, &pass);
 }
 
-Variable Linear::share(const Variable& x) const {
-  check_width(x);
+Variable Linear::share(const Variable& x, const Pass& pass) const {
   require(split_ == Split::rows, "Linear \"{}\": only a row split leaves a region", name_);
-  return linear(x, weight(), bias());
+  return product(x, &pass);
 }
 
 Variable Linear::join(Variable&& shares, const TimeDivision& time) const {
@@ -157,6 +170,12 @@ NormedSum Norm::of_sum(const Variable& x,
 
 Variable drop(const Variable& x, double rate, const Pass& pass, const std::optional<Part>& part) {
   if (!pass.training || rate == 0) return x;
+  if (part && pass.taken)
+    return dropout(x,
+                   rate,
+                   pass.random,
+                   {.inner_begin = part->begin, .inner_total = part->total},
+                   pass.taken->placed);
   return dropout(x, rate, pass.random, placement_of(x.shape(), pass, part));
 }
 
@@ -194,6 +213,8 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
       hidden.placement = placement_of(x.shape(), inside, hidden_);
     }
   }
+  if (in_.adapted() || (up_ && up_->adapted()) || out_.adapted())
+    return adapted_share(x, pass, hidden);
   if (up_)
     return gated_feed_forward(
         x,
@@ -201,6 +222,16 @@ Variable FeedForward::share(const Variable& x, const Pass& pass, bool unread) co
         hidden,
         unread);
   return feed_forward(x, {in_.weight(), in_.bias(), out_.weight(), out_.bias()}, hidden, unread);
+}
+
+// The same product by product, each with its adapter.
+Variable FeedForward::adapted_share(const Variable& x,
+                                    const Pass& pass,
+                                    const Hidden& hidden) const {
+  Variable inside = in_(x, pass);
+  inside = up_ ? gated(activation_, inside, (*up_)(x, pass)) : activate(activation_, inside);
+  return out_.share(dropout(inside, hidden.rate, hidden.random, hidden.placement, hidden.rows),
+                    pass);
 }
 
 Variable FeedForward::operator()(const Variable& x, const Pass& pass) const {

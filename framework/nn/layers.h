@@ -5,6 +5,7 @@
 #include <string>
 
 #include "framework/autograd/ops.h"
+#include "framework/nn/adapter.h"
 #include "framework/nn/parameters.h"
 #include "framework/nn/pass.h"
 #include "framework/nn/power_statistics.h"
@@ -20,7 +21,8 @@ enum class Split : std::uint8_t {
 };
 
 // y = x W^T + b. Parameters "weight" [out, in] and, if asked for, "bias" [out]. The bias of a row
-// split is added once, after the sum over the ranks.
+// split is added once, after the sum over the ranks. A layer between hidden states has an adapter
+// where the model's fine-tuning says so.
 class Linear {
  public:
   struct Options {
@@ -34,26 +36,33 @@ class Linear {
   Linear(const Scope& scope, const Options& options);
 
   // x: [..., in (this rank's)]. Throws Failure that names the layer when the width is another. Not
-  // for a row split.
+  // for a row split. Nothing is dropped.
   Variable operator()(const Variable& x) const;
-  // A row split, whose output has left the region: x: [batch, time, in (this rank's)].
-  Variable operator()(const Variable& x, const TimeDivision& time) const;
-  // The same in two steps: this rank's share of the output for each row, and the sum of the shares.
-  Variable share(const Variable& x) const;
+  // x: [batch, time, in (this rank's)] of the positions of pass.time, inside the region where the
+  // layer is split, or of the rows that pass.taken took. The output of a row split has left the
+  // region.
+  Variable operator()(const Variable& x, const Pass& pass) const;
+  // The same of a row split in two steps: this rank's share of the output for each row, and the sum
+  // of the shares.
+  Variable share(const Variable& x, const Pass& pass) const;
   Variable join(Variable&& shares, const TimeDivision& time) const;
 
-  // For ops that do more than this product. The bias is undefined where there is none or `join`
-  // adds it.
+  // For ops that do more than this product, of a layer without an adapter. The bias is undefined
+  // where there is none or `join` adds it.
+  bool adapted() const { return adapter_.has_value(); }
   const Variable& weight() const { return weight_->variable; }
   Variable bias() const;
   void check_width(const Variable& x) const;
 
  private:
+  Variable product(const Variable& x, const Pass* pass) const;
+
   std::string name_;
   Region region_;
   Split split_;
   Weight weight_;
   Weight bias_;
+  std::optional<Adapter> adapter_;
 };
 
 enum class NormKind : std::uint8_t {
@@ -109,7 +118,8 @@ class Norm {
 };
 
 // Dropout of an activation [batch, time, width]. Inside a split region `part` says which features
-// this rank holds. Without training it is x itself.
+// this rank holds, and with pass.taken the rows of x are those that it took. Without training it is
+// x itself.
 Variable drop(const Variable& x,
               double rate,
               const Pass& pass,
@@ -143,6 +153,7 @@ class FeedForward {
   // This rank's share of the output. x: rows inside the region, of the positions that pass.time
   // gives. `unread`: only the gradient is wanted.
   Variable share(const Variable& x, const Pass& pass, bool unread = false) const;
+  Variable adapted_share(const Variable& x, const Pass& pass, const Hidden& hidden) const;
 
   Region region_;
   Part hidden_;

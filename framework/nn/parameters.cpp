@@ -88,6 +88,12 @@ std::int64_t elements_a_rank(const std::vector<std::shared_ptr<Parameter>>& para
   return total;
 }
 
+std::int64_t elements_of_all(const std::vector<std::shared_ptr<Parameter>>& parameters) {
+  std::int64_t total = 0;
+  for (const auto& parameter : parameters) total += parameter->global_shape.elements();
+  return total;
+}
+
 }  // namespace
 
 Initial Initial::xavier(std::int64_t in, std::int64_t out) {
@@ -122,6 +128,8 @@ Weight Parameters::add(const std::string& name,
   parameter->decays = decays;
   parameter->inside = inside;
   parameter->hidden = in_products.hidden;
+  parameter->adapter = in_products.adapter;
+  parameter->frozen = !in_products.adapter && tuning_.freezes(name);
   parameter->range = range;
   if (split_axis >= 0) {
     parameter->split_axis = split_axis;
@@ -134,6 +142,7 @@ Weight Parameters::add(const std::string& name,
   if (in_products.classes && on_gpu)
     parameter->padding = padded(parameter->shape[0], together) - parameter->shape[0];
   parameters_.push_back(parameter);
+  if (!parameter->frozen) trained_.push_back(parameter);
   return parameter;
 }
 
@@ -141,7 +150,7 @@ Weight Parameters::add(const std::string& name,
 // kind those that are treated alike follow one another.
 void Parameters::fill_buckets() {
   const auto kind = [this](const auto& each) {
-    return std::tuple(each->rounded, each->shape.dimensions() > 1, divided(*each));
+    return std::tuple(!each->frozen, each->rounded, each->shape.dimensions() > 1, divided(*each));
   };
   const auto place = [&](const auto& each) {
     return std::tuple(kind(each), each->decays, each->split());
@@ -152,7 +161,7 @@ void Parameters::fill_buckets() {
                                          static_cast<double>(size_of(accumulator_of(compute_))));
   // Where gradients are shared out a few buckets are there at a time: they must be small beside
   // the whole.
-  if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(parameters_, mesh_) / 16);
+  if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(trained_, mesh_) / 16);
   for (const auto& parameter : order) {
     const std::int64_t size =
         padded(std::max<std::int64_t>(parameter->padded_shape().elements(), 1), alignment);
@@ -171,7 +180,8 @@ void Parameters::allocate(ParameterBucket& bucket) {
   bucket.elements = padded(bucket.elements, alignment * sharers.count);
   const DType wide = accumulator_of(compute_);
   const bool narrow = wide != compute_ && bucket.parameters.front()->rounded;
-  const bool copied = narrow || separate_masters_;
+  const bool frozen = bucket.frozen();
+  const bool copied = narrow || (separate_masters_ && !frozen);
   const bool shares_masters = copied && sharers.count > 1;
   const bool shares_gradients = sharing_.zero > 1 && sharers.count > 1;
   const std::int64_t share = bucket.elements / sharers.count;
@@ -181,14 +191,16 @@ void Parameters::allocate(ParameterBucket& bucket) {
   bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
   Tensor master = bucket.compute;
   if (copied) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
-  const Tensor own_master = shares_masters ? master : sharers.own_part(master);
-  bucket.own_gradient =
-      zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
-  if (!shares_gradients) {
-    bucket.gradient = bucket.own_gradient;
-    bucket.own_gradient = sharers.own_part(bucket.gradient);
+  bucket.own_master = shares_masters ? master : sharers.own_part(master);
+  if (copied) bucket.own_compute = sharers.own_part(bucket.compute);
+  if (!frozen) {
+    bucket.own_gradient =
+        zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
+    if (!shares_gradients) {
+      bucket.gradient = bucket.own_gradient;
+      bucket.own_gradient = sharers.own_part(bucket.gradient);
+    }
   }
-  const Tensor own_compute = sharers.own_part(bucket.compute);
   const std::int64_t own_begin = share * sharers.rank;
   for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
     Parameter& parameter = *bucket.parameters[i];
@@ -199,27 +211,30 @@ void Parameters::allocate(ParameterBucket& bucket) {
     };
     parameter.compute = whole(bucket.compute, parameter.shape);
     if (!shares_masters) parameter.master = whole(master, parameter.shape);
-    if (!shares_gradients) parameter.gradient = whole(bucket.gradient, parameter.shape);
     const Shape with_padding = parameter.padded_shape();
+    const Tensor read = whole(bucket.compute, with_padding);
+    const bool has_gradient = bucket.gradient.defined();
+    if (has_gradient) parameter.gradient = whole(bucket.gradient, parameter.shape);
     parameter.variable =
-        Variable::leaf(whole(bucket.compute, with_padding),
-                       wide,
-                       shares_gradients ? Tensor() : whole(bucket.gradient, with_padding));
+        frozen ? Variable(read)
+               : Variable::leaf(
+                     read, wide, has_gradient ? whole(bucket.gradient, with_padding) : Tensor());
     // Where the parameter and this rank's part overlap, counted from the part's beginning.
     const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
     const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
     parameter.own_begin = begin == end ? 0 : own_begin + begin - place;
     parameter.own_end = parameter.own_begin + end - begin;
     parameter.own_place = own_elements_ + begin;
-    parameter.own_master = own_master.slice(begin, end);
-    parameter.own_gradient = bucket.own_gradient.slice(begin, end);
-    if (copied) parameter.own_compute = own_compute.slice(begin, end);
+    parameter.own_master = bucket.own_master.slice(begin, end);
+    if (!frozen) parameter.own_gradient = bucket.own_gradient.slice(begin, end);
+    if (copied) parameter.own_compute = bucket.own_compute.slice(begin, end);
   }
+  if (frozen) return;
   add_runs(bucket,
            {.own_place = own_elements_,
-            .own_master = own_master,
+            .own_master = bucket.own_master,
             .own_gradient = bucket.own_gradient,
-            .own_compute = copied ? own_compute : Tensor()});
+            .own_compute = bucket.own_compute});
   own_elements_ += share;
 }
 
@@ -303,14 +318,15 @@ void Parameters::read_for(const Scope& scope, std::int64_t steps) const {
 }
 
 void Parameters::refresh_compute() const {
-  for (const ParameterRun& run : runs_)
-    if (run.own_compute.defined())
-      on(device_, [&](auto backend) { scale(backend, 1.0, run.own_master, run.own_compute); });
-  gather();
+  for (const ParameterBucket& bucket : buckets_)
+    if (bucket.own_compute.defined())
+      on(device_,
+         [&](auto backend) { scale(backend, 1.0, bucket.own_master, bucket.own_compute); });
+  gather(true);
 }
 
 void Parameters::hold_in_ranges() const {
-  for (const auto& parameter : parameters_) {
+  for (const auto& parameter : trained_) {
     if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
     on(device_, [&](auto backend) {
       clamp(backend, parameter->own_master, parameter->range->least, parameter->range->most);
@@ -320,10 +336,11 @@ void Parameters::hold_in_ranges() const {
   }
 }
 
-void Parameters::gather() const {
+void Parameters::gather(bool frozen_too) const {
   std::vector<Request> requests;
   for (const ParameterBucket& bucket : buckets_)
-    if (const Sharers sharers(bucket, sharing_); sharers.count > 1)
+    if (const Sharers sharers(bucket, sharing_);
+        sharers.count > 1 && (frozen_too || !bucket.frozen()))
       requests.push_back(
           bucket.ranks.start_all_gather(sharers.own_part(bucket.compute), bucket.compute));
   for (Request& request : requests) request.wait();
@@ -338,7 +355,7 @@ bool Parameters::answers_for(const Parameter& parameter) const {
 }
 
 void Parameters::clear_gradients() const {
-  for (const auto& parameter : parameters_) parameter->variable.clear_gradient();
+  for (const auto& parameter : trained_) parameter->variable.clear_gradient();
 }
 
 const Parameter& Parameters::named(const std::string& name) const {
@@ -352,11 +369,9 @@ Weight Parameters::find(const std::string& name) const {
   return found == by_name_.end() ? nullptr : found->second;
 }
 
-std::int64_t Parameters::global_elements() const {
-  std::int64_t total = 0;
-  for (const auto& parameter : parameters_) total += parameter->global_shape.elements();
-  return total;
-}
+std::int64_t Parameters::global_elements() const { return elements_of_all(parameters_); }
+
+std::int64_t Parameters::trained_elements() const { return elements_of_all(trained_); }
 
 Scope Scope::child(const std::string& name) const {
   Scope result = *this;
@@ -378,6 +393,20 @@ Weight Scope::hidden_matrix(const std::string& name,
                             int split_axis) const {
   return parameters_->add(
       child(name).path(), global_shape, split_axis, initial, true, {.hidden = true});
+}
+
+Weight Scope::adapter(const std::string& name,
+                      const Shape& global_shape,
+                      const Initial& initial,
+                      int split_axis,
+                      bool inside) const {
+  return parameters_->add(child(name).path(),
+                          global_shape,
+                          split_axis,
+                          initial,
+                          true,
+                          {.hidden = true, .adapter = true},
+                          inside);
 }
 
 Weight Scope::inside_weight(const std::string& name,

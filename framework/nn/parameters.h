@@ -11,6 +11,7 @@
 #include "framework/autograd/variable.h"
 #include "framework/comm/process_mesh.h"
 #include "framework/core/random.h"
+#include "framework/nn/fine_tuning.h"
 #include "framework/nn/moving_centroids.h"
 
 namespace longspan {
@@ -76,6 +77,9 @@ struct Parameter {
   bool inside = false;
   Initial initial;
   std::optional<ValueRange> range = {};
+  bool adapter = false;  // of an adapter
+  // It stays as it is: a constant, without a gradient or anything of an optimizer.
+  bool frozen = false;
   // Only the first so many steps of training read it: afterwards it is neither changed nor saved.
   // None: all do.
   std::optional<std::int64_t> read_steps = {};
@@ -87,12 +91,13 @@ struct Parameter {
   std::int64_t padding = 0;
   // Set by Parameters::allocate.
   Tensor master;      // f32, or f64 when computing in f64; undefined where masters are shared out
-  Tensor gradient;    // in master's dtype; undefined where gradients are shared out
+  Tensor gradient;    // in master's dtype; undefined where gradients are shared out, or frozen
   Tensor compute;     // what the forward pass reads: master itself, or its rounded copy
-  Variable variable;  // the leaf over `compute` and the padding
-  // What this rank updates: elements [own_begin, own_end) of its piece, all of them where nothing
-  // is shared out. They lie from `own_place` on in buffers of `own_elements` that hold every
-  // parameter's. The tensors are views of [own_end - own_begin].
+  Variable variable;  // the leaf, or constant, over `compute` and the padding
+  // What this rank updates (and of what is frozen, saves): elements [own_begin, own_end) of its
+  // piece, all of them where nothing is shared out. Of what is trained they lie from `own_place` on
+  // in buffers of `own_elements` that hold every parameter's. The tensors are views of [own_end -
+  // own_begin].
   std::int64_t own_begin = 0;
   std::int64_t own_end = 0;
   std::int64_t own_place = 0;
@@ -112,6 +117,7 @@ struct InProducts {
   bool bias = false;     // is added to one: on a GPU it is rounded
   bool classes = false;  // its rows are classes of an output layer: on a GPU they are padded
   bool hidden = false;   // see Parameter::hidden
+  bool adapter = false;  // see Parameter::adapter
 };
 
 // What a layer keeps of its parameter.
@@ -129,8 +135,9 @@ struct ParameterRun {
   std::optional<std::int64_t> read_steps = {};  // see Parameter::read_steps
 };
 
-// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (rounded
-// or not, matrices or vectors, divided or not), so that what is divided lies alike on all ranks.
+// Parameters that lie beside each other in one block, with zeros in the gaps: of one kind (trained
+// or frozen, rounded or not, matrices or vectors, divided or not), so that what is divided lies
+// alike on all ranks.
 // What is shared out of it is cut into as many equal parts as there are ranks that share: part r is
 // rank r's.
 struct ParameterBucket {
@@ -139,8 +146,12 @@ struct ParameterBucket {
   std::int64_t elements = 0;         // of the block
   Communicator ranks;                // that hold the same weights: gradients are summed over them
   Tensor compute;                    // the block as the forward pass reads it
-  Tensor gradient;                   // undefined where gradients are shared out
+  Tensor gradient;                   // undefined where gradients are shared out, or frozen
   Tensor own_gradient;               // this rank's part, or all
+  Tensor own_master;                 // the same of these
+  Tensor own_compute;                // and of `compute`, where that is not the masters
+
+  bool frozen() const { return parameters.front()->frozen; }
 };
 
 struct PowerOptions;  // power_statistics.h
@@ -155,12 +166,14 @@ class Parameters {
              DType compute,
              const ProcessMesh& mesh,
              const WeightSharing& sharing = {},
-             bool separate_masters = false)
+             bool separate_masters = false,
+             const FineTuning& tuning = {})
       : device_(device),
         compute_(compute),
         mesh_(mesh),
         sharing_(sharing),
-        separate_masters_(separate_masters) {}
+        separate_masters_(separate_masters),
+        tuning_(tuning) {}
 
   // Throws Failure when the name is taken.
   Weight add(const std::string& name,
@@ -171,6 +184,9 @@ class Parameters {
              const InProducts& in_products = {},
              bool inside = false,
              const std::optional<ValueRange>& range = {});
+
+  // A linear layer between hidden states, which may have an adapter, is there.
+  void add_linear_layer(const std::string& name) { linear_layers_.push_back(name); }
 
   // Centroids of all heads of a layer, of which this rank has its part; made by `allocate`.
   std::shared_ptr<const MovingCentroids> add_centroids(const std::string& name,
@@ -186,11 +202,11 @@ class Parameters {
   // Once, after the model is built: makes the blocks and the initial weights.
   void allocate(const Random& random);
   // After the masters have changed, where there is more than this rank's part of them: rounds them
-  // into the compute copies and gathers these.
+  // into the compute copies and gathers these, frozen ones too.
   void refresh_compute() const;
-  // After every rank has updated what it owns: brings the others' part of the weights here.
+  // After every rank has updated what it owns: brings the others' part of what is trained here.
   // Collective where something is shared out.
-  void gather() const;
+  void gather() const { gather(false); }
   // After an update, before `gather`: what this rank updates of the parameters that have a range
   // becomes the nearest numbers of it.
   void hold_in_ranges() const;
@@ -201,10 +217,15 @@ class Parameters {
   void clear_gradients() const;
 
   const std::vector<std::shared_ptr<Parameter>>& all() const { return parameters_; }
+  // Those that are not frozen, in the same order.
+  const std::vector<std::shared_ptr<Parameter>>& trained() const { return trained_; }
+  const std::vector<std::string>& linear_layers() const { return linear_layers_; }
+  const FineTuning& tuning() const { return tuning_; }
   const std::vector<ParameterBucket>& buckets() const { return buckets_; }
   const std::vector<std::shared_ptr<MovingCentroids>>& centroids() const { return centroids_; }
   const std::vector<std::shared_ptr<PowerStatistics>>& power_statistics() const { return power_; }
-  // Of all buckets; only where there is something to update, of what the next step reads.
+  // Of all buckets that are trained; only where there is something to update, of what the next step
+  // reads.
   const std::vector<ParameterRun>& runs() const { return runs_; }
   // Throws Failure when there is none.
   const Parameter& named(const std::string& name) const;
@@ -219,6 +240,8 @@ class Parameters {
   }
   // Elements of the whole model.
   std::int64_t global_elements() const;
+  // The same of what is trained.
+  std::int64_t trained_elements() const;
 
   // Elements of a buffer for what this rank updates, such as a moment of its optimizer.
   std::int64_t own_elements() const { return own_elements_; }
@@ -242,6 +265,7 @@ class Parameters {
 
  private:
   bool reads(const std::optional<std::int64_t>& steps) const { return !steps || steps_ < *steps; }
+  void gather(bool frozen_too) const;
   void fill_buckets();
   void allocate(ParameterBucket& bucket);
   void add_runs(const ParameterBucket& bucket, const ParameterRun& whole);
@@ -252,7 +276,10 @@ class Parameters {
   ProcessMesh mesh_;
   WeightSharing sharing_;
   bool separate_masters_;
+  FineTuning tuning_;
   std::vector<std::shared_ptr<Parameter>> parameters_;
+  std::vector<std::shared_ptr<Parameter>> trained_;
+  std::vector<std::string> linear_layers_;
   std::unordered_map<std::string, Weight> by_name_;
   std::vector<ParameterBucket> buckets_;
   std::vector<std::shared_ptr<MovingCentroids>> centroids_;
@@ -282,6 +309,12 @@ class Scope {
                        const Shape& global_shape,
                        const Initial& initial,
                        int split_axis) const;
+  // Of an adapter. `inside`: read in a split region. It decays.
+  Weight adapter(const std::string& name,
+                 const Shape& global_shape,
+                 const Initial& initial,
+                 int split_axis,
+                 bool inside) const;
   // A matrix that every tensor rank has whole and reads for its own heads alone.
   Weight inside_weight(const std::string& name,
                        const Shape& global_shape,
@@ -317,6 +350,8 @@ class Scope {
                  const ValueRange& range,
                  int split_axis = -1) const;
 
+  // This is the place of a linear layer between hidden states.
+  void add_linear_layer() const { parameters_->add_linear_layer(path_); }
   // What was made here so far is read by the first `steps` steps of training alone.
   void read_for(std::int64_t steps) const { parameters_->read_for(*this, steps); }
 

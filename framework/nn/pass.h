@@ -67,6 +67,13 @@ struct Pass {
     return result;
   }
 
+  // The pass of an activation with all rows, whatever others take.
+  Pass of_all_rows() const {
+    Pass result = *this;
+    result.taken = {};
+    return result;
+  }
+
   // A choice made from activations: `make()` (a Tensor) in the forward pass, and the same tensor
   // again in a recomputation. One choice a pass: each place that decides takes a child of its own.
   template <typename Make>

@@ -44,6 +44,9 @@ void introduce(const Log& log, const IntroducedRun& run) {
            parameters.sharing().zero > 0 ? fmt::format(", ZeRO {}", parameters.sharing().zero) : "",
            device.on_gpu() ? fmt::format("GPU {} on the first rank", device.state().gpu())
                            : fmt::format("{} threads a rank", run.threads));
+  if (const std::int64_t trained = parameters.trained_elements();
+      trained != parameters.global_elements())
+    log.info("{} parameters are trained, the others stay as they are", trained);
   log.info("{}; matrix products reach {:.0f} GFLOP/s", run.task.introduction(), run.peak / 1e9);
   if (device.on_gpu() && mesh.world.size() > 1)
     log.info("tensors travel between GPUs {}",

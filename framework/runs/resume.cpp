@@ -174,7 +174,7 @@ void judge_checkpoint(const ResumingRun& run,
         "{}: was made with another tokenizer than data.train and data.tokenizer give; set them as "
         "they were{}, or {}",
         path,
-        tokenizer.subword_model() != nullptr
+        trains_tokenizer(settings.data)
             ? " (data.tokenizer_model can name the model that the run made)"
         : tokenizer.json_tokenizer() != nullptr ? " (longspan export writes the tokenizer.json again)"
         : tokenizer.kind() == TokenizerKind::ids ? " (data.vocabulary too)"

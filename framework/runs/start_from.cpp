@@ -15,6 +15,7 @@
 #include "framework/runs/named_checkpoint.h"
 #include "framework/runs/resume.h"
 #include "framework/runs/vocabulary_rows.h"
+#include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
 
 namespace longspan {
@@ -23,7 +24,7 @@ namespace {
 constexpr const char* key = "training.start_from";
 
 // What these keys change of the weights is seen at their tensors, one by one.
-constexpr std::array<std::string_view, 11> seen_at_tensors = {"model.vocabulary",
+constexpr std::array<std::string_view, 15> seen_at_tensors = {"model.vocabulary",
                                                               "model.layers",
                                                               "model.longest",
                                                               "model.relative_reach",
@@ -33,7 +34,11 @@ constexpr std::array<std::string_view, 11> seen_at_tensors = {"model.vocabulary"
                                                               "model.tied_embeddings",
                                                               "model.output_bias",
                                                               "data.tokenizer",
-                                                              "data.unknown"};
+                                                              "data.unknown",
+                                                              "training.adapters.rank",
+                                                              "training.adapters.layers",
+                                                              "training.adapters.beside",
+                                                              "training.frozen"};
 
 // The folders of what a checkpoint has beside weights.
 constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
@@ -63,6 +68,19 @@ Checkpoint open_meant(const StartingRun& run) {
   return open_run_checkpoint(found.path, run.watch);
 }
 
+bool is_weight(const CheckpointTensor& tensor) {
+  return std::ranges::none_of(
+      no_weights, [&](std::string_view folder) { return tensor.name.starts_with(folder); });
+}
+
+bool is_of_adapter(const CheckpointTensor& tensor) {
+  return is_weight(tensor) && has_part(tensor.name, "adapter");
+}
+
+bool has_adapters(const Checkpoint& checkpoint) {
+  return std::ranges::any_of(checkpoint.tensors(), is_of_adapter);
+}
+
 // What becomes of the parameters of a model.
 class WeightsTaken {
  public:
@@ -77,7 +95,9 @@ class WeightsTaken {
   void judge_configuration() const;
   void match_vocabulary(const Tokenizer& saved);
   void judge_shapes() const;
-  void fill_rows(const StateTensor& master) const;
+  void judge_adapters() const;
+  void match_labels();
+  void fill_rows(const StateTensor& master, const std::vector<std::int64_t>& rows) const;
   std::string place() const { return checkpoint_.path().string(); }
 
   const StartingRun& run_;
@@ -85,6 +105,8 @@ class WeightsTaken {
   const Checkpoint& checkpoint_;
   const Model& model_;
   std::vector<std::string> anew_;
+  std::map<std::string, Shape> by_label_;          // tables of classes or tags
+  std::vector<std::int64_t> label_rows_;           // of which tables
   std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
   std::map<std::string, Shape> whole_;             // taken as they are
   std::map<std::string, Shape> by_row_;            // tables of the vocabulary
@@ -106,7 +128,8 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
                           begins_with(name, "output");
     // What only the first steps read, a run that has made them has no more.
     const bool is_gone = parameter->read_steps && !checkpoint.has(name);
-    if (is_anew(name) || is_gone)
+    const bool is_new = parameter->adapter && !checkpoint.has(name);
+    if (is_anew(name) || is_gone || is_new)
       anew_.push_back(name);
     else if (!checkpoint.has(name))
       missing_.push_back(name);
@@ -133,8 +156,22 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
         key,
         some_of(missing_),
         place());
+  match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
   judge_shapes();
+  judge_adapters();
+}
+
+// Without them the other weights are another model's.
+void WeightsTaken::judge_adapters() const {
+  for (const CheckpointTensor& tensor : checkpoint_.tensors())
+    if (is_of_adapter(tensor) && !whole_.contains(tensor.name) && !is_anew(tensor.name))
+      throw ConfigurationError(
+          "{}: {} has {}, and this run no such adapter; set training.adapters as it was there, or "
+          "begin from what longspan export and import make of it, with the adapters in its weights",
+          key,
+          place(),
+          tensor.name);
 }
 
 bool WeightsTaken::is_anew(const std::string& name) const {
@@ -170,6 +207,11 @@ void WeightsTaken::judge_configuration() const {
   std::erase_if(refused, [&](const std::string& sentence) {
     return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
   });
+  // Adapters that begin here change nothing of what is there.
+  if (!has_adapters(checkpoint_))
+    std::erase_if(refused, [&](const std::string& sentence) {
+      return key_of(sentence) == "training.adapters.alpha";
+    });
   const std::vector<std::string> all = refused;
   for (const std::string& beginning : options_.changed) {
     const auto meant = [&](const std::string& sentence) {
@@ -231,6 +273,42 @@ void WeightsTaken::match_vocabulary(const Tokenizer& saved) {
   rows_ = matching_rows({saved, saved_rows_}, {run_.tokenizer, rows});
 }
 
+// A readout's rows are its labels', whatever their order there.
+void WeightsTaken::match_labels() {
+  const LabelSet saved = labels_of(checkpoint_.scalars(), place());
+  const bool takes_rows = whole_.contains("output/weight") || by_row_.contains("output/weight");
+  if (saved.size() == 0 || run_.labels.size() == 0 || saved == run_.labels || !takes_rows) return;
+  constexpr const char* otherwise =
+      "begin the readout anew: training.start_from_anew: [output], or name of it [output/weight, "
+      "output/bias]";
+  for (const std::string& name : run_.labels.names()) label_rows_.push_back(saved.id_of(name));
+  const auto absent = std::ranges::find(label_rows_, -1);
+  if (saved.size() != run_.labels.size() || absent != label_rows_.end()) {
+    const auto& names = run_.labels.names();
+    const auto place_of = static_cast<std::size_t>(absent - label_rows_.begin());
+    throw ConfigurationError(
+        "{}: the labels of {} are {}, those of this run {}{}; {}",
+        key,
+        place(),
+        some_of(saved.names()),
+        some_of(names),
+        absent == label_rows_.end() ? "" : fmt::format(" (it lacks \"{}\")", names[place_of]),
+        otherwise);
+  }
+  for (const char* const name : {"output/start", "output/transitions", "output/end"})
+    if (whole_.contains(name))
+      throw ConfigurationError(
+          "{}: the labels of {} are in another order than those of this run, and {} is of pairs of "
+          "them; {}",
+          key,
+          place(),
+          name,
+          otherwise);
+  for (const char* const name : {"output/weight", "output/bias"})
+    for (auto* const tables : {&whole_, &by_row_})
+      if (auto found = tables->extract(name)) by_label_.insert(std::move(found));
+}
+
 // Where the keys of the models agree, it is for keys of other sections that tensors do not.
 void WeightsTaken::judge_shapes() const {
   const auto judge = [&](const std::string& name, const Shape& wanted) {
@@ -245,7 +323,8 @@ void WeightsTaken::judge_shapes() const {
           place(),
           wanted.to_string());
   };
-  for (const auto& [name, shape] : whole_) judge(name, shape);
+  for (const auto* const tables : {&whole_, &by_label_})
+    for (const auto& [name, shape] : *tables) judge(name, shape);
   for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
 }
 
@@ -268,7 +347,8 @@ void copy_rows(const Tensor& table,
 }
 
 // Rows that the checkpoint lacks stay as they are.
-void WeightsTaken::fill_rows(const StateTensor& master) const {
+void WeightsTaken::fill_rows(const StateTensor& master,
+                             const std::vector<std::int64_t>& rows) const {
   const Shape& shape = checkpoint_.shape_of(master.name);
   const DType saved = checkpoint_.dtype_of(master.name);
   if (saved != DType::f32 && saved != DType::f64)
@@ -286,7 +366,7 @@ void WeightsTaken::fill_rows(const StateTensor& master) const {
   const bool to_wide = values.dtype() == DType::f64;
   const auto copy = from_wide ? (to_wide ? copy_rows<double, double> : copy_rows<double, float>)
                               : (to_wide ? copy_rows<float, double> : copy_rows<float, float>);
-  copy(table.tensor, master, values, *rows_);
+  copy(table.tensor, master, values, rows);
   if (values.bytes() != master.tensor.bytes()) master.tensor.copy_from(values);
 }
 
@@ -294,7 +374,9 @@ void WeightsTaken::fill(const Parameters& parameters) const {
   std::vector<StateTensor> whole;
   for (StateTensor& master : weights_state(parameters).tensors) {
     if (rows_ && by_row_.contains(master.name))
-      fill_rows(master);
+      fill_rows(master, *rows_);
+    else if (by_label_.contains(master.name))
+      fill_rows(master, label_rows_);
     else if (whole_.contains(master.name) || by_row_.contains(master.name))
       whole.push_back(std::move(master));
   }
@@ -311,9 +393,8 @@ std::string WeightsTaken::told() const {
       checkpoint_.info().step);
   std::vector<std::string> left_out;
   for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
-    const auto is_in = [&](std::string_view folder) { return tensor.name.starts_with(folder); };
     if (!whole_.contains(tensor.name) && !by_row_.contains(tensor.name) &&
-        !std::ranges::any_of(no_weights, is_in))
+        !by_label_.contains(tensor.name) && is_weight(tensor))
       left_out.push_back(tensor.name);
   }
   if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoints/checkpoint.h"
+#include "framework/data/label_set.h"
 #include "framework/runs/log.h"
 #include "framework/runs/training_run.h"
 #include "framework/settings/settings.h"
@@ -13,6 +14,7 @@ struct StartingRun {
   const Settings& settings;
   const TrainingRunText& text;
   const Tokenizer& tokenizer;
+  LabelSet labels;  // none where the task has none
   const Communicator& world;
   const Log& log;
   ReadWatch watch = {};

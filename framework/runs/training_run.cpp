@@ -31,6 +31,7 @@
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
 #include "framework/runs/stop_request.h"
+#include "framework/tasks/labelled_task.h"
 #include "framework/train/divergence.h"
 #include "framework/train/trainer.h"
 
@@ -137,7 +138,11 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
     run_id_ = new_run_id(mesh_.world);
     put_metrics_aside(resuming(), run_id_);
     const ReadWatch watch = watch_of(resuming(), settings.training.start_from.path);
-    start_from({settings, text, task_->tokenizer(), mesh_.world, log_, watch}, trainer_.model());
+    Scalars of_data;
+    task_->save(of_data);
+    const LabelSet labels = labels_of(of_data, settings.run.directory.text());
+    start_from({settings, text, task_->tokenizer(), labels, mesh_.world, log_, watch},
+               trainer_.model());
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);

@@ -1,6 +1,7 @@
 #include "framework/tasks/classification.h"
 
 #include "framework/data/label_examples.h"
+#include "framework/data/text_frame.h"
 #include "framework/metrics/classification.h"
 #include "framework/metrics/sums.h"
 #include "framework/model/class_readout.h"
@@ -63,7 +64,11 @@ LabelledKind labelled_texts() {
     return open_labels(file.path, file.labels, file.tokenizer, file.all, file.listener);
   };
   kind.read = [](const WriteRequest& request, std::size_t line) -> std::vector<LabelledLine> {
-    return {{.tokens = request.tokenizer.encode(request.lines[line], request.place(line))}};
+    const std::string& text = request.lines[line];
+    const std::string place = request.place(line);
+    if (request.tokenizer.encode(text, place).empty()) return {LabelledLine()};
+    const TextFrame frame(request.tokenizer);
+    return {{.tokens = framed_tokens(request.tokenizer, frame, text, place)}};
   };
   return kind;
 }

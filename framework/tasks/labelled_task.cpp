@@ -113,10 +113,7 @@ class LabelledTask : public Task {
   void save(Scalars& scalars) const override {
     scalars.set(labels_scalar, labels_.to_json());
     if (const std::optional<ImageShape> image = data_.examples().image())
-      for (const auto& [name, count] : {std::pair(image_scalars[0], image->height),
-                                        std::pair(image_scalars[1], image->width),
-                                        std::pair(image_scalars[2], image->channels)})
-        scalars.set(name, count);
+      save_image(*image, scalars);
   }
   void judge(const Scalars& saved, const std::string& place) const override {
     require_image(image_of(saved), data_.examples());
@@ -240,6 +237,13 @@ std::vector<std::string> write_labels(const LabelledKind& kind, const WriteReque
 LabelSet labels_of(const Scalars& scalars, const std::string& place) {
   const std::string json = scalars.get_or<std::string>(labels_scalar, "");
   return json.empty() ? LabelSet() : LabelSet::from_json(json, place);
+}
+
+void save_image(const ImageShape& image, Scalars& scalars) {
+  for (const auto& [name, count] : {std::pair(image_scalars[0], image.height),
+                                    std::pair(image_scalars[1], image.width),
+                                    std::pair(image_scalars[2], image.channels)})
+    scalars.set(name, count);
 }
 
 std::optional<ImageShape> image_of(const Scalars& scalars) {

@@ -25,6 +25,7 @@ LabelSet labels_of(const Scalars& scalars, const std::string& place);
 inline constexpr const char* image_scalars[] = {
     "data/image_height", "data/image_width", "data/image_channels"};
 
+void save_image(const ImageShape& image, Scalars& scalars);
 // Nothing of a checkpoint that was not.
 std::optional<ImageShape> image_of(const Scalars& scalars);
 

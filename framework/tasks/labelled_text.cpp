@@ -21,13 +21,15 @@ std::string labelled_text_problem(const LabelledKind& kind, const DataOptions& d
         "data.tokenizer_model",
         kind.labels,
         kind.task);
-  if (data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty())
+  if (trains_tokenizer(data))
     return fmt::format(
-        "data.tokenizer is sentencepiece without data.tokenizer_model, and data.train "
+        "data.tokenizer is {} without data.tokenizer_model, and data.train "
         "has {} beside its text; train a model on the text alone by longspan "
-        "tokenizer train TEXT --output FILE.model, and name it, or set "
+        "tokenizer train TEXT --output FILE.{}, and name it, or set "
         "data.tokenizer to bytes",
-        kind.labels);
+        name_of(data.tokenizer),
+        kind.labels,
+        data.tokenizer == TokenizerKind::sentencepiece ? "model" : "json");
   return "";
 }
 

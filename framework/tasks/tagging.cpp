@@ -70,8 +70,11 @@ class TagScores : public LabelScores {
 std::vector<LabelledLine> words_of_line(const WriteRequest& request, std::size_t line) {
   const WordTokens words(request.tokenizer);
   LabelledLine result;
+  words.begin(result.tokens);
   for (const std::string_view word : words_of(request.lines[line]))
     result.places.push_back(words.add(word, request.place(line), result.tokens));
+  if (result.places.empty()) return {LabelledLine()};
+  words.end(result.tokens);
   return {result};
 }
 

@@ -222,13 +222,11 @@ std::map<std::string, Shape> fields_of_pairs(std::int64_t rows, const Lengths& c
 std::vector<BatchShape> planned_batches(const DataOptions& data,
                                         std::uint64_t seed,
                                         const ScanListener& listener) {
-  const bool trains =
-      data.tokenizer == TokenizerKind::sentencepiece && data.tokenizer_model.empty();
   const auto is_there = [](const NamedPath& path) {
     std::error_code unused;
     return std::filesystem::exists(path.text(), unused);
   };
-  if (trains || !is_there(data.train) || !is_there(data.train_target)) return {};
+  if (trains_tokenizer(data) || !is_there(data.train) || !is_there(data.train_target)) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
   return batches_of(
       open_pairs(data.train, data.train_target, tokenizer, tokenizer, Communicator(), listener),

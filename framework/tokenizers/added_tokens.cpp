@@ -7,13 +7,6 @@
 namespace longspan {
 namespace {
 
-// The character that ends before byte `at`, which is not 0.
-char32_t character_before(std::string_view text, std::size_t at) {
-  do --at;
-  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
-  return next_character(text.substr(at)).code_point;
-}
-
 bool is_within_word(std::string_view text, std::size_t begin, std::size_t end) {
   return (begin > 0 && is_word(character_before(text, begin))) ||
          (end < text.size() && is_word(next_character(text.substr(end)).code_point));

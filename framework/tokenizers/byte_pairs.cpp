@@ -3,25 +3,25 @@
 #include <algorithm>
 #include <array>
 #include <queue>
+#include <span>
+#include <utility>
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
 #include "framework/tokenizers/byte_letters.h"
 #include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/text_cuts.h"
 #include "framework/tokenizers/word_model.h"
 
 namespace longspan {
 namespace {
 
-// A part of a word that is one token so far.
-struct Symbol {
-  std::int32_t id = 0;
-  std::uint32_t end = 0;  // in bytes of the word
-  // Places of its neighbours; -1 where there is none, and `merged` of what is in another.
-  std::int64_t previous = -1;
-  std::int64_t next = -1;
+// Neighbours of a token in a word, by their places in it; `none` at its ends.
+struct Neighbours {
+  std::uint32_t previous = 0;
+  std::uint32_t next = 0;
 };
-constexpr std::int64_t merged = -2;
+constexpr std::uint32_t none = UINT32_MAX;
 // Words of up to so many symbols are searched through for each merge.
 constexpr std::size_t most_searched = 24;
 
@@ -32,8 +32,7 @@ std::uint64_t pair_key(std::int32_t left, std::int32_t right) {
 
 struct PossibleMerge {
   std::uint32_t rank = 0;
-  std::int64_t place = 0;
-  std::int32_t id = 0;
+  std::uint32_t place = 0;
 
   friend bool operator>(const PossibleMerge& a, const PossibleMerge& b) {
     return a.rank != b.rank ? a.rank > b.rank : a.place > b.place;
@@ -45,12 +44,13 @@ class BytePairs : public WordModel {
   BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bool bytes);
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
   bool takes_bytes() const override { return of_bytes_; }
+  bool cuts_words() const override { return cuts_words_; }
+  std::size_t part_of(std::string_view word) const override;
 
  private:
   void read_merges(const JsonPlace& json, const WordVocabulary& vocabulary);
   void take_bytes(const WordVocabulary& vocabulary);
   void add_characters(std::string_view word, std::vector<WordToken>& tokens) const;
-  void add_unknown(std::uint32_t end, bool& is_open, std::vector<WordToken>& tokens) const;
   void merge_short(std::vector<WordToken>& tokens, std::size_t begin) const;
   void merge_long(std::vector<WordToken>& tokens, std::size_t begin) const;
 
@@ -64,6 +64,7 @@ class BytePairs : public WordModel {
   bool fuses_unknown_ = false;
   bool ignores_merges_ = false;
   bool of_bytes_ = false;
+  bool cuts_words_ = true;
 };
 
 BytePairs::BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bool bytes)
@@ -83,6 +84,10 @@ BytePairs::BytePairs(const JsonPlace& json, const WordVocabulary& vocabulary, bo
   if (json["byte_fallback"].flag(false)) byte_ids_ = byte_piece_ids(ids_);
   read_merges(json["merges"], vocabulary);
   if (bytes) take_bytes(vocabulary);
+  // Where a piece of its own does not end what is unknown, or a word is looked up as a whole, the
+  // parts of a word depend on one another.
+  cuts_words_ = cuts_words_ && prefix_.empty() && suffix_.empty() && !ignores_merges_ &&
+                !of_bytes_ && ids_.find(space_letter) >= 0;
 }
 
 void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabulary) {
@@ -113,6 +118,7 @@ void BytePairs::read_merges(const JsonPlace& json, const WordVocabulary& vocabul
     if (left_id < 0 || right_id < 0 || whole < 0)
       json[i].refuse("two pieces of the vocabulary, whose merge is one too");
     merges_.set(pair_key(left_id, right_id), static_cast<std::uint32_t>(i), whole);
+    if (right.starts_with(space_letter) && !left.ends_with(space_letter)) cuts_words_ = false;
   }
 }
 
@@ -129,37 +135,39 @@ void BytePairs::take_bytes(const WordVocabulary& vocabulary) {
       ids_.set(*raw, static_cast<std::int32_t>(id));
 }
 
-void BytePairs::add_unknown(std::uint32_t end,
-                            bool& is_open,
-                            std::vector<WordToken>& tokens) const {
-  if (unknown_ < 0) return;
-  if (is_open && fuses_unknown_) {
-    tokens.back().end = end;
-    return;
-  }
-  tokens.push_back({unknown_, end});
-  is_open = true;
-}
-
+// As the package does it, an unknown character waits for the next one that has a piece of its own,
+// and for the end of the word: pieces of bytes pass it.
 void BytePairs::add_characters(std::string_view word, std::vector<WordToken>& tokens) const {
-  bool unknown_is_open = false;
+  bool unknown_waits = false;
+  const auto end_unknown = [&](std::size_t end) {
+    if (std::exchange(unknown_waits, false))
+      tokens.push_back({unknown_, static_cast<std::uint32_t>(end)});
+  };
   std::string letter;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t end = at + next_character(word.substr(at)).width;
     letter.assign(at == 0 ? "" : prefix_);
     letter += word.substr(at, end - at);
     if (end == word.size()) letter += suffix_;
-    const std::int32_t id = ids_.find(letter);
-    if (id >= 0) {
+    if (const std::int32_t id = ids_.find(letter); id >= 0) {
+      end_unknown(at);
       tokens.push_back({id, static_cast<std::uint32_t>(end)});
-      unknown_is_open = false;
     } else if (byte_ids_.empty() || !add_byte_pieces(word, at, end, byte_ids_, tokens)) {
-      add_unknown(static_cast<std::uint32_t>(end), unknown_is_open, tokens);
-    } else {
-      unknown_is_open = false;
+      if (!fuses_unknown_) end_unknown(at);
+      unknown_waits = unknown_ >= 0;
     }
     at = end;
   }
+  end_unknown(word.size());
+}
+
+// Up to the letter that stands for a space behind another character: nothing is merged over it.
+std::size_t BytePairs::part_of(std::string_view word) const {
+  if (!cuts_words_) return word.size();
+  for (std::size_t at = word.find(space_letter, 1); at != std::string_view::npos;
+       at = word.find(space_letter, at + 1))
+    if (!word.substr(0, at).ends_with(space_letter)) return at;
+  return word.size();
 }
 
 void BytePairs::encode(std::string_view word, std::vector<WordToken>& tokens) const {
@@ -215,47 +223,44 @@ void BytePairs::merge_short(std::vector<WordToken>& tokens, std::size_t begin) c
   tokens.resize(begin + count);
 }
 
-// A heap of the pairs there were; those that are no more are passed over.
+// A heap of the pairs there were; those that are no more are passed over. A token that went into
+// another one has the id -1.
 void BytePairs::merge_long(std::vector<WordToken>& tokens, std::size_t begin) const {
-  const auto count = static_cast<std::int64_t>(tokens.size() - begin);
-  std::vector<Symbol> symbols(static_cast<std::size_t>(count));
-  const auto at = [&symbols](std::int64_t i) -> Symbol& {
-    return symbols[static_cast<std::size_t>(i)];
+  const std::span<WordToken> word = std::span(tokens).subspan(begin);
+  const auto count = static_cast<std::uint32_t>(word.size());
+  std::vector<Neighbours> beside(count);
+  for (std::uint32_t i = 0; i < count; ++i)
+    beside[i] = {i > 0 ? i - 1 : none, i + 1 < count ? i + 1 : none};
+  const auto merge_at = [&](std::uint32_t left) -> const KeyTable::Entry* {
+    if (left == none || word[left].id < 0 || beside[left].next == none) return nullptr;
+    return merges_.find(pair_key(word[left].id, word[beside[left].next].id));
   };
-  for (std::int64_t i = 0; i < count; ++i) {
-    const WordToken& token = tokens[begin + static_cast<std::size_t>(i)];
-    at(i) = {token.id, token.end, i - 1, i + 1 < count ? i + 1 : -1};
-  }
   std::vector<PossibleMerge> possible;
-  const auto merge_of = [&](std::int64_t left) {
-    return merges_.find(pair_key(at(left).id, at(at(left).next).id));
-  };
-  for (std::int64_t i = 0; i + 1 < count; ++i)
-    if (const auto* const merge = merge_of(i)) possible.push_back({merge->first, i, merge->second});
+  for (std::uint32_t i = 0; i < count; ++i)
+    if (const auto* const merge = merge_at(i)) possible.push_back({merge->first, i});
   std::priority_queue<PossibleMerge, std::vector<PossibleMerge>, std::greater<>> queue(
       std::greater<>(), std::move(possible));
-  const auto push = [&](std::int64_t left) {
-    if (left < 0 || at(left).next < 0) return;
-    if (const auto* const merge = merge_of(left)) queue.push({merge->first, left, merge->second});
+  const auto push = [&](std::uint32_t left) {
+    if (const auto* const merge = merge_at(left)) queue.push({merge->first, left});
   };
   while (!queue.empty()) {
     const PossibleMerge top = queue.top();
     queue.pop();
-    Symbol& left = at(top.place);
-    if (left.next < 0) continue;
-    const auto* const merge = merge_of(top.place);
-    if (merge == nullptr || merge->second != top.id) continue;
-    Symbol& right = at(left.next);
-    const std::int64_t after = right.next;
-    left = {top.id, right.end, left.previous, after};
-    right.next = merged;
-    if (after >= 0) at(after).previous = top.place;
-    push(left.previous);
+    const auto* const merge = merge_at(top.place);
+    if (merge == nullptr || merge->first != top.rank) continue;
+    const std::uint32_t right = beside[top.place].next;
+    const std::uint32_t after = beside[right].next;
+    word[top.place] = {merge->second, word[right].end};
+    word[right].id = -1;
+    beside[top.place].next = after;
+    if (after != none) beside[after].previous = top.place;
+    push(beside[top.place].previous);
     push(top.place);
   }
-  std::size_t end = begin;
-  for (std::int64_t i = 0; i >= 0; i = at(i).next) tokens[end++] = {at(i).id, at(i).end};
-  tokens.resize(end);
+  const auto from = tokens.begin() + static_cast<std::ptrdiff_t>(begin);
+  tokens.erase(
+      std::remove_if(from, tokens.end(), [](const WordToken& token) { return token.id < 0; }),
+      tokens.end());
 }
 
 }  // namespace

@@ -38,6 +38,8 @@ std::size_t ascii_bytes(std::string_view text) {
 
 }  // namespace
 
+std::string character_version() { return utf8proc_version(); }
+
 std::size_t valid_utf8_bytes(std::string_view text) {
   std::size_t at = 0;
   while (true) {

@@ -10,6 +10,9 @@
 
 namespace longspan {
 
+// Of the library that knows what characters become.
+std::string character_version();
+
 // The bytes before the first that is not UTF-8; all where there is none.
 std::size_t valid_utf8_bytes(std::string_view text);
 
@@ -26,6 +29,16 @@ inline NextCharacter next_character(std::string_view text) {
   if (first < 0xE0) return {(first & 0x1F) << 6 | more(1), 2};
   if (first < 0xF0) return {(first & 0x0F) << 12 | more(1) << 6 | more(2), 3};
   return {(first & 0x07) << 18 | more(1) << 12 | more(2) << 6 | more(3), 4};
+}
+
+// Where the character begins that ends before byte `at` of valid UTF-8, which is not 0.
+inline std::size_t previous_character(std::string_view text, std::size_t at) {
+  do --at;
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80);
+  return at;
+}
+inline char32_t character_before(std::string_view text, std::size_t at) {
+  return next_character(text.substr(previous_character(text, at))).code_point;
 }
 
 std::string utf8_of(char32_t code_point);

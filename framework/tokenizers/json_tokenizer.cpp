@@ -1,6 +1,8 @@
 #include "framework/tokenizers/json_tokenizer.h"
 
+#include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "framework/core/error.h"
 #include "framework/core/json_bounds.h"
@@ -8,7 +10,10 @@
 #include "framework/tokenizers/added_tokens.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/decoders.h"
+#include "framework/tokenizers/pattern.h"
 #include "framework/tokenizers/pre_tokenizers.h"
+#include "framework/tokenizers/text_cuts.h"
+#include "framework/tokenizers/text_parts.h"
 #include "framework/tokenizers/token_template.h"
 #include "framework/tokenizers/word_cache.h"
 
@@ -17,6 +22,9 @@ namespace {
 
 constexpr std::size_t most_json_bytes = std::size_t{1} << 30;
 constexpr std::size_t longest_text = std::size_t{1} << 31;  // bytes of one word at most
+// To be raised with every change after which a text may have other ids.
+constexpr int encoding_version = 2;
+constexpr std::size_t part_bytes = std::size_t{1} << 16;  // at least, of a part of a text
 
 nlohmann::json parse(const std::string& text, const std::string& place) {
   if (text.size() > most_json_bytes)
@@ -29,6 +37,10 @@ nlohmann::json parse(const std::string& text, const std::string& place) {
   }
 }
 
+std::string joined(const std::vector<std::string>& texts) {
+  return std::accumulate(texts.begin(), texts.end(), std::string());
+}
+
 }  // namespace
 
 struct JsonTokenizer::Loaded {
@@ -36,6 +48,7 @@ struct JsonTokenizer::Loaded {
 
   std::string bytes;
   TextNormalizer normalizer;
+  TextNormalizer later_normalizer;  // of all parts of a text but the first
   PreTokenizer pre_tokenizer;
   ReadModel model;
   std::vector<AddedToken> added;
@@ -45,6 +58,8 @@ struct JsonTokenizer::Loaded {
   TokenTemplate around;
   std::unique_ptr<const AddedTokenFinder> raw_finder;
   std::unique_ptr<const AddedTokenFinder> normalized_finder;
+  bool goes_by_parts = false;        // what lies between tokens that are found at first
+  bool whole_goes_by_parts = false;  // a text with such tokens
 
   // Caches that no thread has.
   mutable std::mutex mutex;
@@ -64,6 +79,8 @@ struct JsonTokenizer::Loaded {
 
  private:
   void add_tokens(const JsonPlace& json);
+  bool cuts_alike(PartCut cut) const;
+  void find_parts(const JsonPlace& file);
 };
 
 JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : bytes(std::move(text)) {
@@ -78,6 +95,7 @@ JsonTokenizer::Loaded::Loaded(std::string text, const std::string& place) : byte
   decoder = read_token_decoder(file["decoder"]);
   around = read_token_template(file["post_processor"]);
   add_tokens(file["added_tokens"]);
+  find_parts(file);
   for (const auto* const ids : {&around.before, &around.after})
     for (const std::int64_t id : *ids)
       if (id >= static_cast<std::int64_t>(texts.size()))
@@ -110,6 +128,57 @@ void JsonTokenizer::Loaded::add_tokens(const JsonPlace& json) {
   normalized_finder = std::make_unique<AddedTokenFinder>(added, true, normalizer);
 }
 
+// Whether parts give what they give together, of some texts: a file may have steps that each go by
+// parts, and one after another do not.
+bool JsonTokenizer::Loaded::cuts_alike(PartCut cut) const {
+  const auto add_pieces =
+      [this](const TextNormalizer& first, const TextPiece& text, std::vector<std::string>& pieces) {
+        const AlignedText normalized = first ? first(text) : AlignedText(text);
+        const auto add = [&pieces](const TextPiece& piece) { pieces.emplace_back(piece.text); };
+        if (pre_tokenizer)
+          pre_tokenizer(first ? normalized.piece() : text, add);
+        else
+          add(normalized.piece());
+      };
+  for (const std::string_view text :
+       {"x y", "x. (y", "Ab  1 2", "\u4e2d\u6587 \u4e2d", "x''\" ' y"}) {
+    const std::size_t end = blank_to_cut_at(text, 1);
+    std::vector<std::string> whole;
+    std::vector<std::string> parts;
+    add_pieces(normalizer, TextPiece{text}, whole);
+    add_pieces(normalizer, TextPiece{text.substr(0, end)}, parts);
+    const std::size_t first = parts.size();
+    add_pieces(later_normalizer, TextPiece{text}.part(end, text.size()), parts);
+    if (cut == PartCut::keeps) {
+      if (parts.size() == first || !parts[first].starts_with(space_letter)) return false;
+      if (joined(whole) != joined(parts)) return false;
+    } else if (whole != parts) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void JsonTokenizer::Loaded::find_parts(const JsonPlace& file) {
+  const auto later = normalizer_of_later_parts(file["normalizer"].value());
+  const PartCut cut = cut_of_parts(file["pre_tokenizer"].value());
+  if (!later || cut == PartCut::depends) return;
+  // Without a step that cuts there the model must.
+  if (cut == PartCut::keeps && !model.model->cuts_words()) return;
+  const auto stays_in_a_part = [](const AddedToken& token) {
+    return !token.strips_right && token.content.find(' ') == std::string::npos &&
+           token.content.find(space_letter) == std::string::npos;
+  };
+  const auto stays = [&](bool normalized) {
+    return std::ranges::all_of(added, [&](const AddedToken& token) {
+      return token.is_normalized != normalized || stays_in_a_part(token);
+    });
+  };
+  later_normalizer = read_normalizer(JsonPlace(*later, "the normalizer of later parts"));
+  goes_by_parts = stays(true) && cuts_alike(cut);
+  whole_goes_by_parts = goes_by_parts && stays(false);
+}
+
 // One text on its way to tokens.
 class JsonTokenizer::Encoding {
  public:
@@ -119,11 +188,11 @@ class JsonTokenizer::Encoding {
   Encoding& operator=(const Encoding&) = delete;
   ~Encoding() { loaded_.give_cache(std::move(cache_)); }
 
-  void add(std::string_view text) {
-    cut_at_tokens(*loaded_.raw_finder, TextPiece{text}, [this](const TextPiece& piece) {
-      if (!loaded_.normalizer) return add_normalized(piece);
-      const AlignedText normalized = loaded_.normalizer(piece);
-      if (!normalized.text().empty()) add_normalized(normalized.piece());
+  void add(const TextPiece& text) {
+    end_ = text.begin;
+    const bool is_later = text.begin > 0;
+    cut_at_tokens(*loaded_.raw_finder, text, [&](const TextPiece& piece) {
+      add_section(piece, is_later && piece.begin == text.begin);
     });
   }
 
@@ -142,6 +211,23 @@ class JsonTokenizer::Encoding {
         f(part);
     });
   }
+  // What lies between two tokens, or the rest of it.
+  void add_section(const TextPiece& section, bool is_later) {
+    std::size_t begin = 0;
+    while (begin < section.text.size()) {
+      std::size_t end = section.text.size();
+      if (loaded_.goes_by_parts && end - begin > part_bytes)
+        end = std::min(end, blank_to_cut_at(section.text, begin + part_bytes));
+      add_part(section.part(begin, end),
+               is_later || begin > 0 ? loaded_.later_normalizer : loaded_.normalizer);
+      begin = end;
+    }
+  }
+  void add_part(const TextPiece& part, const TextNormalizer& normalizer) {
+    if (!normalizer) return add_normalized(part);
+    const AlignedText normalized = normalizer(part);
+    if (!normalized.text().empty()) add_normalized(normalized.piece());
+  }
   void add_normalized(const TextPiece& piece) {
     cut_at_tokens(*loaded_.normalized_finder, piece, [this](const TextPiece& part) {
       if (loaded_.pre_tokenizer)
@@ -151,6 +237,15 @@ class JsonTokenizer::Encoding {
     });
   }
   void add_word(const TextPiece& word) {
+    const WordModel& model = *loaded_.model.model;
+    if (!model.cuts_words()) return add_part_of_word(word);
+    for (std::size_t begin = 0; begin < word.text.size();) {
+      const std::size_t end = begin + model.part_of(word.text.substr(begin));
+      add_part_of_word(word.part(begin, end));
+      begin = end;
+    }
+  }
+  void add_part_of_word(const TextPiece& word) {
     const WordModel& model = *loaded_.model.model;
     if (word.text.size() <= WordCache::longest_word && model.is_worth_remembering())
       return give_all(word, cache_->encode(word.text, model));
@@ -178,10 +273,28 @@ class JsonTokenizer::Encoding {
 JsonTokenizer::JsonTokenizer(std::string json, const std::string& place)
     : loaded_(std::make_shared<const Loaded>(std::move(json), place)) {}
 
+std::string JsonTokenizer::version() {
+  return fmt::format("{} {} {}", encoding_version, character_version(), pattern_version());
+}
+
 const std::string& JsonTokenizer::json() const { return loaded_->bytes; }
 
 std::int64_t JsonTokenizer::vocabulary() const {
   return static_cast<std::int64_t>(loaded_->texts.size());
+}
+
+bool JsonTokenizer::goes_by_parts() const { return loaded_->whole_goes_by_parts; }
+
+std::size_t JsonTokenizer::place_to_cut(std::string_view text, std::size_t least) const {
+  // What stands behind a token is the beginning of a text to the normalizer.
+  const auto is_behind_token = [&](std::size_t at) {
+    return std::ranges::any_of(loaded_->added, [&](const AddedToken& token) {
+      return text.substr(0, at).ends_with(token.content);
+    });
+  };
+  std::size_t at = blank_to_cut_at(text, least);
+  while (at != std::string_view::npos && is_behind_token(at)) at = blank_to_cut_at(text, at + 1);
+  return at;
 }
 
 const std::string& JsonTokenizer::token(std::int64_t id) const {
@@ -203,11 +316,14 @@ const std::vector<std::int64_t>& JsonTokenizer::after() const { return loaded_->
 
 void JsonTokenizer::encode(std::string_view text,
                            std::string_view place,
-                           const TokenSink& sink) const {
+                           const TokenSink& sink,
+                           std::int64_t begin) const {
   const std::size_t valid = valid_utf8_bytes(text);
-  if (valid != text.size()) throw DataError("{}: byte {}: is not UTF-8", place, valid);
+  if (valid != text.size())
+    throw DataError("{}: byte {}: is not UTF-8", place, begin + static_cast<std::int64_t>(valid));
+  require(begin == 0 || loaded_->whole_goes_by_parts, "a part of a text that must be whole");
   try {
-    Encoding(*loaded_, sink).add(text);
+    Encoding(*loaded_, sink).add(TextPiece{text, begin});
   } catch (const DataError& error) {
     throw DataError("{}: {}", place, error.what());
   }

@@ -28,6 +28,10 @@ class JsonTokenizer {
   // is out of bounds, or asks for something that Longspan does not know.
   JsonTokenizer(std::string json, const std::string& place);
 
+  // Of the way in which files are understood and texts encoded, with the versions of the libraries
+  // that know characters: where two are the same, so are the ids.
+  static std::string version();
+
   // The bytes that it was made of.
   const std::string& json() const;
   // One more than the largest id.
@@ -44,8 +48,18 @@ class JsonTokenizer {
   // Calls f(token) for the tokens of a text, one after another, without what begins and ends it.
   // All of the text is one document. Throws DataError, beginning with `place`, where it is not
   // UTF-8 or nothing stands for a character.
+  // Where the text is the part of a longer one that begins at byte `begin` of it, ends are counted
+  // from the beginning of that.
   using TokenSink = std::function<void(const JsonToken&)>;
-  void encode(std::string_view text, std::string_view place, const TokenSink& sink) const;
+  void encode(std::string_view text,
+              std::string_view place,
+              const TokenSink& sink,
+              std::int64_t begin = 0) const;
+  // Whether a text may be given in parts, one call of `encode` each, whose tokens are those of the
+  // whole; and where a part may end: the first place at byte `least` or later, npos where there is
+  // none.
+  bool goes_by_parts() const;
+  std::size_t place_to_cut(std::string_view text, std::size_t least) const;
   // The ids; with what begins and ends a text where `with_template`.
   std::vector<std::int64_t> ids(std::string_view text,
                                 std::string_view place,

@@ -3,6 +3,7 @@
 
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/normalizers.h"
+#include "framework/tokenizers/text_cuts.h"
 
 namespace longspan {
 namespace {
@@ -48,26 +49,38 @@ void compose(std::vector<Part>& parts) {
   parts.resize(written);
 }
 
-// Whether every character stays as it is, whatever is beside it.
-bool is_plain(std::string_view text, NormalForm form) {
-  const bool latin = form.composes && !form.compatible;
-  while (!text.empty()) {
-    const NextCharacter next = next_character(text);
-    if (next.code_point >= (latin ? 0x300U : 0x80U)) return false;
-    text.remove_prefix(next.width);
+// The bytes from `at` on whose characters stay as they are, whatever is before them.
+std::size_t plain_end(std::string_view text, std::size_t at, NormalForm form) {
+  const char32_t limit = form.composes && !form.compatible ? 0x300U : 0x80U;
+  while (at < text.size()) {
+    const NextCharacter next = next_character(text.substr(at));
+    if (next.code_point >= limit) break;
+    at += next.width;
   }
-  return true;
+  return at;
 }
 
-}  // namespace
+// The first character behind `at` and some bytes more that begins anew; the end, where none does.
+std::size_t section_end(std::string_view text, std::size_t at) {
+  constexpr std::size_t least = 256;
+  for (const std::size_t begin = at; at < text.size();) {
+    const NextCharacter next = next_character(text.substr(at));
+    if (at >= begin + least && begins_anew(next.code_point)) break;
+    at += next.width;
+  }
+  return at;
+}
 
-AlignedText in_normal_form(const TextPiece& piece, NormalForm form) {
-  if (is_plain(piece.text, form)) return AlignedText(piece);
-  std::vector<Part> parts;
-  parts.reserve(piece.text.size());
+void put_section(std::string_view text,
+                 std::size_t begin,
+                 std::size_t end,
+                 NormalForm form,
+                 std::vector<Part>& parts,
+                 AlignedWriter& writer) {
+  parts.clear();
   std::u32string decomposed;
-  for (std::size_t at = 0; at < piece.text.size();) {
-    const NextCharacter next = next_character(piece.text.substr(at));
+  for (std::size_t at = begin; at < end;) {
+    const NextCharacter next = next_character(text.substr(at));
     at += next.width;
     decomposed.clear();
     append_decomposed(decomposed, next.code_point, form.compatible);
@@ -76,14 +89,30 @@ AlignedText in_normal_form(const TextPiece& piece, NormalForm form) {
   }
   put_in_order(parts);
   if (form.composes) compose(parts);
-  AlignedWriter writer(piece);
   std::string utf8;
-  std::size_t end = 0;
+  std::size_t reached = begin;
   for (const Part& part : parts) {
     utf8.clear();
     append_utf8(utf8, part.character);
-    end = std::max(end, part.end);
-    writer.put(utf8, end);
+    reached = std::max(reached, part.end);
+    writer.put(utf8, reached);
+  }
+}
+
+}  // namespace
+
+AlignedText in_normal_form(const TextPiece& piece, NormalForm form) {
+  const std::string_view text = piece.text;
+  if (plain_end(text, 0, form) == text.size()) return AlignedText(piece);
+  AlignedWriter writer(piece);
+  std::vector<Part> parts;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t begin = plain_end(text, at, form);
+    // The last plain character may go into one with what is behind it.
+    if (begin > at && begin < text.size()) begin = previous_character(text, begin);
+    writer.keep(at, begin);
+    at = begin < text.size() ? section_end(text, begin) : begin;
+    put_section(text, begin, at, form, parts, writer);
   }
   return std::move(writer).take();
 }

@@ -20,6 +20,14 @@ struct TextPattern::Compiled {
   std::string place;
 };
 
+std::string pattern_version() {
+  std::array<char, 64> library{};
+  std::array<char, 64> unicode{};
+  pcre2_config(PCRE2_CONFIG_VERSION, library.data());
+  pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, unicode.data());
+  return std::string(library.data()) + " " + unicode.data();
+}
+
 TextPattern TextPattern::regex(const std::string& expression, const std::string& place) {
   const std::string text = pcre2_text(expression, place);
   int error = 0;

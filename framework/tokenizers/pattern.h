@@ -10,6 +10,9 @@
 
 namespace longspan {
 
+// Of the library that matches regular expressions, and of its Unicode.
+std::string pattern_version();
+
 // Bytes [begin, end) of a text, which the pattern matches or which lie between two matches.
 struct PatternSpan {
   std::size_t begin = 0;

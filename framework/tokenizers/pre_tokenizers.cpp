@@ -5,6 +5,7 @@
 #include "framework/tokenizers/byte_letters.h"
 #include "framework/tokenizers/characters.h"
 #include "framework/tokenizers/pattern.h"
+#include "framework/tokenizers/text_cuts.h"
 
 namespace longspan {
 namespace {
@@ -12,9 +13,6 @@ namespace {
 constexpr std::string_view known_pre_tokenizers =
     "ByteLevel, Split, Metaspace, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, "
     "Digits, CharDelimiterSplit and Sequence";
-// How GPT-2 cuts text (Radford et al. 2019).
-constexpr const char* byte_level_expression =
-    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 // What becomes of matches.
 enum class CutBehavior : std::uint8_t { removed, isolated, with_previous, with_next, contiguous };
@@ -171,7 +169,7 @@ PreTokenizer read_byte_level(const JsonPlace& json, bool leaves_bytes) {
   if (json["add_prefix_space"].flag(true)) steps.push_back(with_space_before());
   if (json["use_regex"].flag(true))
     steps.push_back(at_pattern(
-        TextPattern::regex(byte_level_expression, json.place()), CutBehavior::isolated, false));
+        TextPattern::regex(gpt2_expression, json.place()), CutBehavior::isolated, false));
   if (!leaves_bytes) steps.emplace_back(write_byte_letters);
   return one_after_another(std::move(steps));
 }

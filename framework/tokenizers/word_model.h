@@ -27,6 +27,11 @@ class WordModel {
   // Whether words may come as the bytes of a text, which the model knows by the characters that
   // byte-level tokenizers write for them (byte_letters.h).
   virtual bool takes_bytes() const { return false; }
+  // Whether words are cut before each letter that stands for a space (U+2581) behind another
+  // character: of such parts one by one come the tokens of the word.
+  virtual bool cuts_words() const { return false; }
+  // The bytes of the first such part.
+  virtual std::size_t part_of(std::string_view word) const { return word.size(); }
   // Whether a word of up to some bytes is better remembered than encoded again.
   virtual bool is_worth_remembering() const { return true; }
 };

@@ -22,7 +22,7 @@ void write(const Tensor& from, const Tensor& to, bool add) {
 GradientReduction::GradientReduction(const Parameters& parameters, DType traffic)
     : parameters_(parameters), sharing_(parameters.sharing()), traffic_(traffic) {
   for (const ParameterBucket& bucket : parameters.buckets())
-    if (bucket.ranks.size() > 1) flows_.emplace_back(bucket);
+    if (bucket.ranks.size() > 1 && !bucket.frozen()) flows_.emplace_back(bucket);
   // Only now do the flows stay where they are.
   for (Flow& flow : flows_)
     for (std::size_t i = 0; i < flow.bucket->parameters.size(); ++i) {

@@ -55,7 +55,7 @@ class GradientReduction {
   const Parameters& parameters_;
   WeightSharing sharing_;
   DType traffic_;
-  std::vector<Flow> flows_;  // of the buckets that several ranks hold
+  std::vector<Flow> flows_;  // of the trained buckets that several ranks hold
   bool active_ = false;
   bool adds_ = false;  // to what earlier parts have left
 };

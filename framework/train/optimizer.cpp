@@ -10,7 +10,7 @@ namespace {
 
 // Parameters that no gradient has reached count as having zeros.
 void complete_gradients(const Parameters& parameters) {
-  for (const auto& parameter : parameters.all())
+  for (const auto& parameter : parameters.trained())
     if (parameter->gradient.defined() && !parameter->variable.gradient().defined())
       parameter->variable.zero_gradient();
 }

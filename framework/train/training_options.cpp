@@ -190,6 +190,12 @@ void declare(OptionTable& table, TrainingOptions& options) {
             "file",
             between(0, 1 << 26));
   declare_start(table, options.start_from);
+  declare(table, options.tuning);
+  table.warn("training.adapters.rank", [&options]() -> std::string {
+    return options.start_from.path.empty()
+               ? "there is no training.start_from: what is not trained stays as run.seed draws it"
+               : "";
+  });
   declare_schedule(table, options);
   declare(table, options.optimizer);
   declare_pairs(table, options);

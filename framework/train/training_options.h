@@ -11,6 +11,7 @@
 #include "framework/model/policy_options.h"
 #include "framework/model/scheduled_sampling.h"
 #include "framework/nn/embedding.h"
+#include "framework/nn/fine_tuning.h"
 #include "framework/train/optimizers/optimizer_options.h"
 #include "framework/train/schedule.h"
 
@@ -40,6 +41,7 @@ struct TrainingOptions {
   ScheduledSampling sampling = {};
   PolicyOptions policy = {};
   StartOptions start_from;
+  FineTuning tuning;
   OptimizerOptions optimizer;
   ScheduleKind schedule = ScheduleKind::cosine;
   ScheduleEnd schedule_end = ScheduleEnd::hold;

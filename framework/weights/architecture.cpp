@@ -5,8 +5,10 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/weights/bert.h"
 #include "framework/weights/gpt2.h"
 #include "framework/weights/llama.h"
+#include "framework/weights/vit.h"
 
 namespace longspan {
 namespace {
@@ -19,15 +21,21 @@ T parsed(const std::string& key, const std::string& text) {
   return value;
 }
 
+void add_once(const std::string& name, std::vector<std::string>& names) {
+  if (std::ranges::count(names, name) == 0) names.push_back(name);
+}
+
 std::vector<std::string> model_types() {
   std::vector<std::string> names;
-  for (const Architecture& each : architectures()) names.push_back(each.model_type);
+  for (const Architecture& each : architectures()) add_once(each.model_type, names);
   return names;
 }
 
-const Architecture* find(const std::string& model_type) {
-  const auto found = std::ranges::find(architectures(), model_type, &Architecture::model_type);
-  return found == architectures().end() ? nullptr : &*found;
+std::vector<const Architecture*> of_type(const std::string& model_type) {
+  std::vector<const Architecture*> found;
+  for (const Architecture& each : architectures())
+    if (each.model_type == model_type) found.push_back(&each);
+  return found;
 }
 
 }  // namespace
@@ -73,6 +81,8 @@ const std::vector<Architecture>& architectures() {
   static const std::vector<Architecture> all = [] {
     std::vector<Architecture> each = {gpt2_architecture()};
     for (Architecture& other : llama_architectures()) each.push_back(std::move(other));
+    for (Architecture& other : bert_architectures()) each.push_back(std::move(other));
+    for (Architecture& other : vit_architectures()) each.push_back(std::move(other));
     return each;
   }();
   return all;
@@ -80,25 +90,37 @@ const std::vector<Architecture>& architectures() {
 
 std::vector<std::string> architecture_names() {
   std::vector<std::string> names;
-  for (const Architecture& each : architectures()) names.push_back(each.name);
+  for (const Architecture& each : architectures()) add_once(each.name, names);
   return names;
 }
 
 const Architecture& architecture_of(const ModelConfig& config) {
   const std::string type = config.text("model_type");
-  const Architecture* found = find(type);
-  if (found == nullptr)
+  const std::vector<const Architecture*> found = of_type(type);
+  if (found.empty())
     config.refuse(
         "model_type",
         fmt::format("found {}; Longspan imports {}", in_quotes(type), either(model_types())));
-  for (const std::string& model_class : config.texts("architectures"))
-    if (std::ranges::count(found->model_classes, model_class) == 0)
-      config.refuse("architectures",
-                    fmt::format("found {}; of {} Longspan imports {}",
-                                in_quotes(model_class),
-                                found->name,
-                                either(found->model_classes)));
-  return *found;
+  const Architecture* meant = found.front();
+  for (const std::string& model_class : config.texts("architectures")) {
+    const auto has = [&](const Architecture* each) {
+      return std::ranges::count(each->model_classes, model_class) > 0;
+    };
+    const auto place = std::ranges::find_if(found, has);
+    if (place != found.end()) {
+      meant = *place;
+      continue;
+    }
+    std::vector<std::string> known;
+    for (const Architecture* const each : found)
+      known.insert(known.end(), each->model_classes.begin(), each->model_classes.end());
+    config.refuse("architectures",
+                  fmt::format("found {}; of {} Longspan imports {}",
+                              in_quotes(model_class),
+                              meant->name,
+                              either(known)));
+  }
+  return *meant;
 }
 
 }  // namespace longspan

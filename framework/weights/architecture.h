@@ -41,15 +41,21 @@ using ModelSettings = std::vector<std::pair<std::string, std::string>>;
 // What a config.json comes to here.
 struct ModelMeaning {
   ModelSettings settings;
-  std::vector<std::string> remarks;  // sentences for who imports it
+  std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
+  std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
+  std::vector<std::string> remarks = {};  // sentences for who imports it
 };
 
+inline constexpr const char* pixels_config_name = "preprocessor_config.json";
+
+// Several may be of one type, each with other classes.
 struct Architecture {
-  std::string model_type;                  // of config.json
-  std::string name;                        // "GPT-2"
-  std::string family;                      // model.family
-  std::vector<std::string> model_classes;  // what "architectures" may say; the first is exported
-  std::string prefix;                      // of names, which weights of a bare body do not have
+  std::string model_type;                       // of config.json
+  std::string name;                             // "GPT-2"
+  std::string family;                           // model.family
+  std::vector<std::string> model_classes = {};  // what "architectures" may say; the first is
+                                                // exported
+  std::string prefix;  // of names, which weights of a bare body do not have
 
   // Throws DataError for whatever would make another function of it.
   std::function<ModelMeaning(const ModelConfig& config)> read;
@@ -60,8 +66,19 @@ struct Architecture {
   std::function<std::vector<TensorPair>(const ModelValues& values)> tensors;
   // Tensors that are constants and no weights: passed over. Names without the prefix.
   std::function<bool(std::string_view name)> is_constant;
-  // A second name of weights that are shared: passed over where it holds the same numbers.
-  std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)> copies;
+  // Where it is set: a second name of weights that are shared, passed over where it holds the same
+  // numbers.
+  std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)>
+      copies = {};
+  // Where it is set: what weights were called before, "" where they were not called otherwise.
+  std::function<std::string(const std::string& name)> older_name = {};
+  // Likewise: tensors of something that Longspan does not have, which an import leaves out.
+  std::function<bool(std::string_view name)> is_left_out = {};
+  // Without the readout, which such a model has not learnt: nothing of it but what is optional.
+  bool is_body = false;
+  // Where it is set, of what reads images: preprocessor_config.json, which says what becomes of
+  // pixels. `values` then has the keys image.height, image.width and image.channels too.
+  std::function<nlohmann::ordered_json(const ModelValues& values)> write_pixels = {};
 };
 
 const std::vector<Architecture>& architectures();

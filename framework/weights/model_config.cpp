@@ -125,6 +125,8 @@ void ModelConfig::require_flag(const std::string& key,
     refuse(key, fmt::format("found {}; wanted {}: {}", !wanted, wanted, because));
 }
 
+bool ModelConfig::is_list(const std::string& key) const { return value(key).is_array(); }
+
 const Json& ModelConfig::list(const std::string& key) const {
   static const Json nothing = Json::array();
   const Json& found = value(key);
@@ -234,6 +236,13 @@ void ModelConfig::require_decoder_alone() const {
   require_flag("add_cross_attention", false, "the family decoder looks at nothing else");
   require_flag("is_encoder_decoder", false, "the family decoder has no encoder");
   require_flag("tie_encoder_decoder", false, "the family decoder has no encoder");
+}
+
+void ModelConfig::require_encoder_alone() const {
+  require_flag("is_decoder", false, "positions of the family encoder all see each other");
+  require_flag("add_cross_attention", false, "the family encoder looks at nothing else");
+  require_flag("is_encoder_decoder", false, "the family encoder has no decoder");
+  require_flag("tie_encoder_decoder", false, "the family encoder has no decoder");
 }
 
 void ModelConfig::finish() const {

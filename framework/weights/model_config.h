@@ -48,6 +48,7 @@ class ModelConfig {
   bool flag(const std::string& key, bool otherwise) const;
   // Throws where the key is there with another value: `because` says what there is instead.
   void require_flag(const std::string& key, bool wanted, const std::string& because) const;
+  bool is_list(const std::string& key) const;
   // What a list has; nothing where it is not there.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
@@ -55,8 +56,9 @@ class ModelConfig {
   void pass_over(std::initializer_list<std::string_view> keys) const;
   // So do these of any model: names, versions, dtypes, ids of special tokens, how to generate.
   void pass_over_common() const;
-  // Throws where it is more than a decoder.
+  // Throws where it is more than a decoder, or than an encoder.
   void require_decoder_alone() const;
+  void require_encoder_alone() const;
   // Throws where a key was not asked for: it may change what the model computes.
   void finish() const;
   // Throws DataError that begins with the file and the key.

@@ -18,10 +18,13 @@ struct TensorPair {
   // (before it is transposed): queries, keys and values in one.
   std::vector<std::string> here;
   Orientation orientation = Orientation::same;
+  std::vector<std::int64_t> shape = {};  // there; empty: as here
+  bool optional = false;                 // a model of the kind may lack it
 };
 
 // The shape of the tensor there, from those of the ones here, which are alike but for their first
-// axis. A transposed one is a matrix.
+// axis. A transposed one is a matrix; what has another shape there is one tensor here, of as many
+// elements.
 Shape shape_there(const TensorPair& pair, const std::vector<Shape>& here);
 
 // Of a tensor there, of the shape that it has to have, the one that is number `index` here.

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "framework/core/option_text.h"
+#include "framework/weights/adapters.h"
 
 namespace longspan {
 namespace {
@@ -22,18 +23,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 std::vector<std::int64_t> extents_of(const Shape& shape) {
   const auto extents = shape.extents();
   return {extents.begin(), extents.end()};
-}
-
-Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
-  const Shape& shape = checkpoint.shape_of(name);
-  StateTensor wanted;
-  wanted.name = name;
-  wanted.tensor =
-      Tensor::empty(shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
-  wanted.global_shape = shape;
-  wanted.offset.assign(static_cast<std::size_t>(shape.dimensions()), 0);
-  checkpoint.read(wanted);
-  return wanted.tensor;
 }
 
 std::vector<Shape> shapes_here(const Checkpoint& checkpoint, const TensorPair& pair) {
@@ -62,23 +51,40 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
     sources_.push_back(std::move(source));
   }
   judge_all(weights);
+  std::erase_if(sources_, [this](const Source& source) {
+    if (!source.pair.optional || folder_.find(name_there(source.pair.there)) != nullptr)
+      return false;
+    missing_.insert(missing_.end(), source.pair.here.begin(), source.pair.here.end());
+    return true;
+  });
   for (const Source& source : sources_) judge(source);
-  judge_strangers(architecture.copies(values));
+  if (architecture.copies)
+    judge_strangers(architecture.copies(values));
+  else
+    judge_strangers({});
 }
 
 std::string ImportedWeights::name_there(const std::string& name) const {
   const bool is_bare = !has_prefix_ && name.starts_with(architecture_.prefix);
-  return is_bare ? name.substr(architecture_.prefix.size()) : name;
+  const std::string now = is_bare ? name.substr(architecture_.prefix.size()) : name;
+  if (!architecture_.older_name || folder_.find(now) != nullptr) return now;
+  const std::string before = architecture_.older_name(now);
+  return folder_.find(before) != nullptr ? before : now;
 }
 
-// Each weight of the model has one source.
-void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) const {
+// Each weight of the model has one source, but for what a body is without.
+void ImportedWeights::judge_all(const std::vector<StateTensor>& weights) {
   std::set<std::string> known;
   for (const Source& source : sources_)
     for (const std::string& name : source.pair.here)
       require(known.insert(name).second, "weight \"{}\" has two sources", name);
-  for (const StateTensor& weight : weights)
-    require(known.contains(weight.name), "weight \"{}\" has no source", weight.name);
+  for (const StateTensor& weight : weights) {
+    if (known.contains(weight.name)) continue;
+    require(architecture_.is_body && weight.name.starts_with("output/"),
+            "weight \"{}\" has no source",
+            weight.name);
+    missing_.push_back(weight.name);
+  }
 }
 
 void ImportedWeights::judge(const Source& source) {
@@ -108,7 +114,7 @@ void ImportedWeights::judge(const Source& source) {
 }
 
 void ImportedWeights::judge_strangers(
-    const std::vector<std::pair<std::string, std::string>>& copies) const {
+    const std::vector<std::pair<std::string, std::string>>& copies) {
   std::set<std::string> known;
   for (const Source& source : sources_) known.insert(name_there(source.pair.there));
   for (const auto& [copy, of] : copies) {
@@ -119,6 +125,10 @@ void ImportedWeights::judge_strangers(
     const std::size_t begin =
         has_prefix_ && name.starts_with(architecture_.prefix) ? architecture_.prefix.size() : 0;
     if (known.contains(name) || architecture_.is_constant(name.substr(begin))) continue;
+    if (architecture_.is_left_out && architecture_.is_left_out(name)) {
+      left_out_.push_back(name);
+      continue;
+    }
     throw DataError("{}: tensor {} is none of {} as {} describes it",
                     folder_.path().string(),
                     in_quotes(name),
@@ -189,7 +199,15 @@ void export_weights(const Checkpoint& checkpoint,
                     const std::filesystem::path& folder,
                     DType dtype,
                     std::int64_t most_file_bytes) {
-  const std::vector<TensorPair> pairs = architecture.tensors(values);
+  std::vector<TensorPair> pairs = architecture.tensors(values);
+  std::erase_if(pairs, [&](const TensorPair& pair) {
+    return pair.optional && !checkpoint.has(pair.here.front());
+  });
+  // A body's are those of a model that is nothing else.
+  if (architecture.is_body)
+    for (TensorPair& pair : pairs)
+      if (pair.there.starts_with(architecture.prefix))
+        pair.there.erase(0, architecture.prefix.size());
   std::set<std::string> known;
   SafetensorsWriter::Tensors tensors;
   for (const TensorPair& pair : pairs) {
@@ -197,19 +215,20 @@ void export_weights(const Checkpoint& checkpoint,
     tensors.emplace_back(pair.there, extents_of(shape_there(pair, shapes_here(checkpoint, pair))));
   }
   for (const CheckpointTensor& weight : weights_of(checkpoint))
-    if (!known.contains(weight.name))
+    if (!known.contains(weight.name) && !is_of_adapter(weight.name))
       throw ConfigurationError("{}: has the weight {}, which {} has not",
                                checkpoint.path().string(),
                                weight.name,
                                architecture.name);
   WeightsFolderWriter writer(folder, std::move(tensors), dtype, most_file_bytes);
+  const double factor = adapter_factor(values);
   for (const TensorPair& pair : pairs) {
     const std::vector<Shape> here = shapes_here(checkpoint, pair);
     const DType saved = checkpoint.dtype_of(pair.here.front());
     const Tensor there =
         Tensor::empty(shape_there(pair, here), saved, Device::cpu(), MemoryTag::workspace);
     for (std::size_t index = 0; index < here.size(); ++index) {
-      const Tensor part = read_whole(checkpoint, pair.here[index]);
+      const Tensor part = read_merged(checkpoint, pair.here[index], factor);
       require(part.dtype() == saved && (saved == DType::f32 || saved == DType::f64),
               "weight \"{}\" is of {}",
               pair.here[index],

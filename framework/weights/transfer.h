@@ -33,6 +33,10 @@ class ImportedWeights {
   const std::optional<std::string>& problem() const { return problem_; }
   // The dtypes in the folder, each with how many weights it has.
   const std::map<std::string, std::int64_t>& elements() const { return elements_; }
+  // Weights of the model that the folder does not have, of an Architecture that may lack them.
+  const std::vector<std::string>& missing() const { return missing_; }
+  // Tensors of the folder that the model does not have: Architecture::is_left_out.
+  const std::vector<std::string>& left_out() const { return left_out_; }
 
  private:
   struct Source {
@@ -40,9 +44,9 @@ class ImportedWeights {
     std::vector<Shape> here;
   };
   std::string name_there(const std::string& name) const;
-  void judge_all(const std::vector<StateTensor>& weights) const;
+  void judge_all(const std::vector<StateTensor>& weights);
   void judge(const Source& source);
-  void judge_strangers(const std::vector<std::pair<std::string, std::string>>& copies) const;
+  void judge_strangers(const std::vector<std::pair<std::string, std::string>>& copies);
   void judge_copy(const std::string& copy, const std::string& of) const;
   Tensor make(std::size_t source, std::size_t index) const;
 
@@ -51,6 +55,8 @@ class ImportedWeights {
   bool has_prefix_;
   std::vector<Source> sources_;
   std::map<std::string, std::int64_t> elements_;
+  std::vector<std::string> missing_;
+  std::vector<std::string> left_out_;
   // The last one that was read: what lies in one tensor there follows one another here.
   mutable std::size_t last_ = SIZE_MAX;
   mutable Tensor read_;
@@ -60,9 +66,9 @@ class ImportedWeights {
 // The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.
 std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint);
 
-// Writes the weights of a checkpoint into a folder. Throws ConfigurationError that names a weight
-// which the architecture has not, DataError where the checkpoint is damaged or a weight is too
-// large for the dtype.
+// Writes the weights of a checkpoint into a folder, adapters merged into them. Throws
+// ConfigurationError that names a weight which the architecture has not, DataError where the
+// checkpoint is damaged or a weight is too large for the dtype.
 void export_weights(const Checkpoint& checkpoint,
                     const Architecture& architecture,
                     const ModelValues& values,

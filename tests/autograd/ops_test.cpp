@@ -2,6 +2,7 @@
 #include "framework/autograd/ops.h"
 
 #include "framework/autograd/collectives.h"
+#include "framework/autograd/hyperbolic_tangent.h"
 #include "tests/support/gradient_check.h"
 
 namespace longspan {
@@ -44,6 +45,11 @@ TEST(OpGradient, Activations) {
     expect_gradients([&](const auto& in) { return add(activate(activation, in[0]), in[0]); },
                      {away_from_zero({3, 17}, 1)});
   }
+}
+
+TEST(OpGradient, HyperbolicTangent) {
+  expect_gradients([](const auto& in) { return add(hyperbolic_tangent(in[0]), in[0]); },
+                   {random_tensor({3, 17}, 1)});
 }
 
 TEST(OpGradient, Dropout) {

@@ -2,14 +2,16 @@
 // in f32 on a CPU, 8192 x 8192 x 8192 in bf16 on a GPU. `of_peak` counts what attention_flops
 // and attention_backward_flops count: allowed pairs only, and the scores that are made again. Best
 // times of all repetitions are compared, so that other work on the machine disturbs little. A
-// sparse plan is compared with the full one, which sees every key, and relative attention with
-// causal attention.
+// sparse plan is compared with the full one, which sees every key, relative attention with causal
+// attention, heads that share a key with heads that have one each, and documents of uneven length
+// with one whose window has as many pairs.
 //   benchmark_attention [--device cuda]      OMP_NUM_THREADS: the cores to use
 #include "framework/kernels/attention/attention.h"
 
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <span>
@@ -23,7 +25,7 @@ namespace {
 
 using bench::random_tensor;
 
-enum class Pattern { causal, random_16th, local, strided, image };
+enum class Pattern { causal, random_16th, local, strided, image, documents };
 
 struct AttentionShape {
   std::int64_t batch;
@@ -34,7 +36,34 @@ struct AttentionShape {
   double dropout = 0;
   Pattern pattern = Pattern::causal;
   std::int64_t dim = 64;
+  std::int64_t key_heads = 0;  // 0: heads
 };
+
+// The places of the tokens of rows of documents, whose lengths are drawn from 64 to 2,048, as many
+// between a number and twice it as between that and its double.
+Tensor places(const AttentionShape& s, const Device& device) {
+  const Random random(7);
+  std::vector<std::int64_t> all;
+  for (std::int64_t row = 0, document = 0; row < s.batch; ++row)
+    for (std::int64_t i = 0; i < s.time; ++document) {
+      const double drawn = random.uniform_at(static_cast<std::uint64_t>(document));
+      const auto length = static_cast<std::int64_t>(std::exp2(6 + 5 * drawn));
+      for (std::int64_t place = 0; place < length && i < s.time; ++place, ++i) all.push_back(place);
+    }
+  return Tensor::from<std::int64_t>(all, {s.batch, s.time}, device);
+}
+// A window in which as many pairs are seen as by rows of documents.
+Mask window_of_as_many(const AttentionShape& s, const Tensor& reach) {
+  const Tensor here = reach.to_host();
+  double pairs = 0;
+  for (const std::int64_t place : here.span<std::int64_t>())
+    pairs += static_cast<double>(place + 1);
+  pairs /= static_cast<double>(s.batch);
+  // w tokens of w pairs and the others of as many as stand before them: w t - w (w - 1) / 2.
+  const auto time = static_cast<double>(s.time) + 0.5;
+  const double window = time - std::sqrt(time * time - 2 * pairs);
+  return masks::causal() & masks::window(static_cast<std::int64_t>(std::lround(window)) - 1, 0);
+}
 
 // Each block of 64 queries sees 1 / sparsity of the blocks of keys, drawn at random.
 Mask random_blocks(std::int64_t keys, std::int64_t sparsity) {
@@ -82,8 +111,10 @@ AttentionGradient make(const AttentionShape& s, DType dtype, const Device& devic
   AttentionGradient g;
   Attention& a = g.forward;
   a.query = random_tensor({s.batch, s.time, s.heads, dim}, dtype, device, "query");
-  a.key = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "key");
-  a.value = random_tensor({s.batch, keys, s.heads, dim}, dtype, device, "value");
+  const std::int64_t key_heads = s.key_heads > 0 ? s.key_heads : s.heads;
+  a.key = random_tensor({s.batch, keys, key_heads, dim}, dtype, device, "key");
+  a.value = random_tensor({s.batch, keys, key_heads, dim}, dtype, device, "value");
+  if (s.pattern == Pattern::documents) a.mask.reach = places(s, device);
   a.mask.query_begin = s.memory;
   a.mask.rules = mask_of(s);
   a.out = a.query.like();
@@ -116,7 +147,20 @@ struct Other {
   std::string name;  // empty: there is nothing to compare with
 };
 
-Other other_of(const AttentionShape& shape, AttentionGradient g) {
+Other other_of(const AttentionShape& shape,
+               DType dtype,
+               const Device& device,
+               AttentionGradient g) {
+  if (shape.key_heads > 0) {
+    AttentionShape equal = shape;
+    equal.key_heads = 0;
+    return {make(equal, dtype, device), "equal-heads"};
+  }
+  if (shape.pattern == Pattern::documents) {
+    g.forward.mask.rules = window_of_as_many(shape, g.forward.mask.reach);
+    g.forward.mask.reach = Tensor();
+    return {g, "one-document"};
+  }
   if (shape.relative) {
     g.forward.relative.reset();
     g.dposition_key = g.dcontent_bias = g.dposition_bias = Tensor();
@@ -134,7 +178,7 @@ void measure(benchmark::State& state,
              bool backward) {
   const double peak = peak_of(device);
   const AttentionGradient g = make(shape, dtype, device);
-  const Other other = other_of(shape, g);
+  const Other other = other_of(shape, dtype, device, g);
   const double operations =
       backward ? attention_backward_flops(g.forward) : attention_flops(g.forward);
   const auto run = [&](const AttentionGradient& call) {
@@ -183,6 +227,8 @@ constexpr Row rows[] = {
     {"decoder_64/f32", {4, 64, 0, 12}, DType::f32},
     {"decoder_64/bf16", {4, 64, 0, 12}, DType::bf16},
     {"one_query_2048_memory/f32", {8, 1, 2047, 8, true}, DType::f32},
+    {"grouped_8_to_1_2048/f32", {1, 2048, 0, 8, false, 0, Pattern::causal, 64, 1}, DType::f32},
+    {"documents_8192/f32", {2, 8192, 0, 4, false, 0, Pattern::documents}, DType::f32},
 };
 
 // As peer_attention.py has them. Relative and causal of one shape, to be compared.
@@ -197,6 +243,10 @@ constexpr Row gpu_rows[] = {
     {"local_8192_128/bf16", {2, 8192, 0, 16, false, 0, Pattern::local, 128}, DType::bf16},
     {"strided_8192_128/bf16", {2, 8192, 0, 16, false, 0, Pattern::strided, 128}, DType::bf16},
     {"image_8192_128/bf16", {2, 8192, 0, 16, false, 0, Pattern::image, 128}, DType::bf16},
+    {"grouped_8_to_1_8192_128/bf16",
+     {2, 8192, 0, 16, false, 0, Pattern::causal, 128, 2},
+     DType::bf16},
+    {"documents_8192_128/bf16", {2, 8192, 0, 16, false, 0, Pattern::documents, 128}, DType::bf16},
 };
 
 }  // namespace

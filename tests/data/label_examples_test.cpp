@@ -68,14 +68,21 @@ TEST(LabelSet, IsSortedAndReadsBack) {
   EXPECT_THAT(LabelSet({"10", "9", "x"}).names(), ElementsAre("10", "9", "x"));
 }
 
+TEST(LabelSet, KeepsAnOrderThatIsGiven) {
+  const LabelSet labels = LabelSet::in_order({"b", "a"}, "here");
+  EXPECT_EQ(labels.id_of("b"), 0);
+  EXPECT_EQ(LabelSet::from_json(labels.to_json(), "here"), labels);
+  EXPECT_FALSE(labels == LabelSet({"b", "a"}));
+}
+
 TEST(LabelSet, RefusesWhatIsNone) {
   const auto read = [](std::string_view json) {
     return sentence_of<DataError>([&] { LabelSet::from_json(json, "here"); });
   };
   EXPECT_THAT(read("{"), HasSubstr("here: is not a set of labels"));
   EXPECT_THAT(read(R"({"format":"x","version":1,"labels":[]})"), HasSubstr("here: is not a set"));
-  EXPECT_THAT(read(R"({"format":"longspan-labels","version":1,"labels":["b","a"]})"),
-              HasSubstr("here: its labels are not sorted"));
+  EXPECT_THAT(read(R"({"format":"longspan-labels","version":1,"labels":["b","a","b"]})"),
+              HasSubstr("here: label \"b\" is there twice"));
 }
 
 TEST(Lines, HaveTheirNumbersAndPlacesInAFileOfManyBlocks) {

@@ -8,6 +8,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/evaluation_reader.h"
+#include "framework/data/tokenizer_training.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
@@ -153,6 +154,43 @@ TEST(TextFiles, ATokenizerIsTrainedOnFirstUseAndKept) {
   options.tokenizer_model = model[0].string();
   EXPECT_EQ(*prepare_tokenizer(options, "/nowhere", {}).subword_model(), other);
   EXPECT_EQ(planned_vocabulary(options), other.vocabulary());
+}
+
+TEST(TextFiles, ATokenizerJsonIsTrainedOnFirstUseAndKept) {
+  const testing::TemporaryDirectory folder;
+  const TemporaryFile file(subword_text());
+  DataOptions options;
+  options.train = file.path();
+  options.tokenizer = TokenizerKind::tokenizer_json;
+  options.vocabulary = 320;
+  for (const SubwordKind kind : {SubwordKind::bpe, SubwordKind::word_pieces}) {
+    options.tokenizer_kind = kind;
+    options.vocabulary = kind == SubwordKind::bpe ? 320 : 270;
+    EXPECT_EQ(planned_vocabulary(options), options.vocabulary);
+    const Tokenizer first = prepare_tokenizer(options, folder.path(), {});
+    EXPECT_EQ(first.vocabulary(), options.vocabulary);
+    EXPECT_EQ(prepare_tokenizer(options, folder.path(), {}), first);
+  }
+  EXPECT_EQ(files_in(folder.path()).size(), 2);
+}
+
+// Parts of a file on several threads, and the text as a whole.
+TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
+  const testing::TemporaryDirectory folder;
+  std::string text;
+  while (text.size() < 900'000) text += subword_text(400, static_cast<unsigned>(text.size() % 97));
+  text += std::string(600'000, 'x');  // no place to cut
+  const TemporaryFile file(text);
+  const MappedFile mapped(file.path());
+  const MappedFile* const texts[] = {&mapped};
+  TokenizerRules rules = usual_rules(TrainedKind::byte_pairs);
+  rules.vocabulary = 330;
+  const JsonTokenizer model = train_json_tokenizer(texts, rules);
+  ASSERT_TRUE(model.goes_by_parts());
+  const Corpus corpus = open_corpus(file.path(), Tokenizer::of_package(model), folder.path(), {});
+  const std::vector<std::int64_t> ids = all_of(corpus);
+  EXPECT_EQ(ids, model.ids(text, "text"));
+  EXPECT_EQ(model.decode(ids), text);
 }
 
 }  // namespace

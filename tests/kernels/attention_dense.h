@@ -57,6 +57,12 @@ class DenseAttention {
                  std::int64_t width) const {
     return static_cast<std::size_t>(((b * length + i) * heads_ + h) * width);
   }
+  // Of the key head that head h reads.
+  std::size_t key_at(std::int64_t b, std::int64_t j, std::int64_t h, std::int64_t width) const {
+    const std::int64_t key_heads = a_.key.shape()[2];
+    return static_cast<std::size_t>(((b * keys_ + j) * key_heads + h / (heads_ / key_heads)) *
+                                    width);
+  }
   std::int64_t distance_of(std::int64_t i, std::int64_t j) const {
     return a_.mask.query_begin + i - a_.mask.key_begin - j;
   }
@@ -71,6 +77,8 @@ class DenseAttention {
     if (mask.key_padding.defined() && mask.key_padding.data<std::uint8_t>()[b * keys_ + j] != 0)
       return false;
     if (mask.key_length.defined() && k >= mask.key_length.data<std::int64_t>()[b]) return false;
+    if (mask.reach.defined() && distance_of(i, j) > mask.reach.data<std::int64_t>()[b * time_ + i])
+      return false;
     if (!mask.sorted) return true;
     const std::int32_t query = integer(mask.sorted->query_position, b, h, i);
     const std::int32_t key = integer(mask.sorted->key_position, b, h, j);
@@ -133,9 +141,10 @@ class DenseAttention {
     return d.random.uniform_at(static_cast<std::uint64_t>(index)) >= d.rate ? 1 / (1 - d.rate) : 0;
   }
 
-  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+  // Of a query and a key, scaled.
+  double product(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
+    const std::size_t k = key_at(b, j, h, dim_);
     const auto bias = static_cast<std::size_t>(h * dim_);
     double sum = 0;
     for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
@@ -147,7 +156,11 @@ class DenseAttention {
         sum += (query_[q + c] + (a_.shaw->of_keys ? key_[k + c] : 0)) *
                key_table_[table_row(key_table_, dim_, i, j) + c];
     }
-    double result = same_token(b, h, i, j) ? *a_.hash->self_score : sum * scale_;
+    return sum * scale_;
+  }
+  double score(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
+    double result = same_token(b, h, i, j) ? *a_.hash->self_score : product(b, h, i, j);
+    if (a_.cap > 0) result = a_.cap * std::tanh(result / a_.cap);
     if (!slopes_.empty())
       result -=
           slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(distance_of(i, j)));
@@ -206,7 +219,7 @@ class DenseAttention {
       const auto key = static_cast<std::int64_t>(j);
       const double p = soft(b, h, i, key) * std::exp(scores[j] - log_sum_exp);
       const double keep = kept(b, h, i, key);
-      const std::size_t v = at(b, keys_, key, h, value_dim_);
+      const std::size_t v = key_at(b, key, h, value_dim_);
       for (std::size_t c = 0; c < value_dim; ++c) {
         const double value = value_[v + c] + value_row(i, key, c);
         r_.out[o + c] += p * keep * value;
@@ -225,14 +238,17 @@ class DenseAttention {
       const double power = std::exp(scores[j] - log_sum_exp);
       if (is_on_ramp(b, h, i, key))
         r_.dspan[span_index(b, h, i)] += power * (dprobability[j] - delta) / a_.span->ramp;
+      const double part = a_.cap > 0 ? std::tanh(product(b, h, i, key) / a_.cap) : 0;
+      const double slope = 1 - part * part;
       if (!same_token(b, h, i, key))
-        score_gradient(b, h, i, key, scale_ * power * (m * dprobability[j] - (m + floor) * delta));
+        score_gradient(
+            b, h, i, key, slope * scale_ * power * (m * dprobability[j] - (m + floor) * delta));
     }
   }
 
   void score_gradient(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j, double d) {
     const std::size_t q = at(b, time_, i, h, dim_);
-    const std::size_t k = at(b, keys_, j, h, dim_);
+    const std::size_t k = key_at(b, j, h, dim_);
     const auto bias = static_cast<std::size_t>(h * dim_);
     for (std::size_t c = 0; c < static_cast<std::size_t>(dim_); ++c) {
       r_.dquery[q + c] += d * key_[k + c];

@@ -19,11 +19,13 @@ struct AttentionCase {
   std::int64_t time = 1;
   std::int64_t keys = 1;
   std::int64_t heads = 1;
+  std::int64_t key_heads = 0;  // 0: heads
   std::int64_t dim = 1;
   std::int64_t value_dim = 1;
   bool causal = true;
   std::int64_t window = 0;
-  bool padded = false;  // some keys of every batch row, all keys of the second one
+  bool padded = false;        // some keys of every batch row, all keys of the second one
+  std::int64_t document = 0;  // rows hold documents of about that length
   bool relative = false;
   bool key_table = false;  // Shaw's
   bool value_table = false;
@@ -37,6 +39,7 @@ struct AttentionCase {
   bool in_order = false;  // of a sorted one: as it stands, in parts
   int hash = 0;           // 1: self score, 2: counts, 3: both
   double scale = 0;
+  double cap = 0;
   std::optional<HeadMasks> rules = {};  // besides causal and window
   std::optional<std::int64_t> query_begin = {};
   std::int64_t key_begin = 0;
@@ -53,8 +56,9 @@ struct AttentionCase {
   }
   std::string to_string() const {
     return fmt::format(
-        "batch {} time {} keys {} heads {} dim {} value_dim {} causal {} window {} padded {} "
-        "relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted {} {} hash "
+        "batch {} time {} keys {} heads {} of {} dim {} value_dim {} causal {} window {} padded {} "
+        "document {} relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted "
+        "{} {} hash "
         "{} from {} "
         "{} "
         "dropout {} fold {} {} seed {}",
@@ -62,11 +66,13 @@ struct AttentionCase {
         time,
         keys,
         heads,
+        key_heads,
         dim,
         value_dim,
         causal,
         window,
         padded,
+        document,
         relative,
         key_table,
         value_table,
@@ -172,6 +178,20 @@ inline void make_mask(const AttentionCase& c,
     for (std::int64_t& length : a.mask.key_length.span<std::int64_t>())
       length =
           c.key_begin + c.keys - static_cast<std::int64_t>(random.child("length").word(b++) % 20);
+  }
+  if (c.document > 0) {
+    a.mask.reach = Tensor::empty({c.batch, c.time}, DType::i64, device);
+    std::int64_t reach = 0;
+    std::uint64_t i = 0;
+    for (std::int64_t& of_query : a.mask.reach.span<std::int64_t>()) {
+      const auto word = static_cast<std::int64_t>(random.child("documents").word(i) >> 1);
+      // The first document of a row may have begun before it.
+      if (static_cast<std::int64_t>(i++) % c.time == 0)
+        reach = word % (2 * c.keys);
+      else
+        reach = word % c.document == 0 ? 0 : reach + 1;
+      of_query = reach;
+    }
   }
   if (!c.sorted) return;
   if (c.in_order) a.mask.rules = c.causal ? a.mask.rules & masks::causal() : a.mask.rules;
@@ -287,9 +307,11 @@ inline AttentionGradient make_attention(const AttentionCase& c, const Device& de
   AttentionGradient g;
   Attention& a = g.forward;
   a.query = input("query", query);
-  a.key = input("key", {c.batch, c.keys, c.heads, c.dim});
-  a.value = input("value", {c.batch, c.keys, c.heads, c.value_dim});
+  const std::int64_t key_heads = c.key_heads > 0 ? c.key_heads : c.heads;
+  a.key = input("key", {c.batch, c.keys, key_heads, c.dim});
+  a.value = input("value", {c.batch, c.keys, key_heads, c.value_dim});
   a.scale = c.scale;
+  a.cap = c.cap;
   make_mask(c, device, random, a);
   if (c.dropout > 0) {
     a.dropout = AttentionDropout{c.dropout, random.child("dropout"), 0, 0, c.heads / c.fold};
@@ -317,7 +339,8 @@ inline std::vector<Tensor*> tensors_of(Attention& a) {
                               &a.log_sum_exp,
                               &a.slopes,
                               &a.mask.key_padding,
-                              &a.mask.key_length};
+                              &a.mask.key_length,
+                              &a.mask.reach};
   if (auto& sorted = a.mask.sorted)
     all.insert(all.end(),
                {&sorted->query_position,

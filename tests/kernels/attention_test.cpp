@@ -136,6 +136,160 @@ TEST(Attention, AnyCombinationEqualsDense) {
   }
 }
 
+TEST(Attention, DocumentsOfARowEqualDense) {
+  std::uint64_t seed = 900;
+  for (const DType dtype : dtypes)
+    for (const std::int64_t document : {3, 40, 150})
+      for (const std::int64_t dim : {9, 32}) {
+        AttentionCase c{.batch = 2,
+                        .time = emulated ? 140 : 330,
+                        .keys = emulated ? 200 : 500,
+                        .heads = 2,
+                        .dim = dim,
+                        .value_dim = dim,
+                        .window = seed % 3 == 0 ? 70 : 0,
+                        .padded = seed % 5 == 0,
+                        .document = document,
+                        .dropout = seed % 4 == 0 ? 0.2 : 0,
+                        .dtype = dtype,
+                        .seed = ++seed};
+        if (emulated && (seed + seed / 6) % 3 != 0) continue;
+        if (seed % 2 == 0) c.relative = true;
+        if (seed % 4 == 1) c.key_table = c.value_table = true;
+        if (seed % 4 == 3) c.slopes = true;
+        expect_equals_dense(c);
+      }
+}
+
+TEST(Attention, HeadsThatShareKeysEqualDense) {
+  std::uint64_t seed = 950;
+  for (const DType dtype : dtypes)
+    for (const std::int64_t key_heads : {1, 3})
+      for (const std::int64_t dim : {9, 32}) {
+        AttentionCase c{.batch = 2,
+                        .time = emulated ? 70 : 150,
+                        .keys = emulated ? 100 : 290,
+                        .heads = 6,
+                        .key_heads = key_heads,
+                        .dim = dim,
+                        .value_dim = dim,
+                        .padded = seed % 3 == 0,
+                        .document = seed % 5 == 0 ? 40 : 0,
+                        .dropout = seed % 4 == 0 ? 0.2 : 0,
+                        .dtype = dtype,
+                        .seed = ++seed};
+        if (seed % 2 == 0) c.relative = true;
+        // Heads that have different plans share a key.
+        if (seed % 3 == 0)
+          c.rules = HeadMasks(std::vector<Mask>{masks::window(20, 0),
+                                                masks::causal(),
+                                                masks::causal(),
+                                                masks::stride(3),
+                                                masks::causal(),
+                                                masks::window(20, 0)});
+        expect_equals_dense(c);
+      }
+}
+
+// What is added to stays, though each head's part is made by itself.
+TEST(Attention, GradientsOfSharedKeysAreAddedTo) {
+  const AttentionCase c{
+      .time = 70, .keys = 80, .heads = 4, .key_heads = 2, .dim = 8, .value_dim = 8, .seed = 5};
+  const Device device = fresh_device();
+  AttentionGradient g = make_attention(c, device);
+  const AttentionResult wanted = run_attention(g);
+  g.add = true;
+  for (const Tensor& gradient : {g.dquery, g.dkey, g.dvalue})
+    for (double& x : gradient.span<double>()) x = 3;
+  const AttentionResult found = run_attention(g);
+  const auto expect_more = [](const Numbers& more, const Numbers& than) {
+    ASSERT_EQ(more.size(), than.size());
+    for (std::size_t i = 0; i < more.size(); ++i) EXPECT_NEAR(more[i], than[i] + 3, 1e-13);
+  };
+  expect_more(found.dquery, wanted.dquery);
+  expect_more(found.dkey, wanted.dkey);
+  expect_more(found.dvalue, wanted.dvalue);
+}
+
+TEST(Attention, CappedScoresEqualDense) {
+  std::uint64_t seed = 970;
+  for (const DType dtype : dtypes)
+    for (const std::int64_t dim : {9, 32})
+      for (const int terms : {0, 1, 2}) {
+        AttentionCase c{.batch = 2,
+                        .time = emulated ? 70 : 140,
+                        .keys = emulated ? 80 : 200,
+                        .heads = 2,
+                        .dim = dim,
+                        .value_dim = dim,
+                        .window = terms == 2 ? 40 : 0,
+                        .relative = terms == 1,
+                        .slopes = terms == 2,
+                        .cap = 1.5,
+                        .dropout = terms == 2 ? 0.2 : 0,
+                        .dtype = dtype,
+                        .seed = ++seed};
+        expect_equals_dense(c);
+      }
+}
+
+// With a row of its own for each, of any length.
+TEST(Attention, DocumentsOfARowEqualRowsOfTheirOwn) {
+  const std::vector<std::int64_t> lengths = emulated
+                                                ? std::vector<std::int64_t>{70, 1, 20}
+                                                : std::vector<std::int64_t>{70, 1, 200, 64, 31};
+  AttentionCase c{.batch = 1, .heads = 2, .dim = 8, .value_dim = 8, .seed = 3};
+  for (const std::int64_t length : lengths) c.time += length;
+  c.keys = --c.time;
+  const Device device = fresh_device();
+  AttentionGradient whole = make_attention(c, device);
+  whole.forward.mask.reach = Tensor::empty({1, c.time}, DType::i64, device);
+  std::int64_t* reach = whole.forward.mask.reach.data<std::int64_t>();
+  for (const std::int64_t length : lengths)
+    for (std::int64_t i = 0; i < length; ++i) *reach++ = i;
+  const AttentionResult together = run_attention(whole);
+  std::int64_t begin = 0;
+  for (const std::int64_t length : lengths) {
+    c.time = c.keys = length;
+    AttentionGradient part = make_attention(c, device);
+    const auto rows = [&](const Tensor& from) {
+      return from.reshape({from.shape()[1], from.shape()[2], from.shape()[3]})
+          .slice(begin, begin + length)
+          .reshape({1, length, from.shape()[2], from.shape()[3]});
+    };
+    part.forward.query = rows(whole.forward.query);
+    part.forward.key = rows(whole.forward.key);
+    part.forward.value = rows(whole.forward.value);
+    part.dout = rows(whole.dout);
+    const AttentionResult alone = run_attention(part);
+    EXPECT_LE(distance(alone.out, numbers(rows(whole.forward.out))), 1e-14);
+    EXPECT_LE(distance(alone.dquery, numbers(rows(whole.dquery))), 1e-14);
+    EXPECT_LE(distance(alone.dkey, numbers(rows(whole.dkey))), 1e-14);
+    EXPECT_LE(distance(alone.dvalue, numbers(rows(whole.dvalue))), 1e-14);
+    begin += length;
+  }
+  ASSERT_EQ(together.out.size(), static_cast<std::size_t>(whole.forward.out.elements()));
+}
+
+TEST(Attention, AReachThatGoesBackIsRefused) {
+  if (emulated) GTEST_SKIP() << "the host does not read what is on a device";
+  const Device device = fresh_device();
+  const AttentionGradient g =
+      make_attention({.time = 4, .keys = 4, .dim = 2, .value_dim = 2, .document = 100}, device);
+  std::int64_t* const reach = g.forward.mask.reach.data<std::int64_t>();
+  reach[0] = 0;
+  reach[1] = 1;
+  reach[2] = 3;
+  try {
+    attend(g.forward);
+    FAIL() << "nothing was refused";
+  } catch (const Failure& failure) {
+    EXPECT_EQ(std::string(failure.what()),
+              "attention: query 2 of batch row 0 has a reach of 3 after 1, wanted 0 or more and at "
+              "most one more than before");
+  }
+}
+
 TEST(Attention, RowsThatSeeNoKeyAreZeroWithoutGradient) {
   for (const DType dtype : dtypes) {
     AttentionCase c{.batch = 2,
@@ -400,6 +554,30 @@ TEST(Attention, GradientsAreThoseOfFiniteDifferences) {
   expect_gradient(g.forward.relative->position_key, g.dposition_key, 0.5);
   expect_gradient(g.forward.relative->content_bias, g.dcontent_bias, 0.5);
   expect_gradient(g.forward.relative->position_bias, g.dposition_bias, 0.5);
+}
+
+TEST(Attention, CountsNoPairsOfDifferentDocuments) {
+  if (emulated) GTEST_SKIP() << "the host does not read what is on a device";
+  const Device device = fresh_device();
+  const AttentionGradient g = make_attention({.batch = 2,
+                                              .time = 150,
+                                              .keys = 230,
+                                              .heads = 3,
+                                              .dim = 4,
+                                              .value_dim = 6,
+                                              .window = 90,
+                                              .padded = true,
+                                              .document = 60},
+                                             device);
+  double pairs = 0;
+  for (std::int64_t b = 0; b < 2; ++b)
+    for (std::int64_t i = 0; i < 150; ++i)
+      for (std::int64_t j = std::max<std::int64_t>(0, i - 9); j <= i + 80; ++j)
+        pairs += i + 80 - j <= g.forward.mask.reach.data<std::int64_t>()[b * 150 + i] &&
+                 g.forward.mask.key_padding.data<std::uint8_t>()[b * 230 + j] == 0 &&
+                 j < g.forward.mask.key_length.data<std::int64_t>()[b];
+  EXPECT_GT(pairs, 0);
+  EXPECT_EQ(attention_flops(g.forward), 2.0 * (4 + 6) * pairs * 3);
 }
 
 TEST(Attention, CountsTheOperationsOfAllowedPairs) {

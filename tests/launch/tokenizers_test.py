@@ -86,11 +86,19 @@ class Command(Subwords):
         (self.directory / "half.model").write_bytes((self.directory / "a.model").read_bytes()[:2000])
         (self.directory / "bytes.txt").write_bytes(b"abc\xff\n")
         train = "train", "text.txt", "--output", "b.model", "--vocabulary"
+        json = "train", "text.txt", "--output", "b.json", "--vocabulary"
         for arguments, given, code, sentence in [
                 ((*train, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large for it; as unigram it has "),
                 ((*train, "262"), None, 3, "text.txt: a vocabulary of 262 is too small for it"),
                 ((*train, "10"), None, 2, "--vocabulary: found \"10\"; wanted a whole number from 260"),
-                ((*train, "300", "--kind", "wordpiece"), None, 2, "--kind: wordpiece not in"),
+                ((*train, "300", "--kind", "wordpiece"), None, 2, '--kind: found "wordpiece"; a .model file is of kind unigram'),
+                ((*train, "300", "--special", "<s>"), None, 2, "--special is of a tokenizer.json"),
+                ((*json, "300", "--kind", "unigram"), None, 2, '--kind: found "unigram"; a tokenizer.json is of kind bpe or'),
+                ((*json, "300", "--cased"), None, 2, "--cased is of --kind wordpiece"),
+                ((*json, "300", "--special", "a", "--special", "a"), None, 2, 'special token "a" is there twice'),
+                ((*json, "50000"), None, 3, "text.txt: a vocabulary of 50000 is too large for it; its pairs that are there twice "),
+                (("train", "bytes.txt", "--output", "b.json", "--vocabulary", "300"), None, 3,
+                 "bytes.txt: byte 3: found bytes ff, which are not UTF-8"),
                 (("train", "bytes.txt", "--output", "b.model", "--vocabulary", "300"), None, 3,
                  "bytes.txt: byte 3: found bytes ff, which are not UTF-8"),
                 (("train", "nowhere", "--output", "b.model", "--vocabulary", "300"), None, 3, "nowhere: cannot be opened"),
@@ -104,14 +112,28 @@ class Command(Subwords):
             with self.subTest(arguments=arguments):
                 result = self.tokenizer(*arguments, code=code, given=given)
                 self.assert_one_sentence(result, sentence)
-        self.assertFalse((self.directory / "b.model").exists())
+        self.assertFalse((self.directory / "b.model").exists() or (self.directory / "b.json").exists())
+
+    def test_trains_a_tokenizer_json(self):
+        for more in ((), ("--cut", "llama3", "--special", "<s>", "--special", "</s>"), ("--ties", "ids", "--score", "likelihood")):
+            with self.subTest(more=more):
+                result = self.tokenizer("train", "text.txt", "--vocabulary", "330", "--output", "a.json", *more)
+                self.assertEqual(result.output, b"a.json: 330 tokens of kind bpe\n")
+                given = self.text.replace(b"\r", b"")
+                ids = self.tokenizer("encode", "a.json", given=given).output
+                self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, given + b"\n")
+        self.tokenizer("train", "text.txt", "--vocabulary", "260", "--output", "a.json", "--kind", "wordpiece", "--cased")
+        ids = self.tokenizer("encode", "a.json", given="balo ét Q".encode()).output
+        self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, "balo ét [UNK]\n".encode())
 
     def test_help_is_that_of_the_innermost_word(self):
-        self.assertIn(b"the .model file to write", self.tokenizer("train", "--help").output)
-        self.assertNotIn(b"the .model file to write", self.tokenizer("--help").output)
+        self.assertIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("train", "--help").output)
+        self.assertNotIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("--help").output)
 
 
 class Training(Subwords):
+    other_kind = "unigram"
+
     def models(self, directory):
         return sorted(self.run_at(directory).path.glob("tokenizer-*.model"))
 
@@ -161,7 +183,7 @@ class Training(Subwords):
     def test_another_tokenizer_than_the_checkpoints_is_refused(self):
         self.train(settings=self.subwords)
         model, = self.models("run")
-        for layout, more in ((Layout(1, 1), {"data.vocabulary": 340}), (Layout(2, 1), {"data.tokenizer_kind": "unigram"})):
+        for layout, more in ((Layout(1, 1), {"data.vocabulary": 340}), (Layout(2, 1), {"data.tokenizer_kind": self.other_kind})):
             with self.subTest(layout=str(layout)):
                 result = self.train(layout=layout, settings={**self.subwords, **more, "training.steps": 9}, code=3)
                 self.assert_one_sentence(result, "was made with another tokenizer", "data.tokenizer_model")
@@ -260,13 +282,26 @@ class OfThePackage(Subwords):
                 ({"data.tokenizer_model": "empty"}, 3, "empty: found no tokenizer.json in it, nor vocab.json with merges.txt"),
                 ({"data.tokenizer_model": "half.json"}, 3, "half.json: "),
                 ({"data.tokenizer_model": "odd.json"}, 3, '"Markov"'),
-                ({"data.tokenizer_model": ""}, 2, "data.tokenizer: tokenizer_json needs data.tokenizer_model"),
-                ({"run.task": "classification", "model.family": "encoder"}, 2,
-                 "data.tokenizer: tokenizer_json is for run.task: language_model; run.task is classification")]):
+                ({"data.tokenizer_model": ""}, 2, "trains one of data.tokenizer_kind bpe or wordpiece; it is unigram"),
+                ({"data.tokenizer_model": "", "data.tokenizer_kind": "bpe", "data.vocabulary": 50000}, 3,
+                 "text.txt: a vocabulary of 50000 is too large for it"),
+                ({"run.task": "translation", "model.family": "encoder_decoder"}, 2,
+                 "data.tokenizer: tokenizer_json is for run.task: language_model, classification and tagging; run.task is translation")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)
                     self.assertIn(sentence, result.errors)
+
+
+class TrainedAsThePackageDoes(Training):
+    """What a run does with a .model file of its own it does with a tokenizer.json of its own."""
+    subwords = {**Subwords.subwords, "data.tokenizer": "tokenizer_json"}
+    test_a_model_that_is_there_is_used = None
+    test_what_is_wrong_is_one_sentence = None
+    other_kind = "wordpiece"
+
+    def models(self, directory):
+        return sorted(self.run_at(directory).path.glob("tokenizer-*.json"))
 
 
 if __name__ == "__main__":

@@ -72,6 +72,56 @@ TEST(DecoderModel, GradientOfAllBlocksTogether) {
   }
 }
 
+TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const std::int64_t chunks : {1, 2})
+    for (const SublayerOrder order : {SublayerOrder::serial, SublayerOrder::parallel}) {
+      DecoderOptions options = tiny(PositionKind::alibi);
+      options.common.attention_sinks = true;
+      options.common.score_cap = 0.3;
+      options.common.logit_cap = 0.4;
+      options.common.sublayers = order;
+      options.common.dropout = options.common.attention_dropout = 0.3;
+      ModelSetting setting = tiny_setting();
+      setting.memory.loss_chunks = chunks;
+      const auto model = make_decoder(options, setting);
+      testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
+    }
+}
+
+// A sink as large as can be takes all of the softmax: attention then gives its bias alone.
+TEST(DecoderModel, SinksTakeFromTheValues) {
+  DecoderOptions options = tiny(PositionKind::alibi);
+  options.common.attention_sinks = true;
+  const auto model = make_decoder(options, tiny_setting());
+  const Tensor text = random_ids(1, 6, 1);
+  const auto set_sinks = [&](double value) {
+    for (const auto& parameter : model->parameters().all())
+      if (parameter->name.ends_with("/sinks"))
+        for (double& sink : parameter->master.span<double>()) sink = value;
+    model->parameters().refresh_compute();
+    return values_of(losses_of(*model, segment_of(text, 0, 5)).value());
+  };
+  const auto without = set_sinks(-1e4);
+  options.common.attention_sinks = false;
+  const auto plain = make_decoder(options, tiny_setting());
+  expect_close(without, values_of(losses_of(*plain, segment_of(text, 0, 5)).value()), 1e-13);
+  // What the first tokens say is not heard any more.
+  const auto deaf = set_sinks(1e4);
+  text.data<std::int64_t>()[0] = (text.data<std::int64_t>()[0] + 1) % testing::vocabulary;
+  const auto still_deaf = set_sinks(1e4);
+  for (std::size_t i = 1; i < deaf.size(); ++i) EXPECT_EQ(deaf[i], still_deaf[i]);
+}
+
+TEST(DecoderModel, LogitsStayBelowTheirCap) {
+  DecoderOptions options = tiny();
+  options.common.logit_cap = 0.01;
+  const auto model = make_decoder(options, tiny_setting());
+  const testing::Values scores =
+      values_of(model->scores(segment_of(random_ids(1, 6, 1), 0, 5), Pass()).scores.value());
+  for (const double score : scores) EXPECT_LT(std::abs(score), 0.01);
+}
+
 TEST(DecoderModel, UntiedTablesHaveGradientsOfTheirOwn) {
   DecoderOptions options = tiny();
   options.common.tied_embeddings = false;

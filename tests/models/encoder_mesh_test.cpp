@@ -61,7 +61,31 @@ struct Kind {
   std::vector<std::string> attention = {"causal"};  // of what an encoder sees, everything
   LinformerSharing linformer = LinformerSharing::heads;
   StepCount steps = StepCount::none;
+  bool as_bert = false;
+  bool patches = false;
 };
+
+constexpr ImageShape image = {4, 6, 3};
+constexpr std::int64_t side = 2;  // of 6 patches
+
+// Images with as many classes; one row in four has none.
+Batch batch_of_images(int step, const StreamRange& rows) {
+  Batch batch = batch_of_texts(step, rows);
+  const std::int64_t columns = image.values() + 5;
+  const Tensor pixels =
+      Tensor::empty({rows.count(), columns}, DType::i64, testing::backend_device());
+  for (std::int64_t row = 0; row < rows.count(); ++row) {
+    std::int64_t& length = batch.fields.at("length").data<std::int64_t>()[row];
+    length = length > 0 ? image.values() : 0;
+    for (std::int64_t i = 0; i < columns; ++i)
+      pixels.data<std::int64_t>()[row * columns + i] =
+          (37 * (rows.begin + row) + 11 * i * i + 5 * step) % 256;
+  }
+  batch.fields.erase("tokens");
+  batch.fields.erase("targets");
+  batch.fields["pixels"] = pixels;
+  return batch;
+}
 
 struct Mode {
   std::string name;
@@ -81,7 +105,9 @@ std::vector<Kind> kinds() {
       {.name = "class of the first", .positions = PositionKind::learned},
       {.name = "class of the mean", .pooling = Pooling::mean, .positions = PositionKind::relative},
       {.name = "class of the maximum", .pooling = Pooling::maximum},
-      {.name = "class of what is seen", .pooling = Pooling::attention}};
+      {.name = "class of what is seen", .pooling = Pooling::attention},
+      {.name = "class as BERT has it", .positions = PositionKind::learned, .as_bert = true},
+      {.name = "class of patches", .positions = PositionKind::learned, .patches = true}};
 }
 
 // In two layers; each leaves keys out of the text.
@@ -165,6 +191,13 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
                               .sinkhorn = {.block = 2},
                               .synthesizer = {.scores = {"factorised_dense", "dot_product"}}};
   options.pooling = kind.pooling;
+  if (kind.as_bert) {
+    options.input = {.scaled = false, .norm = true, .token_types = 2};
+    options.positions.first = 2;
+    options.class_layer = true;
+    if (mode.residual == ResidualKind::plain) options.common.norm = NormPlacement::post;
+  }
+  if (kind.patches) options.patches = {.side = side, .mean = {0.4, 0.5, 0.6}, .deviation = {0.3}};
   options.recurrence.count = kind.steps;
   options.recurrence.halting = {.steps = 3, .bias = -0.5};
   if (kind.positions == PositionKind::sinusoidal) options.recurrence.signals.longest_offset = 7;
@@ -182,7 +215,8 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
           .segment = time,
           .steps = 3,
           .classes = classes,
-          .batch = batch_of_texts};
+          .batch = kind.patches ? batch_of_images : batch_of_texts,
+          .image = kind.patches ? std::optional(image) : std::nullopt};
 }
 
 Mode as_one_process_makes_it(const Mode& mode) {
@@ -234,7 +268,7 @@ struct Answered {
 
 Answered answer(const Case& c, const ProcessMesh& mesh, const StreamRange& rows) {
   const auto model = c.make(c.setting(mesh));
-  const Answers answers = model->answers({.fields = batch_of_texts(0, rows).fields}, Pass{});
+  const Answers answers = model->answers({.fields = c.batch(0, rows).fields}, Pass{});
   const double here = sum(answers.terms.front().values).value().item();
   const auto choices = answers.choices.span<std::int64_t>();
   return {mesh.context.all_reduce(here, Reduction::sum), {choices.begin(), choices.end()}};

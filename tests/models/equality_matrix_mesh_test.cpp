@@ -145,6 +145,34 @@ Kind of_today(const AttentionOptions& attention) {
           }};
 }
 
+// Sinks, caps and sublayers beside each other.
+Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory) {
+  return {fmt::format("{}, {}, sinks and caps",
+                      memory > 0 ? "transformer_xl" : "decoder",
+                      fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            const auto change = [&](ModelOptions& options) {
+              options = dropped_options(NormPlacement::pre);
+              options.key_heads = 2;
+              options.residual = residual;
+              options.attention = attention;
+              options.attention_sinks = true;
+              options.score_cap = 0.5;
+              options.logit_cap = 2;
+              options.sublayers = SublayerOrder::parallel;
+            };
+            if (memory == 0) {
+              DecoderOptions options;
+              change(options.common);
+              return make_decoder(options, setting);
+            }
+            TransformerXlOptions options;
+            change(options.common);
+            options.memory = memory;
+            return make_transformer_xl(options, setting);
+          }};
+}
+
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
@@ -158,6 +186,23 @@ Kind with_inner_losses() {
             setting.steps = 3;
             return make_decoder(options, setting);
           }};
+}
+
+// Rows hold documents of about `length` tokens, which go on from segment to segment and do not look
+// at each other.
+Kind with_documents(Kind kind, std::int64_t length) {
+  kind.name += ", documents apart";
+  kind.batch = [length](const Case& c, int step, const StreamRange& range) {
+    Batch batch = testing::batch_of(c, step, range);
+    const Tensor places = batch.field("tokens").like();
+    std::int64_t* to = places.data<std::int64_t>();
+    for (std::int64_t row = range.begin; row < range.end; ++row)
+      for (std::int64_t i = 0; i < c.segment; ++i)
+        *to++ = (step * c.segment + i) % (length + 2 * row);
+    batch.fields["document_position"] = places;
+    return batch;
+  };
+  return kind;
 }
 
 // The first step divides tokens by their own squares, the second by what the first has left.
@@ -231,6 +276,11 @@ std::vector<Kind> kinds() {
   all.push_back(with_inner_losses());
   all.push_back(with_power_norms(0));
   all.push_back(with_power_norms(3));
+  all.push_back(with_sinks_and_caps(short_attention({"causal", "strided"}), 0));
+  all.push_back(with_sinks_and_caps(short_attention({"causal", "local"}), 3));
+  all.push_back(with_documents(transformer_xl(short_attention({"causal", "local"}), 3), 4));
+  all.push_back(with_documents(decoder(short_attention({"causal"})), 2));
+  all.push_back(with_documents(with_rotary(short_attention({"causal", "strided"}), {}), 3));
   return all;
 }
 
@@ -257,7 +307,10 @@ TEST(EqualityMatrix, LongSegments) {
       with_spans(long_attention({"causal"}),
                  {.limit = 200, .ramp = 30, .initial = 20},
                  0,
-                 SpanKind::dynamic)};
+                 SpanKind::dynamic),
+      of_today(long_attention({"strided/local", "local+strided"})),
+      with_documents(transformer_xl(long_attention({"causal", "local+strided"}), 140), 61),
+      with_documents(decoder(long_attention({"causal"}), 4, PositionKind::learned), 37)};
   expect_equal(long_kinds,
                {{{.context = 2}},
                 {{.tensor = 2, .sequence = true}},

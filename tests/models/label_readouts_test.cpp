@@ -82,6 +82,29 @@ TEST(ClassReadout, Gradients) {
   }
 }
 
+TEST(ClassReadout, ALayerBeforeTheScores) {
+  BodyEnd end = end_with({}, Pooling::first);
+  end.class_layer = true;
+  Made made(class_readout(), end);
+  testing::expect_layer_gradients(
+      made.parameters,
+      [&](const std::vector<Variable>& inputs) { return made.loss(inputs[0]); },
+      {random_tensor({rows, time, width}, 1)});
+  // A layer whose tangent is that of one feature alone.
+  const Made one(class_readout(), end);
+  one.weight("output/layer/weight").zero();
+  one.weight("output/layer/bias").zero();
+  one.weight("output/layer/weight").data<double>()[0] = 1;
+  const Tensor hidden = random_tensor({rows, time, width}, 1);
+  const Values scores =
+      values_of(one.readout->scores(one.states(Variable(hidden)), reading(), Pass{}).value());
+  const Values weight = values_of(one.weight("output/weight"));
+  const Values bias = values_of(one.weight("output/bias"));
+  for (std::size_t c = 0; c < classes; ++c)
+    EXPECT_NEAR(
+        scores[c], bias[c] + weight[c * width] * std::tanh(hidden.data<double>()[0]), 1e-12);
+}
+
 // Without transitions a field is a softmax of each word.
 TEST(TagReadout, AFieldWithoutTransitionsIsASoftmax) {
   const Made field(tag_readout(), end_with(TagReadout::crf, {}));

@@ -37,6 +37,7 @@ struct Case {
   OptimizerOptions optimizer = {.weight_decay = 0.1};
   double learning_rate = 0.01;
   bool separate_masters = false;  // see Parameters
+  FineTuning tuning = {};
   std::optional<ImageShape> image = {};
 
   ModelSetting setting(const ProcessMesh& mesh) const {
@@ -50,6 +51,7 @@ struct Case {
             .memory = memory,
             .sharing = {.zero = zero, .bucket_megabytes = 0.001},  // many buckets
             .separate_masters = separate_masters,
+            .tuning = tuning,
             .smoothing = smoothing,
             .image = image};
   }
@@ -122,7 +124,8 @@ inline Trained train(const Case& c, const ProcessMesh& mesh) {
     if (step == 0)
       request.before_update = [&] {
         for (const auto& parameter : trainer.model().parameters().all())
-          run.first_gradients.push_back(values_of(parameter->own_gradient));
+          run.first_gradients.push_back(parameter->frozen ? Values()
+                                                          : values_of(parameter->own_gradient));
       };
     const StepResult result =
         trainer.step(c.batch ? c.batch(step, range) : batch_of(c, step, range), request);
@@ -184,11 +187,13 @@ inline std::string difference(const Trained& found, const Trained& expected, con
   if (found.parameters.size() != expected.parameters.size()) return "other parameters";
   for (std::size_t i = 0; i < found.parameters.size(); ++i) {
     const Parameter& parameter = *found.parameters[i];
-    const Values gradient = piece_of(expected.first_gradients[i], parameter);
-    compare("gradients of " + parameter.name,
-            found.first_gradients[i],
-            {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end},
-            bounds.gradients);
+    if (!parameter.frozen) {
+      const Values gradient = piece_of(expected.first_gradients[i], parameter);
+      compare("gradients of " + parameter.name,
+              found.first_gradients[i],
+              {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end},
+              bounds.gradients);
+    }
     compare("weights of " + parameter.name,
             found.last_weights[i],
             piece_of(expected.last_weights[i], parameter),

@@ -41,7 +41,7 @@ TEST(LinearLayer, ComputesItsProductForEverySplitOnOneProcess) {
           expected.push_back(y);
         }
       const auto product = [&](const Variable& in) {
-        return split == Split::rows ? layer(in, TimeDivision()) : layer(in);
+        return split == Split::rows ? layer(in, Pass()) : layer(in);
       };
       expect_close(values_of(product(Variable(x)).value()), expected, 1e-14);
       expect_layer_gradients(parameters, [&](const auto& in) { return product(in[0]); }, {x});

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Decoders of the package transformers, for tests/launch/import_test.py.
 
-    python causal.py make FOLDER                    small ones with random weights, each in FOLDER/KIND
+    python causal.py make FOLDER [KIND...]          small ones with random weights, each in FOLDER/KIND
     python causal.py losses FOLDER FILE SEGMENT...  nats a token of the file's bytes in segments of so many tokens: JSON,
                                                     {KIND: {SEGMENT: loss}}
+    python causal.py adapted MODEL ADAPTERS FILE SEGMENT
+                                                    the same of one model without and with adapters of the package peft:
+                                                    {"before": loss, "adapted": loss}
 
 Segments longer than a table of positions are left out.
 
@@ -71,8 +74,8 @@ def make_one(kind, folder):
         path.write_text(json.dumps({**config, "rope_scaling": scaling}))
 
 
-def make(folder):
-    for kind in KINDS:
+def make(folder, *kinds):
+    for kind in kinds or KINDS:
         make_one(kind, Path(folder) / kind)
 
 
@@ -100,5 +103,15 @@ def losses(folder, file, *segments):
     print(json.dumps(found))
 
 
+def adapted(folder, adapters, file, segment):
+    from peft import PeftModel
+
+    ids = torch.tensor(list(Path(file).read_bytes()))
+    model = t.AutoModelForCausalLM.from_pretrained(folder).eval()
+    before = loss(model, ids, int(segment))
+    model = PeftModel.from_pretrained(model, adapters).eval()
+    print(json.dumps({"before": before, "adapted": loss(model, ids, int(segment))}))
+
+
 if __name__ == "__main__":
-    {"make": make, "losses": losses}[sys.argv[1]](*sys.argv[2:])
+    {"make": make, "losses": losses, "adapted": adapted}[sys.argv[1]](*sys.argv[2:])

@@ -4,7 +4,8 @@
     python tokenizers_peer.py PROGRAM FOLDER [TEXT]
 
 Trains small ones of each kind on texts of its own, encodes characters of every Unicode block, random bytes and words (and
-TEXT, a large file) with them and with PROGRAM, and ends with an error where ids or texts differ.
+TEXT, a large file, in pieces of some megabytes) with them and with PROGRAM, and ends with an error where ids or texts differ.
+Compares what PROGRAM trains with what the package does, too.
 
 SPDX-License-Identifier: Apache-2.0
 """
@@ -51,7 +52,11 @@ def texts(large):
     yield "bytes", source.randbytes(100000).decode(errors="replace")
     yield "words", words(40000) + added
     if large:
-        yield "large", Path(large).read_bytes().decode(errors="replace")
+        lines = Path(large).read_bytes().decode(errors="replace").splitlines(keepends=True)
+        total = sum(map(len, lines))
+        parts = max(1, total // 4000000)
+        for i in range(parts):
+            yield f"large, {i + 1} of {parts}", "".join(lines[len(lines) * i // parts:len(lines) * (i + 1) // parts])
 
 
 def trained(model, trainer, corpus, normalizer=None, pre_tokenizer=None, decoder=None, tokens=()):
@@ -108,10 +113,23 @@ def tokenizers(corpus):
     content["normalizer"] = None
     content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
     yield "mistral", Tokenizer.from_str(json.dumps(content))
+    for fuses in (True, False):  # bytes that are not there
+        gaps = json.loads(json.dumps(content))
+        for byte in (0x80, 0xA9, 0xBF):
+            gaps["model"]["vocab"][f"byte {byte} is missing"] = gaps["model"]["vocab"].pop(f"<0x{byte:02X}>")
+        gaps["model"]["fuse_unk"] = fuses
+        yield f"gaps, {fuses}", Tokenizer.from_str(json.dumps(gaps))
     content["model"]["byte_fallback"] = False
     yield "unknown", Tokenizer.from_str(json.dumps(content))
     trainer = trainers.UnigramTrainer(vocab_size=2000, special_tokens=["<pad>", "</s>", "<unk>"], unk_token="<unk>",
                                       show_progress=False)
+    pieces = [["<unk>", 0.0], ["▁", -2.0], ["a", -3.0], ["e", -3.0], ["th", -4.0]]
+    pieces += [[f"<0x{i:02X}>", -9.0] for i in range(256) if i not in (0x80, 0xA9, 0xBF)]
+    gaps = models.Unigram([tuple(piece) for piece in pieces], 0, True)
+    gaps = Tokenizer(gaps)
+    gaps.pre_tokenizer = pre_tokenizers.Metaspace()
+    gaps.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace()])
+    yield "unigram with gaps", gaps
     yield "t5", trained(models.Unigram(), trainer, corpus,
                         normalizers.Sequence([normalizers.Nmt(), normalizers.NFKC(), normalizers.Lowercase(),
                                               normalizers.Replace(Regex(" {2,}"), " ")]),
@@ -124,32 +142,104 @@ def tokenizers(corpus):
                                  pre_tokenizers.BertPreTokenizer(), decoders.BPEDecoder())
 
 
-def main():
-    program, folder, large = sys.argv[1], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None
-    corpus = words(30000).split("\n\n")
-    given, files = list(texts(large)), {}
-    for i, (name, text) in enumerate(given):
-        files[name] = folder / f"text-{i}"
-        files[name].write_bytes(text.encode())
-    wrong = compared = 0
-    for kind, tokenizer in tokenizers(corpus):
-        path = folder / "tokenizer.json"
-        tokenizer.save(str(path))
-        for name, text in given:
+def clip(corpus, folder):
+    """vocab.json and merges.txt in the folder, and what they mean."""
+    trainer = trainers.BpeTrainer(vocab_size=1000, special_tokens=["<|startoftext|>", "<|endoftext|>"], show_progress=False,
+                                  end_of_word_suffix="</w>", initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+    cuts = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"), "removed", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer = trained(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>"), trainer, corpus,
+                        normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "),
+                                              normalizers.Lowercase()]), cuts)
+    # As its file has them: every byte at the end of a word too.
+    content = json.loads(tokenizer.to_str())
+    vocabulary = content["model"]["vocab"]
+    for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):
+        vocabulary.setdefault(letter + "</w>", len(vocabulary))
+    tokenizer = Tokenizer.from_str(json.dumps(content))
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Replace("</w>", " "), decoders.Strip(" ", 0, 1)])
+    tokenizer.model.save(str(folder))
+    return tokenizer
+
+
+class Comparison:
+    """Counts what PROGRAM makes of texts otherwise than the package."""
+
+    def __init__(self, program, folder, large):
+        self.program, self.folder = program, folder
+        self.given = [(name, text, folder / f"text-{i}") for i, (name, text) in enumerate(texts(large))]
+        for _, text, path in self.given:
+            path.write_bytes(text.encode())
+        self.wrong = self.compared = 0
+
+    def run(self, *arguments):
+        return float(subprocess.run([self.program, *map(str, arguments)], capture_output=True, text=True, check=True).stdout)
+
+    def tell(self, what, same, more):
+        self.wrong, self.compared = self.wrong + (not same), self.compared + 1
+        print(f"{what}: {'the same' if same else 'DIFFERENT'}, {more}", flush=True)
+
+    def encodings(self, kind, tokenizer, path):
+        for name, text, file in self.given:
             begin = time.perf_counter()
             ids = tokenizer.encode(text, add_special_tokens=False).ids
             seconds = time.perf_counter() - begin
-            ran = subprocess.run([program, path, files[name], folder / "ids", folder / "decoded"], capture_output=True,
-                                 text=True, check=True)
-            ours = array.array("i", (folder / "ids").read_bytes()).tolist()
-            decoded = (folder / "decoded").read_bytes().decode(errors="replace")
+            ours_seconds = self.run(path, file, self.folder / "ids", self.folder / "decoded")
+            ours = array.array("i", (self.folder / "ids").read_bytes()).tolist()
+            decoded = (self.folder / "decoded").read_bytes().decode(errors="replace")
             same = ours == ids and decoded == tokenizer.decode(ids, skip_special_tokens=False)
-            wrong, compared = wrong + (not same), compared + 1
-            size = files[name].stat().st_size / 1e6
-            print(f"{kind}, {name}: {'the same' if same else 'DIFFERENT'}, {len(ids)} ids, "
-                  f"{size / float(ran.stdout):.2f} MB/s; the package {size / seconds:.2f} MB/s", flush=True)
-    print(f"{compared} compared, {wrong} different")
-    sys.exit(wrong > 0)
+            size = file.stat().st_size / 1e6
+            self.tell(f"{kind}, {name}", same,
+                      f"{len(ids)} ids, {size / ours_seconds:.2f} MB/s; the package {size / seconds:.2f} MB/s")
+
+    def training(self, kind, cut, vocabulary, text):
+        """With the package's rules: the most frequent pair, and of several the one of smaller ids."""
+        source, path = self.folder / "train", self.folder / "trained.json"
+        source.write_bytes(text.encode())
+        ours_seconds = self.run("train", kind, cut, vocabulary, source, path)
+        ours = Tokenizer.from_file(str(path))  # which the package reads
+        if kind == "bpe":
+            trainer = trainers.BpeTrainer(vocab_size=vocabulary, min_frequency=2, special_tokens=["<|endoftext|>"],
+                                          initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+            model = models.BPE()
+        else:
+            trainer = trainers.WordPieceTrainer(vocab_size=vocabulary, min_frequency=2, show_progress=False,
+                                                special_tokens=["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
+            model = models.WordPiece(unk_token="[UNK]")
+        theirs = Tokenizer(model)
+        if ours.normalizer:
+            theirs.normalizer = ours.normalizer
+        theirs.pre_tokenizer = ours.pre_tokenizer
+        begin = time.perf_counter()
+        theirs.train_from_iterator([text], trainer)
+        seconds = time.perf_counter() - begin
+        same = json.loads(ours.to_str())["model"] == json.loads(theirs.to_str())["model"]
+        if kind == "wordpiece":
+            # The package numbers the letters within words in the order of a hash table, another one each time, and so
+            # takes another one of two pairs that are as frequent: of those that it takes nearly all are the same.
+            mine, other = set(ours.get_vocab()), set(theirs.get_vocab())
+            same = len(mine) == len(other) and len(mine - other) <= len(mine) // 50
+        self.tell(f"trained {kind}, {cut}, {vocabulary}", same, f"{ours_seconds:.2f} s; the package {seconds:.2f} s")
+        self.encodings(f"trained {kind}, {cut}", ours, path)
+
+
+def main():
+    program, folder, large = sys.argv[1], Path(sys.argv[2]), sys.argv[3] if len(sys.argv) > 3 else None
+    corpus = words(30000).split("\n\n")
+    comparison = Comparison(program, folder, large)
+    for kind, tokenizer in tokenizers(corpus):
+        path = folder / "tokenizer.json"
+        tokenizer.save(str(path))
+        comparison.encodings(kind, tokenizer, path)
+    (folder / "clip").mkdir()
+    comparison.encodings("clip", clip(corpus, folder / "clip"), folder / "clip")
+    text = "\n\n".join(corpus)
+    comparison.training("bpe", "gpt2", 3000, text + mixed(20000))
+    comparison.training("bpe", "llama3", 3000, text + mixed(20000))
+    comparison.training("wordpiece", "gpt2", 1500, text)
+    print(f"{comparison.compared} compared, {comparison.wrong} different")
+    sys.exit(comparison.wrong > 0)
 
 
 if __name__ == "__main__":

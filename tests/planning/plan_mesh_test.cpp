@@ -108,6 +108,11 @@ std::vector<Case> cases() {
       {"decoder, bf16",
        decoder([](Settings& s, ModelOptions&) { s.precision.compute = DType::bf16; }),
        true},
+      {"decoder, adapters",
+       decoder([](Settings& s, ModelOptions&) {
+         s.training.tuning.adapters = {.rank = 16, .dropout = 0.1, .layers = {"layers"}};
+       }),
+       true},
       {"decoder, attention recomputed", decoder(recompute("attention"))},
       {"decoder, layers recomputed", decoder(recompute("layer"))},
       {"decoder, reversible", decoder(reversible)},

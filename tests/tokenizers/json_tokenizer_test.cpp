@@ -7,6 +7,9 @@
 #include <random>
 
 #include "framework/core/error.h"
+#include "framework/tokenizers/byte_letters.h"
+#include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/text_cuts.h"
 #include "tests/tokenizers/expected_ids.h"
 
 namespace longspan {
@@ -120,6 +123,42 @@ TEST(JsonTokenizer, TwoFilesOfGpt2AreTheSameAsOne) {
   EXPECT_THROW(json_of_merges("{\"a\": 0}", "vocab.json", "a\n", "merges.txt"), DataError);
 }
 
+// Small letters, words that say where they end, and what CLIP puts around a text.
+TEST(JsonTokenizer, TwoFilesOfClipAreReadAsClipReadsThem) {
+  nlohmann::ordered_json vocabulary;
+  const auto add = [&vocabulary](const std::string& piece) {
+    vocabulary.emplace(piece, vocabulary.size());
+  };
+  for (const char32_t letter : byte_letters())
+    for (const char* end : {"", "</w>"}) add(utf8_of(letter) + end);
+  for (const char* piece : {"ca", "cat</w>", "<|startoftext|>", "<|endoftext|>"}) add(piece);
+  const JsonTokenizer tokenizer(
+      json_of_merges(
+          vocabulary.dump(), "vocab.json", "#version: 0.2\nc a\nca t</w>\n", "merges.txt"),
+      "folder");
+  const std::vector<std::int64_t> ids = tokenizer.ids("A  CAT's\n", "text");
+  std::vector<std::string> pieces;
+  for (const std::int64_t id : ids) pieces.push_back(tokenizer.token(id));
+  EXPECT_THAT(pieces, testing::ElementsAre("a</w>", "cat</w>", "'", "s</w>"));
+  EXPECT_EQ(tokenizer.decode(ids), "a cat 's");
+  EXPECT_EQ(tokenizer.token(tokenizer.before().at(0)), "<|startoftext|>");
+}
+
+TEST(JsonTokenizer, TwoFilesOfOthersAreRefused) {
+  const auto refused = [](const std::string& vocabulary, const std::string& merges) -> std::string {
+    try {
+      json_of_merges(vocabulary, "vocab.json", merges, "merges.txt");
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused(R"({"a": 0, "b</w>": 1, "ab</w>": 2})", "a b</w>\n"),
+              HasSubstr("vocab.json: has pieces that end in </w> and no <|startoftext|>"));
+  EXPECT_THAT(refused(R"({"a": 0, "b": 1, "ab": 2})", "a b\n"),
+              HasSubstr("vocab.json: has no piece for a space; wanted the pieces of GPT-2"));
+}
+
 TEST(JsonTokenizer, SpecialTokensArePassedOverWhereAsked) {
   const JsonTokenizer tokenizer(expected("Llama2").json, "t.json");
   const std::vector<std::int64_t> ids = tokenizer.ids("hello", "t", true);
@@ -199,6 +238,25 @@ TEST(JsonTokenizer, FilesMayBeMostlyBlanks) {
   EXPECT_EQ(refusal(file.dump(2)), "");
 }
 
+// What has no bytes waits until a character has a piece of its own, as in the package.
+TEST(JsonTokenizer, BytesThatAreMissingGiveTheUnknownToken) {
+  for (const bool fuses : {false, true}) {
+    nlohmann::ordered_json file = {{"added_tokens", nlohmann::json::array()},
+                                   {"model",
+                                    {{"type", "BPE"},
+                                     {"unk_token", "?"},
+                                     {"fuse_unk", fuses},
+                                     {"byte_fallback", true},
+                                     {"vocab", {{"?", 0}, {"a", 1}, {"<0xC3>", 2}, {"<0xA8>", 3}}},
+                                     {"merges", nlohmann::json::array()}}}};
+    const JsonTokenizer tokenizer(file.dump(), "t.json");
+    EXPECT_THAT(tokenizer.ids("a\u00e9\u00e8a", "text"), testing::ElementsAre(1, 2, 3, 0, 1));
+    const std::vector<std::int64_t> apart = {0, 0, 1};
+    const std::vector<std::int64_t> fused = {0, 1};
+    EXPECT_EQ(tokenizer.ids("\u00e9\u00e9a", "text"), fuses ? fused : apart);
+  }
+}
+
 TEST(JsonTokenizer, AClassMayBeginWithItsOwnEnd) {
   const JsonTokenizer tokenizer(
       letters_and(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[]b]+"},
@@ -264,6 +322,109 @@ TEST(JsonTokenizer, ExpressionsThatGoOnForeverEnd) {
                                          "{\"Regex\": \"(a+)+[0-9]\"}"),
                                 "t.json");
   EXPECT_THROW(tokenizer.ids(std::string(5000, 'a'), "text"), DataError);
+}
+
+// A text of several parts: some long words, marks, blanks and added tokens between them.
+std::string long_text() {
+  std::mt19937 random(5);
+  const std::vector<std::string> words = {"hello",
+                                          "world",
+                                          "caf\u00e9",
+                                          "e\u0301",
+                                          "\u4e2d\u6587",
+                                          "  ",
+                                          "\n\n",
+                                          "12345",
+                                          "it's",
+                                          "\ud55c\uae00",
+                                          "<mask>",
+                                          "(x)",
+                                          "\u2581",
+                                          "<s>",
+                                          "\u0301",
+                                          "\u00a0",
+                                          "I'LL...",
+                                          "\u0435\u0308"};
+  std::string text;
+  while (text.size() < 150'000) {
+    text += words[random() % words.size()];
+    if (random() % 3 != 0) text += ' ';
+  }
+  return text;
+}
+
+TEST(JsonTokenizer, PartsOfATextGiveWhatTheWholeGives) {
+  const std::string text = long_text();
+  std::size_t by_parts = 0;
+  for (const ExpectedTokenizer& one : expected_tokenizers()) {
+    SCOPED_TRACE(one.name);
+    const JsonTokenizer tokenizer(one.json, one.name);
+    if (!tokenizer.goes_by_parts()) continue;
+    ++by_parts;
+    std::vector<std::pair<std::int64_t, std::int64_t>> whole, parts;
+    const auto into = [](auto& tokens) {
+      return [&tokens](const JsonToken& token) { tokens.emplace_back(token.id, token.end); };
+    };
+    tokenizer.encode(text, "text", into(whole));
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = std::min(text.size(), tokenizer.place_to_cut(text, begin + 100));
+      tokenizer.encode(std::string_view(text).substr(begin, end - begin),
+                       "text",
+                       into(parts),
+                       static_cast<std::int64_t>(begin));
+      begin = end;
+    }
+    EXPECT_EQ(parts, whole);
+  }
+  EXPECT_GT(by_parts, 8U);
+}
+
+TEST(JsonTokenizer, WhatDependsOnTheWholeTextIsKeptWhole) {
+  const auto goes = [](const std::string& more, const std::string& added = "") {
+    return JsonTokenizer(letters_and(more, added), "t.json").goes_by_parts();
+  };
+  const std::string metaspace = R"("pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581",
+                                    "prepend_scheme": "first", "split": false}, )";
+  EXPECT_TRUE(goes(metaspace));
+  EXPECT_TRUE(goes(metaspace, added_token(3, "<x>", false)));
+  EXPECT_FALSE(goes(metaspace, added_token(3, "<x>", true)));
+  EXPECT_FALSE(goes(metaspace, added_token(3, "a b", false)));
+  EXPECT_FALSE(goes(""));  // a space is a letter as others are
+  EXPECT_FALSE(goes(R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "a +b"},
+                        "behavior": "Isolated", "invert": false}, )"));
+  EXPECT_FALSE(goes(
+      R"("normalizer": {"type": "Strip", "strip_left": true, "strip_right": true}, )" + metaspace));
+  EXPECT_FALSE(goes(R"("normalizer": {"type": "Replace", "pattern": {"String": "x"},
+                        "content": " "}, )" +
+                    metaspace));
+  const std::string merged = letters_and(metaspace);
+  EXPECT_FALSE(
+      JsonTokenizer(replaced(replaced(merged, R"("\u2581": 2)", R"("\u2581": 2, "a\u2581": 3)"),
+                             R"("merges": [])",
+                             R"("merges": [["a", "\u2581"]])"),
+                    "t.json")
+          .goes_by_parts());
+}
+
+TEST(TextCuts, NoNormalFormReachesOverACharacterThatBeginsAnew) {
+  for (const bool compatible : {false, true})
+    for (char32_t c = 0; c <= largest_code_point; ++c) {
+      std::u32string parts;
+      append_decomposed(parts, c, compatible);
+      ASSERT_FALSE(parts.empty());
+      // Its own first part is no mark; and none of the parts that others compose with begins anew.
+      ASSERT_FALSE(begins_anew(c) && mark_order(parts.front()) > 0) << std::hex << std::uint32_t{c};
+      if (compatible) continue;
+      for (std::size_t i = 1; i < parts.size(); ++i)
+        ASSERT_FALSE(begins_anew(parts[i])) << std::hex << std::uint32_t{c};
+    }
+}
+
+TEST(TextCuts, ABlankBehindACharacterIsAPlaceToCut) {
+  EXPECT_EQ(blank_to_cut_at("ab cd", 0), 2U);
+  EXPECT_EQ(blank_to_cut_at("ab  cd ef", 3), 6U);
+  EXPECT_EQ(blank_to_cut_at(" ab", 0), std::string_view::npos);
+  EXPECT_EQ(blank_to_cut_at("a\u0301 b\n c", 0), std::string_view::npos);
 }
 
 TEST(JsonTokenizer, TextThatIsNotUtf8IsRefused) {

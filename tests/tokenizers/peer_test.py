@@ -3,8 +3,10 @@
 
     tests/tokenizers/peer_test.py build/tests/tokenizer_ids [TEXT]
 
-TEXT: a large file to compare too. launch/setup --peers makes the environment.
+TEXT: a large file to compare too; with launch/test --all, where there is none, 40 MB of dictionaries that are installed
+(Debian's dict-gcide has as many), and of other texts where they have fewer. launch/setup --peers makes the environment.
 """
+import gzip
 import os
 import subprocess
 import sys
@@ -12,6 +14,23 @@ import tempfile
 from pathlib import Path
 
 SKIPPED = 77  # as CTest is told
+DICTIONARY_BYTES = 40_000_000
+DICTIONARIES = ("dictd/*.dict.dz", "wordnet/data.*", "dict/*", "perl/**/*.pod", "doc/**/*.gz", "doc/**/copyright")
+
+
+def dictionary_text(folder):
+    """A file of 40 MB, or of what there is."""
+    path = folder / "dictionaries.txt"
+    left = DICTIONARY_BYTES
+    with path.open("wb") as file:
+        for pattern in DICTIONARIES:
+            for source in sorted(Path("/usr/share").glob(pattern)):
+                if left <= 0 or not source.is_file():
+                    continue
+                data = gzip.open(source).read() if source.suffix in (".dz", ".gz") else source.read_bytes()
+                left -= file.write(data[:left])
+    print(f"{path.stat().st_size / 1e6:.1f} MB of dictionaries", flush=True)
+    return path
 
 
 def main():
@@ -23,9 +42,9 @@ def main():
         return SKIPPED
     script = Path(__file__).resolve().parents[1] / "peers" / "tokenizers_peer.py"
     environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
-    with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run([python, script, Path(sys.argv[1]).resolve(), folder, *sys.argv[2:]],
-                              env=environment).returncode
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as texts:
+        large = sys.argv[2:] or ([dictionary_text(Path(texts))] if os.environ.get("LONGSPAN_ALL") else [])
+        return subprocess.run([python, script, Path(sys.argv[1]).resolve(), folder, *large], env=environment).returncode
 
 
 if __name__ == "__main__":

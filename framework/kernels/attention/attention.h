@@ -35,6 +35,10 @@ struct AttentionMask {
   std::int64_t head_begin = 0;  // the global head of head 0, for a table of rules
   Tensor key_padding = {};      // [batch, keys] u8, 1: the key is padding and is not seen
   Tensor key_length = {};       // [batch] i64: keys at this global position and after are padding
+  // [batch, time] i64: query i sees no key that stands more than reach[b, i] positions before it.
+  // Where documents share a row it is the place of each token in its document. Where it reaches
+  // back to, p - reach, never goes back from one query to the next.
+  Tensor reach = {};
   std::optional<SortedSequence> sorted = {};
 };
 
@@ -107,8 +111,9 @@ struct AttentionDropout {
   std::int64_t fold = 1;
 };
 
-// query: [batch, time, heads, dim]; key: [batch, keys, heads, dim]; value: [batch, keys, heads,
-// value_dim]. out: [batch, time, heads, value_dim] and log_sum_exp: [batch, heads, time]
+// query: [batch, time, heads, dim]; key: [batch, keys, key heads, dim]; value: [batch, keys, key
+// heads, value_dim]. Key heads divide heads, and head h reads the key head h / (heads / key heads).
+// out: [batch, time, heads, value_dim] and log_sum_exp: [batch, heads, time]
 // (accumulator dtype) are written. A query that may see no key gets out 0 and log_sum_exp -inf, and
 // no gradient.
 //
@@ -126,6 +131,8 @@ struct Attention {
   std::optional<SpanTerm> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;  // of the products; 0: 1 / sqrt(dim)
+  double cap = 0;  // products s, scaled, become cap tanh(s / cap) before anything is added to them;
+                   // 0: they do not. Not with a hash
   std::optional<AttentionDropout> dropout = {};
   Tensor out;
   Tensor log_sum_exp;

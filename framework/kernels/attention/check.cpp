@@ -29,6 +29,33 @@ void expect_either(const Tensor& tensor, std::string_view name, const Shape& sha
   expect(tensor, name, shape, tensor.dtype() == accumulator_of(dtype) ? tensor.dtype() : dtype);
 }
 
+// Whether the host can read what is in the tensors of a call.
+bool is_readable(const Attention& a) {
+  const DeviceState& device = a.query.device().state();
+  return !device.dry() && !device.on_gpu();
+}
+
+void check_reach(const Attention& a) {
+  const Tensor& reach = a.mask.reach;
+  const std::int64_t batch = a.query.shape()[0], time = a.query.shape()[1];
+  expect(reach, "reach", {batch, time}, DType::i64);
+  require(!a.mask.sorted, "attention: a sorted sequence has no reach");
+  if (!is_readable(a)) return;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const std::int64_t* const of_row = reach.data<std::int64_t>() + b * time;
+    for (std::int64_t i = 0; i < time; ++i) {
+      const bool follows = i == 0 || of_row[i] <= of_row[i - 1] + 1;
+      require(of_row[i] >= 0 && follows,
+              "attention: query {} of batch row {} has a reach of {}{}, wanted 0 or more and at "
+              "most one more than before",
+              i,
+              b,
+              of_row[i],
+              i == 0 ? "" : fmt::format(" after {}", of_row[i - 1]));
+    }
+  }
+}
+
 void check_mask(const Attention& a) {
   const AttentionMask& mask = a.mask;
   const Shape& q = a.query.shape();
@@ -41,6 +68,7 @@ void check_mask(const Attention& a) {
           mask.rules.size());
   if (mask.key_padding.defined()) expect(mask.key_padding, "key_padding", {q[0], keys}, DType::u8);
   if (mask.key_length.defined()) expect(mask.key_length, "key_length", {q[0]}, DType::i64);
+  if (mask.reach.defined()) check_reach(a);
   if (!mask.sorted) return;
   const SortedSequence& sorted = *mask.sorted;
   const Shape of_queries{q[0], q[2], q[1]};
@@ -192,8 +220,18 @@ void check(const Attention& a) {
   const std::int64_t value_dim = a.value.shape()[3];
   require(q[3] > 0 && value_dim > 0, "attention: heads have no features");
   require(a.scale >= 0, "attention: scale is {}, wanted more than 0, or 0 for the usual", a.scale);
-  expect(a.key, "key", {q[0], keys, q[2], q[3]}, dtype);
-  expect(a.value, "value", {q[0], keys, q[2], value_dim}, dtype);
+  require(a.cap >= 0 && (a.cap == 0 || !a.hash),
+          "attention: the cap of scores is {}{}, wanted 0 or more, and 0 with the rules of hash "
+          "attention",
+          a.cap,
+          a.hash ? " with a hash" : "");
+  const std::int64_t key_heads = a.key.shape()[2];
+  require(key_heads > 0 && q[2] % key_heads == 0,
+          "attention: {} heads cannot share {} key heads evenly",
+          q[2],
+          key_heads);
+  expect(a.key, "key", {q[0], keys, key_heads, q[3]}, dtype);
+  expect(a.value, "value", {q[0], keys, key_heads, value_dim}, dtype);
   expect(a.out, "out", {q[0], q[1], q[2], value_dim}, dtype);
   expect(a.log_sum_exp, "log_sum_exp", {q[0], q[2], q[1]}, accumulator_of(dtype));
   check_mask(a);
@@ -305,7 +343,40 @@ namespace {
 
 constexpr std::int64_t tile = attention_tile;
 
-// The pairs that a plan and the padding of a batch row allow.
+// Those of a tile's 64 keys from `key` on that are not before `first`.
+std::uint64_t bits_from(std::int64_t first, std::int64_t key) {
+  const std::int64_t hidden = std::clamp(first - key, std::int64_t{0}, tile);
+  return hidden == tile ? 0 : ~std::uint64_t{0} << hidden;
+}
+
+// The pairs that a plan and the padding and reach of a batch row allow. reach: [time].
+std::int64_t pairs_within(const TilePlan& plan,
+                          const std::vector<std::uint64_t>& seen,
+                          const std::int64_t* reach) {
+  const PlanShape& s = plan.shape();
+  std::int64_t pairs = 0;
+  for (std::int64_t q = 0; q < plan.query_tiles(); ++q)
+    for (const TileRun& run : plan.key_runs(q)) {
+      const std::int64_t query = q * tile, rows = std::min(tile, s.time - query);
+      const std::int64_t nearest = s.query_begin + query - reach[query] - s.key_begin;
+      for (std::int64_t t = std::max<std::int64_t>(run.begin, nearest / tile); t < run.end; ++t) {
+        std::uint64_t bits[tile];
+        plan.tile_bits(s.query_begin + query,
+                       rows,
+                       s.key_begin + t * tile,
+                       std::min(tile, s.keys - t * tile),
+                       bits);
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const std::int64_t first = s.query_begin + query + r - reach[query + r] - s.key_begin;
+          pairs += std::popcount(bits[r] & seen[static_cast<std::size_t>(t)] &
+                                 bits_from(first, t * tile));
+        }
+      }
+    }
+  return pairs;
+}
+
+// The same where rows reach as far as the plan does.
 std::int64_t pairs_of(const TilePlan& plan, const std::vector<std::uint64_t>& seen) {
   std::vector<std::int64_t> before(seen.size() + 1, 0);  // keys seen before each tile
   for (std::size_t t = 0; t < seen.size(); ++t) before[t + 1] = before[t] + std::popcount(seen[t]);
@@ -362,18 +433,23 @@ double pairs_of(const Attention& a) {
   const std::int64_t batch = a.query.shape()[0];
   if (counts_only(a)) return static_cast<double>(batch) * counted_pairs(a);
   const auto plans = plans_of(a);
-  const DeviceState& device = a.query.device().state();
-  const bool readable = !device.dry() && !device.on_gpu();
+  const AttentionMask& mask = a.mask;
+  const bool by_row =
+      mask.key_padding.defined() || mask.key_length.defined() || mask.reach.defined();
   double pairs = 0;
-  if (!readable || (!a.mask.key_padding.defined() && !a.mask.key_length.defined())) {
+  if (!by_row || !is_readable(a)) {
     for (const auto& plan : plans) pairs += static_cast<double>(batch * plan->pairs());
     return pairs;
   }
   for (std::int64_t b = 0; b < batch; ++b) {
-    const auto seen = unpadded(a.mask, b, a.key.shape()[1]);
+    const auto seen = unpadded(mask, b, a.key.shape()[1]);
+    const std::int64_t* const reach =
+        mask.reach.defined() ? mask.reach.data<std::int64_t>() + b * a.query.shape()[1] : nullptr;
     std::int64_t of_plan = 0;
     for (std::size_t h = 0; h < plans.size(); ++h) {
-      if (h == 0 || plans[h] != plans[h - 1]) of_plan = pairs_of(*plans[h], seen);
+      if (h == 0 || plans[h] != plans[h - 1])
+        of_plan =
+            reach != nullptr ? pairs_within(*plans[h], seen, reach) : pairs_of(*plans[h], seen);
       pairs += static_cast<double>(of_plan);
     }
   }

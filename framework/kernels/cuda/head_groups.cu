@@ -4,6 +4,8 @@
 namespace longspan {
 
 void repeat_heads(Cuda cuda, const Tensor& x, const Tensor& y) { repeat_heads_on(cuda, x, y); }
-void sum_heads(Cuda cuda, const Tensor& dy, const Tensor& dx) { sum_heads_on(cuda, dy, dx); }
+void sum_heads(Cuda cuda, const Tensor& dy, const Tensor& dx, bool add) {
+  sum_heads_on(cuda, dy, dx, add);
+}
 
 }  // namespace longspan

@@ -6,14 +6,10 @@
 
 #include "framework/kernels/element.h"
 #include "framework/kernels/gate.h"
+#include "framework/kernels/shared/hyperbolic_tangent.h"
 #include "framework/kernels/vector_math.h"
 
 namespace longspan {
-
-template <typename A>
-[[gnu::always_inline]] LONGSPAN_HOST_DEVICE inline A hyperbolic_tangent(A x) {
-  return A{2} * logistic(A{2} * x) - A{1};
-}
 
 // Element i of what a gate reads, which is of feature c. All of it is read before anything is
 // written, as that may be the same memory.

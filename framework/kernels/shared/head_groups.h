@@ -21,16 +21,17 @@ struct RepeatHead {
   }
 };
 
-template <typename T>
+template <typename From, typename T>
 struct SumHeads {
   std::int64_t times, dim;
-  const T* dy;
+  const From* dy;
   T* dx;
+  bool add;
 
   [[gnu::always_inline]] LONGSPAN_HOST_DEVICE void operator()(std::int64_t i,
                                                               std::int64_t c) const {
     const std::int64_t first = (i - c) * times + c;
-    Accumulator<T> sum = 0;
+    Accumulator<T> sum = add ? wide(dx[i]) : Accumulator<T>{0};
     for (std::int64_t k = 0; k < times; ++k) sum += wide(dy[first + k * dim]);
     put(dx[i], sum);
   }
@@ -40,7 +41,8 @@ struct SumHeads {
 inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
   const Shape &a = few.shape(), &b = many.shape();
   const bool alike = a.dimensions() == b.dimensions() && a.dimensions() >= 3 &&
-                     few.dtype() == many.dtype() && a.width() == b.width();
+                     a.width() == b.width() &&
+                     (few.dtype() == many.dtype() || accumulator_of(few.dtype()) == many.dtype());
   require(alike && a[-2] > 0 && b[-2] % a[-2] == 0 && b == a.with(-2, b[-2]),
           "shared heads: found {} {} for {} {}",
           name_of(few.dtype()),
@@ -53,6 +55,7 @@ inline std::int64_t times_of(const Tensor& few, const Tensor& many) {
 template <typename Backend>
 void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
   const std::int64_t times = times_of(x, y);
+  require(x.dtype() == y.dtype(), "shared heads are repeated in one dtype");
   with_floating_type(x.dtype(), [&]<typename T>(TypeTag<T>) {
     for_each_place(
         backend, x.shape(), RepeatHead<T>{times, x.shape().width(), x.data<T>(), y.data<T>()});
@@ -60,11 +63,19 @@ void repeat_heads_on(Backend backend, const Tensor& x, const Tensor& y) {
 }
 
 template <typename Backend>
-void sum_heads_on(Backend backend, const Tensor& dy, const Tensor& dx) {
+void sum_heads_on(Backend backend, const Tensor& dy, const Tensor& dx, bool add) {
   const std::int64_t times = times_of(dx, dy);
   with_floating_type(dx.dtype(), [&]<typename T>(TypeTag<T>) {
-    for_each_place(
-        backend, dx.shape(), SumHeads<T>{times, dx.shape().width(), dy.data<T>(), dx.data<T>()});
+    const auto sum = [&]<typename From>(TypeTag<From>) {
+      for_each_place(
+          backend,
+          dx.shape(),
+          SumHeads<From, T>{times, dx.shape().width(), dy.data<From>(), dx.data<T>(), add});
+    };
+    if (dy.dtype() == dx.dtype())
+      sum(TypeTag<T>());
+    else
+      sum(TypeTag<Accumulator<T>>());
   });
 }
 

@@ -65,6 +65,21 @@ Linear key_projection(const Scope& scope,
   return projection(scope, options, options.key_heads.value_or(options.heads), bias, in);
 }
 
+// The pass over all rows of [memory; x], or of a side, as a pass over a segment: what the layer
+// drops of each has a place of its own.
+Pass over(const Pass& pass, Ranges positions, std::int64_t total) {
+  Pass result = pass.of_all_rows();
+  result.time = {.total = total, .shares = {std::move(positions)}};
+  return result;
+}
+
+Pass over_memory_too(const Pass& pass) {
+  Ranges positions = pass.memory.inside();
+  for (const Range& range : pass.time.inside())
+    positions.push_back({pass.memory.total + range.begin, pass.memory.total + range.end});
+  return over(pass, std::move(positions), pass.memory.total + pass.time.total);
+}
+
 std::vector<Linear> global_projections(const Scope& scope,
                                        const MultiHeadAttention::Options& options,
                                        const Mechanism& mechanism) {
@@ -129,7 +144,9 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   std::optional<SequenceShares> shares;
   if (mesh_.context.size() > 1 && !pass.time.repeated)
     shares = sequence_shares(mesh_, memory.defined() ? pass.memory.total : 0, pass.time.total);
-  return look(asking, seen, shares, context, pass);
+  const bool is_placed = memory.defined() && pass.time.total > 0;
+  return look(
+      asking, seen, is_placed ? over_memory_too(pass) : pass.of_all_rows(), shares, context, pass);
 }
 
 Variable MultiHeadAttention::operator()(const Variable& x,
@@ -139,12 +156,19 @@ Variable MultiHeadAttention::operator()(const Variable& x,
   if (pass.kept) return read_side(x, side, context, pass);
   std::optional<SequenceShares> shares;
   if (mesh_.context.size() > 1) shares = side_shares(mesh_, pass.time.total, side.time.total);
-  return look(
-      region_.enter(x, pass.time), region_.enter(side.rows, side.time), shares, context, pass);
+  const Pass reading =
+      side.time.total > 0 ? over(pass, side.time.inside(), side.time.total) : over(pass, {}, 0);
+  return look(region_.enter(x, pass.time),
+              region_.enter(side.rows, side.time),
+              reading,
+              shares,
+              context,
+              pass);
 }
 
 Variable MultiHeadAttention::look(const Variable& asking,
                                   const Variable& seen,
+                                  const Pass& reading,
                                   const std::optional<SequenceShares>& shares,
                                   const SegmentContext& context,
                                   const Pass& pass) const {
@@ -154,26 +178,27 @@ Variable MultiHeadAttention::look(const Variable& asking,
       query_ ? placed(by_head(this->query(asking, pass)), query_norm_, pass) : Variable();
   Projected projected = {
       .query = query,
-      .key = key_ ? for_all_heads(placed(by_head((*key_)(seen)), key_norm_, pass, with_memory))
+      .key = key_ ? for_heads(placed(by_head((*key_)(seen, reading)), key_norm_, pass, with_memory))
                   : query,
-      .value = for_all_heads(by_head(value_(seen))),
+      .value = for_heads(by_head(value_(seen, reading))),
       .heads = heads_,
       .shares = shares,
       .input = asking};
   if (!global_.empty()) {
     require(seen.same_as(asking), "global positions look at nothing but their own sequence");
-    projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
-                        .key = for_all_heads(placed(by_head(global_[1](seen)), key_norm_, pass)),
-                        .value = for_all_heads(by_head(global_[2](seen)))};
+    projected.global = {
+        .query = placed(by_head(global_[0](asking, reading)), query_norm_, pass),
+        .key = for_heads(placed(by_head(global_[1](seen, reading)), key_norm_, pass)),
+        .value = for_heads(by_head(global_[2](seen, reading)))};
   }
   return mix(projected, context, pass);
 }
 
 Variable MultiHeadAttention::query(const Variable& asking, const Pass& pass) const {
   // Whoever reads on from kept keys answers a query without the others.
-  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking);
+  if (!pass.taken || !key_ || !mechanism_->reads_on()) return (*query_)(asking, pass.of_all_rows());
   const SomeRows& rows = pass.taken->rows;
-  const Variable some = (*query_)(take_rows(asking, rows));
+  const Variable some = (*query_)(take_rows(asking, rows), pass);
   return put_rows(some, rows, asking.shape().with(-1, some.shape().width()));
 }
 
@@ -213,12 +238,15 @@ Variable MultiHeadAttention::by_head(Variable&& projected) const {
 Variable MultiHeadAttention::mix(const Projected& projected,
                                  const SegmentContext& context,
                                  const Pass& pass) const {
+  if (context.mask.reach.defined() && !mechanism_->keeps_documents_apart())
+    throw ConfigurationError(
+        "an attention kind of this model cannot keep the documents of a row apart");
   const Variable mixed = (*mechanism_)(projected, context, pass);
   const Shape& shape = mixed.shape();
   const Variable heads = reshape(mixed, {shape[0], shape[1], heads_.count * dim_});
-  if (!pass.taken) return out_(heads, pass.time);
+  if (!pass.taken) return out_(heads, pass);
   const SomeRows& rows = pass.taken->rows;
-  const Variable some = out_(take_rows(heads, rows), pass.time);
+  const Variable some = out_(take_rows(heads, rows), pass);
   return put_rows(some, rows, {shape[0], shape[1], some.shape().width()});
 }
 

@@ -97,16 +97,22 @@ class MultiHeadAttention {
                   const std::optional<HeadNorm>& norm,
                   const Pass& pass,
                   bool with_memory = false) const;
-  // Keys or values of all heads.
+  // Keys or values as the mechanism reads them.
+  Variable for_heads(const Variable& projected) const {
+    return mechanism_->reads_shared_keys() ? projected : for_all_heads(projected);
+  }
+  // One for each head.
   Variable for_all_heads(const Variable& projected) const {
     return repeat_heads(projected, heads_.count / key_heads_.count);
   }
   // The last step of all of them.
   Variable mix(const Projected& projected, const SegmentContext& context, const Pass& pass) const;
 
-  // Both inside the region. `shares`: where context ranks divide them.
+  // Both inside the region. `reading`: the pass of all rows of `seen`. `shares`: where context
+  // ranks divide them.
   Variable look(const Variable& asking,
                 const Variable& seen,
+                const Pass& reading,
                 const std::optional<SequenceShares>& shares,
                 const SegmentContext& context,
                 const Pass& pass) const;

@@ -44,8 +44,8 @@ Variable MultiHeadAttention::carry_on(const Variable& x,
   SegmentContext causal = context;
   causal.mask.rules = context.mask.rules & masks::causal();
   return mix({.query = placed(by_head((*query_)(asking)), query_norm_, pass),
-              .key = for_all_heads(placed(by_head((*key_)(asking)), key_norm_, pass)),
-              .value = for_all_heads(by_head(value_(asking))),
+              .key = for_heads(placed(by_head((*key_)(asking)), key_norm_, pass)),
+              .value = for_heads(by_head(value_(asking))),
               .heads = heads_,
               .input = asking,
               .state = &kept.state},
@@ -76,14 +76,14 @@ Variable MultiHeadAttention::read_on(const Variable& x,
   }
   kept.append(projections);
   Projected projected = {.query = placed(by_head((*query_)(asking)), query_norm_, pass),
-                         .key = for_all_heads(kept.projection(0)),
-                         .value = for_all_heads(kept.projection(1)),
+                         .key = for_heads(kept.projection(0)),
+                         .value = for_heads(kept.projection(1)),
                          .heads = heads_,
                          .input = asking};
   if (!global_.empty())
     projected.global = {.query = placed(by_head(global_[0](asking)), query_norm_, pass),
-                        .key = for_all_heads(kept.projection(2)),
-                        .value = for_all_heads(kept.projection(3))};
+                        .key = for_heads(kept.projection(2)),
+                        .value = for_heads(kept.projection(3))};
   if (context.distances.defined() &&
       (!kept.distances.defined() || kept.distances.shape()[0] < context.distances.shape()[0]))
     kept.distances = mechanism_->distance_keys(context, pass);
@@ -117,8 +117,8 @@ Variable MultiHeadAttention::read_side(const Variable& x,
   SegmentContext of_side = context;
   of_side.mask.key_length = kept.length;
   return mix({.query = placed(by_head((*query_)(region_.enter(x, pass.time))), query_norm_, pass),
-              .key = for_all_heads(kept.projection(0)),
-              .value = for_all_heads(kept.projection(1)),
+              .key = for_heads(kept.projection(0)),
+              .value = for_heads(kept.projection(1)),
               .heads = heads_,
               .state = &kept.state},
              of_side,

@@ -81,6 +81,7 @@ MechanismKind local_2d_kind() {
           .alone = "it orders the whole sequence",
           .keys = {"image_block", "image_flange"},
           .reads_on = true,
+          .turns = true,
           .own_weights = true,  // which are for its order
           .problem = problem,
           .make = make};

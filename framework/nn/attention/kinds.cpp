@@ -71,12 +71,19 @@ const std::string& element_of(const AttentionOptions& options, std::int64_t laye
   return options.kinds[static_cast<std::size_t>(layer % std::ssize(options.kinds))];
 }
 
+std::string documents_problem(const std::string& kind) {
+  return fmt::format(
+      "model.attention: found {} with documents of a row that do not look at each other, which it "
+      "cannot keep apart; causal, local, dilated and strided can",
+      kind);
+}
+
 // One element of model.attention.
 std::string problem_of(const std::string& element,
                        const AttentionOptions& options,
                        const AttentionSetting& setting) {
   if (const MechanismKind* const own = find_mechanism(element))
-    return own->problem(options, setting);
+    return setting.documents ? documents_problem(own->name) : own->problem(options, setting);
   const std::vector<std::string> parts = split(element, '/');
   for (const std::string& part : parts) {
     const std::vector<std::string> names = split(part, '+');
@@ -98,6 +105,7 @@ std::string problem_of(const std::string& element,
             "model.attention has {}, which counts positions from the start of the text: it cannot "
             "be with a memory of earlier segments; causal, local, dilated and strided can",
             name);
+      if (setting.documents && !kind->shifts) return documents_problem(name);
       if (std::ranges::count(names, name) > 1)
         return fmt::format("model.attention unites {} with itself in {}", name, in_quotes(element));
     }

@@ -105,6 +105,7 @@ struct AttentionSetting {
   std::int64_t segment = 0;  // positions of the training data's sequences; 0: not known
   bool causal = true;        // otherwise windows reach as far behind a query as before it, and
                              // every kind sees both sides
+  bool documents = false;    // rows hold documents that do not look at each other
   bool examples = false;     // data.longest says how long sequences are, otherwise data.segment:
                              // then batches are padded
   // Of a model of pixels: those of an image, in the order in which they are predicted.

@@ -20,7 +20,8 @@ struct SegmentContext {
 };
 
 // A layer's input after the projections: this rank's heads. query: [batch, time, heads, dim]; key,
-// value: [batch, memory + time, heads, dim].
+// value: [batch, memory + time, heads, dim], or with as many heads as the model has key heads where
+// the mechanism reads shared ones.
 struct Projected {
   Variable query;
   Variable key;
@@ -82,6 +83,10 @@ class Mechanism {
   virtual bool projects_global() const { return false; }
   // Whether it can look at keys that were kept, with queries of later positions only.
   virtual bool reads_on() const { return false; }
+  // Whether several heads may read one of Projected::key; otherwise there is one for each.
+  virtual bool reads_shared_keys() const { return false; }
+  // Whether it goes by the reach of the context's mask.
+  virtual bool keeps_documents_apart() const { return false; }
   // Whether what it reads on from is a state (Projected::state) and not keys.
   virtual bool carries_state() const { return false; }
   // The farthest distance of a key that any head of this rank sees, where it knows one: keys that

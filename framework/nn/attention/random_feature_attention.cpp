@@ -69,7 +69,7 @@ Variable RandomFeatureMechanism::operator()(const Projected& input,
   meeting.key = features(input.key, pass);
   Variable log_weight(hidden_keys(input, context.mask)), decay;
   if (gate_) {
-    const GatedWeights gated = gated_weights((*gate_)(input.input));
+    const GatedWeights gated = gated_weights((*gate_)(input.input, pass.of_all_rows()));
     decay = gated.decay;
     log_weight = log_weight.defined() ? add(gated.log_weight, log_weight) : gated.log_weight;
   }

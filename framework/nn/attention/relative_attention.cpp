@@ -14,7 +14,8 @@ PositionBiases::PositionBiases(const Scope& scope,
 RelativeAttention::RelativeAttention(const Scope& scope,
                                      const Options& options,
                                      const PositionBiases& biases,
-                                     AttentionPattern pattern)
+                                     AttentionPattern pattern,
+                                     SoftmaxForm form)
     : heads_(scope.part(options.heads).count),
       dim_(options.dim),
       dropout_(options.dropout),
@@ -26,7 +27,8 @@ RelativeAttention::RelativeAttention(const Scope& scope,
                  .bias = false,
                  .initial = options.initial}),
       biases_(biases),
-      pattern_(std::move(pattern)) {}
+      pattern_(std::move(pattern)),
+      form_(std::move(form)) {}
 
 Variable RelativeAttention::distance_keys(const SegmentContext& context, const Pass& pass) const {
   require(context.distances.defined(), "relative attention needs the encodings of the distances");
@@ -37,15 +39,18 @@ Variable RelativeAttention::distance_keys(const SegmentContext& context, const P
 Variable RelativeAttention::operator()(const Projected& input,
                                        const SegmentContext& context,
                                        const Pass& pass) const {
+  AttentionTerms terms = {.relative =
+                              RelativeVariables{.position_key = input.distance_keys.defined()
+                                                                    ? input.distance_keys
+                                                                    : distance_keys(context, pass),
+                                                .content_bias = biases_.content->variable,
+                                                .position_bias = biases_.position->variable}};
+  form_.add_to(terms);
   return attend(
       input,
       with_rules(
           context.mask, pattern_.rules(context.mask.key_begin + input.positions()), input.heads),
-      {.relative = RelativeVariables{.position_key = input.distance_keys.defined()
-                                                         ? input.distance_keys
-                                                         : distance_keys(context, pass),
-                                     .content_bias = biases_.content->variable,
-                                     .position_bias = biases_.position->variable}},
+      terms,
       probability_dropout(dropout_, input.heads, pass));
 }
 

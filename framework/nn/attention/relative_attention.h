@@ -4,6 +4,7 @@
 
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/attention/pattern.h"
+#include "framework/nn/attention/softmax_form.h"
 #include "framework/nn/layers.h"
 
 namespace longspan {
@@ -30,8 +31,11 @@ class RelativeAttention : public Mechanism {
   RelativeAttention(const Scope& scope,
                     const Options& options,
                     const PositionBiases& biases,
-                    AttentionPattern pattern = {});
+                    AttentionPattern pattern = {},
+                    SoftmaxForm form = {});
   bool reads_on() const override { return true; }
+  bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   Variable distance_keys(const SegmentContext& context, const Pass& pass) const override;
   // Needs context.distances.
   Variable operator()(const Projected& input,
@@ -46,6 +50,7 @@ class RelativeAttention : public Mechanism {
   Linear position_;
   PositionBiases biases_;
   AttentionPattern pattern_;
+  SoftmaxForm form_;
 };
 
 }  // namespace longspan

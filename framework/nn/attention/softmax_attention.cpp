@@ -20,10 +20,11 @@ bool can_fold(const Projected& input, const AttentionMask& mask) {
   const auto& shares = input.shares;
   const bool one_sequence = shares ? shares->queries_total == shares->keys_total
                                    : input.query.shape()[1] == input.key.shape()[1];
-  const bool whole = !shares || input.heads.count % shares->ranks.size() == 0;
+  const bool whole = !shares || input.key.shape()[2] % shares->ranks.size() == 0;
   return one_sequence && whole && mask.query_begin == 0 && mask.key_begin == 0 &&
          mask.rules.one_for_all() && mask.rules.of(0) == masks::causal() &&
-         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.sorted;
+         !mask.key_padding.defined() && !mask.key_length.defined() && !mask.reach.defined() &&
+         !mask.sorted;
 }
 
 }  // namespace
@@ -32,6 +33,7 @@ AttentionTerms SoftmaxAttention::terms() const {
   AttentionTerms terms;
   if (distances_.tables) terms.shaw = distances_.tables->term();
   terms.slopes = distances_.slopes;
+  form_.add_to(terms);
   return terms;
 }
 
@@ -45,8 +47,8 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
                   terms(),
                   probability_dropout(dropout_, rows.heads, pass));
   };
-  // In a fold rows stand at other distances.
-  if (!distances_.empty() || !can_fold(input, context.mask) ||
+  // In a fold rows stand at other distances, and its parts are merged without sinks.
+  if (!distances_.empty() || !form_.empty() || !can_fold(input, context.mask) ||
       !pattern_.folded(input.heads, positions))
     return unfolded(input);
   const Projected whole = whole_sequence(input);

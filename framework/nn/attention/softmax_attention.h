@@ -5,6 +5,7 @@
 #include "framework/nn/attention/distance_tables.h"
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/attention/pattern.h"
+#include "framework/nn/attention/softmax_form.h"
 
 namespace longspan {
 
@@ -21,10 +22,16 @@ class SoftmaxAttention : public Mechanism {
   // `dropout` is of the probabilities.
   explicit SoftmaxAttention(double dropout,
                             AttentionPattern pattern = {},
-                            DistanceTerms distances = {})
-      : dropout_(dropout), pattern_(std::move(pattern)), distances_(std::move(distances)) {}
+                            DistanceTerms distances = {},
+                            SoftmaxForm form = {})
+      : dropout_(dropout),
+        pattern_(std::move(pattern)),
+        distances_(std::move(distances)),
+        form_(std::move(form)) {}
   bool projects_global() const override { return pattern_.projects_global(); }
   bool reads_on() const override { return true; }
+  bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override { return pattern_.farthest(); }
   Variable operator()(const Projected& input,
                       const SegmentContext& context,
@@ -39,6 +46,7 @@ class SoftmaxAttention : public Mechanism {
   double dropout_;
   AttentionPattern pattern_;
   DistanceTerms distances_;
+  SoftmaxForm form_;
 };
 
 // Dropout of the probabilities of this rank's heads; nothing without training.

@@ -88,6 +88,8 @@ class SpanAttention : public Mechanism {
         dropout_(dropout),
         pattern_(std::move(pattern)) {}
   bool reads_on() const override { return true; }
+  bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override {
     return spans_.longest_window() - 1 + form_.nearest();
   }
@@ -122,6 +124,8 @@ class TokenSpanAttention : public Mechanism {
         dropout_(dropout),
         pattern_(std::move(pattern)) {}
   bool reads_on() const override { return true; }
+  bool keeps_documents_apart() const override { return true; }
+  bool reads_shared_keys() const override { return true; }
   std::optional<std::int64_t> farthest() const override {
     return form_.limit - 1 + form_.nearest();
   }

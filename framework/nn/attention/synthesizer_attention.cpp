@@ -218,12 +218,13 @@ Variable SynthesizerAttention::at_positions(const Weight& table,
 }
 
 SynthesizerAttention::Features SynthesizerAttention::features(const Member& member,
-                                                              const Projected& input) const {
+                                                              const Projected& input,
+                                                              const Pass& pass) const {
   if (member.name == dot_product) return {.query = input.query, .key = input.key};
   const std::int64_t heads = input.heads.count, time = input.input.shape()[1];
   const Ranges asking = query_positions(input, time), seen = key_positions(input);
   const auto mapped = [&](std::size_t map) {
-    return by_head(member.maps[map](input.input), heads);
+    return by_head(member.maps[map](input.input, pass.of_all_rows()), heads);
   };
   const auto table = [&](std::size_t index, const Ranges& positions) {
     return at_positions(member.tables[index], positions, input);
@@ -264,12 +265,13 @@ double SynthesizerAttention::factor_of(const Member& member) const {
   return member.name == dot_product ? 1 / std::sqrt(static_cast<double>(options_.dim)) : 1;
 }
 
-SynthesizerAttention::Features SynthesizerAttention::all_features(const Projected& input) const {
+SynthesizerAttention::Features SynthesizerAttention::all_features(const Projected& input,
+                                                                  const Pass& pass) const {
   Variable shares;
   if (mixture_) shares = softmax(cast(mixture_->variable, input.value.value().dtype()));
   Features all;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    Features own = features(members_[i], input);
+    Features own = features(members_[i], input, pass);
     if (mixture_) own = weighed(std::move(own), i, shares);
     if (own.query.defined())
       all = {.query = beside(all.query, own.query),
@@ -305,7 +307,7 @@ Variable SynthesizerAttention::operator()(const Projected& input,
                              options_.longest);
   AttentionTerms terms;
   terms.scale = mixture_ ? 1 : factor_of(members_[0]);
-  const Features all = all_features(input);
+  const Features all = all_features(input, pass);
   return given_attention(all.query,
                          all.key,
                          input.value,

@@ -64,10 +64,10 @@ class SynthesizerAttention : public Mechanism {
     GivenVariables given = {};
   };
   Member member(const Scope& scope, const std::string& name) const;
-  Features features(const Member& member, const Projected& input) const;
+  Features features(const Member& member, const Projected& input, const Pass& pass) const;
   Features weighed(Features own, std::size_t member, const Variable& shares) const;
   double factor_of(const Member& member) const;  // that products are scaled by
-  Features all_features(const Projected& input) const;
+  Features all_features(const Projected& input, const Pass& pass) const;
   Variable rows_at(const Weight& table, const Ranges& positions) const;
   Variable at_positions(const Weight& table, const Ranges& positions, const Projected& input) const;
 

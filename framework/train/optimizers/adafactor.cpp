@@ -40,7 +40,7 @@ class Adafactor : public UpdateRule {
     write_directions(step);
     const std::vector<double> directions = squared_norms_of_gradients(parameters_);
     for (std::size_t i = 0; i < directions.size(); ++i) {
-      const Parameter& parameter = *parameters_.all()[i];
+      const Parameter& parameter = *parameters_.trained()[i];
       if (!parameters_.reads(parameter)) continue;
       const auto root_mean = [&](double squares) {
         return std::sqrt(squares / static_cast<double>(parameter.global_shape.elements()));
@@ -68,7 +68,7 @@ class Adafactor : public UpdateRule {
         1 - std::pow(static_cast<double>(step.number), -options_.adafactor.decay_exponent);
     const double epsilon = options_.epsilon.value_or(1e-30);
     factored_.update(step.gradient_factor, epsilon, beta2);
-    for (std::size_t i = 0; const auto& parameter : parameters_.all()) {
+    for (std::size_t i = 0; const auto& parameter : parameters_.trained()) {
       const std::size_t index = i++;
       if (!parameters_.reads(*parameter)) continue;
       if (!is_vector(*parameter)) {

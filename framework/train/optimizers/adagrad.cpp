@@ -38,7 +38,7 @@ class Adagrad : public UpdateRule {
   // part of the gradient that is clipped.
   void update_clipped(const UpdateStep& step) const {
     const Device& device = parameters_.device();
-    for (const auto& parameter : parameters_.all()) {
+    for (const auto& parameter : parameters_.trained()) {
       if (!parameters_.reads(*parameter)) continue;
       const OptimizerRange range = range_of(*parameter, step, options_.weight_decay);
       on(device, [&](auto backend) {
@@ -48,7 +48,7 @@ class Adagrad : public UpdateRule {
       });
     }
     const std::vector<double> squares = squared_norms_of_gradients(parameters_);
-    for (std::size_t i = 0; const auto& parameter : parameters_.all()) {
+    for (std::size_t i = 0; const auto& parameter : parameters_.trained()) {
       const double norm = std::sqrt(squares[i++]);
       if (!parameters_.reads(*parameter)) continue;
       OptimizerRange range = range_of(*parameter, step, 0);

@@ -53,7 +53,7 @@ void move(const Tensor& means, std::span<const double> sums, std::int64_t terms,
 }  // namespace
 
 FactoredSquares::FactoredSquares(const Parameters& parameters) : parameters_(parameters) {
-  for (const auto& parameter : parameters.all()) {
+  for (const auto& parameter : parameters.trained()) {
     Means& means = means_.emplace_back();
     if (!has(*parameter)) continue;
     const auto zeros = [&](const std::vector<std::int64_t>& extents) {
@@ -85,7 +85,7 @@ void FactoredSquares::update(double factor, double epsilon, double beta2) {
   for (std::size_t i = 0; i < means_.size(); ++i) {
     const Means& means = means_[i];
     if (!means.rows.defined()) continue;
-    const Parameter& parameter = *parameters_.all()[i];
+    const Parameter& parameter = *parameters_.trained()[i];
     double* const rows = next;
     double* const columns = rows + means.rows.elements();
     next = columns + means.columns.elements();
@@ -109,7 +109,7 @@ void FactoredSquares::update(double factor, double epsilon, double beta2) {
   for (std::size_t i = 0; i < means_.size(); ++i) {
     const Means& means = means_[i];
     if (!means.rows.defined()) continue;
-    const Shape& whole = parameters_.all()[i]->global_shape;
+    const Shape& whole = parameters_.trained()[i]->global_shape;
     move(means.rows, rest, whole[-1], beta2);
     rest = rest.subspan(static_cast<std::size_t>(means.rows.elements()));
     move(means.columns, rest, whole[-2], beta2);
@@ -119,7 +119,7 @@ void FactoredSquares::update(double factor, double epsilon, double beta2) {
 
 void FactoredSquares::divide_by_root(std::size_t index, double factor) const {
   const Means& means = means_[index];
-  const Parameter& parameter = *parameters_.all()[index];
+  const Parameter& parameter = *parameters_.trained()[index];
   if (!is_owned(parameter)) return;
   const std::int64_t rows = parameter.global_shape[-2];
   const auto all_rows = means.rows.span<double>(), all_columns = means.columns.span<double>();
@@ -156,7 +156,7 @@ void FactoredSquares::divide_by_root(std::size_t index, double factor) const {
 void FactoredSquares::add_to(TrainingState& state) const {
   const bool owned = parameters_.mesh().world.rank() == 0;
   for (std::size_t i = 0; i < means_.size(); ++i) {
-    const Parameter& parameter = *parameters_.all()[i];
+    const Parameter& parameter = *parameters_.trained()[i];
     if (!means_[i].rows.defined() || !parameters_.reads(parameter)) continue;
     const std::string& name = parameter.name;
     state.add("optimizer/rows/" + name, means_[i].rows, owned);

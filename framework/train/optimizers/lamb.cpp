@@ -19,11 +19,11 @@ class Lamb : public UpdateRule {
         second_("second", parameters) {}
 
   void update(const UpdateStep& step) override {
-    for (const auto& parameter : parameters_.all())
+    for (const auto& parameter : parameters_.trained())
       if (parameters_.reads(*parameter)) write_direction(*parameter, step);
     const std::vector<double> weights = squared_norms_of_weights(parameters_);
     const std::vector<double> directions = squared_norms_of_gradients(parameters_);
-    for (std::size_t i = 0; const auto& parameter : parameters_.all()) {
+    for (std::size_t i = 0; const auto& parameter : parameters_.trained()) {
       const double ratio = trust(std::sqrt(weights[i]), std::sqrt(directions[i]));
       ++i;
       if (!parameters_.reads(*parameter)) continue;

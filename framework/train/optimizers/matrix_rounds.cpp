@@ -90,7 +90,7 @@ MatrixRounds::MatrixRounds(const Parameters& parameters, const OwnBuffer::Which&
     : parameters_(parameters),
       ranks_(parameters.sharing().zero > 0 ? parameters.mesh().world : parameters.mesh().tensor) {
   Round all;
-  for (const auto& parameter : parameters.all())
+  for (const auto& parameter : parameters.trained())
     if (which(*parameter)) all.push_back(parameter.get());
   const auto size = [](const Parameter* each) { return each->global_shape.elements(); };
   std::ranges::stable_sort(all, std::greater<>(), size);

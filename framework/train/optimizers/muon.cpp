@@ -26,14 +26,14 @@ class Muon : public UpdateRule {
         second_("second", parameters, is_other) {}
 
   void update(const UpdateStep& step) override {
-    for (const auto& parameter : parameters_.all())
+    for (const auto& parameter : parameters_.trained())
       if (parameter->hidden)
         write_direction(*parameter, step);
       else if (parameters_.reads(*parameter))
         update_by_adam(*parameter, step);
     rounds_.of_gradients(
         [this](const Tensor& whole) { orthogonalise(whole, options_.muon.iterations); });
-    for (const auto& parameter : parameters_.all())
+    for (const auto& parameter : parameters_.trained())
       if (parameter->hidden) follow(*parameter, step);
   }
 

@@ -8,7 +8,7 @@ namespace longspan {
 OwnBuffer::OwnBuffer(std::string name, const Parameters& parameters, const Which& which)
     : name_(std::move(name)), parameters_(parameters) {
   std::int64_t elements = which ? 0 : parameters.own_elements();
-  for (const auto& parameter : parameters.all()) {
+  for (const auto& parameter : parameters.trained()) {
     if (which && !which(*parameter)) continue;
     places_[parameter.get()] = which ? elements : parameter->own_place;
     if (which) elements += parameter->own_end - parameter->own_begin;
@@ -29,7 +29,7 @@ Tensor OwnBuffer::of(const ParameterRun& run) const {
 }
 
 void OwnBuffer::add_to(TrainingState& state) const {
-  for (const auto& parameter : parameters_.all())
+  for (const auto& parameter : parameters_.trained())
     if (places_.contains(parameter.get()))
       add_own(state,
               "optimizer/" + name_ + "/" + parameter->name,

@@ -46,7 +46,7 @@ class ScheduleFree : public UpdateRule {
   }
 
   void hold_in_ranges() const override {
-    for (const auto& parameter : parameters_.all()) {
+    for (const auto& parameter : parameters_.trained()) {
       if (!parameter->range || parameter->own_begin == parameter->own_end) continue;
       const Tensor fast = fast_.of(*parameter);
       on(parameters_.device(), [&](auto backend) {

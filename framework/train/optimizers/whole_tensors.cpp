@@ -16,7 +16,7 @@ void sum_over_elements(const Parameters& parameters, std::span<double> values) {
 
 std::vector<double> squared_norms(const Parameters& parameters,
                                   const std::function<Tensor(const Parameter&)>& own) {
-  const auto& all = parameters.all();
+  const auto& all = parameters.trained();
   const Tensor here =
       Tensor::zeros({std::ssize(all)}, DType::f64, parameters.device(), MemoryTag::workspace);
   for (std::int64_t i = 0; i < std::ssize(all); ++i) {

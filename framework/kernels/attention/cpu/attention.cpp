@@ -61,7 +61,7 @@ struct Forward {
     b = batch_row;
     h = head;
     begin(queries);
-    TileWalk walk;
+    TileWalk walk(p.first_key_tile(b, queries.begin));
     for (std::int64_t q = queries.begin; q < queries.end; q += tile)
       walk.add(p.plan(h).key_runs(q / tile));
     while (walk.next()) {
@@ -118,6 +118,7 @@ struct Forward {
     const TileView view = view_of(p, b, h, queries, at, planned, key_lanes, bits);
     if (view.kind == TileKind::none) return;
     read_scores(view, first);
+    terms.cap(view, scores, nullptr);
     terms.apply(b, h, view, key_lanes, scores);
     if (view.kind == TileKind::partial) mask_scores(view, scores);
     for (std::int64_t r = 0; r < view.rows(); ++r) {

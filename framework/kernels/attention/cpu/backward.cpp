@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/kernels/attention/check.h"
+#include "framework/kernels/attention/key_gradients.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -44,12 +45,19 @@ struct Division {
     items = p.batch * p.heads * runs;
     threads = std::clamp<std::int64_t>(items / together, 1, most);
     std::vector<double> costs;  // of each group of items that one thread must have
+    const std::int64_t rows = p.batch / together;
     for (std::int64_t h = 0; h < p.heads; ++h) {
-      const std::vector<double> of_head = h > 0 && &p.plan(h) == &p.plan(h - 1)
-                                              ? std::vector<double>(costs.end() - runs, costs.end())
-                                              : costs_of(p.plan(h));
-      for (std::int64_t b = 0; b < p.batch / together; ++b)
-        costs.insert(costs.end(), of_head.begin(), of_head.end());
+      if (h > 0 && &p.plan(h) == &p.plan(h - 1)) {
+        const std::vector<double> as_before(costs.end() - rows * runs, costs.end());
+        costs.insert(costs.end(), as_before.begin(), as_before.end());
+        continue;
+      }
+      for (std::int64_t b = 0; b < rows; ++b) {
+        const bool as_before = b > 0 && p.reach == nullptr;
+        const std::vector<double> of_row =
+            as_before ? std::vector<double>(costs.end() - runs, costs.end()) : costs_of(p, h, b);
+        costs.insert(costs.end(), of_row.begin(), of_row.end());
+      }
     }
     divide(costs);
   }
@@ -66,15 +74,20 @@ struct Division {
 
  private:
   // Of each run of key blocks, in visited tiles.
-  std::vector<double> costs_of(const TilePlan& plan) const {
+  template <typename In>
+  std::vector<double> costs_of(const Problem<In>& p, std::int64_t h, std::int64_t b) const {
     std::vector<double> costs;
     for (std::int64_t run = 0; run < runs; ++run) {
       double cost = 1;
       const Interval range = key_blocks(run);
       for (std::int64_t t = range.begin * block_tiles;
            t < std::min(range.end * block_tiles, key_tiles);
-           ++t)
-        for (const TileRun& tiles : plan.query_runs(t)) cost += tiles.end - tiles.begin;
+           ++t) {
+        const std::int64_t end = p.end_query_tile(b, p.key_tile(t).end);
+        for (const TileRun& tiles : p.plan(h).query_runs(t))
+          cost += static_cast<double>(
+              std::max<std::int64_t>(0, std::min<std::int64_t>(tiles.end, end) - tiles.begin));
+      }
       costs.push_back(cost);
     }
     return costs;
@@ -363,9 +376,11 @@ void attention_backward(Cpu cpu,
   tile_attention::check(g);
   tile_attention::check(g.forward, given);
   tile_attention::check(given, gradients, g.forward.query.dtype());
+  const tile_attention::KeyGradients keys(g);
   with_floating_type(g.forward.query.dtype(), [&](auto tag) {
-    tile_attention::run_backward<typename decltype(tag)::type>(g, given, gradients);
+    tile_attention::run_backward<typename decltype(tag)::type>(keys.by_head(), given, gradients);
   });
+  keys.sum(cpu);
 }
 
 }  // namespace longspan

@@ -39,6 +39,7 @@ class Backward {
     scores_ = carver.take<T>(tile * tile);
     dprobabilities_ = carver.take<T>(tile * tile);
     dscores_ = carver.take<T>(tile * skew_step);
+    if (p.call.cap != 0) cap_slopes_ = carver.take<T>(tile * tile);
     if (group < E >> 1) {
       take(carver, narrow_probabilities_, tile);
       take(carver, narrow_dscores_, skew_step);
@@ -76,7 +77,8 @@ class Backward {
     for (std::int64_t block = key_blocks.begin; block < key_blocks.end; ++block) {
       const Interval tiles{block * block_tiles, std::min((block + 1) * block_tiles, p.key_tiles())};
       read_keys(tiles);
-      TileWalk walk;
+      const std::int64_t last_key = p.key_tile(tiles.end - 1).end;
+      TileWalk walk(0, p.end_query_tile(b, last_key));
       for (std::int64_t t = tiles.begin; t < tiles.end; ++t) walk.add(p.plan(h).query_runs(t));
       while (walk.next()) {
         const Interval queries = p.query_tile(walk.tile());
@@ -251,6 +253,7 @@ class Backward {
                                 key_bands_.at(h_, view.origin),
                                 turned_sums_,
                                 scores_);
+    terms_.cap(view, scores_, cap_slopes_);
     terms_.apply(b_, h_, view, t.lanes_seen, scores_);
     if (view.kind == TileKind::partial) mask_scores(view, scores_);
     product(view.rows(),
@@ -320,11 +323,19 @@ class Backward {
       } else {
         differentiate_row(r, factors, 1);
       }
+      if (cap_slopes_ != nullptr) multiply_by_slopes(r);
     }
     terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
     if (p.given.any())
       terms_.differentiate_given(
           b_, h_, view, dscores_ + skew_margin, skew_step, sums_.drow, sums_.dfactors);
+  }
+
+  void multiply_by_slopes(std::int64_t r) {
+    T* dscore = dscores_ + r * skew_step + skew_margin;
+    const T* slope = cap_slopes_ + r * tile;
+#pragma omp simd
+    for (std::int64_t j = 0; j < tile; ++j) dscore[j] *= slope[j];
   }
 
   // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
@@ -426,10 +437,11 @@ class Backward {
              const T* from,
              std::int64_t step,
              T factor) const {
+    const bool add = gradient_.add && !p.shares_keys();
     with_gradient<In>(gradient, [&](auto* data) {
       const auto target = p.rows(data, b_, p.keys, h_, width, t.at.begin);
       for (std::int64_t j = 0; j < t.at.end - t.at.begin; ++j)
-        write_row(from + j * step, width, factor, target.row(j), gradient_.add);
+        write_row(from + j * step, width, factor, target.row(j), add);
     });
   }
 
@@ -457,6 +469,7 @@ class Backward {
   T* scores_;                    // [tile, tile]
   T* dprobabilities_;            // [tile, tile]
   T* dscores_;                   // [tile, skew_step], zeros in the margins
+  T* cap_slopes_ = nullptr;      // [tile, tile], where scores are capped
   Factor narrow_probabilities_;  // [tile, tile]
   Factor narrow_dscores_;        // [tile, skew_step]
   E* skewed_ = nullptr;          // [tile, skew_step], stacked with a shift

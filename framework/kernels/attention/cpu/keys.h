@@ -80,8 +80,13 @@ void read_key_tile(
     if ((seen >> j & 1) == 0) std::fill_n(to + j * step, step, E{});
 }
 
-// The tile that a plan lists as `planned`, with what padding and sorting take away. bits: [tile],
-// filled for a partial tile.
+// All but the first `hidden`.
+inline std::uint64_t bits_from(std::int64_t hidden) {
+  return hidden <= 0 ? all_bits : hidden >= tile ? 0 : all_bits << hidden;
+}
+
+// The tile that a plan lists as `planned`, with what padding, reach and sorting take away. bits:
+// [tile], filled for a partial tile.
 template <typename In>
 TileView view_of(const Problem<In>& p,
                  std::int64_t b,
@@ -95,8 +100,13 @@ TileView view_of(const Problem<In>& p,
   TileView view{
       queries, keys, mask.query_begin + queries.begin - mask.key_begin - keys.begin, planned, bits};
   const std::int64_t rows = view.rows();
+  const bool has_ends = p.reach != nullptr && p.first_key(b, queries.end - 1) > keys.begin;
+  if (has_ends && p.first_key(b, queries.begin) >= keys.end) {
+    view.kind = TileKind::none;
+    return view;
+  }
   if (planned == TileKind::full) {
-    if (lanes_seen.all_seen() && !mask.sorted) return view;
+    if (lanes_seen.all_seen() && !mask.sorted && !has_ends) return view;
     std::fill_n(bits, rows, all_bits);
   } else {
     p.plan(h).tile_bits(mask.query_begin + queries.begin,
@@ -109,6 +119,7 @@ TileView view_of(const Problem<In>& p,
   std::uint64_t every = all_bits;
   for (std::int64_t r = 0; r < rows; ++r) {
     bits[r] &= lanes_seen.seen;
+    if (has_ends) bits[r] &= bits_from(p.first_key(b, queries.begin + r) - keys.begin);
     if (mask.sorted && bits[r] != 0) bits[r] &= sorted_bits(p, b, h, queries.begin + r, lanes_seen);
     some |= bits[r];
     every &= bits[r];

@@ -35,6 +35,7 @@ struct Problem {
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
         heads(a.query.shape()[2]),
+        key_heads(a.key.shape()[2]),
         dim(a.query.shape()[3]),
         value_dim(a.value.shape()[3]),
         dim_padded(padded<E>(dim)),
@@ -45,6 +46,7 @@ struct Problem {
         scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
+    if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
     if (a.relative) key_table = DistanceTable<const In>::by_head(a.relative->position_key);
     if (a.shaw && a.shaw->key_table.defined())
       key_table = DistanceTable<const In>::shared(a.shaw->key_table);
@@ -60,10 +62,31 @@ struct Problem {
   Interval key_tile(std::int64_t index) const {
     return {index * tile, std::min((index + 1) * tile, keys)};
   }
+  // Where the reach of a query begins, among the call's keys; it may be before the first of them.
+  std::int64_t first_key(std::int64_t b, std::int64_t i) const {
+    return call.mask.query_begin + i - reach[b * time + i] - call.mask.key_begin;
+  }
+  // The first key tile that any query from this one on sees.
+  std::int64_t first_key_tile(std::int64_t b, std::int64_t i) const {
+    return reach == nullptr ? 0 : std::max<std::int64_t>(0, first_key(b, i)) / tile;
+  }
+  // Query tiles from here on see no key before `end`.
+  std::int64_t end_query_tile(std::int64_t b, std::int64_t end) const {
+    if (reach == nullptr) return query_tiles();
+    std::int64_t first = 0, last = query_tiles();
+    while (first < last) {
+      const std::int64_t middle = (first + last) / 2;
+      if (first_key(b, middle * tile) < end)
+        first = middle + 1;
+      else
+        last = middle;
+    }
+    return first;
+  }
   std::int64_t query_tiles() const { return (time + tile - 1) / tile; }
   std::int64_t key_tiles() const { return (keys + tile - 1) / tile; }
 
-  // Row i of a [batch, rows, heads, width] tensor for one batch row and head.
+  // Row i of a [batch, rows, heads, width] tensor for one batch row and head of the queries.
   template <typename Element>
   Rows<Element> rows(Element* data,
                      std::int64_t b,
@@ -77,11 +100,13 @@ struct Problem {
     return rows(query, b, time, h, dim, first);
   }
   Rows<const In> key_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
-    return rows(key, b, keys, h, dim, first);
+    return rows_of_key_head(key, b, h, dim, first);
   }
   Rows<const In> value_rows(std::int64_t b, std::int64_t h, std::int64_t first) const {
-    return rows(value, b, keys, h, value_dim, first);
+    return rows_of_key_head(value, b, h, value_dim, first);
   }
+  // Gradients of keys gather by the heads of the queries, where these share keys.
+  bool shares_keys() const { return key_heads != heads; }
   T* log_sum_exp(std::int64_t b, std::int64_t h, std::int64_t first) const {
     return call.log_sum_exp.template data<T>() + (b * heads + h) * time + first;
   }
@@ -107,6 +132,7 @@ struct Problem {
   std::int64_t time;
   std::int64_t keys;
   std::int64_t heads;
+  std::int64_t key_heads;
   std::int64_t dim;
   std::int64_t value_dim;
   std::int64_t dim_padded;
@@ -116,6 +142,7 @@ struct Problem {
   const In* value;
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
+  const std::int64_t* reach = nullptr;  // [batch, time]
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;
   bool keys_by_distance = false;  // keys are multiplied with the rows of the key table too
@@ -124,6 +151,17 @@ struct Problem {
   // Lanes that the sum over the features of a head takes.
   std::int64_t dim_lanes() const { return (dim + group<E> - 1) / group<E>; }
   std::int64_t value_lanes() const { return (value_dim + group<E> - 1) / group<E>; }
+
+ private:
+  // Of the one that head h reads.
+  Rows<const In> rows_of_key_head(const In* data,
+                                  std::int64_t b,
+                                  std::int64_t h,
+                                  std::int64_t width,
+                                  std::int64_t first) const {
+    const std::int64_t key_head = h / (heads / key_heads);
+    return {data + ((b * keys + first) * key_heads + key_head) * width, key_heads * width};
+  }
 };
 
 // Threads that the work of one call can feed: less than about ten microseconds each is not worth

@@ -37,6 +37,20 @@ class ScoreTerms {
     }
   }
 
+  // Products [rows, tile], before they are scaled, become capped where the call asks for it.
+  // slopes: [rows, tile], what their gradients are then to be multiplied with, or null.
+  void cap(const TileView& view, T* scores, T* slopes) const {
+    if (p_.call.cap == 0) return;
+    const Tag<T> tag;
+    const auto cap = static_cast<T>(p_.call.cap);
+    const auto into = hn::Set(tag, p_.scale / cap), back = hn::Set(tag, cap / p_.scale);
+    for (std::int64_t e = 0; e < view.rows() * tile; e += lanes<T>) {
+      const auto part = hn::Tanh(tag, hn::Mul(hn::LoadU(tag, scores + e), into));
+      hn::StoreU(hn::Mul(part, back), tag, scores + e);
+      if (slopes != nullptr)
+        hn::StoreU(hn::NegMulAdd(part, part, hn::Set(tag, T{1})), tag, slopes + e);
+    }
+  }
   // scores: [rows, tile]; those of pairs that are not seen may become anything.
   void apply(
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {

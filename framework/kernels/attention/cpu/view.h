@@ -67,6 +67,10 @@ class TileWalk {
  public:
   static constexpr std::size_t most = 4;
 
+  // Of the tiles from `begin` to `end`.
+  explicit TileWalk(std::int64_t begin = 0, std::int64_t end = last)
+      : end_(end), tile_(begin - 1) {}
+
   void add(std::span<const TileRun> runs) {
     lists_[count_++] = {runs.data(), runs.data() + runs.size()};
   }
@@ -81,7 +85,7 @@ class TileWalk {
       if (list.at != list.end) nearest = std::min<std::int64_t>(nearest, list.at->begin);
     }
     tile_ = std::max(tile_, nearest);
-    return nearest != last;
+    return tile_ < end_;
   }
   std::int64_t tile() const { return tile_; }
   // What the tile is in list `i`.
@@ -99,7 +103,8 @@ class TileWalk {
   };
   std::array<List, most> lists_{};
   std::size_t count_ = 0;
-  std::int64_t tile_ = -1;
+  std::int64_t end_;
+  std::int64_t tile_;  // before the first step the one before the first
 };
 
 }  // namespace longspan::tile_attention

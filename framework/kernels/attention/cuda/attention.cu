@@ -57,7 +57,7 @@ __global__ void attend(GroupCall<In> group) {
   const int row = static_cast<int>(threadIdx.x) / 2;
   Sums<T> out;
   RunningRow<T> running;
-  for_tiles(plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+  for_key_tiles(call, plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
     const TilePlace at{b, h, query_tile * tile, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_scores(call, plan.mask, at, memory);

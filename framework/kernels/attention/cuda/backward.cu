@@ -5,6 +5,7 @@
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"
 #include "framework/kernels/attention/cuda/row_products.h"
+#include "framework/kernels/attention/key_gradients.h"
 
 namespace longspan {
 namespace tile_attention {
@@ -78,7 +79,7 @@ __global__ void differentiate_rows(GradientCall<In> g, Accumulator<In>* drow) {
   const std::int64_t query_tile = blockIdx.x / g.heads, query = query_tile * tile;
   const std::int64_t h = g.head_begin + blockIdx.x % g.heads;
   for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
-    for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+    for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
       const TilePlace at{b, h, query, key_tile * tile, full};
       read_gradients(g, at, memory);
       for (int e = static_cast<int>(threadIdx.x); e < tile * tile; e += tile_threads) {
@@ -104,7 +105,7 @@ __global__ void differentiate_queries(GradientCall<In> g,
   const std::int64_t query = query_tile * tile;
   Sums<T> content, position;
   T dspan = 0;
-  for_tiles(g.plan.by_query, query_tile, [&](std::int64_t key_tile, bool full) {
+  for_key_tiles(call, g.plan.by_query, b, query_tile, [&](std::int64_t key_tile, bool full) {
     const TilePlace at{b, h, query, key_tile * tile, full};
     const TileRows<In> rows{call, at, *memory.keys};
     dspan += read_gradients(g, at, memory);
@@ -154,11 +155,11 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
   const int first = block.first;
   const std::int64_t key = key_tile * tile;
   Sums<T> of_key, of_value;
-  for_tiles(g.plan.by_key, key_tile, [&](std::int64_t query_tile, bool full) {
+  for_query_tiles(call, g.plan.by_key, b, key_tile, [&](std::int64_t query_tile, bool full) {
     const TilePlace at{b, h, query_tile * tile, key, full};
     const TileRows<In> rows{call, at, *memory.keys};
     read_gradients(g, at, memory);
-    const auto add = [&](Sums<T>& sums, const T* factors, int width, auto row) {
+    const auto add_rows = [&](Sums<T>& sums, const T* factors, int width, auto row) {
       if (first >= width) return;
       __syncthreads();
       fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
@@ -171,24 +172,24 @@ __global__ void differentiate_keys(GradientCall<In> g, Either<In> dkey, Either<I
           [=](int j, int i) { return factors[i * tile_step + j]; },
           [&](int i, int c) { return memory.stage[i * tile_step + c]; });
     };
-    add(of_value, memory.first, call.value_dim, [&](int i, int c) {
+    add_rows(of_value, memory.first, call.value_dim, [&](int i, int c) {
       return rows.of_query(g.dout, i, c);
     });
-    add(of_key, memory.second, call.dim, [&](int i, int c) {
+    add_rows(of_key, memory.second, call.dim, [&](int i, int c) {
       return rows.query(i, c, call.content_bias);
     });
     if (call.keys_by_distance && first < call.dim)
       add_distance_rows<Multiplied::key>(
           of_key, call.key_table, h, origin_of(call, at), memory.second, memory.stage, first);
   });
+  const bool add = g.adds_to_keys();
   of_key.each([&](int j, int c, T sum) {
     if (key + j < call.keys && first + c < call.dim)
-      dkey.write(
-          call.place(b, call.keys, key + j, h, call.dim, first + c), call.scale * sum, g.add);
+      dkey.write(call.place(b, call.keys, key + j, h, call.dim, first + c), call.scale * sum, add);
   });
   of_value.each([&](int j, int c, T sum) {
     if (key + j < call.keys && first + c < call.value_dim)
-      dvalue.write(call.place(b, call.keys, key + j, h, call.value_dim, first + c), sum, g.add);
+      dvalue.write(call.place(b, call.keys, key + j, h, call.value_dim, first + c), sum, add);
   });
 }
 
@@ -415,9 +416,11 @@ void attention_backward(Cuda cuda,
   tile_attention::check(g.forward, given);
   tile_attention::check(given, gradients, g.forward.query.dtype());
   if (cuda.state->dry()) tile_attention::count_backward(*cuda.state, g.forward, given);
+  const tile_attention::KeyGradients keys(g);
   with_floating_type(g.forward.query.dtype(), [&]<typename In>(TypeTag<In>) {
-    tile_attention::Run<In>(cuda, g, given, gradients).run();
+    tile_attention::Run<In>(cuda, keys.by_head(), given, gradients).run();
   });
+  keys.sum(cuda);
 }
 
 }  // namespace longspan

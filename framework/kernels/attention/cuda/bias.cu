@@ -34,7 +34,7 @@ struct KeyBiases {
   __device__ const In* row(std::uint32_t n) const {
     const auto [b, j, h] = place(n);
     if (!call.is_key(b, h, j)) return nullptr;
-    return call.key + call.place(b, call.keys, j, h, call.dim, 0);
+    return call.key + call.key_place(b, j, h, call.dim, 0);
   }
   __device__ Four<Accumulator<In>> others(std::uint32_t n, int c) const {
     return bias_of(call.content_bias, place(n).h, call.dim, c);

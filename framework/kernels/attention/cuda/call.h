@@ -207,6 +207,8 @@ struct AttentionCall {
         time(a.query.shape()[1]),
         keys(a.key.shape()[1]),
         heads(a.query.shape()[2]),
+        key_heads(a.key.shape()[2]),
+        heads_of_key(static_cast<std::uint32_t>(heads / key_heads)),
         dim(static_cast<int>(a.query.shape()[3])),
         value_dim(static_cast<int>(a.value.shape()[3])),
         query_begin(a.mask.query_begin),
@@ -217,8 +219,10 @@ struct AttentionCall {
         out(a.out.data<In>()),
         log_sum_exp(a.log_sum_exp.data<T>()),
         scale(static_cast<T>(a.scale != 0 ? a.scale : 1 / std::sqrt(static_cast<double>(dim)))) {
+    cap = static_cast<T>(a.cap);
     if (a.mask.key_padding.defined()) padding = a.mask.key_padding.data<std::uint8_t>();
     if (a.mask.key_length.defined()) length = a.mask.key_length.data<std::int64_t>();
+    if (a.mask.reach.defined()) reach = a.mask.reach.data<std::int64_t>();
     if (a.mask.sorted) sorted = SortedView(*a.mask.sorted);
     if (a.relative) {
       key_table = DistanceTable<const In>::by_head(a.relative->position_key);
@@ -245,6 +249,12 @@ struct AttentionCall {
       std::int64_t b, std::int64_t rows, std::int64_t i, std::int64_t h, int width, int c) const {
     return ((b * rows + i) * heads + h) * width + c;
   }
+  // Of the key or the value, of the key head that head h reads.
+  __device__ std::int64_t key_place(
+      std::int64_t b, std::int64_t j, std::int64_t h, int width, int c) const {
+    const std::int64_t key_head = static_cast<std::uint32_t>(h) / heads_of_key;
+    return ((b * keys + j) * key_heads + key_head) * width + c;
+  }
   // Whether `is_key` asks for no more than where keys end.
   __device__ bool all_are_keys() const {
     return padding == nullptr && length == nullptr && sorted.key_position == nullptr;
@@ -254,6 +264,40 @@ struct AttentionCall {
     if (j >= keys || (padding != nullptr && padding[b * keys + j] != 0)) return false;
     if (length != nullptr && key_begin + j >= length[b]) return false;
     return sorted.key_position == nullptr || sorted.key_position[(b * heads + h) * keys + j] >= 0;
+  }
+  // Where the reach of a query begins, among the call's keys; it may be before the first of them.
+  __device__ std::int64_t first_key(std::int64_t b, std::int64_t i) const {
+    return query_begin + i - reach[b * time + i] - key_begin;
+  }
+  // The first key tile that any query of a tile or of later ones sees.
+  __device__ std::int64_t first_key_tile(std::int64_t b, std::int64_t query_tile) const {
+    if (reach == nullptr || query_tile >= query_tiles()) return 0;
+    const std::int64_t first = first_key(b, query_tile * tile);
+    return first > 0 ? first / tile : 0;
+  }
+  // Query tiles from here on see no key of a tile.
+  __device__ std::int64_t end_query_tile(std::int64_t b, std::int64_t key_tile) const {
+    std::int64_t first = reach == nullptr ? query_tiles() : 0, last = query_tiles();
+    while (first < last) {
+      const std::int64_t middle = (first + last) / 2;
+      if (first_key_tile(b, middle) <= key_tile)
+        first = middle + 1;
+      else
+        last = middle;
+    }
+    return first;
+  }
+  // Whether all keys from j on are within the reach of the 64 queries from i on.
+  __device__ bool reaches(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    if (reach == nullptr) return true;
+    const std::int64_t last = i + tile < time ? i + tile - 1 : time - 1;
+    return first_key(b, last) <= j;
+  }
+  // Bit n: key j + n is within the reach of query i.
+  __device__ std::uint32_t reached(std::int64_t b, std::int64_t i, std::int64_t j) const {
+    if (reach == nullptr || i >= time) return ~std::uint32_t{0};
+    const std::int64_t hidden = first_key(b, i) - j;
+    return hidden <= 0 ? ~std::uint32_t{0} : hidden >= 32 ? 0 : ~std::uint32_t{0} << hidden;
   }
   __device__ std::int32_t query_position(std::int64_t b, std::int64_t h, std::int64_t i) const {
     if (sorted.query_position != nullptr) return sorted.query_position[(b * heads + h) * time + i];
@@ -296,6 +340,8 @@ struct AttentionCall {
   std::int64_t time;
   std::int64_t keys;
   std::int64_t heads;
+  std::int64_t key_heads;
+  std::uint32_t heads_of_key;  // heads that read one
   int dim;
   int value_dim;
   std::int64_t query_begin;
@@ -306,8 +352,10 @@ struct AttentionCall {
   In* out;
   T* log_sum_exp;
   T scale;
+  T cap = 0;  // never on matrix units
   const std::uint8_t* padding = nullptr;
   const std::int64_t* length = nullptr;
+  const std::int64_t* reach = nullptr;  // [batch, time]
   SortedView sorted;
   DistanceTable<const In> key_table;
   DistanceTable<const In> value_table;

@@ -26,6 +26,8 @@ struct GradientCall : GroupCall<In> {
   // of plan.by_query, 64 keys, 64 queries].
   In* kept = nullptr;
 
+  // Where heads share keys, each head's gradients of them are written by themselves.
+  __device__ bool adds_to_keys() const { return add && this->call.heads_of_key == 1; }
   // That of tile `number` of the plan's by query.
   __device__ In* kept_tile(std::int64_t b, std::int64_t h, std::int64_t number) const {
     const std::int64_t pair = (b - this->row_begin) * this->heads + h - this->head_begin;
@@ -84,6 +86,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
   T* const dscores = memory.second + i * tile_step;
   T dspan = 0;
   row.each([&](int j, T keep) {
+    const T slope = row.cap_slope(scores[j]);
     const T power =
         log_sum_exp == minus_infinity<T> ? T{0} : std::exp(row.score(j, scores[j]) - log_sum_exp);
     T kept = power * keep;
@@ -96,7 +99,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
     }
     scores[j] = kept;
     // The score of a pair with itself does not depend on the query or the key.
-    dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change;
+    dscores[j] = power == 0 || row.is_self(j) ? T{0} : power * change * slope;
   });
   return dspan * g.call.span.soft.step;
 }
@@ -142,15 +145,24 @@ struct Visit {
   TileKind kind;
   std::int64_t number;
 };
-__device__ inline Visit find_visit(const TileLists& lists, std::int64_t of, std::int64_t wanted) {
-  std::int64_t begin = lists.begin[of], end = lists.begin[of + 1];
+// Of a tile of keys, in the lists by query.
+template <typename In>
+__device__ Visit find_visit(const GradientCall<In>& g,
+                            std::int64_t b,
+                            std::int64_t query_tile,
+                            std::int64_t key_tile) {
+  const TileLists& lists = g.plan.by_query;
+  if (key_tile < g.call.first_key_tile(b, query_tile)) return {TileKind::none, 0};
+  std::int64_t begin = lists.begin[query_tile], end = lists.begin[query_tile + 1];
   while (begin < end) {
     const std::int64_t middle = begin + (end - begin) / 2;
     const TileRun run = lists.runs[middle];
-    if (run.begin <= wanted && wanted < run.end)
-      return {run.full != 0 ? TileKind::full : TileKind::partial,
-              lists.before[middle] + wanted - run.begin};
-    if (run.end <= wanted)
+    if (run.begin <= key_tile && key_tile < run.end) {
+      const bool full = run.full != 0 && g.call.reaches(b, query_tile * tile, key_tile * tile);
+      return {full ? TileKind::full : TileKind::partial,
+              lists.before[middle] + key_tile - run.begin};
+    }
+    if (run.end <= key_tile)
       begin = middle + 1;
     else
       end = middle;

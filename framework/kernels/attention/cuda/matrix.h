@@ -198,11 +198,11 @@ __device__ void begin_copy_keys(Tile to,
                                 std::int64_t b,
                                 std::int64_t h,
                                 std::int64_t first) {
-  const In* const begin = from + call.place(b, call.keys, first, h, Tile::dim, 0);
+  const In* const begin = from + call.key_place(b, first, h, Tile::dim, 0);
   if (first + tile <= call.keys && call.all_are_keys())
-    return begin_copy_all_rows(to, begin, call.heads * Tile::dim);
+    return begin_copy_all_rows(to, begin, call.key_heads * Tile::dim);
   begin_copy_rows(to, from, [&](int j) -> const In* {
-    return call.is_key(b, h, first + j) ? begin + j * call.heads * Tile::dim : nullptr;
+    return call.is_key(b, h, first + j) ? begin + j * call.key_heads * Tile::dim : nullptr;
   });
 }
 

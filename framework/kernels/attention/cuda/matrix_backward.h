@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(tile_threads, 2)
         units.apply(gradients, of_key, of_bias);
         if constexpr (may_have_tables<terms> && may_keep_gradients<In>)
           if (g.kept != nullptr) {
-            const Visit visit = find_visit(g.plan.by_query, at.query / tile, block.tile_index);
+            const Visit visit = find_visit(g, b, at.query / tile, block.tile_index);
             keep_factors(g.kept_tile(b, h, visit.number), rounded<In>(gradients), first);
           }
         Tile::begin(of_value, of_key);
@@ -116,9 +116,10 @@ __global__ void __launch_bounds__(tile_threads, 2)
       biases[((b * call.heads + h) * call.key_tiles() + block.tile_index) * dim + c] = sum;
   }
   const float of_scores[2] = {call.scale * from_units[0], call.scale * from_units[1]};
-  write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.add);
+  write_rows(dkey, call, b, h, call.keys, key, of_key, of_scores, g.adds_to_keys());
   const float of_weights = call.dropout.factor * unlifted<In>;
-  write_rows(dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.add);
+  write_rows(
+      dvalue, call, b, h, call.keys, key, of_value, {of_weights, of_weights}, g.adds_to_keys());
 }
 
 // Whether rows are copied ahead: where no table of distances needs the memory.

@@ -11,15 +11,15 @@
 namespace longspan::tile_attention {
 
 // Whether a call is for matrix units: in bf16 or f16, with heads of 32, 64, 96 or 128 features, and
-// without products of keys with distances and given scores, which only the kernels for any width
-// have. The backward pass has gradients that must be aligned too.
+// without products of keys with distances, given scores and capped ones, which only the kernels for
+// any width have. The backward pass has gradients that must be aligned too.
 template <typename In>
 bool takes_matrix_units(const AttentionCall<In>& call,
                         std::initializer_list<const void*> gradients = {}) {
   const auto aligned = [](const void* rows) {
     return reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
   };
-  return sizeof(In) == 2 && !call.keys_by_distance && !call.given.any() &&
+  return sizeof(In) == 2 && !call.keys_by_distance && !call.given.any() && call.cap == 0 &&
          call.dim == call.value_dim && call.dim > 0 && call.dim % 32 == 0 && call.dim <= 128 &&
          aligned(call.query) && aligned(call.key) && aligned(call.value) && aligned(call.out) &&
          aligned(call.key_table.lowest) && aligned(call.value_table.lowest) &&

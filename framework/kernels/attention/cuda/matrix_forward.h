@@ -190,7 +190,7 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
   const auto last_place = [&](std::int64_t key_tile) {
     return place((count - 1) * tile, key_tile, TileKind::partial);
   };
-  TileCursors<count> cursors(plan.by_query, first_tile, call.query_tiles());
+  TileCursors<count> cursors(call, plan.by_query, b, first_tile);
   std::int64_t kept = no_half, kept_values = no_half;  // of bands
   const auto begin_next_keys = [&] {
     if (cursors.any()) {
@@ -231,7 +231,8 @@ __global__ void __launch_bounds__(tile_threads, forward_blocks<Tile, terms, coun
     TileKind of_tiles[count], kinds[count];
     bool any_looked_at = false;
     unrolled<count>([&](auto q) {
-      of_tiles[q] = cursors.kind(q);
+      of_tiles[q] =
+          within_reach(call, b, (first_tile + q) * tile, key_tile * tile, cursors.kind(q));
       any_looked_at = any_looked_at || is_looked_at(call, of_tiles[q]);
     });
     unrolled<count>([&](auto q) { kinds[q] = Part::of_tile(of_tiles, q); });

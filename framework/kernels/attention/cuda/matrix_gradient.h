@@ -324,11 +324,15 @@ __device__ __forceinline__ void for_tiles_of_block(const GradientCall<In>& g,
   const AttentionCall<In>& call = g.call;
   const std::int64_t b = block.b, h = block.h, own = block.tile_index * tile;
   const TileLists& lists = by_key ? g.plan.by_key : g.plan.by_query;
-  TileCursor cursor(lists, block.tile_index);
+  TileCursor cursor(
+      lists,
+      block.tile_index,
+      by_key ? query_tiles_of(call, b, block.tile_index) : key_tiles_of(call, b, block.tile_index));
   std::int64_t kept = no_half;
   const auto place = [&] {
     const std::int64_t other = cursor.tile_index() * tile;
-    return TilePlace{b, h, by_key ? other : own, by_key ? own : other, cursor.full()};
+    const std::int64_t query = by_key ? other : own, key = by_key ? own : other;
+    return TilePlace{b, h, query, key, cursor.full() && call.reaches(b, query, key)};
   };
   const auto begin_next = [&](int stage) {
     if (cursor.any()) {

@@ -88,7 +88,7 @@ __global__ void __launch_bounds__(tile_threads, dim > 64 ? 2 : 3)
   const KeptQueriesMemory<In, dim, count> memory;
   const BlockPlace block(g, count == 1 ? lists.order : lists.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = count * block.tile_index;
-  TileCursors<count> cursors(lists, first_tile, call.query_tiles());
+  TileCursors<count> cursors(call, lists, b, first_tile);
   const auto begin_next = [&] {
     if (cursors.any()) {
       for (int q = 0; q < count; ++q)

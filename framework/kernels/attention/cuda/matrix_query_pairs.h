@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
   const QueryPairMemory<Tile> memory;
   const BlockPlace block(g, lists.pair_order);
   const std::int64_t b = block.b, h = block.h, first_tile = 2 * block.tile_index;
-  TileCursors<2> cursors(lists, first_tile, call.query_tiles());
+  TileCursors<2> cursors(call, lists, b, first_tile);
   const auto begin_next = [&](Tile to, const In* from) {
     if (cursors.any()) begin_copy_keys(to, from, call, b, h, cursors.tile_index() * tile);
     tensor_core::end_copy_group();
@@ -63,7 +63,10 @@ __global__ void __launch_bounds__(tile_threads, blocks_of_two_tiles)
   float* const no_stage = nullptr;  // there are no terms that need one
   while (cursors.any()) {
     const std::int64_t key_tile = cursors.tile_index();
-    const TileKind kinds[2] = {cursors.kind(0), cursors.kind(1)};
+    TileKind kinds[2];
+    unrolled<2>([&](auto q) {
+      kinds[q] = within_reach(call, b, (first_tile + q) * tile, key_tile * tile, cursors.kind(q));
+    });
     const auto at = [&](auto q) {
       const bool full = kinds[q] == TileKind::full;
       return TilePlace{b, h, (first_tile + q) * tile, key_tile * tile, full};

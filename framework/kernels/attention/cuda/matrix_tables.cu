@@ -63,8 +63,8 @@ class DiagonalCursor {
         query_tile_ = begin_;
         ++b_;
       }
-      visit_ = find_visit(g_.plan.by_query, query_tile_, query_tile_ - diagonal_);
-    } while (visit_.kind == TileKind::none && any());
+      if (any()) visit_ = find_visit(g_, b_, query_tile_, query_tile_ - diagonal_);
+    } while (any() && visit_.kind == TileKind::none);
   }
 
  private:

@@ -46,7 +46,7 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
   for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
     for (std::int64_t q = diagonal > 0 ? diagonal : 0; q < query_tiles && q - diagonal < key_tiles;
          ++q) {
-      const TileKind kind = find_visit(g.plan.by_query, q, q - diagonal).kind;
+      const TileKind kind = find_visit(g, b, q, q - diagonal).kind;
       if (kind == TileKind::none) continue;
       const TilePlace at{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full};
       const TileRows<In> rows{call, at, *memory.keys};

@@ -243,11 +243,11 @@ struct TileRows {
   }
   __device__ T key(int j, int c) const {
     if (!keys.is_real(j)) return 0;
-    return wide(call.key[call.place(at.b, call.keys, at.key + j, at.h, call.dim, c)]);
+    return wide(call.key[call.key_place(at.b, at.key + j, at.h, call.dim, c)]);
   }
   __device__ T value(int j, int c) const {
     if (!keys.is_real(j)) return 0;
-    return wide(call.value[call.place(at.b, call.keys, at.key + j, at.h, call.value_dim, c)]);
+    return wide(call.value[call.key_place(at.b, at.key + j, at.h, call.value_dim, c)]);
   }
 };
 
@@ -273,9 +273,11 @@ __device__ void read_pairs(const AttentionCall<In>& call,
   const int i = static_cast<int>(threadIdx.x) / 2, first = static_cast<int>(threadIdx.x) % 2 * 32;
   const std::int64_t query = at.query + i;
   std::uint32_t bits = ~std::uint32_t{0};
-  if (!at.full)
+  if (!at.full) {
     bits = query < call.time ? mask.word(call.query_begin + query, call.key_begin + at.key + first)
                              : 0;
+    bits &= call.reached(at.b, query, at.key + first);
+  }
   bits &= keys.real[threadIdx.x % 2];
   const auto& sorted = call.sorted;
   const bool has_position = bits != 0 && (sorted.query_position != nullptr || call.hash.has_self);
@@ -339,6 +341,7 @@ struct TileRow {
   __device__ T score(int j, T product) const {
     if (!keys.seen(i, j)) return minus_infinity<T>;
     T score = is_self(j) ? call.hash.self : product * call.scale;
+    if (call.cap > 0) score = call.cap * std::tanh(score / call.cap);
     if (call.given.any()) {
       const std::int64_t of_row = (at.query + i) * call.heads + at.h;
       score += call.given.at(
@@ -353,6 +356,13 @@ struct TileRow {
     if (call.span.z != nullptr && !(call.span.soft.floor > 0) && !(soft(j) > 0))
       return minus_infinity<T>;
     return score;
+  }
+
+  // What the gradient of a score is multiplied with for that of its product, scaled.
+  __device__ T cap_slope(T product) const {
+    if (!(call.cap > 0)) return 1;
+    const T part = std::tanh(product * call.scale / call.cap);
+    return 1 - part * part;
   }
 
   // f(j, factor) for this thread's half of the row, every other column; the factor is that of
@@ -398,12 +408,32 @@ __device__ void read_scores(const AttentionCall<In>& call,
   sums.write(memory.first);
 }
 
-// Calls f(tile, whether all its pairs count) for the tiles of a list of runs.
-template <typename F>
-__device__ void for_tiles(const TileLists& lists, std::int64_t of, F f) {
-  for (std::int64_t r = lists.begin[of]; r < lists.begin[of + 1]; ++r) {
+// Calls f(key tile, whether all its pairs count) for those that a tile of queries sees.
+template <typename In, typename F>
+__device__ void for_key_tiles(const AttentionCall<In>& call,
+                              const TileLists& lists,
+                              std::int64_t b,
+                              std::int64_t query_tile,
+                              F f) {
+  const std::int64_t begin = call.first_key_tile(b, query_tile);
+  for (std::int64_t r = lists.begin[query_tile]; r < lists.begin[query_tile + 1]; ++r) {
     const TileRun run = lists.runs[r];
-    for (std::int64_t t = run.begin; t < run.end; ++t) f(t, run.full != 0);
+    for (std::int64_t t = run.begin < begin ? begin : run.begin; t < run.end; ++t)
+      f(t, run.full != 0 && call.reaches(b, query_tile * tile, t * tile));
+  }
+}
+// The same for the query tiles that see a tile of keys.
+template <typename In, typename F>
+__device__ void for_query_tiles(const AttentionCall<In>& call,
+                                const TileLists& lists,
+                                std::int64_t b,
+                                std::int64_t key_tile,
+                                F f) {
+  const std::int64_t end = call.end_query_tile(b, key_tile);
+  for (std::int64_t r = lists.begin[key_tile]; r < lists.begin[key_tile + 1]; ++r) {
+    const TileRun run = lists.runs[r];
+    for (std::int64_t t = run.begin; t < run.end && t < end; ++t)
+      f(t, run.full != 0 && call.reaches(b, t * tile, key_tile * tile));
   }
 }
 

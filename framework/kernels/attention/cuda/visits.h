@@ -7,16 +7,44 @@
 
 namespace longspan::tile_attention {
 
-// The tiles of a list of runs, one after the other.
+// Tiles from `begin` to `end` of a list.
+struct TileRange {
+  std::int32_t begin = 0;
+  std::int32_t end = std::numeric_limits<std::int32_t>::max();
+};
+// Of the keys that a tile of queries of a batch row sees, and of the queries that see a tile of
+// keys.
+template <typename In>
+__device__ TileRange key_tiles_of(const AttentionCall<In>& call,
+                                  std::int64_t b,
+                                  std::int64_t query_tile) {
+  return {.begin = static_cast<std::int32_t>(call.first_key_tile(b, query_tile))};
+}
+template <typename In>
+__device__ TileRange query_tiles_of(const AttentionCall<In>& call,
+                                    std::int64_t b,
+                                    std::int64_t key_tile) {
+  return {.end = static_cast<std::int32_t>(call.end_query_tile(b, key_tile))};
+}
+
+// The tiles of a list of runs that are in a range, one after the other.
 class TileCursor {
  public:
   static constexpr std::int32_t no_tile = std::numeric_limits<std::int32_t>::max();
 
   // Nothing where there is no list of that number.
-  __device__ TileCursor(const TileLists& lists, std::int64_t of, bool there = true)
+  __device__ TileCursor(const TileLists& lists,
+                        std::int64_t of,
+                        const TileRange& range,
+                        bool there = true)
       : next_run_(there ? static_cast<std::int32_t>(lists.begin[of]) : 0),
-        end_(there ? static_cast<std::int32_t>(lists.begin[of + 1]) : 0) {
-    begin_run(lists);
+        end_(there ? static_cast<std::int32_t>(lists.begin[of + 1]) : 0),
+        end_tile_(range.end) {
+    do {
+      begin_run(lists);
+    } while (any() && run_.end <= range.begin);
+    if (any() && tile_ < range.begin) tile_ = range.begin;
+    stop_at_end();
   }
   __device__ bool any() const { return tile_ != no_tile; }
   __device__ std::int64_t tile_index() const { return tile_; }
@@ -27,9 +55,13 @@ class TileCursor {
   }
   __device__ void next(const TileLists& lists) {
     if (++tile_ == run_.end) begin_run(lists);
+    stop_at_end();
   }
 
  private:
+  __device__ void stop_at_end() {
+    if (tile_ >= end_tile_) tile_ = no_tile;
+  }
   __device__ void begin_run(const TileLists& lists) {
     tile_ = no_tile;
     if (next_run_ == end_) return;
@@ -39,6 +71,7 @@ class TileCursor {
 
   std::int32_t next_run_;
   std::int32_t end_;
+  std::int32_t end_tile_;
   TileRun run_ = {};  // the present one
   std::int32_t tile_;
 };
@@ -47,9 +80,17 @@ class TileCursor {
 template <int count>
 class TileCursors {
  public:
-  // From list `first` on, as far as there are `lists_there`.
-  __device__ TileCursors(const TileLists& lists, std::int64_t first, std::int64_t lists_there)
-      : first_(lists, first), last_(lists, first + count - 1, first + count - 1 < lists_there) {}
+  // Of a batch row's tiles of queries, from `first` on, as far as there are some.
+  template <typename In>
+  __device__ TileCursors(const AttentionCall<In>& call,
+                         const TileLists& lists,
+                         std::int64_t b,
+                         std::int64_t first)
+      : first_(lists, first, key_tiles_of(call, b, first)),
+        last_(lists,
+              first + count - 1,
+              key_tiles_of(call, b, first + count - 1),
+              first + count - 1 < call.query_tiles()) {}
   __device__ bool any() const { return tile_index() != TileCursor::no_tile; }
   __device__ std::int64_t tile_index() const {
     if (count == 1 || first_.tile_index() < last_.tile_index()) return first_.tile_index();
@@ -75,6 +116,16 @@ class TileCursors {
   TileCursor first_;
   TileCursor last_;  // the same list where there is one
 };
+
+// What the reach of 64 queries leaves of a tile of keys that a list has.
+template <typename In>
+__device__ TileKind within_reach(const AttentionCall<In>& call,
+                                 std::int64_t b,
+                                 std::int64_t query,
+                                 std::int64_t key,
+                                 TileKind kind) {
+  return kind == TileKind::full && !call.reaches(b, query, key) ? TileKind::partial : kind;
+}
 
 // Whether a tile's pairs are all alike.
 template <typename In>

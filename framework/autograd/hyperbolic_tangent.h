@@ -1,0 +1,11 @@
+// The hyperbolic tangent, recorded.
+#pragma once
+
+#include "framework/autograd/variable.h"
+
+namespace longspan {
+
+// As kernels/hyperbolic_tangent.h.
+Variable hyperbolic_tangent(const Variable& x);
+
+}  // namespace longspan

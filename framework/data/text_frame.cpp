@@ -1,0 +1,42 @@
+#include "framework/data/text_frame.h"
+
+#include <limits>
+
+#include "framework/core/error.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan {
+
+TextFrame::TextFrame(const Tokenizer& tokenizer) {
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
+  if (model == nullptr) return;
+  before_ = model->before();
+  after_ = model->after();
+}
+
+std::int64_t TextFrame::room(std::int64_t most, std::string_view place) const {
+  if (most == 0) return std::numeric_limits<std::int64_t>::max();
+  if (most > tokens()) return most - tokens();
+  throw DataError(
+      "{}: at most {} tokens are read (data.longest), and {} begin and end a text: nothing of the "
+      "text would be",
+      place,
+      most,
+      tokens());
+}
+
+std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
+                                        const TextFrame& frame,
+                                        std::string_view text,
+                                        std::string_view place,
+                                        std::int64_t longest) {
+  std::vector<std::int64_t> ids = tokenizer.encode(text, place);
+  if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the text", place);
+  const std::int64_t room = frame.room(longest, place);
+  if (std::ssize(ids) > room) ids.resize(static_cast<std::size_t>(room));
+  ids.insert(ids.begin(), frame.before().begin(), frame.before().end());
+  ids.insert(ids.end(), frame.after().begin(), frame.after().end());
+  return ids;
+}
+
+}  // namespace longspan

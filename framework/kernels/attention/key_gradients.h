@@ -1,0 +1,42 @@
+// Gradients of keys and values that several heads share: made for each head by itself, in the dtype
+// of sums, and summed after.
+#pragma once
+
+#include "framework/kernels/attention/attention.h"
+#include "framework/kernels/head_groups.h"
+
+namespace longspan::tile_attention {
+
+class KeyGradients {
+ public:
+  explicit KeyGradients(const AttentionGradient& g) : asked_(g), by_head_(g) {
+    const Attention& a = g.forward;
+    const std::int64_t heads = a.query.shape()[2];
+    if (a.key.shape()[2] == heads) return;
+    by_head_.dkey = scratch(g.dkey, heads);
+    by_head_.dvalue = scratch(g.dvalue, heads);
+  }
+  // What kernels write, a key head for each head.
+  const AttentionGradient& by_head() const { return by_head_; }
+
+  // Behind them.
+  template <typename Backend>
+  void sum(Backend backend) const {
+    if (by_head_.dkey.shape() == asked_.dkey.shape() || backend.state->dry()) return;
+    sum_heads(backend, by_head_.dkey, asked_.dkey, asked_.add);
+    sum_heads(backend, by_head_.dvalue, asked_.dvalue, asked_.add);
+  }
+
+ private:
+  static Tensor scratch(const Tensor& gradient, std::int64_t heads) {
+    return Tensor::empty(gradient.shape().with(2, heads),
+                         accumulator_of(gradient.dtype()),
+                         gradient.device(),
+                         MemoryTag::workspace);
+  }
+
+  const AttentionGradient& asked_;
+  AttentionGradient by_head_;
+};
+
+}  // namespace longspan::tile_attention

@@ -1,0 +1,31 @@
+// What a masked softmax has besides its scores and its mask.
+#pragma once
+
+#include "framework/autograd/ops.h"
+#include "framework/nn/parameters.h"
+
+namespace longspan {
+
+// A value.
+struct SoftmaxForm {
+  Weight sinks = nullptr;  // "sinks" [heads]: each has a part of its head's softmax (sinks.h)
+  double cap = 0;          // of scores (Attention::cap); 0: none
+
+  bool empty() const { return !sinks && cap == 0; }
+  void add_to(AttentionTerms& terms) const {
+    terms.cap = cap;
+    if (sinks) terms.sinks = sinks->variable;
+  }
+};
+
+// Of a layer: `attention` is the scope of its attention. Sinks start at 0.
+inline SoftmaxForm softmax_form(const Scope& attention,
+                                std::int64_t heads,
+                                bool has_sinks,
+                                const std::optional<double>& cap) {
+  SoftmaxForm form = {.cap = cap.value_or(0)};
+  if (has_sinks) form.sinks = attention.undecayed("sinks", {heads}, Initial::constant(0), 0);
+  return form;
+}
+
+}  // namespace longspan

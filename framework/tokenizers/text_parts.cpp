@@ -1,0 +1,132 @@
+#include "framework/tokenizers/text_parts.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/text_cuts.h"
+
+namespace longspan {
+namespace {
+
+std::string text_of(const nlohmann::json& json, const char* key) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+bool flag_of(const nlohmann::json& json, const char* key, bool otherwise) {
+  const auto found = json.find(key);
+  return found != json.end() && found->is_boolean() ? found->get<bool>() : otherwise;
+}
+
+bool is_one_character(std::string_view text) {
+  return !text.empty() && next_character(text).width == text.size();
+}
+
+bool has_space(std::string_view text) {
+  return text.find(' ') != std::string_view::npos ||
+         text.find(space_letter) != std::string_view::npos;
+}
+
+bool replaces_by_parts(const nlohmann::json& step) {
+  const auto pattern = step.find("pattern");
+  if (pattern == step.end()) return false;
+  const std::string content = text_of(step, "content");
+  if (const std::string expression = text_of(*pattern, "Regex"); !expression.empty())
+    return expression == " {2,}" || expression == " +" || expression == "\\s+";
+  const std::string text = text_of(*pattern, "String");
+  if (text == " ") return content == " " || content == space_letter;
+  const bool has_blank =
+      std::ranges::any_of(content, [](char c) { return c == ' ' || (c >= 9 && c <= 13); });
+  return !text.empty() && !has_space(text) && !has_blank;
+}
+
+bool is_of_characters(const std::string& type) {
+  static constexpr std::array known = {
+      "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Nmt", "ByteLevel", "Precompiled"};
+  return std::ranges::find(known, type) != known.end();
+}
+
+// The steps, with those of sequences in sequences; false where one is none.
+bool add_steps(const nlohmann::json& json,
+               const char* key,
+               std::vector<const nlohmann::json*>& steps) {
+  if (!json.is_object()) return false;
+  if (text_of(json, "type") != "Sequence") {
+    steps.push_back(&json);
+    return true;
+  }
+  const auto list = json.find(key);
+  return list != json.end() && list->is_array() &&
+         std::ranges::all_of(*list, [&](const auto& step) { return add_steps(step, key, steps); });
+}
+
+PartCut cut_of_split(const nlohmann::json& step) {
+  const auto pattern = step.find("pattern");
+  if (pattern == step.end()) return PartCut::depends;
+  const std::string behavior = text_of(step, "behavior");
+  const bool inverts = flag_of(step, "invert", false);
+  if (const std::string expression = text_of(*pattern, "Regex"); !expression.empty()) {
+    const bool gives_matches =
+        (behavior == "Isolated" && !inverts) || (behavior == "Removed" && inverts);
+    return gives_matches && cuts_at_blanks(expression) ? PartCut::cuts : PartCut::depends;
+  }
+  const std::string text = text_of(*pattern, "String");
+  if (text == " ")
+    return behavior != "MergedWithPrevious" && !inverts ? PartCut::cuts : PartCut::keeps;
+  const bool is_local = is_one_character(text) || (!text.empty() && !has_space(text));
+  return is_local ? PartCut::keeps : PartCut::depends;
+}
+
+PartCut cut_of_step(const nlohmann::json& step) {
+  const std::string type = text_of(step, "type");
+  const auto where = [](bool cuts) { return cuts ? PartCut::cuts : PartCut::keeps; };
+  if (type == "ByteLevel") return where(flag_of(step, "use_regex", true));
+  if (type == "Split") return cut_of_split(step);
+  if (type == "Metaspace") return where(flag_of(step, "split", true));
+  if (type == "CharDelimiterSplit") return where(text_of(step, "delimiter") == " ");
+  if (type == "Punctuation" || type == "Digits") return PartCut::keeps;
+  if (type == "Whitespace" || type == "WhitespaceSplit" || type == "BertPreTokenizer")
+    return PartCut::cuts;
+  return PartCut::depends;
+}
+
+}  // namespace
+
+std::optional<nlohmann::json> normalizer_of_later_parts(const nlohmann::json& normalizer) {
+  if (normalizer.is_null()) return normalizer;
+  std::vector<const nlohmann::json*> steps;
+  if (!add_steps(normalizer, "normalizers", steps)) return std::nullopt;
+  auto later = nlohmann::json::array();
+  for (const nlohmann::json* const step : steps) {
+    const std::string type = text_of(*step, "type");
+    // What it puts before a text it puts before the first part.
+    if (type == "Prepend") continue;
+    // BERT's puts blanks beside ideographs: with what another step makes of blanks that may go on
+    // in the next part.
+    const bool is_alone = steps.size() == 1;
+    const bool goes = is_of_characters(type) || (type == "BertNormalizer" && is_alone) ||
+                      (type == "Replace" && replaces_by_parts(*step));
+    if (!goes) return std::nullopt;
+    later.push_back(*step);
+  }
+  if (later.empty()) return nlohmann::json();
+  return nlohmann::json{{"type", "Sequence"}, {"normalizers", later}};
+}
+
+PartCut cut_of_parts(const nlohmann::json& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return PartCut::keeps;
+  std::vector<const nlohmann::json*> steps;
+  if (!add_steps(pre_tokenizer, "pretokenizers", steps)) return PartCut::depends;
+  PartCut all = PartCut::keeps;
+  for (const nlohmann::json* const step : steps) {
+    const PartCut cut = cut_of_step(*step);
+    if (cut == PartCut::depends) return cut;
+    if (cut == PartCut::cuts) all = cut;
+  }
+  return all;
+}
+
+}  // namespace longspan

@@ -1,0 +1,236 @@
+#include "framework/weights/bert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "framework/weights/activation_names.h"
+#include "framework/weights/example_length.h"
+#include "framework/weights/label_names.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most = std::int64_t{1} << 24;
+
+// What is read from the body.
+enum class Head : std::uint8_t { classes, tags, none };
+
+struct BertKind {
+  const char* model_type;
+  const char* name;
+  const char* model_class;  // what "architectures" says begins so
+  const char* prefix;
+  bool after_padding = false;  // positions begin behind the row of "pad_token_id"
+  const char* class_layer;     // of a head of classes
+  const char* classes;         // likewise
+  const char* left_out;        // tensors of other heads begin so
+};
+constexpr BertKind kinds[] = {{.model_type = "bert",
+                               .name = "BERT",
+                               .model_class = "Bert",
+                               .prefix = "bert.",
+                               .class_layer = "bert.pooler.dense",
+                               .classes = "classifier",
+                               .left_out = "cls."},
+                              {.model_type = "roberta",
+                               .name = "RoBERTa",
+                               .model_class = "Roberta",
+                               .prefix = "roberta.",
+                               .after_padding = true,
+                               .class_layer = "classifier.dense",
+                               .classes = "classifier.out_proj",
+                               .left_out = "lm_head."}};
+
+void read_dropouts(const BertKind& kind,
+                   Head head,
+                   const ModelConfig& config,
+                   ModelMeaning& meaning) {
+  const double dropout = config.number("hidden_dropout_prob", 0.1, of_dropout);
+  const double of_head = config.number("classifier_dropout", dropout, of_dropout);
+  meaning.settings.emplace_back("model.dropout", fmt::format("{}", dropout));
+  meaning.settings.emplace_back(
+      "model.attention_dropout",
+      fmt::format("{}", config.number("attention_probs_dropout_prob", 0.1, of_dropout)));
+  if (of_head != dropout)
+    meaning.remarks.push_back(
+        fmt::format("\"classifier_dropout\" is {} and \"hidden_dropout_prob\" {}: model.dropout is "
+                    "the latter, for both",
+                    of_head,
+                    dropout));
+  if (dropout == 0) return;
+  const bool before = head == Head::classes && !kind.after_padding;
+  meaning.remarks.push_back(
+      fmt::format("in training model.dropout drops the hidden layers of feed-forward layers{} "
+                  "too, which {} does not",
+                  before ? " and what the pooler reads" : "",
+                  kind.name));
+}
+
+void read_positions(const BertKind& kind, const ModelConfig& config, ModelSettings& settings) {
+  if (config.has("position_embedding_type") && config.text("position_embedding_type") != "absolute")
+    config.refuse(
+        "position_embedding_type",
+        fmt::format("found \"{}\"; wanted absolute", config.text("position_embedding_type")));
+  std::int64_t first = 0;
+  if (kind.after_padding)
+    first = 1 + (config.has("pad_token_id") ? config.integer("pad_token_id", 0, 1 << 16) : 1);
+  const std::int64_t rows = config.integer("max_position_embeddings", first + 2, 1 << 28);
+  settings.emplace_back("model.positions", "learned");
+  settings.emplace_back("model.longest", fmt::format("{}", rows - first));
+  settings.emplace_back("model.first_position", fmt::format("{}", first));
+  add_example_length(rows - first, settings);
+}
+
+ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
+  config.pass_over_common();
+  config.require_encoder_alone();
+  // Of the head that predicts words; what older versions say, and nothing reads.
+  config.pass_over({"tie_word_embeddings",
+                    "directionality",
+                    "gradient_checkpointing",
+                    "pooler_fc_size",
+                    "pooler_num_attention_heads",
+                    "pooler_num_fc_layers",
+                    "pooler_size_per_head",
+                    "pooler_type"});
+  const std::int64_t width = config.integer("hidden_size", 1, most);
+  const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
+  if (width % heads != 0)
+    config.refuse("num_attention_heads",
+                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+  ModelMeaning meaning;
+  meaning.settings = {
+      {"run.task", head == Head::tags ? "tagging" : "classification"},
+      {"model.family", "encoder"},
+      {"model.vocabulary",
+       fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
+      {"model.layers", fmt::format("{}", config.integer("num_hidden_layers", 1, 1 << 16))},
+      {"model.width", fmt::format("{}", width)},
+      {"model.heads", fmt::format("{}", heads)},
+      {"model.feed_forward", fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
+      {"model.activation",
+       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
+      {"model.norm", "post"},
+      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_eps", 1e-12, above_0))},
+      {"model.scaled_embeddings", "false"},
+      {"model.embedding_norm", "true"},
+      {"model.token_types", fmt::format("{}", config.integer("type_vocab_size", 1, 1 << 16))},
+      {"model.class_layer", head == Head::tags ? "false" : "true"},
+      {"model.initial_deviation",
+       fmt::format("{}", config.number("initializer_range", 0.02, from_0))},
+  };
+  read_positions(kind, config, meaning.settings);
+  read_dropouts(kind, head, config, meaning);
+  if (head != Head::none) meaning.labels = read_label_names(config);
+  config.finish();
+  return meaning;
+}
+
+nlohmann::ordered_json write(const BertKind& kind, const ModelValues& values) {
+  const std::int64_t width = values.integer("model.width");
+  const std::int64_t first = values.integer("model.first_position");
+  nlohmann::ordered_json config = {
+      {"model_type", kind.model_type},
+      {"vocab_size", values.integer("model.vocabulary")},
+      {"hidden_size", width},
+      {"num_hidden_layers", values.integer("model.layers")},
+      {"num_attention_heads", values.integer("model.heads")},
+      {"intermediate_size", values.integer_or("model.feed_forward", 4 * width)},
+      {"hidden_act", activation_there(values.text("model.activation"))},
+      {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
+      {"attention_probs_dropout_prob", values.number_or("model.attention_dropout", 0)},
+      {"max_position_embeddings", values.integer_or("model.longest", 1) + first},
+      {"position_embedding_type", "absolute"},
+      {"type_vocab_size", values.integer("model.token_types")},
+      {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+      {"layer_norm_eps", values.number_or("model.norm_epsilon", 0)}};
+  if (kind.after_padding) config["pad_token_id"] = first - 1;
+  return config;
+}
+
+std::vector<TensorPair> tensors(const BertKind& kind, Head head, const ModelValues& values) {
+  const std::string body = kind.prefix;
+  std::vector<TensorPair> pairs = {
+      {body + "embeddings.word_embeddings.weight", {"embedding/weight"}},
+      {body + "embeddings.position_embeddings.weight", {"positions/weight"}},
+      {body + "embeddings.token_type_embeddings.weight", {"token_types/weight"}}};
+  const auto add = [&](const std::string& there, const std::string& here, bool optional = false) {
+    for (const std::string each : {"weight", "bias"})
+      pairs.push_back(
+          {.there = there + "." + each, .here = {here + "/" + each}, .optional = optional});
+  };
+  add(body + "embeddings.LayerNorm", "embedding_norm");
+  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+    const std::string there = fmt::format("{}encoder.layer.{}.", body, layer);
+    const std::string attention = fmt::format("layers/{}/attention/", layer);
+    const std::string feed = fmt::format("layers/{}/feed_forward/", layer);
+    for (const std::string each : {"query", "key", "value"})
+      add(there + "attention.self." + each, attention + each);
+    add(there + "attention.output.dense", attention + "out");
+    add(there + "attention.output.LayerNorm", attention + "norm");
+    add(there + "intermediate.dense", feed + "in");
+    add(there + "output.dense", feed + "out");
+    add(there + "output.LayerNorm", feed + "norm");
+  }
+  if (head == Head::none) add(body + "pooler.dense", "output/layer", true);
+  if (head == Head::tags) add("classifier", "output");
+  if (head != Head::classes) return pairs;
+  add(kind.class_layer, "output/layer");
+  add(kind.classes, "output");
+  return pairs;
+}
+
+// Which older versions saved.
+bool is_constant(std::string_view name) {
+  return name == "embeddings.position_ids" || name == "embeddings.token_type_ids";
+}
+
+// The names that norms have in weights which were made for another library.
+std::string older_name(const std::string& name) {
+  for (const auto& [now, before] :
+       {std::pair("LayerNorm.weight", "LayerNorm.gamma"), {"LayerNorm.bias", "LayerNorm.beta"}})
+    if (name.ends_with(now)) return name.substr(0, name.size() - std::string(now).size()) + before;
+  return "";
+}
+
+Architecture architecture(const BertKind& kind, Head head) {
+  const std::string model_class = kind.model_class;
+  Architecture made = {
+      .model_type = kind.model_type,
+      .name = kind.name,
+      .family = "encoder",
+      .prefix = kind.prefix,
+      .read = [&kind, head](const ModelConfig& config) { return read(kind, head, config); },
+      .write = [&kind](const ModelValues& values) { return write(kind, values); },
+      .tensors = [&kind, head](const ModelValues& values) { return tensors(kind, head, values); },
+      .is_constant = is_constant,
+      .older_name = older_name,
+      .is_body = head == Head::none};
+  switch (head) {
+    case Head::classes:
+      made.model_classes = {model_class + "ForSequenceClassification"};
+      break;
+    case Head::tags:
+      made.model_classes = {model_class + "ForTokenClassification"};
+      break;
+    case Head::none:
+      made.model_classes = {model_class + "Model", model_class + "ForMaskedLM"};
+      if (!kind.after_padding) made.model_classes.push_back(model_class + "ForPreTraining");
+      made.is_left_out = [&kind](std::string_view name) { return name.starts_with(kind.left_out); };
+      break;
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<Architecture> bert_architectures() {
+  std::vector<Architecture> all;
+  for (const BertKind& kind : kinds)
+    for (const Head head : {Head::none, Head::classes, Head::tags})
+      all.push_back(architecture(kind, head));
+  return all;
+}
+
+}  // namespace longspan

@@ -1,0 +1,267 @@
+#include "framework/weights/vit.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "framework/weights/activation_names.h"
+#include "framework/weights/label_names.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t most = std::int64_t{1} << 24;
+constexpr const char* type = "vit";
+
+// What is read from the body.
+enum class Head : std::uint8_t { classes, none };
+
+// "image_size" and the like, which may be two numbers: height and width.
+std::pair<std::int64_t, std::int64_t> read_size(const ModelConfig& config, const std::string& key) {
+  if (!config.is_list(key)) {
+    const std::int64_t side = config.integer(key, 1, 1 << 14);
+    return {side, side};
+  }
+  const std::vector<double> sides = config.numbers(key);
+  const auto is_side = [](double side) {
+    return side >= 1 && side <= 1 << 14 && side == static_cast<double>(std::int64_t(side));
+  };
+  if (sides.size() != 2 || !std::ranges::all_of(sides, is_side))
+    config.refuse(key, "found a list; wanted a number of pixels, or a height and a width");
+  return {static_cast<std::int64_t>(sides[0]), static_cast<std::int64_t>(sides[1])};
+}
+
+// A number of each channel, or one.
+std::vector<double> read_each(const ModelConfig& config,
+                              const std::string& key,
+                              std::int64_t channels) {
+  if (!config.has(key)) return {0.5};
+  if (!config.is_list(key)) return {config.number(key, 0.5)};
+  const std::vector<double> each = config.numbers(key);
+  if (std::ssize(each) != channels && each.size() != 1)
+    config.refuse(key,
+                  fmt::format("found {} numbers; wanted one of each of {}", each.size(), channels));
+  return each;
+}
+
+// What becomes of pixels, from 0 to 255.
+void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning& meaning) {
+  std::vector<double> mean = {0.5}, deviation = {0.5};
+  const std::filesystem::path path =
+      std::filesystem::path(config.place()).parent_path() / pixels_config_name;
+  std::error_code unused;
+  if (std::filesystem::exists(path, unused)) {
+    const ModelConfig pixels(path);
+    const bool normalised = pixels.flag("do_normalize", true);
+    const double factor = pixels.flag("do_rescale", true)
+                              ? 255 * pixels.number("rescale_factor", 1.0 / 255, above_0)
+                              : 255;
+    mean = normalised ? read_each(pixels, "image_mean", channels) : std::vector<double>{0};
+    deviation = normalised ? read_each(pixels, "image_std", channels) : std::vector<double>{1};
+    for (double& each : mean) each /= factor;
+    for (double& each : deviation) {
+      if (each <= 0) pixels.refuse("image_std", "found a number that is not above 0");
+      each /= factor;
+    }
+  } else {
+    meaning.remarks.push_back(fmt::format(
+        "there is no {}: model.pixel_mean and model.pixel_deviation are 0.5", pixels_config_name));
+  }
+  meaning.settings.emplace_back("model.pixel_mean", fmt::format("[{}]", fmt::join(mean, ", ")));
+  meaning.settings.emplace_back("model.pixel_deviation",
+                                fmt::format("[{}]", fmt::join(deviation, ", ")));
+}
+
+void read_image(const ModelConfig& config, ModelMeaning& meaning) {
+  const auto [height, width] = read_size(config, "image_size");
+  const auto [side, other] = read_size(config, "patch_size");
+  const std::int64_t channels = config.integer("num_channels", 1, 3);
+  if (side != other) config.refuse("patch_size", "found two sides; wanted a square");
+  if (channels == 2) config.refuse("num_channels", "found 2; wanted 1 or 3");
+  if (height % side != 0 || width % side != 0)
+    config.refuse(
+        "patch_size",
+        fmt::format("found {}, which does not divide images of {} x {}", side, height, width));
+  meaning.image = {height, width, channels};
+  const std::int64_t values = height * width * channels;
+  ModelSettings& settings = meaning.settings;
+  settings.emplace_back("model.patch", fmt::format("{}", side));
+  settings.emplace_back("model.longest", fmt::format("{}", 1 + (height / side) * (width / side)));
+  settings.emplace_back("data.format", "images");
+  settings.emplace_back("data.longest", fmt::format("{}", values));
+  settings.emplace_back("data.batch_tokens", fmt::format("{}", 16 * values));
+  read_pixels(config, channels, meaning);
+}
+
+ModelMeaning read(Head head, const ModelConfig& config) {
+  config.pass_over_common();
+  config.require_encoder_alone();
+  // Of a head that predicts pixels.
+  config.pass_over({"encoder_stride"});
+  const std::int64_t width = config.integer("hidden_size", 1, most);
+  const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
+  if (width % heads != 0)
+    config.refuse("num_attention_heads",
+                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+  // Of a pooler, which a head of classes does not have.
+  if (head == Head::none) {
+    if (config.has("pooler_output_size") && config.integer("pooler_output_size", 1, most) != width)
+      config.refuse("pooler_output_size", fmt::format("is not hidden_size, {}", width));
+    if (config.has("pooler_act") && config.text("pooler_act") != "tanh")
+      config.refuse("pooler_act",
+                    fmt::format("found \"{}\"; wanted tanh", config.text("pooler_act")));
+  }
+  config.pass_over({"pooler_output_size", "pooler_act"});
+  const double dropout = config.number("hidden_dropout_prob", 0, of_dropout);
+  ModelMeaning meaning;
+  meaning.settings = {
+      {"run.task", "classification"},
+      {"model.family", "encoder"},
+      {"model.layers", fmt::format("{}", config.integer("num_hidden_layers", 1, 1 << 16))},
+      {"model.width", fmt::format("{}", width)},
+      {"model.heads", fmt::format("{}", heads)},
+      {"model.feed_forward", fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
+      {"model.activation",
+       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
+      {"model.norm", "pre"},
+      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_eps", 1e-12, above_0))},
+      {"model.positions", "learned"},
+      {"model.class_layer", head == Head::none ? "true" : "false"},
+      {"model.attention_bias",
+       config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
+      {"model.dropout", fmt::format("{}", dropout)},
+      {"model.attention_dropout",
+       fmt::format("{}", config.number("attention_probs_dropout_prob", 0, of_dropout))},
+      {"model.initial_deviation",
+       fmt::format("{}", config.number("initializer_range", 0.02, from_0))},
+  };
+  read_image(config, meaning);
+  if (head == Head::classes) meaning.labels = read_label_names(config);
+  config.finish();
+  return meaning;
+}
+
+// 0 where there are no images.
+std::int64_t of_image(const ModelValues& values, const std::string& key) {
+  return values.all().contains(key) ? values.integer(key) : 0;
+}
+
+bool has_bias(const ModelValues& values, const std::string& projection) {
+  return std::ranges::count(values.texts("model.attention_bias"), projection) > 0;
+}
+
+nlohmann::ordered_json write(const ModelValues& values) {
+  const std::int64_t width = values.integer("model.width");
+  const std::int64_t height = of_image(values, "image.height");
+  const std::int64_t across = of_image(values, "image.width");
+  nlohmann::ordered_json size = height;
+  if (height != across) size = {height, across};
+  return {{"model_type", type},
+          {"hidden_size", width},
+          {"num_hidden_layers", values.integer("model.layers")},
+          {"num_attention_heads", values.integer("model.heads")},
+          {"intermediate_size", values.integer_or("model.feed_forward", 4 * width)},
+          {"hidden_act", activation_there(values.text("model.activation"))},
+          {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
+          {"attention_probs_dropout_prob", values.number_or("model.attention_dropout", 0)},
+          {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+          {"layer_norm_eps", values.number_or("model.norm_epsilon", 0)},
+          {"image_size", size},
+          {"patch_size", values.integer_or("model.patch", 1)},
+          {"num_channels", of_image(values, "image.channels")},
+          {"qkv_bias", has_bias(values, "query")}};
+}
+
+nlohmann::ordered_json write_pixels(const ModelValues& values) {
+  const auto each = [&](const std::string& key) {
+    std::vector<double> numbers = values.numbers(key);
+    if (numbers.size() == 1)
+      numbers.resize(static_cast<std::size_t>(of_image(values, "image.channels")), numbers[0]);
+    return numbers;
+  };
+  return {
+      {"image_processor_type", "ViTImageProcessor"},
+      {"do_resize", true},
+      {"size",
+       {{"height", of_image(values, "image.height")}, {"width", of_image(values, "image.width")}}},
+      {"do_rescale", true},
+      {"rescale_factor", 1.0 / 255},
+      {"do_normalize", true},
+      {"image_mean", each("model.pixel_mean")},
+      {"image_std", each("model.pixel_deviation")}};
+}
+
+std::vector<TensorPair> tensors(Head head, const ModelValues& values) {
+  const std::int64_t width = values.integer("model.width");
+  const std::int64_t side = values.integer("model.patch");
+  const std::string input = "vit.embeddings.";
+  std::vector<TensorPair> pairs = {
+      {.there = input + "cls_token", .here = {"class_token/weight"}, .shape = {1, 1, width}},
+      {.there = input + "position_embeddings",
+       .here = {"positions/weight"},
+       .shape = {1, values.integer("model.longest"), width}},
+      {.there = input + "patch_embeddings.projection.weight",
+       .here = {"patches/weight"},
+       .shape = {width, of_image(values, "image.channels"), side, side}},
+      {.there = input + "patch_embeddings.projection.bias",
+       .here = {"patches/bias"},
+       .shape = {width}}};
+  const auto add = [&](const std::string& there,
+                       const std::string& here,
+                       bool bias = true,
+                       bool optional = false) {
+    pairs.push_back({.there = there + ".weight", .here = {here + "/weight"}, .optional = optional});
+    if (bias)
+      pairs.push_back({.there = there + ".bias", .here = {here + "/bias"}, .optional = optional});
+  };
+  for (std::int64_t layer = 0; layer < values.integer("model.layers"); ++layer) {
+    const std::string there = fmt::format("vit.encoder.layer.{}.", layer);
+    const std::string attention = fmt::format("layers/{}/attention/", layer);
+    const std::string feed = fmt::format("layers/{}/feed_forward/", layer);
+    add(there + "layernorm_before", attention + "norm");
+    for (const std::string each : {"query", "key", "value"})
+      add(there + "attention.attention." + each, attention + each, has_bias(values, each));
+    add(there + "attention.output.dense", attention + "out");
+    add(there + "layernorm_after", feed + "norm");
+    add(there + "intermediate.dense", feed + "in");
+    add(there + "output.dense", feed + "out");
+  }
+  add("vit.layernorm", "final_norm");
+  if (head == Head::none)
+    add("vit.pooler.dense", "output/layer", true, true);
+  else
+    add("classifier", "output");
+  return pairs;
+}
+
+Architecture architecture(Head head) {
+  Architecture made = {
+      .model_type = type,
+      .name = "ViT",
+      .family = "encoder",
+      .prefix = "vit.",
+      .read = [head](const ModelConfig& config) { return read(head, config); },
+      .write = write,
+      .tensors = [head](const ModelValues& values) { return tensors(head, values); },
+      .is_constant = [](std::string_view) { return false; },
+      .is_body = head == Head::none,
+      .write_pixels = write_pixels};
+  if (head == Head::classes) {
+    made.model_classes = {"ViTForImageClassification"};
+    return made;
+  }
+  made.model_classes = {"ViTModel", "ViTForMaskedImageModeling"};
+  made.is_left_out = [](std::string_view name) {
+    return name.starts_with("decoder.") || name.ends_with("embeddings.mask_token");
+  };
+  return made;
+}
+
+}  // namespace
+
+std::vector<Architecture> vit_architectures() {
+  return {architecture(Head::none), architecture(Head::classes)};
+}
+
+}  // namespace longspan

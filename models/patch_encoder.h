@@ -1,0 +1,20 @@
+// An encoder of images whose tokens are patches (Dosovitskiy et al. 2021): encoder.h with
+// model.patch.
+#pragma once
+
+#include <memory>
+
+#include "models/encoder.h"
+
+namespace longspan {
+
+// What keeps an encoder with these options from reading patches, as a sentence; empty where nothing
+// does.
+std::string patch_encoder_problem(const EncoderOptions& options);
+
+// Throws ConfigurationError with that sentence and with patches_problem.
+std::unique_ptr<Body> patch_encoder(const Scope& scope,
+                                    const EncoderOptions& options,
+                                    const ModelSetting& setting);
+
+}  // namespace longspan

@@ -1,0 +1,60 @@
+#include "models/token_input.h"
+
+#include <cmath>
+
+#include "framework/nn/positions.h"
+
+namespace longspan {
+
+double InputOptions::scale(std::int64_t width) const {
+  return scaled ? std::sqrt(static_cast<double>(width)) : 1;
+}
+
+void declare(OptionTable& table, InputOptions& options) {
+  table.add("model.scaled_embeddings",
+            options.scaled,
+            "embeddings are multiplied by the root of model.width (Vaswani et al. 2017); not in "
+            "BERT, whose positions are as large as they are",
+            fixes_weights());
+  table.add("model.embedding_norm",
+            options.norm,
+            "a norm of what the first layer reads (Devlin et al. 2019)",
+            fixes_weights());
+  table.add("model.token_types",
+            options.token_types,
+            "rows of a table of which one is added to what the first layer reads, by what a token "
+            "belongs to (Devlin et al. 2019): a single text to the first; 0: there is none",
+            between(0, 1 << 16),
+            fixes_weights());
+}
+
+TokenInput::TokenInput(const Scope& scope,
+                       const InputOptions& options,
+                       const PositionOptions& positions,
+                       const ModelOptions& common,
+                       const ModelSetting& setting)
+    : scale_(options.scale(common.width)),
+      dropout_(common.dropout),
+      positions_(scope, positions, common, setting) {
+  if (options.token_types > 0)
+    types_ = scope.child("token_types")
+                 .weight("weight", {options.token_types, common.width}, common.table_initial());
+  if (options.norm) norm_.emplace(scope.child("embedding_norm"), common.width, common.norm_form());
+}
+
+Variable TokenInput::operator()(const TokenEmbedding& embedding,
+                                const Tensor& tokens,
+                                const Pass& pass,
+                                const Tensor& length,
+                                const Variable& beside) const {
+  Variable x = positions_.embed(embedding, tokens, scale_, pass);
+  if (beside.defined()) x = add(x, beside);
+  if (types_) {
+    const Variable first = table_rows(types_->variable, {{0, 1}});
+    x = add_bias(x, reshape(first, {first.shape()[1]}));
+  }
+  if (norm_) x = (*norm_)(x, pass.child("embedding_norm"), length);
+  return drop(x, dropout_, pass.child("embedding"));
+}
+
+}  // namespace longspan

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""Low-rank adapters beside the weights of another run: trained, stopped, resumed, merged and given away.
+
+    tests/launch/adapters_test.py build/launch/longspan
+
+What is compared with the package peft needs an environment that has it (launch/setup --peers).
+"""
+
+import array
+import json
+import shutil
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from import_test import ImportTestCase, PeersTestCase, read_safetensors
+from jobs import Layout
+
+ADAPTERS = {"training.start_from": "old", "training.adapters.rank": 2, "training.adapters.alpha": 3,
+            "training.adapters.dropout": 0.2, "training.adapters.layers": "[layers]", "run.seed": 5}
+# In which they become other than nothing.
+SHORT = {"data.train": "text.txt", "data.batch": 2, "data.segment": 8, "training.steps": 8, "training.learning_rate": 0.1,
+         "training.warmup": 0, "run.threads": 1}
+
+
+def own(state, *folders):
+    """The tensors of a state by their hashes: weights, or what is in these folders."""
+    return {name: [piece["hash"] for piece in tensor["pieces"]] for name, tensor in state["tensors"].items()
+            if name.startswith(folders or ("embedding", "layers", "final_norm", "output"))}
+
+
+class Adapters(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.train("old")
+
+    def tune(self, directory, settings=None, layout=Layout(1, 1), code=0):
+        return self.train(directory, layout, {**ADAPTERS, **(settings or {})}, code)
+
+    def loss(self, run, *arguments):
+        return json.loads(self.longspan("evaluate", run, "--data", "text.txt", "--json", *arguments).output)["loss"]
+
+    def test_alone_are_trained_and_go_on_bit_for_bit(self):
+        result = self.tune("new")
+        self.assertRegex(result.output, r"begun anew: layers/0/attention/query/adapter/down, .* and \d+ more")
+        self.assertRegex(result.output, r"\d+ parameters are trained, the others stay as they are")
+        old, new = own(self.run_at("old").state(8)), self.run_at("new")
+        after = own(new.state(8))
+        for name, hashes in after.items():
+            if "adapter" in name:
+                self.assertNotEqual(hashes, own(new.state(4))[name], name)
+            else:
+                self.assertEqual(hashes, old[name], name)
+        moments = own(new.state(8), "optimizer/")
+        self.assertEqual(sorted(moments), sorted(f"optimizer/{kind}/{name}" for name in after if "adapter" in name
+                                                 for kind in ("first", "second")))
+        self.assertLess(self.loss("new"), self.loss("old"))
+        # Stopped in the middle, and on another layout.
+        shutil.copytree(self.directory / "new", self.directory / "again")
+        shutil.rmtree(self.run_at("again").checkpoint(8))
+        self.tune("again")
+        self.assertEqual(self.run_at("again").state(8), new.state(8))
+        self.assertEqual(self.run_at("again").metrics_bytes(), new.metrics_bytes())
+        layout = Layout(1, 2, sequence=True)
+        shutil.copytree(self.directory / "new", self.directory / "elsewhere")
+        shutil.rmtree(self.run_at("elsewhere").checkpoint(8))
+        self.tune("elsewhere", {"parallel.zero": 1}, layout)
+        for theirs, ours in zip(self.run_at("elsewhere").metrics(), new.metrics()):
+            self.assertAlmostEqual(theirs["loss"], ours["loss"], delta=1e-4)
+
+    def test_what_begins_from_adapters(self):
+        self.tune("new")
+        self.tune("more", {"training.start_from": "new", "training.learning_rate": 0, "training.steps": 1, "training.warmup": 0,
+                           "training.adapters.dropout": 0})
+        self.assertEqual(own(self.run_at("more").state(1)), own(self.run_at("new").state(8)))
+        from_new = {"training.start_from": "new"}
+        for settings, part in (({"training.adapters.alpha": 4}, "training.adapters.alpha: the checkpoint has 3"),
+                               ({"training.adapters.rank": 3}, "adapter/down is [2, 16] in "),
+                               ({"training.adapters.rank": "none"}, "and this run no such adapter"),
+                               ({"training.adapters.layers": "[attention]"}, "and this run no such adapter")):
+            with self.subTest(part):
+                self.assert_one_sentence(self.tune("no", {**from_new, **settings}, code=2), part)
+        self.assert_one_sentence(self.tune("new", {"training.adapters.rank": 3}, code=2), "was made with another model: training.adapters.rank")
+
+    def test_mistakes(self):
+        for settings, part in (({"training.adapters.layers": "[attention/queery]"},
+                                'training.adapters.layers: no linear layer of this model has "attention/queery" in its name; they are '
+                                "layers/*/attention/query, layers/*/attention/key"),
+                               ({"training.adapters.rank": 17}, "training.adapters.rank is 17, above the narrower side of the linear layer"),
+                               ({"training.adapters.beside": "[layer]"}, "training.adapters.beside: no parameter of this model"),
+                               ({"training.adapters.rank": "none", "training.frozen": "[nothing]"}, "training.frozen: no parameter"),
+                               ({"training.adapters.rank": 0}, "wanted at least 1"),
+                               ({"training.adapters.dropout": 1}, "training.adapters.dropout")):
+            with self.subTest(part):
+                self.assertIn(part, self.tune("no", settings, code=2).errors)
+        text = self.longspan("config", "tiny.yaml", "--set", "training.adapters.rank=2").errors
+        self.assertIn("there is no training.start_from", text)
+        text = self.longspan("config", "tiny.yaml", "--set", "training.adapters.alpha=2").errors
+        self.assertIn("there is no training.adapters.rank", text)
+
+    def test_frozen_parts_alone(self):
+        self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[embedding, layers/0]"})
+        old, new = own(self.run_at("old").state(8)), own(self.run_at("frozen").state(8))
+        for name, hashes in new.items():
+            stays = name.startswith(("embedding/", "layers/0/"))
+            self.assertEqual(hashes == old[name], stays, name)
+
+    def test_plan_knows(self):
+        def planned(settings):
+            plan = self.longspan("plan", "tiny.yaml", "--ranks", 1, "--memory", "8GB", *jobs.flat(settings)).output
+            return {tag: jobs.bytes_of(plan, tag) for tag in ("weights", "gradients", "optimizer")}
+        # Of each of 12 linear layers of 16 x 16 or 16 x 64 the narrow pair, and of each number two moments.
+        all_weights = planned({})
+        adapted = planned({**ADAPTERS, "training.start_from": ""})
+        self.assertLess(adapted["gradients"], 0.35 * all_weights["gradients"])
+        self.assertAlmostEqual(adapted["optimizer"], 2 * adapted["gradients"], delta=0.1 * adapted["optimizer"])
+        self.assertAlmostEqual(adapted["weights"], all_weights["weights"] + adapted["gradients"], delta=0.1 * adapted["weights"])
+
+
+class Exported(ImportTestCase):
+    """A GPT-2 that is taken in, tuned and given back."""
+
+    def tune(self, **settings):
+        self.folder()
+        self.take()
+        every = {**ADAPTERS, **SHORT, "run.directory": "tuned", "training.start_from": "taken", **settings}
+        self.longspan("train", "taken/config.yaml", *jobs.flat(every))
+
+    def test_merged_is_the_same_model(self):
+        self.tune()
+        self.give(run="tuned")
+        self.take("given", "merged")
+        text = b"in the end."
+        self.assertAlmostEqual(self.loss(text, "merged"), self.loss(text, "tuned"), delta=1e-5)
+        self.assertGreater(abs(self.loss(text, "merged") - self.loss(text, "taken")), 1e-2)
+
+    def test_adapters_alone(self):
+        # Not the keys: of the three in one matrix there, two have adapters.
+        self.tune(**{"training.adapters.layers": "[attention/query, attention/value, layers/1/feed_forward/in]"})
+        self.give(run="tuned")
+        result = self.give("--adapters", "--base", "gpt2", run="tuned", folder="adapters", )
+        self.assertEqual(result.output, "adapters: adapters for GPT-2 of 2 layers in F32, step 8 of tuned\n")
+        self.assertEqual(sorted(path.name for path in (self.directory / "adapters").iterdir()),
+                         ["adapter_config.json", "adapter_model.safetensors"])
+        config = json.loads((self.directory / "adapters" / "adapter_config.json").read_text())
+        wanted = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "gpt2", "r": 2, "lora_alpha": 3,
+                  "lora_dropout": 0.2, "bias": "none", "fan_in_fan_out": True,
+                  "target_modules": ["c_attn", "transformer.h.1.mlp.c_fc"],
+                  "rank_pattern": {f"transformer.h.{i}.attn.c_attn": 4 for i in range(2)},
+                  "alpha_pattern": {f"transformer.h.{i}.attn.c_attn": 6 for i in range(2)}}
+        self.assertEqual({key: config[key] for key in wanted}, wanted)
+        adapters = read_safetensors(self.directory / "adapters" / "adapter_model.safetensors")
+        merged, added = self.given(), 0
+        for name, (_, shape, before) in ((name, (0, merged[name][1], data)) for name, data in self.weights.items()):
+            module = "base_model.model." + name.removesuffix(".weight")
+            weight = array.array("f", before)
+            if f"{module}.lora_A.weight" in adapters:
+                (_, (rank, width), a), (_, (out, _), b) = (adapters[f"{module}.lora_{part}.weight"] for part in "AB")
+                a, b = array.array("f", a), array.array("f", b)
+                self.assertEqual([width, out], shape)  # GPT-2's lie [in, out]
+                for i in range(width):
+                    for o in range(out):
+                        weight[i * out + o] += 1.5 * sum(b[o * rank + r] * a[r * width + i] for r in range(rank))
+                added += 1
+            for found, value in zip(array.array("f", merged[name][2]), weight):
+                self.assertAlmostEqual(found, value, delta=1e-5, msg=name)
+        self.assertEqual(added, 3)
+
+    def test_what_cannot_be_given_alone(self):
+        self.tune(**{"training.adapters.beside": "[final_norm]"})
+        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [final_norm]")
+        self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
+        self.give(run="tuned")
+
+
+class Peers(PeersTestCase):
+    """Against the package peft."""
+
+    def test_adapters_are_read_by_peft(self):
+        self.need("peft")
+        for kind, layers in ("gpt2", "[layers]"), ("qwen2", "[attention/query, attention/value]"):
+            self.peer("make", "models", kind)
+            self.take(f"models/{kind}", kind)
+            every = {**ADAPTERS, **SHORT, "run.directory": f"{kind}-tuned", "training.start_from": kind,
+                     "training.adapters.layers": layers}
+            self.longspan("train", f"{kind}/config.yaml", *jobs.flat(every))
+            self.give("--adapters", run=f"{kind}-tuned", folder=f"{kind}-adapters")
+            (self.directory / "ids").write_bytes(bytes(range(64)))
+            theirs = json.loads(self.peer("adapted", f"models/{kind}", f"{kind}-adapters", "ids", 32))
+            for run, loss in ((f"{kind}-tuned", theirs["adapted"]), (kind, theirs["before"])):
+                result = self.longspan("evaluate", run, "--data", "ids", "--segment", 32, "--json")
+                self.assertLess(abs(json.loads(result.output)["loss"] - loss), 1e-5)
+            self.assertGreater(abs(theirs["adapted"] - theirs["before"]), 1e-2)
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,323 @@
+#!/usr/bin/env python3
+"""Encoders that others trained, taken in and given back: what import_test.py is for decoders.
+
+    tests/launch/import_encoders_test.py build/launch/longspan
+
+What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+"""
+
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import jobs
+from import_test import random_weights, read_safetensors, write_safetensors
+
+WIDTH, HIDDEN, LAYERS, VOCABULARY, POSITIONS, CLASSES = 8, 12, 2, 256, 16, 3
+CONFIG = {"architectures": ["BertForSequenceClassification"], "model_type": "bert", "vocab_size": VOCABULARY,
+          "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": HIDDEN,
+          "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2,
+          "max_position_embeddings": POSITIONS, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
+          "id2label": {"0": "verb", "1": "noun", "2": "adverb"}, "label2id": {"verb": 0, "noun": 1, "adverb": 2}}
+TEXTS = "verb\tthe running\nnoun\thouses, a b\nnoun\tA\nadverb\tthe house . runs aab bba the the the houses\nverb\trun\n"
+TAGS = "the\tadverb\nhouses\tnoun\nrunning\tverb\n\nab\tnoun\n,\tadverb\n\nrun\tverb\nthe\tadverb\nbaab\tnoun\n"
+
+
+def body(prefix="bert."):
+    """The tensors of BERT in the order in which they are exported."""
+    found = {"embeddings.word_embeddings.weight": [VOCABULARY, WIDTH],
+             "embeddings.position_embeddings.weight": [POSITIONS, WIDTH],
+             "embeddings.token_type_embeddings.weight": [2, WIDTH]}
+
+    def add(name, *shape):
+        found.update({f"{name}.weight": list(shape), f"{name}.bias": [shape[0]]})
+    add("embeddings.LayerNorm", WIDTH)
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}."
+        for part in "query", "key", "value":
+            add(f"{name}attention.self.{part}", WIDTH, WIDTH)
+        add(name + "attention.output.dense", WIDTH, WIDTH)
+        add(name + "attention.output.LayerNorm", WIDTH)
+        add(name + "intermediate.dense", HIDDEN, WIDTH)
+        add(name + "output.dense", WIDTH, HIDDEN)
+        add(name + "output.LayerNorm", WIDTH)
+    add("pooler.dense", WIDTH, WIDTH)
+    return {prefix + name: shape for name, shape in found.items()}
+
+
+HEAD = {"classifier.weight": [CLASSES, WIDTH], "classifier.bias": [CLASSES]}
+
+
+def png(rows):
+    """An image of red, green and blue."""
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+    header = struct.pack(">IIBBBBB", len(rows[0]), len(rows), 8, 2, 0, 0, 0)
+    lines = b"".join(b"\0" + bytes(value for pixel in row for value in pixel) for row in rows)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines)) + chunk(b"IEND", b"")
+
+
+VIT = {"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": WIDTH, "num_hidden_layers": LAYERS,
+       "num_attention_heads": 2, "intermediate_size": HIDDEN, "hidden_act": "gelu", "hidden_dropout_prob": 0.0,
+       "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "image_size": 4, "patch_size": 2, "num_channels": 1,
+       "qkv_bias": True, "id2label": CONFIG["id2label"], "label2id": CONFIG["label2id"]}
+
+
+def patches():
+    """The tensors of ViT in the order in which they are exported."""
+    found = {"embeddings.cls_token": [1, 1, WIDTH], "embeddings.position_embeddings": [1, 5, WIDTH],
+             "embeddings.patch_embeddings.projection.weight": [WIDTH, 1, 2, 2],
+             "embeddings.patch_embeddings.projection.bias": [WIDTH]}
+
+    def add(name, *shape):
+        found.update({f"{name}.weight": list(shape), f"{name}.bias": [shape[0]]})
+    for layer in range(LAYERS):
+        name = f"encoder.layer.{layer}."
+        add(name + "layernorm_before", WIDTH)
+        for part in "query", "key", "value":
+            add(f"{name}attention.attention.{part}", WIDTH, WIDTH)
+        add(name + "attention.output.dense", WIDTH, WIDTH)
+        add(name + "layernorm_after", WIDTH)
+        add(name + "intermediate.dense", HIDDEN, WIDTH)
+        add(name + "output.dense", WIDTH, HIDDEN)
+    add("layernorm", WIDTH)
+    return {"vit." + name: shape for name, shape in found.items()}
+
+
+class TestCase(jobs.TestCase):
+    def folder(self, name="model", config=None, shapes=None, usual=CONFIG):
+        path = self.directory / name
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps({**usual, **(config or {})}))
+        shapes = shapes or {**body(), **HEAD}
+        weights = random_weights(shapes)
+        tensors = {name: ("F32", shape, weights[name]) for name, shape in shapes.items()}
+        write_safetensors(path / "model.safetensors", tensors)
+        return tensors
+
+    def take(self, folder="model", run="taken", code=0):
+        return self.longspan("import", folder, "--to", run, code=code)
+
+    def give(self, run="taken", folder="given", code=0):
+        return self.longspan("export", run, "--to", folder, code=code)
+
+    def given(self, folder="given"):
+        return read_safetensors(self.directory / folder / "model.safetensors")
+
+    def config(self, folder="given"):
+        return json.loads((self.directory / folder / "config.json").read_text())
+
+    def evaluate(self, run, file):
+        return json.loads(self.longspan("evaluate", run, "--data", file, "--json").output)["loss"]
+
+
+class Import(TestCase):
+    def test_comes_back_to_the_bit(self):
+        tensors = self.folder()
+        result = self.take()
+        count = sum(math.prod(shape) for _, shape, _ in tensors.values())
+        self.assertEqual(result.output, f"taken: BERT of 2 layers, {count} weights ({count} of F32)\n")
+        self.assertIn("what the pooler reads too, which BERT does not", result.errors)
+        self.longspan("verify", "taken")
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        config = self.config()
+        for key, value in CONFIG.items():
+            self.assertEqual(config[key], value, key)
+
+    def test_a_body_has_no_readout_yet(self):
+        shapes = body("")
+        tensors = self.folder("body", {"architectures": ["BertModel"], "id2label": None}, shapes)
+        result = self.take("body")
+        self.assertIn("the weights are those of a body: a run that starts from them begins output/weight, output/bias anew",
+                      result.errors)
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        self.assertEqual(self.config()["architectures"], ["BertModel"])
+        (self.directory / "texts").write_text(TEXTS)
+        self.assert_one_sentence(self.longspan("evaluate", "taken", "--data", "texts", code=3), "has the weights of a body")
+        # A run that learns a readout has all of the body.
+        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0,
+                    "training.steps": 1, "training.warmup": 0, "run.threads": 1,
+                    "training.start_from_anew": "[output/weight, output/bias]"}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
+        self.assertIn("begun anew: output/weight, output/bias", result.output)
+        self.give("mine", "mine-given")
+        found = self.given("mine-given")
+        self.assertEqual({name: found["bert." + name] for name in tensors}, tensors)
+        self.assertEqual(self.config("mine-given")["id2label"], {"0": "adverb", "1": "noun", "2": "verb"})
+
+    def test_other_ways_to_write_the_same(self):
+        # As google-bert/bert-base-uncased: older names, a head of words, positions that are constants.
+        shapes = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): shape
+                  for name, shape in body().items()}
+        extra = {"cls.predictions.bias": [VOCABULARY], "cls.seq_relationship.bias": [2], "bert.embeddings.position_ids": [1, POSITIONS]}
+        tensors = self.folder("old", {"architectures": ["BertForMaskedLM"], "gradient_checkpointing": False, "pooler_type": "first",
+                                      "position_embedding_type": "absolute", "id2label": None}, {**shapes, **extra})
+        result = self.take("old")
+        self.assertIn("left out, and not in an export: cls.predictions.bias, cls.seq_relationship.bias, of a head", result.errors)
+        self.give()
+        self.assertEqual([data for _, _, data in self.given().values()],
+                         [data for name, (_, _, data) in tensors.items() if name not in extra])
+
+    def test_rows_of_classes_follow_their_names(self):
+        """Labels of the data are sorted, and those of the model are not."""
+        tensors = self.folder()
+        self.take()
+        (self.directory / "texts").write_text(TEXTS)
+        settings = {"data.train": "texts", "run.directory": "mine", "training.start_from": "taken", "training.learning_rate": 0,
+                    "training.steps": 1, "training.warmup": 0, "run.threads": 1}
+        self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
+        self.assertAlmostEqual(self.evaluate("mine", "texts"), self.evaluate("taken", "texts"), delta=1e-6)
+        self.give("mine")
+        row = 4 * WIDTH
+        before, after = tensors["classifier.weight"][2], self.given()["classifier.weight"][2]
+        self.assertEqual(after, before[2 * row:] + before[row:2 * row] + before[:row])
+        (self.directory / "texts").write_text(TEXTS.replace("adverb", "other"))
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "run.directory": "other"}), code=2)
+        self.assertIn('(it lacks "other"); begin the readout anew', result.errors)
+
+    def test_images_come_back_to_the_bit(self):
+        tensors = self.folder(shapes={**patches(), **HEAD}, usual=VIT)
+        pixels = {"do_rescale": True, "rescale_factor": 0.00392156862745098, "do_normalize": True, "image_mean": [0.25],
+                  "image_std": [0.5]}
+        (self.directory / "model" / "preprocessor_config.json").write_text(json.dumps(pixels))
+        self.assertEqual(self.take().errors, "")
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        config = self.config()
+        for key, value in VIT.items():
+            self.assertEqual(config[key], value, key)
+        again = json.loads((self.directory / "given" / "preprocessor_config.json").read_text())
+        self.assertEqual({key: again[key] for key in pixels}, pixels)
+        # A run of images that starts from it.
+        for label in "adverb", "noun", "verb":
+            (self.directory / "images" / label).mkdir(parents=True)
+            grey = [[[value] * 3 for value in range(row, row + 4)] for row in range(4)]
+            (self.directory / "images" / label / "one.png").write_bytes(png(grey))
+        settings = {"data.train": "images", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
+        self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
+
+    def test_a_model_made_here_is_exported(self):
+        (self.directory / "texts").write_text(TEXTS)
+        (self.directory / "mine.yaml").write_text(json.dumps({
+            "run": {"directory": "mine", "task": "classification", "threads": 1}, "data": {"train": "texts", "longest": 100},
+            "model": {"family": "encoder", "layers": 1, "width": 8, "heads": 2, "norm": "post", "scaled_embeddings": False,
+                      "embedding_norm": True, "token_types": 1, "positions": "learned", "first_position": 2, "class_layer": True},
+            "training": {"steps": 1}}))
+        self.longspan("train", "mine.yaml")
+        self.give("mine")
+        self.assertEqual((self.config()["architectures"], self.config()["pad_token_id"]), (["RobertaForSequenceClassification"], 1))
+        self.take("given")
+        self.assertAlmostEqual(self.evaluate("taken", "texts"), self.evaluate("mine", "texts"), delta=1e-9)
+        self.longspan("train", "mine.yaml", *jobs.flat({"model.embedding_norm": "false", "run.directory": "other"}))
+        self.assert_one_sentence(self.give("other", "no", code=2), "model.embedding_norm is false, and ")
+
+
+class Refusals(TestCase):
+    def test_what_config_json_may_not_say(self):
+        self.folder()
+        path = self.directory / "model" / "config.json"
+        for change, part in (
+                ({"architectures": ["BertForQuestionAnswering"]}, 'found "BertForQuestionAnswering"; of BERT Longspan imports BertModel'),
+                ({"position_embedding_type": "relative_key"}, '"position_embedding_type": found "relative_key"; wanted absolute'),
+                ({"is_decoder": True}, '"is_decoder": found true; wanted false: positions of the family encoder all see each other'),
+                ({"add_cross_attention": True}, '"add_cross_attention": found true; wanted false'),
+                ({"embedding_size": 4}, '"embedding_size" is not known: it may change what the model computes'),
+                ({"hidden_act": "mish"}, '"hidden_act": found "mish"; wanted gelu_new'),
+                ({"num_attention_heads": 3}, '"num_attention_heads": found 3, which does not divide hidden_size, 8'),
+                ({"type_vocab_size": 0}, '"type_vocab_size": found 0; wanted an integer from 1'),
+                ({"type_vocab_size": 3}, 'tensor "bert.embeddings.token_type_embeddings.weight" is of shape [2, 8]; wanted [3, 8]'),
+                ({"problem_type": "regression"}, '"problem_type": found "regression"; wanted single_label_classification'),
+                ({"id2label": {"0": "one"}}, '"id2label": found 1 label, which stands for a number; wanted at least 2'),
+                ({"id2label": {"0": "a", "1": "b"}}, 'tensor "classifier.weight" is of shape [3, 8]; wanted [2, 8]'),
+                ({"id2label": {"0": "a", "1": "b", "3": "c"}}, '"id2label.3" is not known'),
+                ({"id2label": {"0": "a", "1": "b", "2": "a"}}, 'label "a" is there twice'),
+                ({"architectures": ["BertModel"]}, 'tensor "classifier.bias" is none of BERT'),
+                ({"layer_norm_eps": 0}, '"layer_norm_eps": found 0; wanted more than 0')):
+            with self.subTest(str(change)):
+                path.write_text(json.dumps({**CONFIG, **change}))
+                self.assert_one_sentence(self.take(code=3), part)
+                self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("taken")], [])
+
+
+    def test_what_config_json_of_images_may_not_say(self):
+        self.folder(shapes={**patches(), **HEAD}, usual=VIT)
+        path = self.directory / "model"
+        for change, part in (
+                ({"image_size": 5}, '"patch_size": found 2, which does not divide images of 5 x 5'),
+                ({"image_size": [4, 4, 4]}, '"image_size": found a list; wanted a number of pixels'),
+                ({"patch_size": [2, 1]}, '"patch_size": found two sides; wanted a square'),
+                ({"num_channels": 3}, 'tensor "vit.embeddings.patch_embeddings.projection.weight" is of shape [8, 1, 2, 2]; wanted [8, 3, 2, 2]'),
+                ({"image_size": 8}, 'tensor "vit.embeddings.position_embeddings" is of shape [1, 5, 8]; wanted [1, 17, 8]'),
+                ({"qkv_bias": False}, 'tensor "vit.encoder.layer.0.attention.attention.'),
+                ({"use_mean_pooling": True}, '"use_mean_pooling" is not known')):
+            with self.subTest(str(change)):
+                (path / "config.json").write_text(json.dumps({**VIT, **change}))
+                self.assert_one_sentence(self.take(code=3), part)
+        (path / "config.json").write_text(json.dumps(VIT))
+        (path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')
+        self.assert_one_sentence(self.take(code=3), '"image_mean": found 2 numbers; wanted one of each of 1')
+
+
+class Peers(TestCase):
+    """Against the package transformers, on models that it made."""
+
+    def peer(self, *arguments):
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
+        if not (peers / "ready").exists():
+            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
+        script = jobs.SOURCE / "tests" / "peers" / "labelled.py"
+        result = subprocess.run([peers / "bin" / "python", script, *map(str, arguments)], cwd=self.directory, capture_output=True,
+                                text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def write_images(self):
+        """Colours that differ, in a folder of each class and as JSON."""
+        source, found = random.Random(1), []
+        for number, label in enumerate(["noun", "verb", "adverb", "noun"]):
+            rows = [[[source.randrange(256) for _ in range(3)] for _ in range(6)] for _ in range(4)]
+            (self.directory / "images" / label).mkdir(parents=True, exist_ok=True)
+            (self.directory / "images" / label / f"{number}.png").write_bytes(png(rows))
+            found.append((label, rows))
+        (self.directory / "images.json").write_text(json.dumps(found))
+
+    def test_losses_are_those_of_transformers(self):
+        self.peer("make", "models")
+        (self.directory / "given").mkdir()
+        (self.directory / "texts").write_text(TEXTS)
+        (self.directory / "tags").write_text(TAGS)
+        self.write_images()
+        kinds = sorted(os.listdir(self.directory / "models"))
+        for kind in kinds:
+            self.take(f"models/{kind}", kind)
+            self.give(kind, f"given/{kind}")
+            before, after = (self.config(f"{folder}/{kind}") for folder in ("models", "given"))
+            left_out = "cls." if kind == "bert-masked" else None
+            tensors = {name.removeprefix("bert.") if left_out else name: tensor
+                       for name, tensor in self.given(f"models/{kind}").items() if not (left_out and name.startswith(left_out))}
+            self.assertEqual(before["model_type"], after["model_type"])
+            self.assertEqual(["BertModel"] if left_out else before["architectures"], after["architectures"])
+            self.assertEqual(self.given(f"given/{kind}"), tensors)
+        theirs, again = (json.loads(self.peer("losses", folder, "texts", "tags", "images.json")) for folder in ("models", "given"))
+        self.assertEqual(len(theirs), 7)
+        for kind, loss in theirs.items():
+            with self.subTest(kind):
+                self.assertLess(abs(again[kind] - loss), 1e-6)
+                file = "tags" if kind.endswith("tags") else "images" if kind.startswith("vit") else "texts"
+                self.assertLess(abs(self.evaluate(kind, file) - loss), 1e-5)
+
+
+if __name__ == "__main__":
+    jobs.main()

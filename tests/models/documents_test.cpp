@@ -1,0 +1,258 @@
+// Several documents in a row that do not look at each other.
+#include "framework/model/documents.h"
+
+#include <numeric>
+
+#include "models/universal_transformer.h"
+#include "tests/models/model_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::backend_device;
+using testing::loss_values;
+using testing::random_ids;
+using testing::segment_fields;
+using testing::segment_of;
+using testing::tiny_options;
+using testing::tiny_setting;
+using testing::Values;
+using testing::values_of;
+
+using Lengths = std::vector<std::int64_t>;
+
+// The places of tokens in documents of these lengths, from `begin` on, as one row.
+Tensor places_of(const Lengths& lengths, std::int64_t begin, std::int64_t time) {
+  std::vector<std::int64_t> places;
+  for (const std::int64_t length : lengths)
+    for (std::int64_t i = 0; i < length; ++i) places.push_back(i);
+  return Tensor::from<std::int64_t>(
+      {places.begin() + begin, places.begin() + begin + time}, {1, time}, backend_device());
+}
+
+Reading with_documents(Reading reading, const Lengths& lengths, std::int64_t begin) {
+  reading.fields["document_position"] = places_of(lengths, begin, reading.time());
+  return reading;
+}
+
+struct Result {
+  Values losses;
+  std::vector<Values> gradients;
+};
+
+// The losses of all passes one after another and the gradient of their sum.
+class Reader {
+ public:
+  explicit Reader(const Model& model) : model_(model) { model_.parameters().clear_gradients(); }
+
+  Carried read(const Reading& reading) {
+    Losses losses = model_.losses(reading, Pass());
+    const Variable values = loss_values(losses);
+    backward(sum(values, 1.0));
+    const Values found = values_of(values.value());
+    result_.losses.insert(result_.losses.end(), found.begin(), found.end());
+    return losses.carried;
+  }
+  Result result() {
+    for (const auto& parameter : model_.parameters().all())
+      result_.gradients.push_back(values_of(parameter->gradient));
+    return result_;
+  }
+
+ private:
+  const Model& model_;
+  Result result_;
+};
+
+void expect_same(const Result& found, const Result& wanted) {
+  const auto expect_close = [](const Values& a, const Values& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-12);
+  };
+  expect_close(found.losses, wanted.losses);
+  ASSERT_EQ(found.gradients.size(), wanted.gradients.size());
+  for (std::size_t i = 0; i < found.gradients.size(); ++i)
+    expect_close(found.gradients[i], wanted.gradients[i]);
+}
+
+// Each document by itself, in a row of its own.
+Result read_apart(const Model& model, const Tensor& text, const Lengths& lengths) {
+  Reader apart(model);
+  std::int64_t begin = 0;
+  for (const std::int64_t length : lengths) {
+    apart.read(segment_of(text, begin, length));
+    begin += length;
+  }
+  return apart.result();
+}
+
+const Lengths lengths = {3, 1, 6, 4};
+constexpr std::int64_t total = 14;
+
+void expect_packed_equals_apart(const Model& model) {
+  const Tensor text = random_ids(1, total + 1, 4);
+  Reader packed(model);
+  packed.read(with_documents(segment_of(text, 0, total), lengths, 0));
+  expect_same(packed.result(), read_apart(model, text, lengths));
+}
+
+std::vector<AttentionOptions> attention_options() {
+  return {{.kinds = {"causal"}},
+          {.kinds = {"local"}, .window = {2}},
+          {.kinds = {"local+strided", "dilated/causal"}, .window = {1}, .stride = 2}};
+}
+
+TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
+  for (const auto& attention : attention_options())
+    for (const PositionKind positions : {PositionKind::sinusoidal,
+                                         PositionKind::learned,
+                                         PositionKind::relative,
+                                         PositionKind::relative_key_query,
+                                         PositionKind::alibi,
+                                         PositionKind::rotary}) {
+      DecoderOptions options;
+      options.common = tiny_options(NormPlacement::pre);
+      options.common.head_width = 4;
+      options.common.attention = attention;
+      options.positions = {.kind = positions, .reach = 2};
+      expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
+    }
+}
+
+TEST(Documents, OfARowEqualRowsOfTheirOwnWithSpans) {
+  for (const SpanKind kind : {SpanKind::adaptive, SpanKind::dynamic}) {
+    DecoderOptions options;
+    options.common = tiny_options(NormPlacement::pre);
+    options.spans = {.kind = kind, .form = {.limit = 6, .ramp = 2, .initial = 1.3}};
+    const auto model = make_decoder(options, tiny_setting(total));
+    const Tensor text = random_ids(1, total + 1, 4);
+    const auto losses = [&](const Reading& reading) {
+      return values_of(model->losses(reading, Pass()).terms.front().values.value());
+    };
+    const Values packed = losses(with_documents(segment_of(text, 0, total), lengths, 0));
+    Values apart;
+    std::int64_t begin = 0;
+    for (const std::int64_t length : lengths) {
+      const Values of_one = losses(segment_of(text, begin, length));
+      apart.insert(apart.end(), of_one.begin(), of_one.end());
+      begin += length;
+    }
+    for (std::size_t i = 0; i < apart.size(); ++i) EXPECT_NEAR(packed[i], apart[i], 1e-12);
+  }
+}
+
+TEST(Documents, OfARowEqualRowsOfTheirOwnWhereLayersRunSeveralTimes) {
+  UniversalTransformerOptions options;
+  options.common = tiny_options(NormPlacement::pre);
+  options.positions.kind = PositionKind::alibi;
+  options.halting.steps = 3;
+  expect_packed_equals_apart(*make_universal_transformer(options, tiny_setting(total)));
+}
+
+// Documents begin in one segment and go on in the next: of an earlier one nothing is seen in the
+// memory, of their own all.
+TEST(Documents, GoOnFromSegmentToSegmentWithMemory) {
+  for (const auto& attention : attention_options()) {
+    TransformerXlOptions options;
+    options.common = tiny_options();
+    options.common.attention = attention;
+    options.memory = total;
+    const auto model = make_transformer_xl(options, tiny_setting(total));
+    const Tensor text = random_ids(1, total + 1, 5);
+    const NoGradient unrecorded;
+    Values packed, apart;
+    Carried memory;
+    std::int64_t begin = 0;
+    for (const std::int64_t time : {5, 2, 7}) {
+      const Losses losses = model->losses(
+          with_documents(segment_of(text, begin, time, memory, total), lengths, begin), Pass());
+      memory = losses.carried;
+      const Values found = values_of(loss_values(losses).value());
+      packed.insert(packed.end(), found.begin(), found.end());
+      begin += time;
+    }
+    begin = 0;
+    for (const std::int64_t length : lengths) {
+      const Values found =
+          values_of(testing::losses_of(*model, segment_of(text, begin, length)).value());
+      apart.insert(apart.end(), found.begin(), found.end());
+      begin += length;
+    }
+    ASSERT_EQ(packed.size(), apart.size());
+    for (std::size_t i = 0; i < apart.size(); ++i) EXPECT_NEAR(packed[i], apart[i], 1e-12) << i;
+  }
+}
+
+TEST(Documents, WhatOneSaysDoesNotChangeAnother) {
+  TransformerXlOptions options;
+  options.common = tiny_options();
+  const auto model = make_transformer_xl(options, tiny_setting(total));
+  const Tensor text = random_ids(1, total + 1, 6);
+  const auto losses = [&] {
+    return values_of(
+        testing::losses_of(*model, with_documents(segment_of(text, 0, total), lengths, 0)).value());
+  };
+  const Values before = losses();
+  for (const std::int64_t changed : {0, 2})
+    text.data<std::int64_t>()[changed] = (text.data<std::int64_t>()[changed] + 1) % 11;
+  const Values after = losses();
+  EXPECT_NE(after[0], before[0]);
+  // Position 2 predicts the first token of the next one.
+  for (std::size_t i = 3; i < before.size(); ++i) EXPECT_EQ(after[i], before[i]) << i;
+}
+
+TEST(Documents, PlacesCountFromWhereTheSegmentBegins) {
+  const Reading reading =
+      with_documents(segment_of(random_ids(1, total + 1, 6), 5, 7), {3, 1, 6, 4}, 5);
+  const Tensor places = document_places(reading, {{0, 2}, {4, 7}}, backend_device()).to_host();
+  const auto found = places.span<std::int64_t>();
+  EXPECT_EQ(std::vector<std::int64_t>(found.begin(), found.end()),
+            (std::vector<std::int64_t>{0, 1, 4, 0, 1}));
+}
+
+TEST(Documents, KindsThatCannotKeepThemApartAreRefused) {
+  ModelSetting setting = tiny_setting(total);
+  setting.documents_apart = true;
+  const auto problem = [&](const std::string& kind) {
+    ModelOptions options = tiny_options();
+    options.attention.kinds = {kind};
+    options.attention.stride = 2;
+    options.attention.summary = 1;
+    return attention_problem(options, setting, {});
+  };
+  for (const std::string kind : {"causal", "local", "strided", "dilated", "local+strided"})
+    EXPECT_EQ(problem(kind), "");
+  for (const std::string kind : {"fixed", "block", "linear", "lsh", "global", "synthesizer"})
+    EXPECT_EQ(problem(kind),
+              "model.attention: found " + kind +
+                  " with documents of a row that do not look at each other, which it cannot keep "
+                  "apart; causal, local, dilated and strided can");
+  DecoderOptions options;
+  options.common = tiny_options(NormPlacement::pre);
+  options.common.attention.kinds = {"linear"};
+  const auto model = make_decoder(options, tiny_setting(total));
+  EXPECT_THROW(
+      testing::losses_of(
+          *model, with_documents(segment_of(random_ids(1, total + 1, 6), 0, total), lengths, 0)),
+      ConfigurationError);
+}
+
+TEST(Documents, PositionsThatCannotBeginAnewAreRefused) {
+  ModelSetting setting = tiny_setting(total);
+  setting.documents_apart = true;
+  UniversalTransformerOptions universal;
+  universal.common = tiny_options(NormPlacement::pre);
+  EXPECT_THROW(make_universal_transformer(universal, setting), ConfigurationError);
+  universal.positions.kind = PositionKind::rotary;
+  universal.common.head_width = 4;
+  EXPECT_NO_THROW(make_universal_transformer(universal, setting));
+  DecoderOptions decoder;
+  decoder.common = tiny_options(NormPlacement::pre);
+  decoder.positions.kind = PositionKind::learned;
+  EXPECT_NO_THROW(make_decoder(decoder, setting));
+  decoder.positions_each_layer = true;
+  EXPECT_THROW(make_decoder(decoder, setting), ConfigurationError);
+}
+
+}  // namespace
+}  // namespace longspan

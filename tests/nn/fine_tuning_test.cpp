@@ -1,0 +1,229 @@
+// Low-rank adapters beside weights that stay as they are.
+#include "framework/nn/fine_tuning.h"
+
+#include "framework/kernels/elementwise.h"
+#include "framework/kernels/matmul.h"
+#include "framework/nn/attention/attention.h"
+#include "framework/nn/attention/softmax_attention.h"
+#include "tests/nn/layer_testing.h"
+
+namespace longspan {
+namespace {
+
+using testing::allocate_randomly;
+using testing::backend_device;
+using testing::expect_close;
+using testing::random_tensor;
+using testing::values_of;
+
+constexpr std::int64_t width = 6;
+const Shape input = {2, 5, width};
+const Pass training = {.training = true, .random = Random(4)};
+
+// All linear layers have one of rank 2 and factor 1.5.
+FineTuning adapters(double dropout = 0) {
+  return {.adapters = {.rank = 2, .alpha = 3, .dropout = dropout, .layers = {"layer"}}};
+}
+
+Parameters parameters_with(const FineTuning& tuning) {
+  return Parameters(backend_device(), DType::f64, ProcessMesh(), {}, false, tuning);
+}
+
+FeedForward feed_forward(Parameters& parameters, bool gated) {
+  return FeedForward(Scope(parameters).child("layer"),
+                     {.width = width,
+                      .hidden = 7,
+                      .activation = Activation::silu,
+                      .dropout = 0.3,
+                      .gated = gated});
+}
+
+TEST(FineTuning, PartsOfNamesAreWholeWords) {
+  EXPECT_TRUE(has_part("layers/0/attention/query", "attention/query"));
+  EXPECT_TRUE(has_part("layers/0/attention/query", "layers"));
+  EXPECT_TRUE(has_part("layers/0/attention/query", "layers/0/attention/query"));
+  EXPECT_TRUE(has_part("layers/10/layers/1", "layers/1"));
+  EXPECT_FALSE(has_part("layers/10/attention/query", "layers/1"));
+  EXPECT_FALSE(has_part("layers/0/cross_attention/query", "attention/query"));
+  EXPECT_FALSE(has_part("layers/0/attention/query", "query/weight"));
+  EXPECT_FALSE(has_part("layers/0/attention/query", ""));
+}
+
+TEST(FineTuning, AdaptersBeginAsNothingAndAloneAreTrained) {
+  Parameters parameters = parameters_with(adapters());
+  const Linear layer(Scope(parameters).child("layer"), {.in = width, .out = 4});
+  parameters.allocate(Random(1));
+  ASSERT_EQ(parameters.trained().size(), 2u);
+  EXPECT_EQ(parameters.global_elements(), 4 * width + 4 + 2 * width + 4 * 2);
+  EXPECT_EQ(parameters.trained_elements(), 2 * width + 4 * 2);
+  const Parameter& down = parameters.named("layer/adapter/down");
+  const Parameter& up = parameters.named("layer/adapter/up");
+  double largest = 0;
+  for (const double value : values_of(down.master)) largest = std::max(largest, std::abs(value));
+  EXPECT_LT(largest, 1 / std::sqrt(6.0));
+  EXPECT_GT(largest, 0.5 / std::sqrt(6.0));
+  for (const double value : values_of(up.master)) EXPECT_EQ(value, 0);
+  const Variable x(random_tensor(input, 2));
+  const Variable y = layer(x);
+  expect_close(
+      values_of(y.value()), values_of(linear(x, layer.weight(), layer.bias()).value()), 1e-14);
+  backward({y}, {random_tensor(y.shape(), 3)});
+  EXPECT_TRUE(up.variable.gradient().defined());
+}
+
+TEST(FineTuning, WhatIsFrozenHasNoGradientAndNothingOfAnOptimizer) {
+  Parameters parameters = parameters_with({.frozen = {"b", "c"}});
+  parameters.add("a", {3, 5}, -1, Initial::normal(1), true);
+  const Weight b = parameters.add("b", {7, 4}, -1, Initial::normal(1), true);
+  const Weight c = parameters.add("c/weight", {5}, -1, Initial::normal(1), false);
+  parameters.allocate(Random(1));
+  EXPECT_EQ(parameters.own_elements(), 16);
+  ASSERT_EQ(parameters.runs().size(), 1u);
+  EXPECT_EQ(parameters.runs().front().own_master.elements(), 15);
+  for (const Weight& each : {b, c}) {
+    EXPECT_FALSE(each->variable.requires_gradient());
+    EXPECT_FALSE(each->gradient.defined());
+    EXPECT_FALSE(each->own_gradient.defined());
+    EXPECT_EQ(each->own_master.elements(), each->shape.elements()) << "it is saved";
+  }
+  for (const ParameterBucket& bucket : parameters.buckets())
+    EXPECT_EQ(bucket.gradient.defined(), !bucket.frozen());
+  parameters.clear_gradients();
+  EXPECT_THROW(refuse_unmatched(parameters_with({.frozen = {"d"}})), ConfigurationError);
+}
+
+TEST(FineTuning, GradientsOfAnAdaptedLayer) {
+  for (const double dropout : {0.0, 0.4}) {
+    Parameters parameters = parameters_with(adapters(dropout));
+    const Linear layer(Scope(parameters).child("layer"), {.in = width, .out = 4});
+    allocate_randomly(parameters, 1);
+    testing::expect_layer_gradients(
+        parameters,
+        [&](const std::vector<Variable>& v) { return layer(v[0], training); },
+        {random_tensor(input, 2)});
+  }
+}
+
+TEST(FineTuning, GradientsOfAdaptedFeedForwardLayers) {
+  for (const bool gated : {false, true}) {
+    Parameters parameters = parameters_with(adapters(0.4));
+    const FeedForward layer = feed_forward(parameters, gated);
+    allocate_randomly(parameters, 1);
+    testing::expect_layer_gradients(
+        parameters,
+        [&](const std::vector<Variable>& v) { return layer(v[0], training); },
+        {random_tensor(input, 2)});
+  }
+}
+
+TEST(FineTuning, GradientsOfAdaptedAttentionWithMemory) {
+  Parameters parameters = parameters_with(adapters(0.4));
+  const MultiHeadAttention layer(Scope(parameters).child("layer"),
+                                 {.width = width, .heads = 2, .dim = 3},
+                                 std::make_unique<SoftmaxAttention>(0.3));
+  allocate_randomly(parameters, 1);
+  Pass pass = training;
+  pass.time = undivided_time(5);
+  pass.memory = undivided_time(3);
+  testing::expect_layer_gradients(
+      parameters,
+      [&](const std::vector<Variable>& v) { return layer(v[0], v[1], SegmentContext(), pass); },
+      {random_tensor(input, 2), random_tensor({2, 3, width}, 3)});
+}
+
+// The products one by one, with adapters that add nothing, are the fused ones.
+TEST(FineTuning, AnAdaptedFeedForwardLayerIsTheSameFunction) {
+  for (const bool gated : {false, true}) {
+    Parameters plain = parameters_with({});
+    Parameters adapted = parameters_with(adapters());
+    const FeedForward one = feed_forward(plain, gated);
+    const FeedForward other = feed_forward(adapted, gated);
+    plain.allocate(Random(1));
+    adapted.allocate(Random(1));
+    const Variable x(random_tensor(input, 2));
+    expect_close(values_of(other(x, training).value()), values_of(one(x, training).value()), 1e-13);
+  }
+}
+
+// W + factor B A in the place of W gives what the adapted layers give.
+TEST(FineTuning, MergedWeightsAreTheSameFunction) {
+  Parameters adapted = parameters_with(adapters());
+  Parameters merged = parameters_with({});
+  const FeedForward one = feed_forward(adapted, true);
+  const FeedForward other = feed_forward(merged, true);
+  allocate_randomly(adapted, 1);
+  merged.allocate(Random(1));
+  for (const auto& parameter : merged.all()) {
+    parameter->master.copy_from(adapted.named(parameter->name).master);
+    const std::string layer = parameter->name.substr(0, parameter->name.rfind('/'));
+    const Weight down = adapted.find(layer + "/adapter/down");
+    if (!down || !parameter->name.ends_with("weight")) continue;
+    const Tensor up = adapted.named(layer + "/adapter/up").master.clone();
+    on(backend_device(), [&](auto backend) {
+      scale(backend, 1.5, up, up);
+      matmul(backend, {.a = up, .b = down->master, .c = parameter->master, .accumulate = true});
+    });
+  }
+  const Variable x(random_tensor(input, 2));
+  expect_close(values_of(one(x, {}).value()), values_of(other(x, {}).value()), 1e-12);
+}
+
+// Of a linear layer whose weight is frozen, what goes in is kept for nobody.
+TEST(FineTuning, FrozenLayersKeepNoInput) {
+  const Device device = Device::cpu();
+  const auto kept = [&](const FineTuning& tuning) {
+    Parameters parameters(device, DType::f32, ProcessMesh(), {}, false, tuning);
+    const FeedForward layer(Scope(parameters).child("layer"),
+                            {.width = 16, .hidden = 64, .activation = Activation::gelu});
+    parameters.allocate(Random(1));
+    const auto live = [&] {
+      return device.allocator()
+          .report()
+          .by_tag[static_cast<std::size_t>(MemoryTag::activations)]
+          .live;
+    };
+    const std::int64_t before = live();
+    const Variable x = Variable::leaf(Tensor::zeros({4, 32, 16}, DType::f32, device));
+    Variable y = layer(add(x, x), {});
+    return live() - before;
+  };
+  // x and y of 8 kB each, and of the hidden layer's two of 32 kB one; else the sum x + x too.
+  const std::int64_t rows = 4 * 32 * 4;
+  EXPECT_EQ(kept({.frozen = {"layer"}}), rows * (16 + 16 + 64));
+  EXPECT_EQ(kept({}), rows * (16 + 16 + 16 + 64 + 64));
+}
+
+TEST(FineTuning, WhatFitsNoLayerIsRefused) {
+  const auto refusal = [](FineTuning tuning) -> std::string {
+    Parameters parameters = parameters_with(tuning);
+    try {
+      const FeedForward layer = feed_forward(parameters, false);
+      refuse_unmatched(parameters);
+    } catch (const ConfigurationError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  FineTuning tuning = adapters();
+  EXPECT_EQ(refusal(tuning), "");
+  tuning.adapters.layers = {"layer/out", "layer/queery"};
+  EXPECT_EQ(refusal(tuning),
+            "training.adapters.layers: no linear layer of this model has \"layer/queery\" in its "
+            "name; they are layer/in, layer/out");
+  tuning = adapters();
+  tuning.adapters.rank = 7;
+  EXPECT_EQ(refusal(tuning),
+            "training.adapters.rank is 7, above the narrower side of the linear layer layer/in, "
+            "whose weight is [7, 6]; wanted at most 6");
+  tuning = adapters();
+  tuning.adapters.beside = {"norm"};
+  EXPECT_EQ(refusal(tuning),
+            "training.adapters.beside: no parameter of this model has \"norm\" in its name; they "
+            "are layer/in/weight, layer/in/bias, layer/in/adapter/down, layer/in/adapter/up, "
+            "layer/out/weight, layer/out/bias, layer/out/adapter/down, layer/out/adapter/up");
+  EXPECT_EQ(refusal({.frozen = {"layer"}}),
+            "training.frozen: leaves no parameter of this model to train");
+}
+
+}  // namespace
+}  // namespace longspan
