@@ -332,6 +332,25 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
     return "data.format: images is for run.task: classification and pixels; run.task is " +
            configuration.task;
   });
+  table.check({"data.train", "run.task"}, [&configuration]() -> std::string {
+    const DataOptions& data = configuration.data;
+    if (configuration.task == "language_model") return "";
+    for (const auto& [key, list] : {std::pair{"data.train", &data.train},
+                                    std::pair{"data.validation", &data.validation},
+                                    std::pair{"data.test", &data.test}})
+      if (!list->is_one())
+        return fmt::format(
+            "{}: found {}; several files and weights are for run.task: language_model; run.task is "
+            "{}",
+            key,
+            list->text(),
+            configuration.task);
+    return "";
+  });
+  for (const char* key : {"data.shuffle", "data.documents_apart"})
+    table.warn(key, [&configuration]() -> std::string {
+      return configuration.task == "language_model" ? "" : "run.task is " + configuration.task;
+    });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {
     if (configuration.data.format != DataFormat::tokens || configuration.task == "language_model")
       return "";

@@ -34,11 +34,11 @@ struct Arguments {
   DecodingArguments decoding;
 };
 
-NamedPath text_file(const Arguments& arguments, const DataOptions& data) {
-  if (!arguments.data.empty()) return {arguments.data, "--data", ""};
-  const NamedPath& file = arguments.split == "train"  ? data.train
-                          : arguments.split == "test" ? data.test
-                                                      : data.validation;
+PathList text_file(const Arguments& arguments, const DataOptions& data) {
+  if (!arguments.data.empty()) return NamedPath(arguments.data, "--data", "");
+  const PathList& file = arguments.split == "train"  ? data.train
+                         : arguments.split == "test" ? data.test
+                                                     : data.validation;
   if (file.empty())
     throw ConfigurationError("data.{} is not set in the configuration; name a text with --data",
                              arguments.split);
@@ -56,6 +56,11 @@ EvaluationOptions evaluation_options(const Arguments& arguments, const DataOptio
         "--by-position: found {} parts; wanted at most {}, the tokens of a segment",
         options.position_parts,
         options.segment);
+  if (data.apart) options.apart = data.piece;
+  if (data.apart && arguments.recompute_context)
+    throw ConfigurationError(
+        "--recompute-context: windows go from one document to the next, and data.documents_apart "
+        "is set");
   if (arguments.tokens) options.tokens_per_stream = (*arguments.tokens - 1) / options.streams + 1;
   return options;
 }
@@ -211,7 +216,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
   if (opened.configuration->task_kind().evaluate) return evaluate_task(arguments, opened, session);
   const DataOptions& data = opened.configuration->data;
-  const NamedPath file = text_file(arguments, data);
+  const PathList file = text_file(arguments, data);
   EvaluationOptions options = evaluation_options(arguments, data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
   const Corpus corpus = open_corpus(

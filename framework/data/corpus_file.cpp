@@ -52,10 +52,12 @@ CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
 
 CorpusFile::CorpusFile(std::shared_ptr<const MappedFile> file,
                        const Tokenizer& tokenizer,
-                       std::shared_ptr<const TokenFile> encoded)
+                       std::shared_ptr<const TokenFile> encoded,
+                       bool has_documents)
     : file_(std::move(file)),
       tokenizer_(tokenizer),
       encoded_(std::move(encoded)),
+      has_documents_(has_documents),
       tokens_(encoded_->tokens()) {}
 
 CorpusFile::CorpusFile(const IdFile& ids, const Tokenizer& tokenizer)
@@ -105,6 +107,11 @@ std::uint64_t CorpusFile::fingerprint() const {
   }
   file_->release(0, file_->size());
   return XXH3_64bits(words.data(), words.size() * sizeof(std::uint64_t));
+}
+
+std::int64_t CorpusFile::document_begin(std::int64_t document) const {
+  require(documents() > 0, "{}: has no documents", path());
+  return encoded_->document_begin(document);
 }
 
 CorpusPosition CorpusFile::seek(std::int64_t token) const {

@@ -29,10 +29,12 @@ class CorpusFile {
   CorpusFile(std::shared_ptr<const MappedFile> file,
              const Tokenizer& tokenizer,
              const ScanListener& listener = {});
-  // Of subwords, with the file of tokens that was made of this text with this tokenizer.
+  // With the file of tokens that was made of this text with this tokenizer, and whether the text
+  // has documents, or is one for want of any.
   CorpusFile(std::shared_ptr<const MappedFile> file,
              const Tokenizer& tokenizer,
-             std::shared_ptr<const TokenFile> encoded);
+             std::shared_ptr<const TokenFile> encoded,
+             bool has_documents = false);
 
   // Of ids that this tokenizer made.
   CorpusFile(const IdFile& ids, const Tokenizer& tokenizer);
@@ -50,6 +52,11 @@ class CorpusFile {
   // so many, else there is none.
   std::optional<std::uint64_t> whole_hash(std::int64_t most_bytes) const;
 
+  // Of texts whose documents are known; 0 of others.
+  std::int64_t documents() const { return has_documents_ ? encoded_->documents() : 0; }
+  // The token with which a document begins; of documents() where the last one ends.
+  std::int64_t document_begin(std::int64_t document) const;
+
   // The position of a token, 0 .. tokens().
   CorpusPosition seek(std::int64_t token) const;
   // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
@@ -65,8 +72,9 @@ class CorpusFile {
 
   std::shared_ptr<const MappedFile> file_;
   Tokenizer tokenizer_;
-  std::shared_ptr<const TokenFile> encoded_;  // of subwords only
-  std::optional<IdFile> ids_;                 // of such a file only
+  std::shared_ptr<const TokenFile> encoded_;  // where the text is read from one
+  bool has_documents_ = false;
+  std::optional<IdFile> ids_;  // of such a file only
   std::int64_t tokens_ = 0;
   std::optional<std::uint64_t> hash_;  // of characters: of every byte
   std::vector<std::int64_t> index_;    // byte offsets of characters 0, 65536, ...

@@ -103,6 +103,45 @@ void declare_ids(OptionTable& table, DataOptions& options) {
   });
 }
 
+// How documents of a language model's texts are read.
+void declare_order(OptionTable& table, DataOptions& options) {
+  table.add("data.shuffle",
+            options.shuffle,
+            "with run.task: language_model, read the documents of data.train in an order by chance "
+            "that is another in each epoch; otherwise as they stand");
+  table.add("data.documents_apart",
+            options.apart,
+            "with run.task: language_model, documents that stand in one row neither see nor "
+            "predict each other; otherwise a row is one text. A model is then measured so too");
+  table.add("data.piece",
+            options.piece,
+            "with data.shuffle, data.documents_apart or weights in data.train, the tokens of a "
+            "piece of a text that has no documents (data.documents): pieces take their place",
+            between(2, std::int64_t{1} << 40));
+  table.warn("data.piece", [&options]() -> std::string {
+    return options.reads_documents() ? ""
+                                     : "neither data.shuffle nor data.documents_apart is set, and "
+                                       "no weight in data.train";
+  });
+  table.check({"data.train"}, [&options]() -> std::string {
+    const auto& parts = options.train.parts;
+    const auto weighted = std::ranges::count_if(
+        parts, [](const WeightedPath& part) { return part.weight.has_value(); });
+    if (weighted == 0 || weighted == std::ssize(parts)) return "";
+    return fmt::format("data.train: {} of {} paths have a weight; give one to each, or to none",
+                       weighted,
+                       parts.size());
+  });
+  for (const PathList* list : {&options.validation, &options.test})
+    table.check(
+        {list == &options.validation ? "data.validation" : "data.test"},
+        [list,
+         key = list == &options.validation ? "data.validation" : "data.test"]() -> std::string {
+          if (!list->is_weighted()) return "";
+          return fmt::format("{}: found a weight; all of it is measured", key);
+        });
+}
+
 void declare_rollouts(OptionTable& table, RolloutOptions& options) {
   table.add("reinforcement.discount",
             options.discount,
@@ -218,6 +257,7 @@ void declare(OptionTable& table, DataOptions& options) {
     return "";
   });
   declare_ids(table, options);
+  declare_order(table, options);
   table.add("data.batch",
             options.batch,
             "global number of streams the text is cut into, over all data ranks: the batch of one "

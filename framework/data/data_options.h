@@ -43,6 +43,13 @@ struct DataOptions {
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step
   std::int64_t read_ahead = 2;  // data.read_ahead: batches
 
+  bool shuffle = false;        // data.shuffle: documents, by the run's seed and the epoch
+  bool apart = false;          // data.documents_apart: they neither see nor predict each other
+  std::int64_t piece = 65536;  // data.piece: tokens, of a text without documents
+
+  // Whether data.train is read document by document, and not as streams of the whole.
+  bool reads_documents() const { return shuffle || apart || train.is_weighted(); }
+
   BucketOptions buckets = {};    // of data that are no streams
   RolloutOptions rollouts = {};  // of environments that the model acts in
   DocumentForm documents = {};   // of texts

@@ -12,7 +12,8 @@ EvaluationReader::EvaluationReader(Corpus corpus,
                                    int rank,
                                    int ranks,
                                    const Device& device,
-                                   std::int64_t most)
+                                   std::int64_t most,
+                                   std::optional<std::int64_t> piece)
     : corpus_(std::move(corpus)),
       layout_(layout),
       range_(streams_of_rank(layout.streams, rank, ranks, "data.batch")),
@@ -20,6 +21,7 @@ EvaluationReader::EvaluationReader(Corpus corpus,
   require(layout_.segment >= 1, "a segment of {} tokens", layout_.segment);
   require(most >= 0, "at most {} pairs of a stream", most);
   require_pairs(corpus_);
+  if (piece) documents_.emplace(corpus_, *piece);
   longest_ = (corpus_.tokens() - 2) / layout_.streams + 1;
   if (most > 0) longest_ = std::min(longest_, most);
   rewind();
@@ -54,6 +56,9 @@ Batch EvaluationReader::next() {
   const Tensor targets = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
   std::ranges::fill(targets.span<std::int64_t>(), ignored_target);
   batch.fields = {{"tokens", tokens}, {"targets", targets}};
+  if (documents_)
+    batch.fields["document_position"] =
+        Tensor::zeros(shape, DType::i64, device_, MemoryTag::workspace);
   batch.first_row = range_.begin;
   batch.fresh = next_ == 0;
   std::int64_t& predicted = batch.counts["tokens"];
@@ -63,16 +68,37 @@ Batch EvaluationReader::next() {
     const std::int64_t left = pairs_of(range_.begin + row) - before;
     if (left <= 0) continue;
     const auto count = static_cast<std::size_t>(std::min(width, left));
-    const std::int64_t first_byte = at.byte;
+    const CorpusPosition first = at;
     at = corpus_.read_pairs(at,
                             tokens.slice(row, row + 1).span<std::int64_t>().first(count),
                             targets.slice(row, row + 1).span<std::int64_t>().first(count),
                             bytes);
-    corpus_.release(first_byte, at.byte);
+    corpus_.release(first.byte, at.byte);
     predicted += static_cast<std::int64_t>(count);
+    if (documents_) set_apart(first.token, row, static_cast<std::int64_t>(count), batch);
   }
   ++next_;
   return batch;
+}
+
+void EvaluationReader::set_apart(std::int64_t token,
+                                 std::int64_t row,
+                                 std::int64_t count,
+                                 Batch& batch) const {
+  const auto places = batch.field("document_position").slice(row, row + 1).span<std::int64_t>();
+  const auto targets = batch.field("targets").slice(row, row + 1).span<std::int64_t>();
+  std::int64_t document = documents_->document_of(token);
+  Range range = documents_->at(document);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (token + i == range.end) range = documents_->at(++document);
+    places[static_cast<std::size_t>(i)] = token + i - range.begin;
+    const std::int64_t next = token + i + 1;
+    if (next < range.end) continue;
+    targets[static_cast<std::size_t>(i)] = ignored_target;
+    --batch.counts["tokens"];
+    if (corpus_.is_text())
+      batch.counts["bytes"] -= corpus_.seek(next + 1).byte - corpus_.seek(next).byte;
+  }
 }
 
 }  // namespace longspan

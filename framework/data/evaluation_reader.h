@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "framework/data/batch.h"
+#include "framework/data/document_list.h"
 #include "framework/data/stream_reader.h"
 
 namespace longspan {
@@ -18,13 +20,15 @@ class EvaluationReader {
  public:
   // Of each run only the first `most` pairs; 0: all. Throws DataError when there are fewer than two
   // tokens, ConfigurationError when `ranks` does not divide the streams. Tensors are made on
-  // `device`, a CPU.
+  // `device`, a CPU. With `piece` the corpus is documents that stand apart, as in DocumentList:
+  // their first tokens are no targets, and batches have the field `document_position`.
   EvaluationReader(Corpus corpus,
                    const StreamLayout& layout,
                    int rank,
                    int ranks,
                    const Device& device,
-                   std::int64_t most = 0);
+                   std::int64_t most = 0,
+                   std::optional<std::int64_t> piece = {});
 
   // Equal on all ranks.
   std::int64_t batches() const;
@@ -39,8 +43,11 @@ class EvaluationReader {
   // The pairs of a stream begin at this token.
   std::int64_t stream_begin(std::int64_t stream) const;
   std::int64_t pairs_of(std::int64_t stream) const;
+  // Of a row whose first token is `token`, of documents that stand apart.
+  void set_apart(std::int64_t token, std::int64_t row, std::int64_t count, Batch& batch) const;
 
   Corpus corpus_;
+  std::optional<DocumentList> documents_;  // that stand apart
   StreamLayout layout_;
   StreamRange range_;
   Device device_;

@@ -174,7 +174,7 @@ CorpusFile open_corpus_file(const NamedPath& path,
     return {std::move(file), tokenizer, listener};
   auto encoded = tokens_of_documents(
       path, options.documents, tokenizer, token_directory(options, run_directory), all, listener);
-  return {std::move(file), tokenizer, std::move(encoded)};
+  return {std::move(file), tokenizer, std::move(encoded), has_documents(path, options.documents)};
 }
 
 Corpus open_corpus(const PathList& paths,

@@ -80,7 +80,8 @@ class Evaluation {
                 mesh_.data.rank(),
                 mesh_.data.size(),
                 device_,
-                options.tokens_per_stream),
+                options.tokens_per_stream,
+                options.apart),
         by_position_(
             options.position_parts,
             std::min(options.segment, (corpus.tokens() + options.streams - 2) / options.streams)) {
@@ -201,6 +202,22 @@ class Windows {
 };
 
 }  // namespace
+
+void EvaluationResult::add(const EvaluationResult& other) {
+  nats += other.nats;
+  tokens += other.tokens;
+  bytes += other.bytes;
+  if (other.unknown) unknown = unknown.value_or(0) + *other.unknown;
+  seconds += other.seconds;
+  if (watched.empty()) {
+    watched = other.watched;
+    return;
+  }
+  for (std::size_t i = 0; i < watched.size(); ++i) {
+    watched[i].sum += other.watched[i].sum;
+    watched[i].largest = std::max(watched[i].largest, other.watched[i].largest);
+  }
+}
 
 double EvaluationResult::loss() const { return nats / static_cast<double>(tokens); }
 

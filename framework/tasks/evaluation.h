@@ -19,6 +19,9 @@ struct EvaluationOptions {
   std::optional<std::int64_t> memory = {};
   std::int64_t tokens_per_stream = 0;  // predictions of each stream that are made; 0: all
   std::int64_t stride = 1;             // of windows that are computed anew
+  // The text is documents, or pieces of so many tokens, that neither see nor predict each other.
+  // Not of windows that are computed anew.
+  std::optional<std::int64_t> apart = {};
   // Parts of a segment, or of a shorter text, whose losses are told apart: at most as many as it
   // has tokens; 0: none. Not of windows that are computed anew.
   std::int64_t position_parts = 0;
@@ -37,6 +40,9 @@ struct EvaluationResult {
   // What the body watched: a sum is the mean over the positions that were read, times `tokens`.
   std::vector<Watched> watched = {};
   std::vector<PositionLoss> by_position = {};
+
+  // Of another text by the same model.
+  void add(const EvaluationResult& other);
 
   double loss() const;  // nats a token
   double perplexity() const;

@@ -2,12 +2,31 @@
 
 #include <fmt/format.h>
 
+#include "framework/data/mixed_reader.h"
+#include "framework/data/path_pattern.h"
 #include "framework/data/text_files.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/tasks/evaluation.h"
 
 namespace longspan {
 namespace {
+
+// What has a weight is one text, and without weights all files are.
+std::vector<MixedText> texts_of(const Corpus& corpus,
+                                const PathList& paths,
+                                std::int64_t piece,
+                                const Communicator& all) {
+  if (!paths.is_weighted()) return {{DocumentList(corpus, piece)}};
+  std::vector<MixedText> texts;
+  auto file = corpus.files().begin();
+  for (const WeightedPath& part : paths.parts) {
+    const auto count = static_cast<std::ptrdiff_t>(files_of(PathList(part.path), all).size());
+    texts.push_back({DocumentList(Corpus(part.path.text(), std::vector(file, file + count)), piece),
+                     part.weight.value_or(1)});
+    file += count;
+  }
+  return texts;
+}
 
 class LanguageModel : public Task {
  public:
@@ -18,36 +37,61 @@ class LanguageModel : public Task {
         validation_batches_(setting.validation_batches),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
+        seed_(setting.seed),
         corpus_(open_text(setting, setting.data.train)),
         identity_(identify_text(corpus_, setting.mesh.world)) {
+    if (data_.reads_documents()) texts_ = texts_of(corpus_, data_.train, data_.piece, mesh_.world);
     // Opened at the start: what is wrong with it is not to be found after hours of training.
-    if (data_.validation.empty()) return;
-    validation_ = open_text(setting, data_.validation);
-    require_pairs(*validation_);
+    for (const WeightedPath& part : data_.validation.parts) {
+      validation_.push_back(open_text(setting, part.path));
+      require_pairs(validation_.back());
+    }
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const TextIdentity& identity() const override { return identity_; }
   std::unique_ptr<Source> source() const override {
+    if (data_.reads_documents()) return mixed();
     return std::make_unique<StreamReader>(
         corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string introduction() const override {
-    return fmt::format("{}: {} tokens in {} streams, {} steps an epoch",
-                       data_.train,
-                       corpus_.tokens(),
+    if (!data_.reads_documents())
+      return fmt::format("{}: {} tokens in {} streams, {} steps an epoch",
+                         data_.train,
+                         corpus_.tokens(),
+                         data_.batch,
+                         data_.layout().batches_per_epoch(corpus_));
+    std::vector<std::string> texts;
+    for (const MixedText& text : texts_)
+      texts.push_back(
+          fmt::format("{}: {} tokens in {} documents{}",
+                      text.documents.corpus().path(),
+                      text.documents.corpus().tokens(),
+                      text.documents.count(),
+                      data_.train.is_weighted() ? fmt::format(", weight {}", text.weight) : ""));
+    return fmt::format("{}; {} streams of documents{}{}",
+                       fmt::join(texts, "; "),
                        data_.batch,
-                       data_.layout().batches_per_epoch(corpus_));
+                       data_.shuffle ? ", shuffled" : "",
+                       data_.apart ? ", apart" : "");
   }
 
   std::optional<Measurement> validate(const Model& model) const override {
-    if (!validation_) return std::nullopt;
-    const EvaluationResult result =
-        evaluate(model,
-                 *validation_,
-                 {.streams = data_.batch,
-                  .segment = data_.segment,
-                  .tokens_per_stream = validation_batches_ * data_.segment});
+    if (validation_.empty()) return std::nullopt;
+    EvaluationResult result;
+    std::vector<Figure> of_each;
+    for (const Corpus& corpus : validation_) {
+      const EvaluationResult one =
+          evaluate(model,
+                   corpus,
+                   {.streams = data_.batch,
+                    .segment = data_.segment,
+                    .tokens_per_stream = validation_batches_ * data_.segment,
+                    .apart = data_.apart ? std::optional(data_.piece) : std::nullopt});
+      result.add(one);
+      of_each.push_back({"loss:" + corpus.path(), one.loss(), "nats a token"});
+    }
     Measurement measured = {.figures = {{"loss", result.loss(), "nats a token"}},
                             .text = fmt::format("validation loss {:.4f}", result.loss())};
     if (const auto bits = result.bits_per_byte()) {
@@ -55,6 +99,11 @@ class LanguageModel : public Task {
       measured.text += fmt::format(", {:.4f} bits per byte", *bits);
     }
     measured.text += watched_text(result) + unknown_text(result);
+    if (of_each.size() > 1) {
+      for (const Figure& figure : of_each)
+        measured.text += fmt::format("; {} {:.4f}", figure.name.substr(5), figure.value);
+      std::ranges::move(of_each, std::back_inserter(measured.figures));
+    }
     for (const Watched& watched : result.watched) {
       measured.figures.push_back(
           {watched.name + "_mean", watched.sum / static_cast<double>(result.tokens), "a token"});
@@ -67,8 +116,19 @@ class LanguageModel : public Task {
   }
 
  private:
-  Corpus open_text(const TaskSetting& setting, const NamedPath& path) const {
-    return open_corpus(path, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
+  Corpus open_text(const TaskSetting& setting, const PathList& paths) const {
+    return open_corpus(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
+  }
+
+  std::unique_ptr<Source> mixed() const {
+    return std::make_unique<MixedReader>(texts_,
+                                         MixedReading{.layout = data_.layout(),
+                                                      .seed = seed_,
+                                                      .shuffle = data_.shuffle,
+                                                      .apart = data_.apart},
+                                         mesh_.data_coordinate(),
+                                         mesh_.data.size(),
+                                         host_);
   }
 
   DataOptions data_;
@@ -76,9 +136,11 @@ class LanguageModel : public Task {
   Device host_;
   std::int64_t validation_batches_;
   Tokenizer tokenizer_;
-  Corpus corpus_;
+  std::uint64_t seed_;
+  Corpus corpus_;                 // of all files
+  std::vector<MixedText> texts_;  // where documents are read
   TextIdentity identity_;
-  std::optional<Corpus> validation_;
+  std::vector<Corpus> validation_;  // of each path
 };
 
 Batch dry_batch(const DryBatch& wanted) {
@@ -88,6 +150,9 @@ Batch dry_batch(const DryBatch& wanted) {
   Batch batch;
   for (const char* name : {"tokens", "targets"})
     batch.fields[name] = Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
+  if (wanted.data.apart)
+    batch.fields["document_position"] =
+        Tensor::empty(shape, DType::i64, wanted.host, MemoryTag::workspace);
   batch.first_row = streams.begin;
   batch.fresh = wanted.fresh;
   batch.counts = {{"tokens", shape.elements()}};

@@ -1,0 +1,200 @@
+#include "framework/data/mixed_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "framework/core/error.h"
+#include "framework/data/shuffled_order.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::int64_t release_bytes = std::int64_t{1} << 20;
+
+}  // namespace
+
+MixedReader::MixedReader(std::vector<MixedText> texts,
+                         const MixedReading& reading,
+                         int rank,
+                         int ranks,
+                         const Device& device)
+    : texts_(std::move(texts)),
+      reading_(reading),
+      range_(streams_of_rank(reading.layout.streams, rank, ranks, "data.batch")),
+      device_(device) {
+  require(reading_.layout.segment >= 1, "a segment of {} tokens", reading_.layout.segment);
+  require(!texts_.empty(), "no text to read");
+  for (const MixedText& text : texts_) {
+    require(text.weight > 0, "a text has the weight {}", text.weight);
+    are_texts_ = are_texts_ && text.documents.corpus().is_text();
+  }
+  for (std::int64_t stream = range_.begin; stream < range_.end; ++stream) {
+    Cursor cursor{.stream = stream, .taken = std::vector<Taken>(texts_.size())};
+    begin_document(cursor);
+    cursors_.push_back(std::move(cursor));
+  }
+}
+
+const Corpus& MixedReader::corpus_of(const Cursor& cursor) const {
+  return texts_[static_cast<std::size_t>(cursor.text)].documents.corpus();
+}
+
+void MixedReader::begin_document(Cursor& cursor) const {
+  const auto given = [&](std::size_t text) {
+    return static_cast<double>(cursor.taken[text].tokens) / texts_[text].weight;
+  };
+  std::size_t least = 0;
+  for (std::size_t text = 1; text < texts_.size(); ++text)
+    if (given(text) < given(least)) least = text;
+  if (cursor.at.byte > cursor.released) corpus_of(cursor).release(cursor.released, cursor.at.byte);
+  cursor.text = static_cast<std::int64_t>(least);
+  cursor.offset = 0;
+  ++cursor.taken[least].documents;
+  find_document(cursor);
+}
+
+void MixedReader::find_document(Cursor& cursor) const {
+  const auto text = static_cast<std::size_t>(cursor.text);
+  const DocumentList& documents = texts_[text].documents;
+  const std::int64_t number =
+      cursor.stream + (cursor.taken[text].documents - 1) * reading_.layout.streams;
+  const std::int64_t epoch = number / documents.count();
+  std::int64_t document = number % documents.count();
+  if (reading_.shuffle) {
+    const Random random = Random(reading_.seed)
+                              .child("documents")
+                              .child(static_cast<std::uint64_t>(text))
+                              .child(static_cast<std::uint64_t>(epoch));
+    document = shuffled_at(random, documents.count(), document);
+  }
+  cursor.document = documents.at(document);
+  cursor.at = documents.corpus().seek(cursor.document.begin +
+                                      std::min(cursor.offset, cursor.document.count()));
+  cursor.released = cursor.at.byte;
+}
+
+std::int64_t MixedReader::read(Cursor& cursor,
+                               std::span<std::int64_t> tokens,
+                               std::span<std::int64_t> places) const {
+  std::int64_t bytes = 0;
+  for (std::size_t done = 0; done < tokens.size();) {
+    if (cursor.offset == cursor.document.count()) begin_document(cursor);
+    const bool is_first = cursor.offset == 0;
+    // What begins a document that stands alone is no target.
+    const bool is_alone = is_first && reading_.apart;
+    const std::int64_t wanted = is_alone
+                                    ? 1
+                                    : std::min(std::ssize(tokens) - static_cast<std::int64_t>(done),
+                                               cursor.document.count() - cursor.offset);
+    const auto count = static_cast<std::size_t>(wanted);
+    const CorpusPosition after = corpus_of(cursor).read(cursor.at, tokens.subspan(done, count));
+    for (std::size_t i = 0; i < count; ++i)
+      places[done + i] = cursor.offset + static_cast<std::int64_t>(i);
+    if (!is_alone) bytes += after.byte - cursor.at.byte;
+    cursor.at = after;
+    cursor.offset += wanted;
+    cursor.taken[static_cast<std::size_t>(cursor.text)].tokens += wanted;
+    done += count;
+  }
+  return bytes;
+}
+
+void MixedReader::read_row(std::int64_t row, Batch& batch) {
+  Cursor& cursor = cursors_[static_cast<std::size_t>(row)];
+  const auto row_of = [&](const char* name) {
+    return batch.field(name).slice(row, row + 1).span<std::int64_t>();
+  };
+  const std::span<std::int64_t> tokens = row_of("tokens"), targets = row_of("targets");
+  std::vector<std::int64_t> places(tokens.size() + 1);
+  const std::span<std::int64_t> all(places);
+  read(cursor, tokens.first(1), all.first(1));
+  std::int64_t bytes = read(cursor, tokens.subspan(1), all.subspan(1, tokens.size() - 1));
+  std::copy(tokens.begin() + 1, tokens.end(), targets.begin());
+  Cursor later = cursor;
+  bytes += read(later, targets.last(1), all.last(1));
+  if (are_texts_) batch.counts["bytes"] += bytes;
+  if (cursor.at.byte - cursor.released >= release_bytes) {
+    corpus_of(cursor).release(cursor.released, cursor.at.byte);
+    cursor.released = cursor.at.byte;
+  }
+  if (!reading_.apart) return;
+  std::ranges::copy(all.first(tokens.size()), row_of("document_position").begin());
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    if (all[i + 1] != 0) continue;
+    targets[i] = ignored_target;
+    --batch.counts["tokens"];
+  }
+}
+
+Batch MixedReader::next() {
+  const Shape shape{range_.count(), reading_.layout.segment};
+  Batch batch;
+  for (const char* name : {"tokens", "targets"})
+    batch.fields[name] = Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  if (reading_.apart)
+    batch.fields["document_position"] =
+        Tensor::empty(shape, DType::i64, device_, MemoryTag::workspace);
+  const Cursor& first = cursors_[0];
+  std::int64_t read = 0;
+  for (const Taken& taken : first.taken) read += taken.tokens;
+  batch.first_row = range_.begin;
+  batch.fresh = read == 0;
+  batch.place = fmt::format("at token {} of each stream, in {}", read, corpus_of(first).path());
+  batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
+  for (std::int64_t row = 0; row < range_.count(); ++row) read_row(row, batch);
+  return batch;
+}
+
+Tensor MixedReader::cursors() const {
+  const Tensor state =
+      Tensor::empty({range_.count(), columns()}, DType::i64, device_, MemoryTag::workspace);
+  auto value = state.span<std::int64_t>().begin();
+  for (const Cursor& cursor : cursors_) {
+    *value++ = cursor.text;
+    *value++ = cursor.offset;
+    for (const Taken& taken : cursor.taken) {
+      *value++ = taken.documents;
+      *value++ = taken.tokens;
+    }
+  }
+  return state;
+}
+
+void MixedReader::restore(const Tensor& cursors) {
+  if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), columns()})
+    throw DataError(
+        "cursors of shape {} do not fit {} streams of {} texts; is data.train the list that the "
+        "checkpoint was made with?",
+        cursors.shape().to_string(),
+        range_.count(),
+        texts_.size());
+  const auto values = cursors.span<std::int64_t>();
+  std::vector<Cursor> restored;
+  for (std::int64_t row = 0; row < range_.count(); ++row) {
+    const auto of_row = values.subspan(static_cast<std::size_t>(row * columns()),
+                                       static_cast<std::size_t>(columns()));
+    Cursor cursor{
+        .stream = range_.begin + row, .text = of_row[0], .offset = of_row[1], .taken = {}};
+    for (std::size_t text = 0; text < texts_.size(); ++text)
+      cursor.taken.push_back({of_row[2 + 2 * text], of_row[3 + 2 * text]});
+    const auto is_possible = [&] {
+      if (std::ranges::any_of(of_row, [](std::int64_t value) { return value < 0; })) return false;
+      return cursor.text < std::ssize(texts_) &&
+             cursor.taken[static_cast<std::size_t>(cursor.text)].documents >= 1;
+    };
+    if (is_possible()) find_document(cursor);
+    if (!is_possible() || cursor.offset > cursor.document.count())
+      throw DataError(
+          "stream {} is to go on at token {} of a document of text {}, and there is none such; was "
+          "the checkpoint made with other data?",
+          cursor.stream,
+          cursor.offset,
+          cursor.text);
+    restored.push_back(std::move(cursor));
+  }
+  cursors_ = std::move(restored);
+}
+
+}  // namespace longspan

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Texts as users have them: lists, patterns, weights, packed files and documents: training, resuming and measuring.
+
+    tests/launch/mixed_texts_test.py build/launch/longspan
+"""
+
+import gzip
+import json
+import random
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import Layout
+
+LAYOUTS = Layout(1, 1), Layout(2, 1), Layout(1, 2), Layout(1, 1, 2)
+
+
+def sentences(letters, count, seed):
+    """Lines of a few words each, of which no two are equally long."""
+    source = random.Random(seed)
+    return ["".join(source.choice(letters) for _ in range(source.randrange(5, 90))) for _ in range(count)]
+
+
+class MixedTexts(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        (self.directory / "books").mkdir()
+        for number in range(3):
+            lines = sentences("abcdefgh ", 40, number)
+            (self.directory / f"books/{number}.txt").write_text("\n".join(lines) + "\n")
+        with gzip.open(self.directory / "news.jsonl.gz", "wt") as file:
+            for number, line in enumerate(sentences("ABCDEFGH ", 60, 7)):
+                file.write(json.dumps({"id": number, "text": line}) + "\n")
+        (self.directory / "held-out.txt").write_text("\n".join(sentences("abcdefgh ", 30, 11)) + "\n")
+        self.mixed = {"data.train": "[{path: 'books/*.txt', weight: 3}, {path: news.jsonl.gz, weight: 1}]",
+                      "data.documents": "line", "data.shuffle": "true", "data.validation": "held-out.txt",
+                      "training.schedule_steps": 100}
+
+    def train_mixed(self, directory, layout=Layout(1, 1), **settings):
+        return self.train(directory, layout, {**self.mixed, **settings})
+
+    def losses(self, directory):
+        return [line["loss"] for line in self.run_at(directory).metrics()]
+
+    def test_files_of_a_list_are_read_one_after_another(self):
+        whole = b"".join((self.directory / f"books/{number}.txt").read_bytes() for number in range(3))
+        (self.directory / "whole.txt").write_bytes(whole)
+        self.train("one", settings={"data.train": "whole.txt", "data.validation": ""})
+        self.train("three", settings={"data.train": "[books/0.txt, books/1.txt, books/2.txt]", "data.validation": ""})
+        output = self.train("pattern", settings={"data.train": "books/*.txt", "data.validation": ""}).output
+        self.assertIn(f"books/*.txt: {len(whole)} tokens in ", output)
+        self.assertEqual(self.losses("three"), self.losses("one"))
+        self.assertEqual(self.losses("pattern"), self.losses("one"))
+
+    def test_weights_and_an_order_by_chance(self):
+        output = self.train_mixed("run").output
+        self.assertRegex(output, r"books/\*\.txt: \d+ tokens in 120 documents, weight 3; news\.jsonl\.gz: \d+ tokens in 60 "
+                         r"documents, weight 1; 8 streams of documents, shuffled")
+        self.train_mixed("other", **{"run.seed": 9})
+        self.assertNotEqual(self.losses("other"), self.losses("run"))
+
+    def test_documents_that_stand_apart_are_trained_and_measured(self):
+        self.train_mixed("run", **{"data.documents_apart": "true"})
+        found = json.loads(self.longspan("evaluate", "run", "--json").output)
+        lines = (self.directory / "held-out.txt").read_text().splitlines()
+        # The first of each line is predicted by nothing.
+        self.assertEqual(found["tokens"], sum(len(line) - 1 for line in lines))
+        self.assertAlmostEqual(found["loss"], self.run_at().metrics()[-1]["validation_loss"], delta=1e-5)
+
+    def test_a_run_goes_on_bit_for_bit_on_its_layout_and_to_rounding_on_others(self):
+        apart = {"data.documents_apart": "true", "data.validation": ""}
+        for layout in LAYOUTS[:2]:
+            whole, parts = f"whole-{layout.ranks}", f"parts-{layout.ranks}"
+            self.train_mixed(whole, layout, **{**apart, "training.steps": 12})
+            for steps in 5, 12:
+                output = self.train_mixed(parts, layout, **{**apart, "training.steps": steps}).output
+                self.assertNotIn("warning", output)
+            self.assertEqual(self.run_at(parts).state(12), self.run_at(whole).state(12))
+        for layout in LAYOUTS[1:]:
+            with self.subTest(layout=str(layout)):
+                parts = f"elastic-{layout}".replace(" ", "-")
+                self.train_mixed(parts, **{**apart, "training.steps": 5})
+                self.train_mixed(parts, layout, **{**apart, "training.steps": 12})
+                for found, wanted in zip(self.losses(parts), self.losses("whole-1"), strict=True):
+                    self.assertAlmostEqual(found, wanted, delta=1e-4)
+
+    def test_a_changed_list_is_told(self):
+        self.train_mixed("run")
+        (self.directory / "books/3.txt").write_text("another book\n")
+        self.assertIn("holds another text than the checkpoint was trained on",
+                      self.train_mixed("run", **{"training.steps": 9}).output)
+        shorter = self.train("run", settings={**self.mixed, "data.train": "[{path: 'books/*.txt', weight: 3}]",
+                                              "training.steps": 10}, code=3)
+        self.assertIn("is data.train the list that the checkpoint was made with?", shorter.errors)
+
+    def test_each_text_of_a_list_is_measured(self):
+        self.train("run", settings={"data.train": "books/*.txt", "data.validation": "[held-out.txt, books/0.txt]",
+                                    "training.validation_every": 3})
+        last = [line for line in self.run_at().metrics() if "validation_loss" in line][-1]
+        each = [last["validation_loss:held-out.txt"], last["validation_loss:books/0.txt"]]
+        self.assertTrue(min(each) <= last["validation_loss"] <= max(each))
+
+    def test_what_is_wrong_is_one_sentence(self):
+        for number, (settings, code, sentence) in enumerate([
+                ({"data.train": "nothing/*.txt"}, 3, "data.train: nothing/*.txt: no file has a name like this"),
+                ({"data.train": "[books/0.txt, nowhere.txt]"}, 3, "nowhere.txt: cannot be opened for reading: No such file"),
+                ({"data.train": "[{path: books/0.txt, weight: 0}]"}, 2, "a weight is more than 0"),
+                ({"data.train": "[{path: books/0.txt, wait: 1}]"}, 2, '"wait" is neither path nor weight'),
+                ({"data.train": "[{weight: 1}]"}, 2, "a mapping without a path"),
+                ({"data.train": "[]"}, 2, "data.train: found the list []"),
+                ({"data.train": "[{path: books/0.txt, weight: 2}, books/1.txt]"}, 2, "data.train: 1 of 2 paths have a weight"),
+                ({"data.validation": "[{path: books/0.txt, weight: 2}]"}, 2, "data.validation: found a weight"),
+                ({"model.attention": "[{kind: local}]"}, 2, "model.attention: found the list [{kind: local}] (a mapping in it)"),
+                ({"run.task": "classification", "model.family": "encoder", "data.train": "[books/0.txt, books/1.txt]"}, 2,
+                 "several files and weights are for run.task: language_model"),
+                ({"data.documents_apart": "true", "model.attention": "linear"}, 2, "linear")]):
+            with self.subTest(settings=settings):
+                for layout in LAYOUTS[:2]:
+                    result = self.train(f"wrong-{number}-{layout.ranks}", layout, settings, code=code)
+                    self.assertIn(sentence, result.errors)
+
+
+if __name__ == "__main__":
+    jobs.main()
