@@ -119,6 +119,7 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
                                  .device = device,
                                  .mesh = mesh,
                                  .memory = configuration->memory,
+                                 .tuning = configuration->training.tuning,
                                  .image = image});
   load_weights(opened.checkpoint, model->parameters());
   model->parameters().set_steps(

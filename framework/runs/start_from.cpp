@@ -120,6 +120,7 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
       checkpoint_(checkpoint),
       model_(model) {
   judge_beginnings(model.parameters());
+  judge_adapters();
   judge_configuration();
   for (const auto& parameter : model.parameters().all()) {
     const std::string& name = parameter->name;
@@ -159,13 +160,12 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
   match_labels();
   if (!by_row_.empty()) match_vocabulary(tokenizer_of(checkpoint, run.settings.data));
   judge_shapes();
-  judge_adapters();
 }
 
 // Without them the other weights are another model's.
 void WeightsTaken::judge_adapters() const {
   for (const CheckpointTensor& tensor : checkpoint_.tensors())
-    if (is_of_adapter(tensor) && !whole_.contains(tensor.name) && !is_anew(tensor.name))
+    if (is_of_adapter(tensor) && !model_.parameters().find(tensor.name))
       throw ConfigurationError(
           "{}: {} has {}, and this run no such adapter; set training.adapters as it was there, or "
           "begin from what longspan export and import make of it, with the adapters in its weights",

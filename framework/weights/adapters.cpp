@@ -178,8 +178,10 @@ Tensor read_merged(const Checkpoint& checkpoint, const std::string& name, double
   if (!layer) return weight;
   const Tensor up = read_whole(checkpoint, *layer + up_of);
   const Tensor down = read_whole(checkpoint, *layer + down_of);
-  scale(Cpu(), factor, up, up);
-  matmul(Cpu(), {.a = up, .b = down, .c = weight, .accumulate = true});
+  on(weight.device(), [&](auto backend) {
+    scale(backend, factor, up, up);
+    matmul(backend, {.a = up, .b = down, .c = weight, .accumulate = true});
+  });
   return weight;
 }
 

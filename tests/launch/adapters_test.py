@@ -20,7 +20,7 @@ from jobs import Layout
 ADAPTERS = {"training.start_from": "old", "training.adapters.rank": 2, "training.adapters.alpha": 3,
             "training.adapters.dropout": 0.2, "training.adapters.layers": "[layers]", "run.seed": 5}
 # In which they become other than nothing.
-SHORT = {"data.train": "text.txt", "data.batch": 2, "data.segment": 8, "training.steps": 8, "training.learning_rate": 0.1,
+SHORT = {"data.train": "text.txt", "training.steps": 8, "training.learning_rate": 0.1,
          "training.warmup": 0, "run.threads": 1}
 
 
@@ -43,7 +43,7 @@ class Adapters(jobs.TestCase):
 
     def test_alone_are_trained_and_go_on_bit_for_bit(self):
         result = self.tune("new")
-        self.assertRegex(result.output, r"begun anew: layers/0/attention/query/adapter/down, .* and \d+ more")
+        self.assertRegex(result.output, r"begun anew: layers/0/attention/position/adapter/down, .* and \d+ more")
         self.assertRegex(result.output, r"\d+ parameters are trained, the others stay as they are")
         old, new = own(self.run_at("old").state(8)), self.run_at("new")
         after = own(new.state(8))
@@ -86,11 +86,11 @@ class Adapters(jobs.TestCase):
     def test_mistakes(self):
         for settings, part in (({"training.adapters.layers": "[attention/queery]"},
                                 'training.adapters.layers: no linear layer of this model has "attention/queery" in its name; they are '
-                                "layers/*/attention/query, layers/*/attention/key"),
+                                "layers/*/attention/position, layers/*/attention/query, layers/*/attention/key"),
                                ({"training.adapters.rank": 17}, "training.adapters.rank is 17, above the narrower side of the linear layer"),
                                ({"training.adapters.beside": "[layer]"}, "training.adapters.beside: no parameter of this model"),
                                ({"training.adapters.rank": "none", "training.frozen": "[nothing]"}, "training.frozen: no parameter"),
-                               ({"training.adapters.rank": 0}, "wanted at least 1"),
+                               ({"training.adapters.rank": 0}, "allowed: none or an integer, at least 1"),
                                ({"training.adapters.dropout": 1}, "training.adapters.dropout")):
             with self.subTest(part):
                 self.assertIn(part, self.tune("no", settings, code=2).errors)
