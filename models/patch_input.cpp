@@ -83,6 +83,9 @@ void declare(OptionTable& table, PatchOptions& options) {
             "with model.patch, what they are then divided by",
             more_than(0.0),
             fixes_weights());
+  for (const char* const key : {"model.pixel_mean", "model.pixel_deviation"})
+    table.warn(key,
+               [&options]() -> std::string { return options.side ? "" : "model.patch is none"; });
 }
 
 PatchInput::PatchInput(const Scope& scope,

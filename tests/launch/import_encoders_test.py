@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import jobs
 from import_test import random_weights, read_safetensors, write_safetensors
 
-WIDTH, HIDDEN, LAYERS, VOCABULARY, POSITIONS, CLASSES = 8, 12, 2, 256, 16, 3
+WIDTH, HIDDEN, LAYERS, VOCABULARY, POSITIONS, CLASSES = 8, 12, 2, 256, 64, 3
 CONFIG = {"architectures": ["BertForSequenceClassification"], "model_type": "bert", "vocab_size": VOCABULARY,
           "hidden_size": WIDTH, "num_hidden_layers": LAYERS, "num_attention_heads": 2, "intermediate_size": HIDDEN,
           "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.2,
@@ -204,7 +204,7 @@ class Import(TestCase):
             grey = [[[value] * 3 for value in range(row, row + 4)] for row in range(4)]
             (self.directory / "images" / label / "one.png").write_bytes(png(grey))
         settings = {"data.train": "images", "run.directory": "mine", "training.start_from": "taken", "training.steps": 1, "run.threads": 1}
-        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=3)
         self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
 
     def test_a_model_made_here_is_exported(self):

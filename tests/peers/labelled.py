@@ -61,7 +61,7 @@ def byte_pairs():
     merges = [("Ġ", "t"), ("h", "e"), ("Ġt", "he")]
     made = tokenizers.Tokenizer(models.BPE({name: id for id, name in enumerate(names)}, merges))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
-    made.post_processor = processors.RobertaProcessing(sep=("</s>", 2), cls=("<s>", 0), add_prefix_space=True)
+    made.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     made.add_special_tokens(special)
     return made
 
@@ -101,6 +101,7 @@ def losses(folder, texts, tags, images):
             if loading.get(kind):
                 sys.exit(f"{path}: {kind}: {loading[kind]}")
         model.eval()
+        ids = {name: int(id) for id, name in model.config.id2label.items()}
         is_of_images = of.__name__.startswith("ViT")
         if not is_of_images:
             tokenizer = t.PreTrainedTokenizerFast(tokenizer_file=str(path / "tokenizer.json"))
@@ -110,14 +111,14 @@ def losses(folder, texts, tags, images):
                 for line in Path(texts).read_text().splitlines():
                     label, text = line.split("\t", 1)
                     logits = model(torch.tensor([tokenizer(text).input_ids])).logits.double()
-                    total -= logits.log_softmax(-1)[0, model.config.label2id[label]].item()
+                    total -= logits.log_softmax(-1)[0, ids[label]].item()
                     count += 1
             elif of.__name__.endswith("TokenClassification"):
                 for words in sentences(tags):
                     read = tokenizer([word for word, _ in words], is_split_into_words=True)
                     scores = model(torch.tensor([read.input_ids])).logits.double().log_softmax(-1)[0]
                     for number, (_, tag) in enumerate(words):
-                        total -= scores[read.word_ids().index(number), model.config.label2id[tag]].item()
+                        total -= scores[read.word_ids().index(number), ids[tag]].item()
                         count += 1
             elif of.__name__.endswith("ImageClassification"):
                 said = json.loads((path / "preprocessor_config.json").read_text())
@@ -125,7 +126,7 @@ def losses(folder, texts, tags, images):
                     pixels = torch.tensor(rows, dtype=torch.float64) * said["rescale_factor"]
                     pixels = (pixels - torch.tensor(said["image_mean"])) / torch.tensor(said["image_std"])
                     logits = model(pixels.permute(2, 0, 1)[None].float()).logits.double()
-                    total -= logits.log_softmax(-1)[0, model.config.label2id[label]].item()
+                    total -= logits.log_softmax(-1)[0, ids[label]].item()
                     count += 1
             else:
                 continue
