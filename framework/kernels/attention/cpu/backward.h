@@ -334,8 +334,10 @@ class Backward {
   void multiply_by_slopes(std::int64_t r) {
     T* dscore = dscores_ + r * skew_step + skew_margin;
     const T* slope = cap_slopes_ + r * tile;
+    // Where a key is not seen the slope may be anything.
 #pragma omp simd
-    for (std::int64_t j = 0; j < tile; ++j) dscore[j] *= slope[j];
+    for (std::int64_t j = 0; j < tile; ++j)
+      dscore[j] = dscore[j] == 0 ? T{0} : dscore[j] * slope[j];
   }
 
   // `span` is 1, or the soft span of the row: the gradient of its z is returned, over the ramp.
