@@ -17,11 +17,10 @@ class Unigram : public WordModel {
   void encode(std::string_view word, std::vector<WordToken>& tokens) const override;
 
  private:
-  static constexpr std::uint32_t not_reached = UINT32_MAX;
   // The best way to the end of a part of the word: its last piece.
   struct Best {
     double score = 0;
-    std::uint32_t begin = not_reached;
+    std::int64_t begin = -1;
     std::int32_t id = -1;
   };
   void find_paths(std::string_view word, std::vector<Best>& best) const;
@@ -57,8 +56,8 @@ Unigram::Unigram(const JsonPlace& json, const WordVocabulary& vocabulary) : ids_
 void Unigram::find_paths(std::string_view word, std::vector<Best>& best) const {
   const auto reach = [&best](std::size_t end, double score, std::size_t begin, std::int32_t id) {
     Best& there = best[end];
-    if (there.begin != not_reached && score <= there.score) return;
-    there = {score, static_cast<std::uint32_t>(begin), id};
+    if (there.begin >= 0 && score <= there.score) return;
+    there = {score, static_cast<std::int64_t>(begin), id};
   };
   for (std::size_t begin = 0; begin < word.size();) {
     const std::size_t width = next_character(word.substr(begin)).width;
@@ -88,22 +87,18 @@ void Unigram::add_unknown(std::string_view word,
 void Unigram::encode(std::string_view word, std::vector<WordToken>& tokens) const {
   std::vector<Best> best(word.size() + 1);
   find_paths(word, best);
-  std::vector<std::uint32_t> ends;  // of pieces, backwards
-  for (auto end = static_cast<std::uint32_t>(word.size()); end > 0; end = best[end].begin)
-    ends.push_back(end);
-  const auto is_unknown_to = [&](std::uint32_t end) {
-    return unknown_ < 0 ? best[end].id < 0 : best[end].id == unknown_;
-  };
+  std::vector<std::pair<std::size_t, bool>> ends;  // of pieces, backwards; whether unknown
+  for (auto end = word.size(); end > 0; end = static_cast<std::size_t>(best[end].begin))
+    ends.emplace_back(end, unknown_ < 0 ? best[end].id < 0 : best[end].id == unknown_);
   std::size_t begin = 0;
   for (std::size_t i = ends.size(); i-- > 0;) {
-    const std::uint32_t end = ends[i];
-    const bool is_unknown = is_unknown_to(end);
+    const auto [end, is_unknown] = ends[i];
     // Unknown characters beside one another are one token.
-    if (is_unknown && unknown_ >= 0 && i > 0 && is_unknown_to(ends[i - 1])) continue;
+    if (is_unknown && unknown_ >= 0 && i > 0 && ends[i - 1].second) continue;
     if (is_unknown)
       add_unknown(word, begin, end, tokens);
     else
-      tokens.push_back({best[end].id, end});
+      tokens.push_back({best[end].id, static_cast<std::uint32_t>(end)});
     begin = end;
   }
 }
