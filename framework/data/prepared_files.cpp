@@ -9,11 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "framework/core/error.h"
 #include "framework/core/stopwatch.h"
 
 namespace longspan {
 namespace {
+
+// Another file has failed: nobody waits for this one.
+struct Abandoned {};
 
 class Preparation {
  public:
@@ -47,6 +49,8 @@ class Preparation {
     for (std::size_t i = next_++; i < files_.size() && !has_failed_; i = next_++) {
       try {
         prepare(files_[i]);
+      } catch (const Abandoned&) {
+        break;
       } catch (...) {
         const std::lock_guard lock(mutex_);
         has_failed_ = true;
@@ -76,7 +80,7 @@ class Preparation {
   }
 
   void hear(const ScanProgress& progress) {
-    if (has_failed_) throw Failure("{}: nobody waits for it", progress.path);
+    if (has_failed_) throw Abandoned();
     take_threads();
     const std::lock_guard lock(mutex_);
     if (listener_) listener_(progress);

@@ -131,8 +131,8 @@ class Formats(Prepare):
 
 class StartedAgain(Prepare):
     def test_what_is_whole_is_kept(self):
-        self.write("large.jsonl", json_lines(documents(30000, 2)))
-        self.write("small.jsonl", json_lines(documents(3000, 3)))
+        self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
+        self.write("small.jsonl", json_lines(documents(2000, 3) * 30))
         settings = {**self.package, "data.train": "large.jsonl", "data.validation": "small.jsonl"}
         arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
         # In the middle of a file, and between two.
@@ -147,7 +147,7 @@ class StartedAgain(Prepare):
             self.assertEqual(any(name.startswith("large") and name.endswith(".tokens") for name in self.cached()), number == 1)
         result = self.longspan(*arguments)
         self.assertIn("there already", self.line_of("large.jsonl", result)[3])
-        self.assertIn("2 files: 33000 documents", result.output)
+        self.assertIn("2 files: 140000 documents", result.output)
         self.assertRegex(result.output, r"; 1 there already\n\Z")
         kept = {name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}
         self.assertEqual(len(kept), 2, kept.keys())
@@ -159,7 +159,7 @@ class StartedAgain(Prepare):
         self.assertEqual({name: (self.directory / "cache" / name).read_bytes() for name in self.cached()}, kept)
 
     def test_a_part_that_was_made_is_not_made_again(self):
-        self.write("large.jsonl", json_lines(documents(30000, 2)))
+        self.write("large.jsonl", json_lines(documents(2000, 2) * 40))
         settings = {**self.package, "data.train": "large.jsonl"}
         arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
         job = self.start(*arguments)
@@ -171,13 +171,13 @@ class StartedAgain(Prepare):
         self.assertRegex(self.line_of("large.jsonl", self.longspan(*arguments))[3], r"gone on after [\d.]+ MB of the text")
 
     def test_two_at_once_do_not_hurt_each_other(self):
-        self.write("a.jsonl", json_lines(documents(10000, 2)))
+        self.write("a.jsonl", json_lines(documents(2000, 2) * 10))
         arguments = ["prepare", "tiny.yaml", *jobs.flat({**self.package, "data.train": "a.jsonl"}), "--part", "1"]
         both = [self.start(*arguments) for _ in range(2)]
         for job in both:
             result = job.wait()
             self.assertEqual(result.code, 0, result.errors)
-            self.assertIn("10000 documents", result.output)
+            self.assertIn("20000 documents", result.output)
         self.assertEqual(len(self.cached()), 1)
 
 
