@@ -160,6 +160,9 @@ ExitCode run(const Arguments& arguments, Session& session) {
         "run.task: "
         "language_model",
         configuration->task);
+  if (configuration->data.format == DataFormat::tokens)
+    throw ConfigurationError(
+        "longspan prepare: data.format is tokens, whose files hold tokens already");
   set_threads(configuration->run.threads, session.local_size());
   prepare(*configuration, {.part = arguments.part << 20}, session);
   return ExitCode::ok;

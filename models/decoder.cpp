@@ -126,6 +126,12 @@ class Decoder : public Body {
   std::optional<AuxiliaryLosses> auxiliary_;  // in training
 };
 
+// What predicts further on than the next token would predict another document.
+std::string further_problem(const DecoderOptions& options, bool documents_apart) {
+  if (!documents_apart || options.auxiliary.targets == 1) return "";
+  return "model.targets: found several with documents that do not look at each other; set it to 1";
+}
+
 std::string each_layer_problem(const DecoderOptions& options, bool documents_apart) {
   if (!options.positions_each_layer) return "";
   if (documents_apart)
@@ -163,6 +169,9 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
   table.check({"model.positions_each_layer", "model.positions", "model.span"}, [&options, planned] {
     return each_layer_problem(options, planned && planned().documents_apart);
   });
+  table.check({"model.targets"}, [&options, planned] {
+    return further_problem(options, planned && planned().documents_apart);
+  });
   declare(table, options.auxiliary, options.common, planned);
 }
 
@@ -172,6 +181,7 @@ BodyFactory decoder_body(const DecoderOptions& options) {
       refuse(positions_problem(
           options.positions, options.common, Sequences::segments, setting.segment));
     refuse(each_layer_problem(options, setting.documents_apart));
+    refuse(further_problem(options, setting.documents_apart));
     refuse(auxiliary_problem(options.auxiliary, options.common, setting.segment));
     return std::make_unique<Decoder>(scope, options, setting);
   };

@@ -77,7 +77,11 @@ class UniversalTransformer : public Body {
 };
 
 std::string documents_problem(const UniversalTransformerOptions& options, bool documents_apart) {
-  if (!documents_apart || options.positions.by_distance()) return "";
+  if (!documents_apart) return "";
+  if (options.count == StepCount::adaptive)
+    return "model.halting: found adaptive with documents that do not look at each other, of which "
+           "fewer tokens are predicted than ponder; set it to fixed";
+  if (options.positions.by_distance()) return "";
   return "model.positions: found absolute ones with documents that do not look at each other, "
          "whose positions would have to begin anew in each; set it to "
          "relative, alibi or rotary";
@@ -102,7 +106,7 @@ void declare(OptionTable& table,
   table.check(recurrence_keys(halting_key),
               [&options] { return recurrence_problem(options, options.common, halting_key); });
   if (planned)
-    table.check({"model.positions"}, [&options, planned] {
+    table.check({"model.positions", "model.halting"}, [&options, planned] {
       return documents_problem(options, planned().documents_apart);
     });
 }

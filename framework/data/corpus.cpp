@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 // Of one file its own, so that a list of one is that one.
-std::uint64_t joined(const std::vector<std::uint64_t>& hashes) {
+std::uint64_t hash_of_all(const std::vector<std::uint64_t>& hashes) {
   if (hashes.size() == 1) return hashes.front();
   return XXH3_64bits(hashes.data(), hashes.size() * sizeof(std::uint64_t));
 }
@@ -39,7 +39,7 @@ bool Corpus::is_text() const { return std::ranges::all_of(files(), &CorpusFile::
 std::uint64_t Corpus::fingerprint() const {
   std::vector<std::uint64_t> hashes;
   for (const CorpusFile& file : files()) hashes.push_back(file.fingerprint());
-  return joined(hashes);
+  return hash_of_all(hashes);
 }
 
 std::optional<std::uint64_t> Corpus::whole_hash(std::int64_t most_bytes) const {
@@ -50,7 +50,7 @@ std::optional<std::uint64_t> Corpus::whole_hash(std::int64_t most_bytes) const {
     if (!hash) return std::nullopt;
     hashes.push_back(*hash);
   }
-  return joined(hashes);
+  return hash_of_all(hashes);
 }
 
 std::size_t Corpus::file_of(std::int64_t token) const {
@@ -63,6 +63,12 @@ std::size_t Corpus::file_of(std::int64_t token) const {
 CorpusPosition Corpus::seek(std::int64_t token) const {
   const std::size_t file = file_of(token);
   const CorpusPosition in_file = files()[file].seek(token - all_->first_tokens[file]);
+  return {token, all_->first_bytes[file] + in_file.byte};
+}
+
+CorpusPosition Corpus::begin_at(std::int64_t token) const {
+  const std::size_t file = file_of(token);
+  const CorpusPosition in_file = files()[file].begin_at(token - all_->first_tokens[file]);
   return {token, all_->first_bytes[file] + in_file.byte};
 }
 
@@ -102,6 +108,10 @@ CorpusPosition Corpus::read_pairs(CorpusPosition at,
   return after;
 }
 
+void Corpus::release_all() const {
+  for (const CorpusFile& file : files()) file.release_all();
+}
+
 void Corpus::release(std::int64_t byte_begin, std::int64_t byte_end) const {
   const auto& first = all_->first_bytes;
   for (std::size_t file = 0; file < files().size(); ++file) {
@@ -109,6 +119,13 @@ void Corpus::release(std::int64_t byte_begin, std::int64_t byte_end) const {
     const std::int64_t end = std::min(byte_end, first[file + 1]);
     if (begin < end) files()[file].release(begin - first[file], end - first[file]);
   }
+}
+
+Corpus joined(const std::string& path, const std::vector<Corpus>& corpora) {
+  std::vector<CorpusFile> files;
+  for (const Corpus& corpus : corpora)
+    files.insert(files.end(), corpus.files().begin(), corpus.files().end());
+  return {path, std::move(files)};
 }
 
 void require_pairs(const Corpus& corpus) {

@@ -37,8 +37,10 @@ class Corpus {
 
   // As CorpusFile has them.
   CorpusPosition seek(std::int64_t token) const;
+  CorpusPosition begin_at(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
   void release(std::int64_t byte_begin, std::int64_t byte_end) const;
+  void release_all() const;
   // Reads n = tokens.size() pairs of a token and the one after it: `targets` is one token later
   // than `tokens`. Returns the position after the last of `tokens`, and adds the bytes of the
   // targets to `target_bytes` where they are known.
@@ -66,6 +68,9 @@ class Corpus {
 
   std::shared_ptr<const Files> all_;
 };
+
+// Corpora one after another, at least one; `path` is what names them together.
+Corpus joined(const std::string& path, const std::vector<Corpus>& corpora);
 
 // Throws DataError when there is no token to predict: fewer than two.
 void require_pairs(const Corpus& corpus);

@@ -98,6 +98,9 @@ std::uint64_t CorpusFile::fingerprint() const {
   std::vector<std::uint64_t> words = {static_cast<std::uint64_t>(file_->size()),
                                       tokenizer_.fingerprint()};
   if (ids_) words.push_back(static_cast<std::uint64_t>(ids_->id_bytes()));
+  // Where a text is not its bytes, how it was read makes another of it.
+  if (encoded_ && (has_documents_ || encoded_->bytes() != file_->size()))
+    words.push_back(encoded_->fingerprint());
   std::array<char, block> buffer;
   const std::int64_t step = std::max(block, file_->size() / blocks);
   for (std::int64_t at = 0; at < file_->size(); at += step) {
@@ -179,6 +182,13 @@ CorpusPosition CorpusFile::read_characters(CorpusPosition at, std::span<std::int
     }
   }
   return at;
+}
+
+void CorpusFile::release_all() const {
+  if (encoded_)
+    encoded_->release_all();
+  else
+    file_->release(0, file_->size());
 }
 
 void CorpusFile::release(std::int64_t byte_begin, std::int64_t byte_end) const {

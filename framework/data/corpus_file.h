@@ -59,11 +59,16 @@ class CorpusFile {
 
   // The position of a token, 0 .. tokens().
   CorpusPosition seek(std::int64_t token) const;
+  // The same, faster where tokens are in a file of their own: its byte counts from there.
+  CorpusPosition begin_at(std::int64_t token) const {
+    return encoded_ ? CorpusPosition{token, 0} : seek(token);
+  }
   // Fills `out` with the tokens from `at` on and returns the position after them. Throws DataError
   // when the file has become shorter, Failure past the end.
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
   // See MappedFile::release.
   void release(std::int64_t byte_begin, std::int64_t byte_end) const;
+  void release_all() const;
 
  private:
   void index_characters(const ScanListener& listener);

@@ -35,15 +35,21 @@ void encode_lines(const SubwordModel& model, std::string_view text, const Sink& 
 void encode_whole(const JsonTokenizer& model,
                   std::string_view text,
                   std::string_view place,
+                  std::int64_t begin,
                   const Sink& sink) {
   // Up to `at` bytes belong to tokens: of a very long one the rest to those behind it.
-  std::int64_t at = 0;
-  model.encode(text, place, [&at, &sink](const JsonToken& token) {
-    const std::int64_t bytes = std::min(token.end - at, most_token_bytes);
-    sink({token.id, bytes});
-    at += bytes;
-  });
-  if (at < std::ssize(text)) sink({no_token, std::ssize(text) - at});
+  std::int64_t at = begin;
+  model.encode(
+      text,
+      place,
+      [&at, &sink](const JsonToken& token) {
+        const std::int64_t bytes = std::min(token.end - at, most_token_bytes);
+        sink({token.id, bytes});
+        at += bytes;
+      },
+      begin);
+  const std::int64_t end = begin + std::ssize(text);
+  if (at < end) sink({no_token, end - at});
 }
 
 }  // namespace
@@ -52,6 +58,7 @@ void encode_document(const Tokenizer& tokenizer,
                      std::string_view text,
                      std::string_view place,
                      std::int64_t offset,
+                     bool goes_on,
                      const Sink& sink) {
   if (tokenizer.kind() == TokenizerKind::bytes) {
     for (const char byte : text) sink({static_cast<unsigned char>(byte), 1});
@@ -65,7 +72,7 @@ void encode_document(const Tokenizer& tokenizer,
   }
   require_utf8(text, place, offset);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
-    encode_whole(*model, text, place, sink);
+    encode_whole(*model, text, place, goes_on ? std::max<std::int64_t>(offset, 1) : 0, sink);
   else if (const SubwordModel* const model_of_lines = tokenizer.subword_model())
     encode_lines(*model_of_lines, text, sink);
   else
@@ -85,7 +92,7 @@ void DocumentQueue::push(SubwordToken token) {
   if (held_) writer_.add(*held_);
   if (!has_tokens_) writer_.begin_document();
   has_tokens_ = true;
-  token.bytes += std::exchange(unseen_, 0);
+  take_unseen(token);
   held_ = token;
 }
 
@@ -103,12 +110,17 @@ void DocumentQueue::end() {
 
 void DocumentQueue::flush() {
   if (held_) {
-    held_->bytes += std::exchange(unseen_, 0);
+    take_unseen(*held_);
     writer_.add(*held_);
     held_.reset();
   }
-  if (unseen_ > most_token_bytes)
-    throw DataError("the tokenizer sees nothing in {} bytes of text", unseen_);
+}
+
+// What is more than a token may have is for the next one.
+void DocumentQueue::take_unseen(SubwordToken& token) {
+  const std::int64_t bytes = std::min(unseen_, most_token_bytes - token.bytes);
+  token.bytes += bytes;
+  unseen_ -= bytes;
 }
 
 }  // namespace longspan

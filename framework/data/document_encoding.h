@@ -12,18 +12,20 @@
 namespace longspan {
 
 // Raised when a tokenizer makes other tokens of the same text than it did before.
-inline constexpr int encoding_version = 2;
+inline constexpr int encoding_version = 3;
 
 // In place of an id: the bytes are such as the tokenizer sees nothing in.
 inline constexpr std::int64_t no_token = -1;
 
 // Calls sink(token) for the tokens of a text, whose bytes add up to its own. Ids are those of
 // Tokenizer::encode. Throws DataError, naming `place` and the byte of it, where `offset` is that of
-// the text's first, for what is not UTF-8 where the tokenizer wants it, or has no id.
+// the text's first (`goes_on`: what is before it belongs to the same document), for what is not
+// UTF-8 where the tokenizer wants it, or has no id.
 void encode_document(const Tokenizer& tokenizer,
                      std::string_view text,
                      std::string_view place,
                      std::int64_t offset,
+                     bool goes_on,
                      const std::function<void(const SubwordToken&)>& sink);
 
 // Documents on their way to a file of tokens. Bytes in which the tokenizer sees nothing belong to
@@ -46,13 +48,14 @@ class DocumentQueue {
   void begin();
   void push(SubwordToken token);
   void end();
-  // Gives what it holds, in the middle of a document. Throws DataError where that is bytes without
-  // any token.
+  // Gives what it holds, in the middle of a document.
   void flush();
   // Documents that had no tokens.
   std::int64_t left_out() const { return left_out_; }
 
  private:
+  void take_unseen(SubwordToken& token);
+
   TokenFileWriter& writer_;
   std::optional<std::int64_t> end_of_text_;
   std::optional<SubwordToken> held_;

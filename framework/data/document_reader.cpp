@@ -9,6 +9,7 @@
 #include "framework/data/json_field.h"
 #include "framework/data/line_pieces.h"
 #include "framework/data/lines.h"
+#include "framework/tokenizers/characters.h"
 
 namespace longspan {
 namespace {
@@ -138,10 +139,13 @@ bool DocumentReader::next_paragraph(Document& document) {
 std::string_view DocumentReader::part_to_place() {
   for (std::size_t least = reading_.part;;) {
     const std::string_view text = held();
-    if (text.size() > least) {
-      const std::size_t end = reading_.place_to_cut(text, least);
+    const std::size_t valid = valid_utf8_bytes(text);
+    // Who encodes it says what is wrong.
+    if (valid + 4 < text.size()) return text;
+    if (valid > least) {
+      const std::size_t end = reading_.place_to_cut(text.substr(0, valid), least);
       if (end != std::string_view::npos) return text.substr(0, end);
-      least = text.size();
+      least = valid;
     }
     if (is_ended_) return text;
     if (text.size() > reading_.longest) refuse_length(at_.byte);

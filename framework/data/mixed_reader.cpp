@@ -11,7 +11,8 @@
 namespace longspan {
 namespace {
 
-constexpr std::int64_t release_bytes = std::int64_t{1} << 20;
+// Short documents are read from a page each.
+constexpr std::int64_t tokens_between_releases = std::int64_t{1} << 18;
 
 }  // namespace
 
@@ -29,6 +30,11 @@ MixedReader::MixedReader(std::vector<MixedText> texts,
   for (const MixedText& text : texts_) {
     require(text.weight > 0, "a text has the weight {}", text.weight);
     are_texts_ = are_texts_ && text.documents.corpus().is_text();
+    if (reading_.apart && text.documents.corpus().tokens() == text.documents.count())
+      throw DataError(
+          "{}: no document has two tokens, so that with data.documents_apart there is none to "
+          "predict",
+          text.documents.corpus().path());
   }
   for (std::int64_t stream = range_.begin; stream < range_.end; ++stream) {
     Cursor cursor{.stream = stream, .taken = std::vector<Taken>(texts_.size())};
@@ -48,7 +54,6 @@ void MixedReader::begin_document(Cursor& cursor) const {
   std::size_t least = 0;
   for (std::size_t text = 1; text < texts_.size(); ++text)
     if (given(text) < given(least)) least = text;
-  if (cursor.at.byte > cursor.released) corpus_of(cursor).release(cursor.released, cursor.at.byte);
   cursor.text = static_cast<std::int64_t>(least);
   cursor.offset = 0;
   ++cursor.taken[least].documents;
@@ -70,9 +75,8 @@ void MixedReader::find_document(Cursor& cursor) const {
     document = shuffled_at(random, documents.count(), document);
   }
   cursor.document = documents.at(document);
-  cursor.at = documents.corpus().seek(cursor.document.begin +
-                                      std::min(cursor.offset, cursor.document.count()));
-  cursor.released = cursor.at.byte;
+  cursor.at = documents.corpus().begin_at(cursor.document.begin +
+                                          std::min(cursor.offset, cursor.document.count()));
 }
 
 std::int64_t MixedReader::read(Cursor& cursor,
@@ -115,10 +119,6 @@ void MixedReader::read_row(std::int64_t row, Batch& batch) {
   Cursor later = cursor;
   bytes += read(later, targets.last(1), all.last(1));
   if (are_texts_) batch.counts["bytes"] += bytes;
-  if (cursor.at.byte - cursor.released >= release_bytes) {
-    corpus_of(cursor).release(cursor.released, cursor.at.byte);
-    cursor.released = cursor.at.byte;
-  }
   if (!reading_.apart) return;
   std::ranges::copy(all.first(tokens.size()), row_of("document_position").begin());
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -144,7 +144,15 @@ Batch MixedReader::next() {
   batch.place = fmt::format("at token {} of each stream, in {}", read, corpus_of(first).path());
   batch.counts = {{"tokens", shape.elements()}, {"bytes", 0}};
   for (std::int64_t row = 0; row < range_.count(); ++row) read_row(row, batch);
+  release(shape.elements());
   return batch;
+}
+
+void MixedReader::release(std::int64_t tokens) {
+  unreleased_ += tokens;
+  if (unreleased_ < tokens_between_releases) return;
+  unreleased_ = 0;
+  for (const MixedText& text : texts_) text.documents.corpus().release_all();
 }
 
 Tensor MixedReader::cursors() const {
@@ -165,10 +173,10 @@ Tensor MixedReader::cursors() const {
 void MixedReader::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), columns()})
     throw DataError(
-        "cursors of shape {} do not fit {} streams of {} texts; is data.train the list that the "
-        "checkpoint was made with?",
-        cursors.shape().to_string(),
-        range_.count(),
+        "the checkpoint's place in the data does not fit {} texts that are mixed; is data.train "
+        "the "
+        "list that the checkpoint was made with, and are data.shuffle, data.documents_apart and "
+        "data.batch? training.start_from begins a new run with its weights",
         texts_.size());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;

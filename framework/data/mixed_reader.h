@@ -30,7 +30,8 @@ struct MixedReading {
 // ... of each text: every document once an epoch, on any number of ranks.
 class MixedReader : public Source {
  public:
-  // Throws ConfigurationError when `ranks` does not divide the streams. Tensors are made on
+  // Throws DataError when nothing can be predicted: documents stand apart and none has two tokens;
+  // ConfigurationError when `ranks` does not divide the streams. Tensors are made on
   // `device`, a CPU.
   MixedReader(std::vector<MixedText> texts,
               const MixedReading& reading,
@@ -54,11 +55,10 @@ class MixedReader : public Source {
   struct Cursor {
     std::int64_t stream = 0;
     std::int64_t text = 0;
-    std::int64_t offset = 0;    // of the token that is read next in the document; its end too
-    std::vector<Taken> taken;   // of each text
-    Range document = {};        // tokens of the corpus
-    CorpusPosition at = {};     // of the token that is read next
-    std::int64_t released = 0;  // pages of the corpus below this byte are given back
+    std::int64_t offset = 0;   // of the token that is read next in the document; its end too
+    std::vector<Taken> taken;  // of each text
+    Range document = {};       // tokens of the corpus
+    CorpusPosition at = {};    // of the token that is read next
   };
 
   std::int64_t columns() const { return 2 + 2 * std::ssize(texts_); }
@@ -72,6 +72,7 @@ class MixedReader : public Source {
                     std::span<std::int64_t> tokens,
                     std::span<std::int64_t> places) const;
   void read_row(std::int64_t row, Batch& batch);
+  void release(std::int64_t tokens);
 
   std::vector<MixedText> texts_;
   MixedReading reading_;
@@ -79,6 +80,7 @@ class MixedReader : public Source {
   Device device_;
   bool are_texts_ = true;  // the bytes of tokens are known
   std::vector<Cursor> cursors_;
+  std::int64_t unreleased_ = 0;  // tokens that were read since pages were given back
 };
 
 }  // namespace longspan

@@ -88,10 +88,12 @@ Tensor StreamReader::cursors() const {
 
 void StreamReader::restore(const Tensor& cursors) {
   if (cursors.dtype() != DType::i64 || cursors.shape() != Shape{range_.count(), 2})
-    throw DataError("cursors of shape {} do not fit {} streams; [{}, 2] i64 is needed",
-                    cursors.shape().to_string(),
-                    range_.count(),
-                    range_.count());
+    throw DataError(
+        "cursors of shape {} do not fit {} streams of one text; [{}, 2] i64 is needed. Are weights "
+        "of data.train, data.shuffle and data.documents_apart as they were?",
+        cursors.shape().to_string(),
+        range_.count(),
+        range_.count());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;
   for (std::size_t i = 0; i < cursors_.size(); ++i) {

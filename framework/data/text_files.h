@@ -37,6 +37,14 @@ CorpusFile open_corpus_file(const NamedPath& path,
                             const Communicator& all,
                             const ScanListener& listener = {});
 
+// The files of each path of a list. A collective. Throws as below.
+std::vector<Corpus> open_each(const PathList& paths,
+                              const DataOptions& options,
+                              const Tokenizer& tokenizer,
+                              const std::filesystem::path& run_directory,
+                              const Communicator& all,
+                              const ScanListener& listener = {});
+
 // All files of a list, one after another, whatever their weights. A collective. Throws as above,
 // and when the ranks do not all see the same files.
 Corpus open_corpus(const PathList& paths,

@@ -88,6 +88,7 @@ class TokenFile {
   CorpusPosition seek(std::int64_t token) const;
   CorpusPosition read(CorpusPosition at, std::span<std::int64_t> out) const;
   void release(std::int64_t byte_begin, std::int64_t byte_end) const;
+  void release_all() const { file_->release(0, file_->size()); }
   // Fills `out` with the tokens from `token` on.
   void read_tokens(std::int64_t token, std::span<SubwordToken> out) const;
 

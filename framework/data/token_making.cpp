@@ -73,7 +73,8 @@ std::int64_t TokenMaker::run() try {
 }
 
 fs::path TokenMaker::part_path(std::size_t part) const {
-  return fmt::format("{}.part-{}", path_.string(), part);
+  // Others may make parts of another length at the same time.
+  return fmt::format("{}.part-{}-{}", path_.string(), making_.part, part);
 }
 
 // Those that an earlier try has left.
@@ -163,6 +164,7 @@ void TokenMaker::encode(Batch& batch, DocumentQueue& queue) {
                         documents[i].text,
                         reader_.place_of(documents[i]),
                         reader_.offset_of(documents[i]),
+                        documents[i].goes_on,
                         [&tokens, i](const SubwordToken& token) { tokens[i].push_back(token); });
       },
       1);
@@ -179,6 +181,7 @@ void TokenMaker::encode_directly(const Document& document, DocumentQueue& queue)
                   document.text,
                   reader_.place_of(document),
                   reader_.offset_of(document),
+                  document.goes_on,
                   [&](const SubwordToken& token) {
                     queue.push(token);
                     if (heard_ && ++count % tokens_at_once == 0)
@@ -203,6 +206,11 @@ void TokenMaker::join_parts() const {
   TokenFileEnd end;
   for (std::size_t i = 0; i < parts_; ++i) {
     const TokenFile part(part_path(i), key_);
+    require(part.end().source_begin == end.source_bytes,
+            "{}: begins at byte {} of the text, and the part before it ends at {}",
+            part_path(i).string(),
+            part.end().source_begin,
+            end.source_bytes);
     append(part, writer);
     end.left_out += part.end().left_out;
     end.source_bytes = part.end().source_bytes;

@@ -20,7 +20,8 @@ JsonTokenizer train_json_tokenizer(std::span<const MappedFile* const> texts,
     while (reader.next()) {
       const std::span<const TextPart> parts = reader.parts();
       std::vector<WordCounts> counts(parts.size());
-      in_parallel(parts.size(), [&](std::size_t i) { counts[i] = trainer.count(parts[i].text); });
+      in_parallel(
+          parts.size(), [&](std::size_t i) { counts[i] = trainer.count(parts[i].text); }, 1);
       for (const WordCounts& of_part : counts) words.add(of_part);
       if (listener) listener({text->path(), reader.at(), text->size()});
     }

@@ -19,11 +19,19 @@ namespace {
 
 constexpr std::string_view line_begin = "{\"step\": ";
 
-void append(std::string& line, std::string_view name, std::int64_t value) {
-  line += fmt::format("{}\"{}\": {}", line.empty() ? "" : ", ", name, value);
+// A name may hold that of a file.
+std::string escaped(std::string_view name) {
+  const std::string text =
+      nlohmann::json(name).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return text.substr(1, text.size() - 2);
 }
 
-void append(std::string& line, std::string_view name, double value) {
+void append(std::string& line, std::string_view name, std::int64_t value) {
+  line += fmt::format("{}\"{}\": {}", line.empty() ? "" : ", ", escaped(name), value);
+}
+
+void append(std::string& line, std::string_view plain, double value) {
+  const std::string name = escaped(plain);
   const char* comma = line.empty() ? "" : ", ";
   if (!std::isfinite(value)) {
     const char* reason = std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";

@@ -124,6 +124,8 @@ class Evaluation {
     result_.nats = unsigned_nan(sums_.total(streams_, mesh_, device_));
     result_.tokens = mesh_.data.all_reduce(result_.tokens, Reduction::sum);
     result_.bytes = mesh_.data.all_reduce(result_.bytes, Reduction::sum);
+    if (result_.tokens == 0)
+      throw DataError("{}: has no document of two tokens, so that there is none to predict", path_);
     if (result_.unknown) {
       result_.unknown = mesh_.data.all_reduce(*result_.unknown, Reduction::sum);
       result_.nats += static_cast<double>(*result_.unknown) * unknown_nats_;

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "framework/core/random.h"
 #include "framework/data/mixed_reader.h"
-#include "framework/data/path_pattern.h"
 #include "framework/data/text_files.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/tasks/evaluation.h"
@@ -12,20 +12,23 @@ namespace longspan {
 namespace {
 
 // What has a weight is one text, and without weights all files are.
-std::vector<MixedText> texts_of(const Corpus& corpus,
+std::vector<MixedText> texts_of(const std::vector<Corpus>& parts,
                                 const PathList& paths,
-                                std::int64_t piece,
-                                const Communicator& all) {
-  if (!paths.is_weighted()) return {{DocumentList(corpus, piece)}};
+                                std::int64_t piece) {
+  if (!paths.is_weighted()) return {{DocumentList(joined(paths.text(), parts), piece)}};
   std::vector<MixedText> texts;
-  auto file = corpus.files().begin();
-  for (const WeightedPath& part : paths.parts) {
-    const auto count = static_cast<std::ptrdiff_t>(files_of(PathList(part.path), all).size());
-    texts.push_back({DocumentList(Corpus(part.path.text(), std::vector(file, file + count)), piece),
-                     part.weight.value_or(1)});
-    file += count;
-  }
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    texts.push_back({DocumentList(parts[i], piece), *paths.parts[i].weight});
   return texts;
+}
+
+// What the order of documents depends on beside the texts.
+TextIdentity with_order(TextIdentity identity, const DataOptions& data) {
+  if (!data.reads_documents()) return identity;
+  std::string order = fmt::format("{} {}", data.piece, data.train.text());
+  identity.sample ^= Random(0).child(order).place();
+  if (identity.hash) *identity.hash ^= Random(0).child(order).place();
+  return identity;
 }
 
 class LanguageModel : public Task {
@@ -38,14 +41,13 @@ class LanguageModel : public Task {
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         seed_(setting.seed),
-        corpus_(open_text(setting, setting.data.train)),
-        identity_(identify_text(corpus_, setting.mesh.world)) {
-    if (data_.reads_documents()) texts_ = texts_of(corpus_, data_.train, data_.piece, mesh_.world);
+        parts_(open_parts(setting, setting.data.train)),
+        corpus_(joined(setting.data.train.text(), parts_)),
+        identity_(with_order(identify_text(corpus_, setting.mesh.world), setting.data)) {
+    if (data_.reads_documents()) texts_ = texts_of(parts_, data_.train, data_.piece);
     // Opened at the start: what is wrong with it is not to be found after hours of training.
-    for (const WeightedPath& part : data_.validation.parts) {
-      validation_.push_back(open_text(setting, part.path));
-      require_pairs(validation_.back());
-    }
+    validation_ = open_parts(setting, data_.validation);
+    for (const Corpus& corpus : validation_) require_pairs(corpus);
   }
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -116,8 +118,8 @@ class LanguageModel : public Task {
   }
 
  private:
-  Corpus open_text(const TaskSetting& setting, const PathList& paths) const {
-    return open_corpus(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
+  std::vector<Corpus> open_parts(const TaskSetting& setting, const PathList& paths) const {
+    return open_each(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
   }
 
   std::unique_ptr<Source> mixed() const {
@@ -137,6 +139,7 @@ class LanguageModel : public Task {
   std::int64_t validation_batches_;
   Tokenizer tokenizer_;
   std::uint64_t seed_;
+  std::vector<Corpus> parts_;     // of each path
   Corpus corpus_;                 // of all files
   std::vector<MixedText> texts_;  // where documents are read
   TextIdentity identity_;

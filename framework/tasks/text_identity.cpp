@@ -44,7 +44,9 @@ std::int64_t time_of_folder(const std::string& path) {
 }
 
 TextIdentity identity_of(const Corpus& corpus) {
-  return {corpus.fingerprint(), time_of_change(corpus.path()), corpus.whole_hash(most_bytes)};
+  std::int64_t last = 0;
+  for (const CorpusFile& file : corpus.files()) last = std::max(last, time_of_change(file.path()));
+  return {corpus.fingerprint(), last, corpus.whole_hash(most_bytes)};
 }
 
 // What rank 0 finds, on every rank.

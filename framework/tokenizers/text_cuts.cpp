@@ -24,7 +24,8 @@ bool cuts_at_blanks(std::string_view expression) {
 }
 
 bool begins_anew(char32_t c) {
-  if (c < 0x300) return true;
+  // Those between have normal forms that begin with a blank, or none at all.
+  if (c < 0x7F) return true;
   struct Range {
     char32_t first;
     char32_t last;
