@@ -222,13 +222,14 @@ void TokenMaker::join_parts() const {
 void TokenMaker::append(const TokenFile& part, TokenFileWriter& writer) const {
   std::vector<SubwordToken> tokens;
   std::int64_t document = 0;
+  std::int64_t begin = part.document_begin(0);
   for (std::int64_t at = 0; at < part.tokens(); at += std::ssize(tokens)) {
     tokens.resize(static_cast<std::size_t>(std::min(tokens_at_once, part.tokens() - at)));
     part.read_tokens(at, tokens);
     for (std::int64_t i = 0; i < std::ssize(tokens); ++i) {
-      if (document < part.documents() && part.document_begin(document) == at + i) {
+      if (document < part.documents() && begin == at + i) {
         writer.begin_document();
-        ++document;
+        begin = part.document_begin(++document);
       }
       writer.add(tokens[static_cast<std::size_t>(i)]);
     }

@@ -205,12 +205,13 @@ class Mistakes(Prepare):
                 ({"data.train": "nowhere.jsonl"}, 3, "nowhere.jsonl: cannot be opened for reading"),
                 ({"data.end_of_text": "<eod>"}, 2, "data.end_of_text: found \"<eod>\"; wanted an id from 0 to 264"),
                 ({"data.documents": "page"}, 2, "data.documents: found \"page\"; allowed: none, file, line or paragraph"),
-                ({"data.token_cache": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory"),
-                ({"run.task": "tagging"}, 2, "")]:
+                ({"data.token_cache": "text.txt/cache"}, 2, "text.txt/cache: cannot be written: Not a directory")]:
             with self.subTest(more=more):
                 result = self.prepare({**self.package, **more}, code=code)
                 self.assert_one_sentence(result, sentence)
                 self.assertEqual(result.output, "")
+        self.assert_one_sentence(self.prepare({"run.task": "recall"}, code=2),
+                                 "longspan prepare: run.task is recall, whose files are read where they are")
 
 
 if __name__ == "__main__":
