@@ -156,6 +156,7 @@ AuxiliaryLosses::Heads AuxiliaryLosses::heads_of(const Scope& scope, std::int64_
           setting_.classes > 0 ? setting_.classes : vocabulary_of(common_, setting_.vocabulary),
       .width = common_.output_width(),
       .bias = true,
+      .cap = common_.logit_cap,
       .initial = common_.table_initial(),
       .chunks = setting_.memory.loss_chunks};
   for (std::int64_t ahead = last ? 2 : 1; ahead <= options_.targets; ++ahead)

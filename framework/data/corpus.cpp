@@ -24,6 +24,11 @@ Corpus::Corpus(CorpusFile file) : Corpus(file.path(), std::vector{file}) {}
 Corpus::Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener)
     : Corpus(CorpusFile(path, tokenizer, listener)) {}
 
+Corpus::Corpus(std::shared_ptr<const MappedFile> file,
+               const Tokenizer& tokenizer,
+               const ScanListener& listener)
+    : Corpus(CorpusFile(std::move(file), tokenizer, listener)) {}
+
 Corpus::Corpus(std::string path, std::vector<CorpusFile> files) {
   require(!files.empty(), "{}: no file", path);
   Files all{std::move(path), std::move(files)};

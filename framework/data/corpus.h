@@ -21,6 +21,9 @@ class Corpus {
   Corpus(CorpusFile file);
   // Of one text file, as CorpusFile has it.
   Corpus(const NamedPath& path, const Tokenizer& tokenizer, const ScanListener& listener = {});
+  Corpus(std::shared_ptr<const MappedFile> file,
+         const Tokenizer& tokenizer,
+         const ScanListener& listener = {});
   // Of files of one tokenizer, at least one; `path` is what names them together.
   Corpus(std::string path, std::vector<CorpusFile> files);
 
