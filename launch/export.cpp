@@ -236,6 +236,7 @@ void export_adapters_alone(const Arguments& arguments,
                            DType dtype,
                            NewFolder& folder) {
   fs::remove(folder.inside() / model_config_name);
+  fs::remove(folder.inside() / "preprocessor_config.json");
   export_adapters(checkpoint, architecture, values, arguments.base, folder.inside(), dtype);
   folder.finish();
 }

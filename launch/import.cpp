@@ -135,7 +135,7 @@ void add_remarks(const ImportedWeights& imported,
         "the weights are those of a body: a run that starts from them begins {} anew, with "
         "training.start_from_anew (and where it learns tags, training.start_from_changed: "
         "[run.task, model.class_layer])",
-        some_of(imported.missing())));
+        fmt::join(imported.missing(), ", ")));
 }
 
 void import(const Arguments& arguments, const Session& session) {

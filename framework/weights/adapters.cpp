@@ -145,20 +145,22 @@ nlohmann::ordered_json config_of(const std::vector<JoinedAdapter>& adapters,
   }
   const bool is_transposed = std::ranges::any_of(
       pairs, [](const TensorPair& pair) { return pair.orientation == Orientation::transposed; });
-  return {{"peft_type", "LORA"},
-          {"task_type", "CAUSAL_LM"},
-          {"base_model_name_or_path",
-           base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base)},
-          {"r", rank},
-          {"lora_alpha", number(factor * static_cast<double>(rank))},
-          {"lora_dropout", values.number_or("training.adapters.dropout", 0)},
-          {"target_modules", targets_of(adapters, pairs)},
-          {"rank_pattern", std::move(ranks)},
-          {"alpha_pattern", std::move(alphas)},
-          {"bias", "none"},
-          {"fan_in_fan_out", is_transposed},
-          {"modules_to_save", nullptr},
-          {"inference_mode", true}};
+  const bool is_decoder = values.text("model.family") == "decoder";
+  return {
+      {"peft_type", "LORA"},
+      {"task_type", is_decoder ? nlohmann::ordered_json("CAUSAL_LM") : nlohmann::ordered_json()},
+      {"base_model_name_or_path",
+       base.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(base)},
+      {"r", rank},
+      {"lora_alpha", number(factor * static_cast<double>(rank))},
+      {"lora_dropout", values.number_or("training.adapters.dropout", 0)},
+      {"target_modules", targets_of(adapters, pairs)},
+      {"rank_pattern", std::move(ranks)},
+      {"alpha_pattern", std::move(alphas)},
+      {"bias", "none"},
+      {"fan_in_fan_out", is_transposed},
+      {"modules_to_save", nullptr},
+      {"inference_mode", true}};
 }
 
 }  // namespace

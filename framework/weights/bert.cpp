@@ -194,6 +194,11 @@ std::string older_name(const std::string& name) {
   return "";
 }
 
+// Of a model that does not read it, older versions saved it all the same.
+bool is_of_pooler(std::string_view name) {
+  return name.ends_with("pooler.dense.weight") || name.ends_with("pooler.dense.bias");
+}
+
 Architecture architecture(const BertKind& kind, Head head) {
   const std::string model_class = kind.model_class;
   Architecture made = {
@@ -210,9 +215,11 @@ Architecture architecture(const BertKind& kind, Head head) {
   switch (head) {
     case Head::classes:
       made.model_classes = {model_class + "ForSequenceClassification"};
+      if (kind.after_padding) made.is_left_out = is_of_pooler;
       break;
     case Head::tags:
       made.model_classes = {model_class + "ForTokenClassification"};
+      made.is_left_out = is_of_pooler;
       break;
     case Head::none:
       made.model_classes = {model_class + "Model", model_class + "ForMaskedLM"};
