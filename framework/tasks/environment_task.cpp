@@ -25,7 +25,7 @@ std::string problem_of(const std::string& name, const DataOptions& data) {
 
 EnvironmentTask::EnvironmentTask(const TaskSetting& setting)
     : environment_(read_environment(setting.data.train, setting.mesh.world)),
-      identity_(identify_files({setting.data.train}, setting.mesh.world)) {
+      identity_(identify_files({setting.data.train.parts.at(0).path}, setting.mesh.world)) {
   if (setting.data.validation.empty()) return;
   validation_ = read_environment(setting.data.validation, setting.mesh.world);
   require_same_actions(

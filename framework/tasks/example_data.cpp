@@ -26,8 +26,8 @@ ExampleData::ExampleData(const TaskSetting& setting, const Open& open)
       seed_(setting.seed),
       division_{setting.mesh.data_coordinate(), setting.mesh.data.size(), setting.parts},
       examples_(open(setting.data.train, setting.data.train_target)),
-      identity_(
-          identify_files({setting.data.train, setting.data.train_target}, setting.mesh.world)) {
+      identity_(identify_files({setting.data.train.parts.at(0).path, setting.data.train_target},
+                               setting.mesh.world)) {
   const BatchLengths learnt(examples_, data_.buckets, EachCounts::no);
   if (data_.validation.empty()) return;
   validation_ = open(data_.validation, data_.validation_target);

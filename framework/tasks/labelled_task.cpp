@@ -77,7 +77,7 @@ class LabelledTask : public Task {
  public:
   LabelledTask(const LabelledKind& kind, const TaskSetting& setting)
       : kind_(kind),
-        train_(setting.data.train),
+        train_(setting.data.train.parts.at(0).path),
         validation_batches_(setting.validation_batches),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),

@@ -62,7 +62,8 @@ TEST(Configuration, EachBadFileHasItsMessages) {
       {"run:\n\tdirectory: r\n", "c.yaml:2:1: found a tab; allowed: indentation with spaces"},
       {"model:\n  family: decoder\n",
        "c.yaml: run.directory must be given; allowed: a path, not empty\n"
-       "c.yaml: data.train must be given; allowed: a path, not empty"},
+       "c.yaml: data.train must be given; allowed: a path, or a list of paths or of {path: PATH, "
+       "weight: NUMBER}, not empty"},
       {head + "  batch: 1.5\n",
        "c.yaml:7:3: data.batch: found \"1.5\" (it is not a whole number); allowed: an integer, 1 "
        "to 16777216"},
