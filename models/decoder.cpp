@@ -169,10 +169,10 @@ void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& 
   table.check({"model.positions_each_layer", "model.positions", "model.span"}, [&options, planned] {
     return each_layer_problem(options, planned && planned().documents_apart);
   });
+  declare(table, options.auxiliary, options.common, planned);
   table.check({"model.targets"}, [&options, planned] {
     return further_problem(options, planned && planned().documents_apart);
   });
-  declare(table, options.auxiliary, options.common, planned);
 }
 
 BodyFactory decoder_body(const DecoderOptions& options) {

@@ -89,7 +89,9 @@ TokensMade make(const SharedText& text,
   TokensMade made{.path = token_path(*text, tokenizer, key, cache)};
   std::error_code unused;
   made.was_there = fs::exists(made.path, unused);
-  if (!made.was_there) {
+  if (made.was_there) {
+    remove_parts_of(made.path);  // of who was ended before it did
+  } else {
     make_directory(cache);
     made.kept_bytes = TokenMaker(text, form, tokenizer, made.path, key, heard, making).run();
   }

@@ -192,14 +192,19 @@ void MixedReader::restore(const Tensor& cursors) {
       return cursor.text < std::ssize(texts_) &&
              cursor.taken[static_cast<std::size_t>(cursor.text)].documents >= 1;
     };
-    if (is_possible()) find_document(cursor);
-    if (!is_possible() || cursor.offset > cursor.document.count())
+    if (!is_possible())
       throw DataError(
-          "stream {} is to go on at token {} of a document of text {}, and there is none such; was "
-          "the checkpoint made with other data?",
+          "stream {} is to go on at token {} of document {} of text {}, and there is none such; "
+          "the checkpoint is of other data, or damaged",
           cursor.stream,
           cursor.offset,
+          cursor.text < std::ssize(texts_) && cursor.text >= 0
+              ? cursor.taken[static_cast<std::size_t>(cursor.text)].documents
+              : 0,
           cursor.text);
+    find_document(cursor);
+    // Of a text that has changed, which is told, the document may have become shorter.
+    cursor.offset = std::min(cursor.offset, cursor.document.count());
     restored.push_back(std::move(cursor));
   }
   cursors_ = std::move(restored);

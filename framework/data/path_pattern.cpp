@@ -31,7 +31,8 @@ std::vector<NamedPath> files_matching(const NamedPath& path) {
     return {path};
   Matches matches;
   const int failed = ::glob(path.c_str(), GLOB_NOSORT | GLOB_ERR, nullptr, &matches);
-  if (failed != 0 && failed != GLOB_NOMATCH)
+  const bool is_missing = failed == GLOB_ABORTED && errno == ENOENT;  // a folder of the path
+  if (failed != 0 && failed != GLOB_NOMATCH && !is_missing)
     throw DataError("{}: the files cannot be listed: {}", path.told(), std::strerror(errno));
   std::vector<NamedPath> files;
   for (std::size_t i = 0; failed == 0 && i < matches.gl_pathc; ++i) {

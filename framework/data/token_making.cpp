@@ -39,6 +39,19 @@ DocumentReading reading_of(const Tokenizer& tokenizer) {
 
 }  // namespace
 
+void remove_parts_of(const fs::path& tokens) {
+  const std::string name = tokens.filename().string();
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator entry(tokens.parent_path(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string found = entry->path().filename().string();
+    if (found.starts_with(name + ".part-") || found.starts_with(name + ".tmp-"))
+      left.push_back(entry->path());
+  }
+  for (const fs::path& path : left) fs::remove(path, error);
+}
+
 TokenMaker::TokenMaker(std::shared_ptr<const MappedFile> text,
                        const DocumentForm& form,
                        const Tokenizer& tokenizer,
@@ -64,7 +77,7 @@ std::int64_t TokenMaker::run() try {
   const std::int64_t kept = find_parts();
   make_parts();
   finish();
-  remove_what_is_left();
+  remove_parts_of(path_);
   return kept;
 } catch (const Error&) {
   // Who makes the same file at the same time removes the parts when it is whole.
@@ -192,7 +205,7 @@ void TokenMaker::encode_directly(const Document& document, DocumentQueue& queue)
 void TokenMaker::finish() {
   if (is_there(path_)) return;
   if (!has_tokens_) {
-    remove_what_is_left();
+    remove_parts_of(path_);
     throw DataError("{}: the tokenizer sees nothing in it", text_->path());
   }
   if (parts_ > 1) return join_parts();
@@ -235,20 +248,6 @@ void TokenMaker::append(const TokenFile& part, TokenFileWriter& writer) const {
     }
     if (heard_) heard_({text_->path(), text_->size(), text_->size()});
   }
-}
-
-// Parts, and what those that were ended had begun to write.
-void TokenMaker::remove_what_is_left() const {
-  const std::string name = path_.filename().string();
-  std::vector<fs::path> left;
-  std::error_code error;
-  for (fs::directory_iterator entry(path_.parent_path(), error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string found = entry->path().filename().string();
-    if (found.starts_with(name + ".part-") || found.starts_with(name + ".tmp-"))
-      left.push_back(entry->path());
-  }
-  for (const fs::path& path : left) fs::remove(path, error);
 }
 
 }  // namespace longspan

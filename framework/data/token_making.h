@@ -15,6 +15,9 @@
 
 namespace longspan {
 
+// Removes the parts of a file of tokens, and what those that were ended had begun to write.
+void remove_parts_of(const std::filesystem::path& tokens);
+
 // Makes one file of tokens: make_tokens says how.
 class TokenMaker {
  public:
@@ -55,7 +58,6 @@ class TokenMaker {
   void join_parts() const;
   void append(const TokenFile& part, TokenFileWriter& writer) const;
   void finish();
-  void remove_what_is_left() const;
 
   std::shared_ptr<const MappedFile> text_;
   const Tokenizer& tokenizer_;

@@ -98,8 +98,10 @@ def losses(folder, texts, tags, images):
         of = getattr(t, json.loads((path / "config.json").read_text())["architectures"][0])
         model, loading = of.from_pretrained(path, output_loading_info=True)
         for kind in "missing_keys", "unexpected_keys", "mismatched_keys":
-            if loading.get(kind):
-                sys.exit(f"{path}: {kind}: {loading[kind]}")
+            # Models of hidden words are exported as bodies, whose pooler they never had.
+            wrong = [name for name in loading.get(kind) or () if "masked" not in path.name or "pooler" not in str(name)]
+            if wrong:
+                sys.exit(f"{path}: {kind}: {wrong}")
         model.eval()
         ids = {name: int(id) for id, name in model.config.id2label.items()}
         is_of_images = of.__name__.startswith("ViT")
