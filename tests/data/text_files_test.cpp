@@ -33,9 +33,11 @@ std::vector<std::int64_t> all_of(const Corpus& corpus) {
   return ids;
 }
 
-Corpus open_text(const std::string& path, const Tokenizer& tokenizer, const std::string& tokens) {
+Corpus open_text(const std::string& path,
+                 const Tokenizer& tokenizer,
+                 const std::filesystem::path& tokens) {
   DataOptions options;
-  options.token_cache = tokens;
+  options.token_cache = tokens.string();
   return open_corpus(path, options, tokenizer, "", {});
 }
 
@@ -98,9 +100,8 @@ TEST(TextFiles, WhatIsWrongWithTheTextLeavesNoFileOfTokens) {
   const testing::TemporaryDirectory folder;
   const TemporaryFile file("balo\ntir\xFF\n");
   const Tokenizer tokenizer = Tokenizer::subwords(subword_model());
-  EXPECT_THAT(
-      sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
-      HasSubstr(file.path() + ": byte 8: found bytes ff, which are not UTF-8"));
+  EXPECT_THAT(sentence_of<DataError>([&] { open_text(file.path(), tokenizer, folder.path()); }),
+              HasSubstr(file.path() + ": byte 8: found bytes ff, which are not UTF-8"));
   EXPECT_TRUE(files_in(folder.path()).empty());
 }
 
@@ -187,10 +188,29 @@ TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
   rules.vocabulary = 330;
   const JsonTokenizer model = train_json_tokenizer(texts, rules);
   ASSERT_TRUE(model.goes_by_parts());
-  const Corpus corpus = open_corpus(file.path(), Tokenizer::of_package(model), folder.path(), {});
+  const Corpus corpus = open_text(file.path(), Tokenizer::of_package(model), folder.path());
   const std::vector<std::int64_t> ids = all_of(corpus);
   EXPECT_EQ(ids, model.ids(text, "text"));
   EXPECT_EQ(model.decode(ids), text);
+}
+
+// What is put before a text is not put before its later parts.
+TEST(TextFiles, LaterPartsOfATextDoNotBeginOne) {
+  const testing::TemporaryDirectory folder;
+  const JsonTokenizer model(R"({"version": "1.0", "added_tokens": [],
+      "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"},
+          {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]},
+      "pre_tokenizer": null, "post_processor": null, "decoder": null,
+      "model": {"type": "BPE", "dropout": null, "unk_token": "<unk>", "fuse_unk": true,
+          "byte_fallback": false,
+          "vocab": {"<unk>": 0, "▁": 1, "a": 2, "b": 3, "▁a": 4}, "merges": ["▁ a"]}})",
+                            "model");
+  ASSERT_TRUE(model.goes_by_parts());
+  std::string text;
+  while (text.size() < 400'000) text += "ab ba aab ";
+  const TemporaryFile file(text);
+  const Corpus corpus = open_text(file.path(), Tokenizer::of_package(model), folder.path());
+  EXPECT_EQ(all_of(corpus), model.ids(text, "text"));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ TEST_F(Recall, WhatDoesNotGoTogetherIsTold) {
                 "80 steps has down, left, right, up"),
       std::string::npos);
   DataOptions missing = other;
-  missing.train = {"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
+  missing.train = NamedPath{"/nowhere/world.txt", "data.train", "c.yaml:1:1"};
   EXPECT_EQ(complaint([&] { opened(missing); }),
             "c.yaml:1:1: data.train: /nowhere/world.txt cannot be read");
   DataOptions words = other;

@@ -146,7 +146,7 @@ TEST(Translation, EvaluateEqualsValidation) {
                                               .tokenizer = bytes,
                                               .labels = {},
                                               .data = files.data,
-                                              .file = files.data.validation,
+                                              .file = files.data.validation.parts.at(0).path,
                                               .target = files.data.validation_target,
                                               .decoding = {.beam = 1}});
   for (const Figure& figure : validation.figures)
@@ -157,7 +157,7 @@ TEST(Translation, EvaluateEqualsValidation) {
                              .tokenizer = bytes,
                              .labels = {},
                              .data = files.data,
-                             .file = files.data.validation,
+                             .file = files.data.validation.parts.at(0).path,
                              .target = NamedPath()});
             }),
             files.validation.path() +
