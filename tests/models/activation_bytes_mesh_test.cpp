@@ -17,12 +17,13 @@ constexpr std::int64_t segment = 512;
 // The bytes at the peak of forward and backward pass of the second of two segments.
 template <typename Make>
 double peak_bytes(const ProcessMesh& mesh, std::int64_t memory, const Make& make) {
-  const auto model = make(ModelSetting{.vocabulary = testing::vocabulary,
-                                       .segment = segment,
-                                       .compute = DType::f32,
-                                       .device = backend_device(),
-                                       .mesh = mesh,
-                                       .random = Random(1)});
+  const ModelSetting setting = {.vocabulary = testing::vocabulary,
+                                .segment = segment,
+                                .compute = DType::f32,
+                                .device = backend_device(),
+                                .mesh = mesh,
+                                .random = Random(1)};
+  const auto model = make(setting);
   const Tensor text = testing::random_ids(streams, 2 * segment + 1, 3);
   Carried remembered;
   const auto run = [&](std::int64_t begin) {
