@@ -86,8 +86,7 @@ std::int64_t TokenMaker::run() try {
 }
 
 fs::path TokenMaker::part_path(std::size_t part) const {
-  // Others may make parts of another length at the same time.
-  return fmt::format("{}.part-{}-{}", path_.string(), making_.part, part);
+  return fmt::format("{}.part-{}", path_.string(), part);
 }
 
 // Those that an earlier try has left.
@@ -209,9 +208,20 @@ void TokenMaker::finish() {
     throw DataError("{}: the tokenizer sees nothing in it", text_->path());
   }
   if (parts_ > 1) return join_parts();
+  require_next(TokenFile(part_path(0), key_), 0, true);
   std::error_code error;
   fs::rename(part_path(0), path_, error);
   if (error) throw Failure("{}: cannot be written: {}", path_.string(), error.message());
+}
+
+// Whoever makes the same file in parts of another length may have put his in place of one.
+void TokenMaker::require_next(const TokenFile& part, std::int64_t begin, bool is_last) const {
+  if (part.end().source_begin == begin && (!is_last || part.end().source_bytes == place_.byte))
+    return;
+  throw Failure(
+      "{}: its parts were changed by another job that makes it in parts of another length; start "
+      "it again",
+      path_.string());
 }
 
 void TokenMaker::join_parts() const {
@@ -219,11 +229,7 @@ void TokenMaker::join_parts() const {
   TokenFileEnd end;
   for (std::size_t i = 0; i < parts_; ++i) {
     const TokenFile part(part_path(i), key_);
-    require(part.end().source_begin == end.source_bytes,
-            "{}: begins at byte {} of the text, and the part before it ends at {}",
-            part_path(i).string(),
-            part.end().source_begin,
-            end.source_bytes);
+    require_next(part, end.source_bytes, i + 1 == parts_);
     append(part, writer);
     end.left_out += part.end().left_out;
     end.source_bytes = part.end().source_bytes;

@@ -55,6 +55,7 @@ class TokenMaker {
   Batch read_batch();
   void encode(Batch& batch, DocumentQueue& queue);
   void encode_directly(const Document& document, DocumentQueue& queue) const;
+  void require_next(const TokenFile& part, std::int64_t begin, bool is_last) const;
   void join_parts() const;
   void append(const TokenFile& part, TokenFileWriter& writer) const;
   void finish();

@@ -211,12 +211,12 @@ TEST(DocumentTokens, WhoIsStoppedGoesOnFromWhatIsWhole) {
   for (const std::string& content : {json, gzip_of(json)}) {
     const Text text("a.jsonl", content);
     const auto all = make_tokens(text.path, {}, tokenizer, text.folder.path() / "all");
-    const TokenMaking making = {.part = 20'000, .batch = 10'000};
+    const TokenMaking making = {.part = 20'000, .batch = 2'000};
     std::int64_t kept = 0;
     int tries = 0;
     TokensMade made;
     while (true) {
-      int left = 6;  // the hash is told once
+      int left = 14;  // a part is ten batches, the hash is told once, and each part as it is joined
       try {
         made = make_tokens(
             text.path,

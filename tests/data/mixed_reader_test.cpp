@@ -159,7 +159,7 @@ TEST_F(MixedReaderTest, CursorsOfOtherDataAreRefused) {
   EXPECT_THAT(refusal(2, 0), HasSubstr("there is none such"));
   MixedReader two = reader({{lines(small_)}, {lines(large_)}}, reading);
   EXPECT_THAT(sentence_of<DataError>([&] { two.restore(good); }),
-              HasSubstr("is data.train the list that the checkpoint was made with?"));
+              HasSubstr("is data.train the list that the checkpoint was made with, and are"));
 }
 
 TEST_F(MixedReaderTest, ATextWithoutDocumentsIsCutIntoPieces) {

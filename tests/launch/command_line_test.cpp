@@ -137,7 +137,9 @@ TEST_F(CommandLine, ConfigFindsMistakes) {
   EXPECT_EQ(result.code, 2);
   EXPECT_EQ(result.output,
             "longspan: " + bad_ + ":3:8: data.tain is not a key; did you mean \"data.train\"?\n" +
-                bad_ + ": data.train must be given; allowed: a path, not empty\n");
+                bad_ +
+                ": data.train must be given; allowed: a path, or a list of paths or of {path: "
+                "PATH, weight: NUMBER}, not empty\n");
 }
 
 TEST_F(CommandLine, WhatIsNoFileIsSaid) {

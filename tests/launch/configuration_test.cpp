@@ -84,8 +84,8 @@ TEST(Configuration, EachBadFileHasItsMessages) {
       {head + "  unknown: yes\n",
        "c.yaml:7:3: data.unknown: found \"yes\"; allowed: true or false"},
       {head + "  tokenizer: byte\n",
-       "c.yaml:7:3: data.tokenizer: found \"byte\"; allowed: bytes, characters, sentencepiece or "
-       "tokenizer_json; did you mean \"bytes\"?"},
+       "c.yaml:7:3: data.tokenizer: found \"byte\"; allowed: bytes, characters, sentencepiece, "
+       "tokenizer_json or ids; did you mean \"bytes\"?"},
       {head + "  bacth: 4\n", "c.yaml:7:3: data.bacth is not a key; did you mean \"data.batch\"?"},
       {head + "precison:\n  compute: bf16\n",
        "c.yaml:8:3: precison.compute is not a key; did you mean \"precision.compute\"?"},

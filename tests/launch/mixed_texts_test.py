@@ -93,7 +93,7 @@ class MixedTexts(jobs.TestCase):
                       self.train_mixed("run", **{"training.steps": 9}).output)
         shorter = self.train("run", settings={**self.mixed, "data.train": "[{path: 'books/*.txt', weight: 3}]",
                                               "training.steps": 10}, code=3)
-        self.assertIn("is data.train the list that the checkpoint was made with?", shorter.errors)
+        self.assertIn("is data.train the list that the checkpoint was made with, and are", shorter.errors)
 
     def test_each_text_of_a_list_is_measured(self):
         self.train("run", settings={"data.train": "books/*.txt", "data.validation": "[held-out.txt, books/0.txt]",

@@ -136,7 +136,7 @@ class StartedAgain(Prepare):
         settings = {**self.package, "data.train": "large.jsonl", "data.validation": "small.jsonl"}
         arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
         # In the middle of a file, and between two.
-        for number, is_time in enumerate([lambda: any(re.search(r"\.part-\d+-1$", name) for name in self.cached()),
+        for number, is_time in enumerate([lambda: any(re.search(r"\.part-1$", name) for name in self.cached()),
                                           lambda: any(name.startswith("large") and name.endswith(".tokens") for name in self.cached())]):
             job = self.start(*arguments)
             (self.directory / "cache").mkdir(exist_ok=True)
@@ -164,7 +164,7 @@ class StartedAgain(Prepare):
         arguments = ["prepare", "tiny.yaml", *jobs.flat(settings), "--part", "2"]
         job = self.start(*arguments)
         (self.directory / "cache").mkdir(exist_ok=True)
-        self.assertTrue(jobs.until(lambda: job.ended() or any(re.search(r"\.part-\d+-0$", name) for name in self.cached())))
+        self.assertTrue(jobs.until(lambda: job.ended() or any(re.search(r"\.part-0$", name) for name in self.cached())))
         self.assertFalse(job.ended(), "it was too quick to be killed")
         job.signal(signal.SIGKILL, "all")
         job.wait()
