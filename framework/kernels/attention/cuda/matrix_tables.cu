@@ -75,7 +75,7 @@ class DiagonalCursor {
   std::int64_t end_;
   std::int64_t b_;
   std::int64_t query_tile_;
-  Visit visit_;
+  Visit visit_ = {TileKind::none, 0};
 };
 
 // What the blocks of diagonals write: bands [heads of the group, diagonals, 128, dim], and biases
