@@ -176,7 +176,8 @@ void judge_checkpoint(const ResumingRun& run,
         path,
         trains_tokenizer(settings.data)
             ? " (data.tokenizer_model can name the model that the run made)"
-        : tokenizer.json_tokenizer() != nullptr ? " (longspan export writes the tokenizer.json again)"
+        : tokenizer.json_tokenizer() != nullptr
+            ? " (longspan export writes the tokenizer.json again)"
         : tokenizer.kind() == TokenizerKind::ids ? " (data.vocabulary too)"
                                                  : "",
         new_run_with_its_weights);

@@ -50,8 +50,7 @@ class MixedReaderTest : public ::testing::Test {
     return text;
   }
   static std::vector<std::int64_t> places(const Batch& batch, std::int64_t row) {
-    const auto span =
-        batch.field("document_position").slice(row, row + 1).span<std::int64_t>();
+    const auto span = batch.field("document_position").slice(row, row + 1).span<std::int64_t>();
     return {span.begin(), span.end()};
   }
 
@@ -74,7 +73,8 @@ TEST_F(MixedReaderTest, AStreamIsEveryOtherDocumentOneAfterAnother) {
 }
 
 TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
-  MixedReader all = reader({{lines(small_)}}, {.layout = {.streams = 1, .segment = 6}, .apart = true});
+  MixedReader all =
+      reader({{lines(small_)}}, {.layout = {.streams = 1, .segment = 6}, .apart = true});
   const Batch first = all.next();
   EXPECT_EQ(row(first, 0), "aaabcc");
   EXPECT_EQ(row(first, 0, "targets"), "aa..c.");
@@ -88,8 +88,9 @@ TEST_F(MixedReaderTest, DocumentsThatStandApartDoNotPredictEachOther) {
 
 TEST_F(MixedReaderTest, EachDocumentIsReadOnceAnEpochInAnotherOrderEach) {
   const DocumentList list = lines(large_);
-  MixedReader all = reader(
-      {{list}}, {.layout = {.streams = 1, .segment = 28}, .seed = 3, .shuffle = true, .apart = true});
+  MixedReader all =
+      reader({{list}},
+             {.layout = {.streams = 1, .segment = 28}, .seed = 3, .shuffle = true, .apart = true});
   std::set<std::string> orders;
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::string text = row(all.next(), 0);
@@ -169,7 +170,8 @@ TEST_F(MixedReaderTest, ATextWithoutDocumentsIsCutIntoPieces) {
   EXPECT_EQ(pieces.at(2), (Range{8, 10}));
   EXPECT_EQ(pieces.document_of(7), 1);
   EXPECT_EQ(pieces.document_of(8), 2);
-  const Corpus twice("both", {CorpusFile(text.path(), Tokenizer()), CorpusFile(text.path(), Tokenizer())});
+  const Corpus twice("both",
+                     {CorpusFile(text.path(), Tokenizer()), CorpusFile(text.path(), Tokenizer())});
   const DocumentList both(twice, 4);
   EXPECT_EQ(both.count(), 6);
   EXPECT_EQ(both.at(3), (Range{10, 14}));
