@@ -106,7 +106,7 @@ std::unique_ptr<Model> started(const Kind& kind,
   settings.training.start_from = {
       .path = saved.path().string(), .vocabulary = vocabulary, .anew = anew, .changed = {}};
   auto model = model_of(kind, mesh, 2);
-  start_from({settings, {}, kind.tokenizer, mesh.world, {}}, *model);
+  start_from({settings, {}, kind.tokenizer, {}, mesh.world, {}}, *model);
   return model;
 }
 
