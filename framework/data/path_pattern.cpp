@@ -8,7 +8,6 @@
 #include <filesystem>
 
 #include "framework/core/error.h"
-#include "framework/data/first_rank.h"
 
 namespace longspan {
 
@@ -56,11 +55,10 @@ std::vector<NamedPath> files_of(const PathList& paths) {
 std::vector<NamedPath> files_of(const PathList& paths, const Communicator& all) {
   if (all.size() == 1) return files_of(paths);
   // No path has a zero in it.
-  const std::string found = on_first_rank(all, paths, 0, {}, [paths](const ScanListener&) {
-    std::string text;
-    for (const NamedPath& file : files_of(paths)) text += file.text() + '\0';
-    return text;
-  });
+  std::string found;
+  if (all.rank() == 0)
+    for (const NamedPath& file : files_of(paths)) found += file.text() + '\0';
+  found = all.broadcast(found, 0);
   std::vector<NamedPath> files;
   for (std::size_t at = 0; at < found.size();) {
     const std::size_t end = found.find('\0', at);
