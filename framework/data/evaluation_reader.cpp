@@ -7,6 +7,16 @@
 
 namespace longspan {
 
+namespace {
+
+std::int64_t bytes_of_token(const Corpus& corpus, std::int64_t token) {
+  const CorpusPosition at = corpus.begin_at(token);
+  std::int64_t id = 0;
+  return corpus.read(at, {&id, 1}).byte - at.byte;
+}
+
+}  // namespace
+
 EvaluationReader::EvaluationReader(Corpus corpus,
                                    const StreamLayout& layout,
                                    int rank,
@@ -96,8 +106,7 @@ void EvaluationReader::set_apart(std::int64_t token,
     if (next < range.end) continue;
     targets[static_cast<std::size_t>(i)] = ignored_target;
     --batch.counts["tokens"];
-    if (corpus_.is_text())
-      batch.counts["bytes"] -= corpus_.seek(next + 1).byte - corpus_.seek(next).byte;
+    if (corpus_.is_text()) batch.counts["bytes"] -= bytes_of_token(corpus_, next);
   }
 }
 

@@ -176,7 +176,7 @@ void MixedReader::restore(const Tensor& cursors) {
         "the checkpoint's place in the data does not fit {} texts that are mixed; is data.train "
         "the "
         "list that the checkpoint was made with, and are data.shuffle, data.documents_apart and "
-        "data.batch? training.start_from begins a new run with its weights",
+        "data.batch as they were? training.start_from begins a new run with its weights",
         texts_.size());
   const auto values = cursors.span<std::int64_t>();
   std::vector<Cursor> restored;

@@ -22,12 +22,17 @@ std::vector<MixedText> texts_of(const std::vector<Corpus>& parts,
   return texts;
 }
 
-// What the order of documents depends on beside the texts.
-TextIdentity with_order(TextIdentity identity, const DataOptions& data) {
+// What the order of documents depends on beside the texts: how they are grouped and cut. Neither
+// where they lie nor their weights, which are in the configuration.
+TextIdentity with_order(TextIdentity identity,
+                        const std::vector<Corpus>& parts,
+                        const DataOptions& data) {
   if (!data.reads_documents()) return identity;
-  std::string order = fmt::format("{} {}", data.piece, data.train.text());
-  identity.sample ^= Random(0).child(order).place();
-  if (identity.hash) *identity.hash ^= Random(0).child(order).place();
+  std::string order = fmt::format("{}", data.piece);
+  for (const Corpus& part : parts) order += fmt::format(" {}", part.tokens());
+  const std::uint64_t hash = Random(0).child(order).place();
+  identity.sample ^= hash;
+  if (identity.hash) *identity.hash ^= hash;
   return identity;
 }
 
@@ -43,7 +48,7 @@ class LanguageModel : public Task {
         seed_(setting.seed),
         parts_(open_parts(setting, setting.data.train)),
         corpus_(joined(setting.data.train.text(), parts_)),
-        identity_(with_order(identify_text(corpus_, setting.mesh.world), setting.data)) {
+        identity_(with_order(identify_text(corpus_, setting.mesh.world), parts_, setting.data)) {
     if (data_.reads_documents()) texts_ = texts_of(parts_, data_.train, data_.piece);
     // Opened at the start: what is wrong with it is not to be found after hours of training.
     validation_ = open_parts(setting, data_.validation);
