@@ -88,11 +88,14 @@ class MixedTexts(jobs.TestCase):
 
     def test_a_changed_list_is_told(self):
         self.train_mixed("run")
+        # Weights are no text, and are told as what the configuration says.
+        other = self.train_mixed("run", **{"training.steps": 9, "data.train": self.mixed["data.train"].replace("3", "2")})
+        self.assertNotIn("holds another text", other.output)
         (self.directory / "books/3.txt").write_text("another book\n")
         self.assertIn("holds another text than the checkpoint was trained on",
-                      self.train_mixed("run", **{"training.steps": 9}).output)
+                      self.train_mixed("run", **{"training.steps": 10}).output)
         shorter = self.train("run", settings={**self.mixed, "data.train": "[{path: 'books/*.txt', weight: 3}]",
-                                              "training.steps": 10}, code=3)
+                                              "training.steps": 11}, code=3)
         self.assertIn("is data.train the list that the checkpoint was made with, and are", shorter.errors)
 
     def test_each_text_of_a_list_is_measured(self):
