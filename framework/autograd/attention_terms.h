@@ -17,6 +17,7 @@ struct TermPlaces {
   bool key_table_is_made = false;  // it is an activation
   std::size_t value_table = 0;
   std::size_t span = 0;
+  std::size_t distance_bias = 0;
   std::size_t sinks = 0;
   Tensor sink_values = {};
 };

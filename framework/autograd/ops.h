@@ -132,6 +132,7 @@ struct AttentionTerms {
   std::optional<RelativeVariables> relative = {};
   std::optional<ShawVariables> shaw = {};
   Tensor slopes = {};
+  Variable distance_bias = {};  // [heads, 2 K + 1], in the accumulator dtype
   std::optional<SpanVariables> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;

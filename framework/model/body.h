@@ -50,7 +50,8 @@ struct BodyEnd {
   NormForm norm_form = {};
   double dropout = 0;                        // after it
   bool bias = false;                         // of the readout
-  std::optional<double> logit_cap = {};      // of a readout of words (OutputLayer)
+  double logit_scale = 1;                    // of a readout of words (OutputLayer)
+  std::optional<double> logit_cap = {};      // likewise
   Initial initial = {};                      // of its weights
   Weight table = nullptr;                    // of the embedding, where the readout is to share it
   TagReadout tags = TagReadout::softmax;     // of a readout of tags

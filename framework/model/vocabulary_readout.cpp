@@ -36,6 +36,7 @@ class VocabularyReadout : public Readout {
                 {.vocabulary = vocabulary,
                  .width = end.width,
                  .bias = end.bias,
+                 .scale = end.logit_scale,
                  .cap = end.logit_cap,
                  .initial = end.initial,
                  .chunks = setting.memory.loss_chunks},

@@ -2,6 +2,7 @@
 
 #include "framework/autograd/cap.h"
 #include "framework/autograd/recompute.h"
+#include "framework/autograd/scaled.h"
 #include "framework/kernels/elementwise.h"
 #include "framework/kernels/matmul.h"
 
@@ -55,13 +56,15 @@ OutputLayer::OutputLayer(const Scope& scope, const Options& options, const Weigh
       part_(scope.part(options.vocabulary)),
       table_(tied_table ? tied_table
                         : scope.classes(options.vocabulary, options.width, options.initial)),
+      scale_(options.scale),
       cap_(options.cap),
       chunks_(options.chunks) {
   if (options.bias) bias_ = scope.class_bias(options.vocabulary);
 }
 
 Variable OutputLayer::product(const Variable& x) const {
-  Variable logits = linear(x, table_->variable, bias_ ? bias_->variable : Variable());
+  Variable logits = linear(
+      scale_ == 1 ? x : scaled(x, scale_), table_->variable, bias_ ? bias_->variable : Variable());
   return cap_ ? held_below(logits, *cap_) : std::move(logits);
 }
 

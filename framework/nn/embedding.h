@@ -42,6 +42,7 @@ class OutputLayer {
     std::int64_t vocabulary = 0;
     std::int64_t width = 0;
     bool bias = true;
+    double scale = 1;                // of the products, before the bias is added
     std::optional<double> cap = {};  // of the logits, which become cap tanh(logit / cap)
     Initial initial = {};
     // Pieces of the rows whose logits and losses are computed one after another, and again in the
@@ -75,6 +76,7 @@ class OutputLayer {
   Part part_;
   Weight table_;
   Weight bias_;
+  double scale_;
   std::optional<double> cap_;
   std::int64_t chunks_;
 };

@@ -128,6 +128,9 @@ struct Attention {
   std::optional<ShawTerm> shaw = {};
   Tensor slopes = {};  // ALiBi (Press et al. 2022): [heads], accumulator dtype; adds
                        // -slope |p - k|. They are constants
+  // Learned (Raffel et al. 2020): [heads, 2 K + 1], accumulator dtype; adds
+  // distance_bias[h, clip(k - p, -K, K) + K] to the scaled score.
+  Tensor distance_bias = {};
   std::optional<SpanTerm> span = {};
   std::optional<HashTerm> hash = {};
   double scale = 0;  // of the products; 0: 1 / sqrt(dim)
@@ -162,7 +165,8 @@ struct AttentionGradient {
   Tensor dposition_bias = {};
   Tensor dkey_table = {};  // with a shaw term, where it has the table
   Tensor dvalue_table = {};
-  Tensor dspan = {};  // with a span term
+  Tensor dspan = {};           // with a span term
+  Tensor ddistance_bias = {};  // with a distance bias
 };
 void attention_backward(Cpu, const AttentionGradient&);
 void attention_backward(Cuda, const AttentionGradient&);

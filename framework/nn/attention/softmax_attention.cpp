@@ -33,6 +33,7 @@ AttentionTerms SoftmaxAttention::terms() const {
   AttentionTerms terms;
   if (distances_.tables) terms.shaw = distances_.tables->term();
   terms.slopes = distances_.slopes;
+  if (distances_.bias) terms.distance_bias = distances_.bias->term();
   form_.add_to(terms);
   return terms;
 }

@@ -2,6 +2,7 @@
 // have by distance, or nowhere.
 #pragma once
 
+#include "framework/nn/attention/distance_bias.h"
 #include "framework/nn/attention/distance_tables.h"
 #include "framework/nn/attention/mechanism.h"
 #include "framework/nn/attention/pattern.h"
@@ -13,8 +14,9 @@ namespace longspan {
 struct DistanceTerms {
   std::optional<DistanceTables> tables = {};
   Tensor slopes = {};  // of ALiBi
+  std::optional<DistanceBias> bias = {};
 
-  bool empty() const { return !tables && !slopes.defined(); }
+  bool empty() const { return !tables && !slopes.defined() && !bias; }
 };
 
 class SoftmaxAttention : public Mechanism {

@@ -10,10 +10,12 @@ namespace longspan {
 struct SoftmaxForm {
   Weight sinks = nullptr;  // "sinks" [heads]: each has a part of its head's softmax (sinks.h)
   double cap = 0;          // of scores (Attention::cap); 0: none
+  double scale = 0;        // of the products of queries and keys; 0: 1 / sqrt(dim)
 
-  bool empty() const { return !sinks && cap == 0; }
+  bool empty() const { return !sinks && cap == 0 && scale == 0; }
   void add_to(AttentionTerms& terms) const {
     terms.cap = cap;
+    terms.scale = scale;
     if (sinks) terms.sinks = sinks->variable;
   }
 };

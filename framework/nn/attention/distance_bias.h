@@ -1,0 +1,37 @@
+// A learned number for each head and bucket of distances, added to scores (Raffel et al. 2020).
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/ops.h"
+#include "framework/nn/parameters.h"
+
+namespace longspan {
+
+// One table for all layers of a stack. A value.
+class DistanceBias {
+ public:
+  struct Options {
+    std::int64_t heads = 0;
+    std::int64_t buckets = 32;  // at least 2; even and at least 4 where both sides are seen
+    std::int64_t reach = 128;   // farther distances count as this one
+    bool causal = false;        // no query sees a later key: all buckets are of earlier ones
+    Initial initial = {};
+  };
+  // Makes "relative_bias" [heads, buckets], whose rows tensor ranks divide.
+  DistanceBias(const Scope& stack, const Options& options);
+  // Of this rank's heads and each distance: AttentionTerms::distance_bias.
+  Variable term() const;
+
+ private:
+  Weight table_;
+  Variable choice_;  // [2 reach + 1, buckets]: 1 at the bucket of each distance, from the farthest
+                     // earlier key on
+};
+
+// The bucket of a key at `distance` = key's position - query's, 0 to buckets - 1. Half of the
+// buckets of a side are of one distance each, from 0 on; the others grow with its logarithm. Where
+// both sides are seen, later keys have the second half of the buckets.
+std::int64_t distance_bucket(std::int64_t distance, const DistanceBias::Options& options);
+
+}  // namespace longspan
