@@ -10,6 +10,7 @@
 #include "framework/data/text_files.h"
 #include "framework/runs/reading.h"
 #include "framework/tasks/evaluation.h"
+#include "framework/tasks/needles.h"
 #include "launch/command.h"
 #include "launch/decoding_arguments.h"
 #include "launch/number_check.h"
@@ -29,6 +30,8 @@ struct Arguments {
   std::optional<std::int64_t> segment;
   std::optional<std::int64_t> batch;
   std::int64_t by_position = 0;
+  std::int64_t needles = 0;
+  std::int64_t depths = 10;
   bool json = false;
   std::string data_target;  // of pairs
   DecodingArguments decoding;
@@ -151,6 +154,44 @@ std::string json_object(const Arguments& arguments,
   return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
+// What the model found of needles in a text, from the farthest on.
+std::string needle_lines(const std::vector<NeedlePlace>& places,
+                         const NeedleOptions& options,
+                         const std::string& file) {
+  std::int64_t found = 0;
+  for (const NeedlePlace& place : places) found += place.found;
+  std::string lines = fmt::format("{}: {} of {} needles found in segments of {}\n",
+                                  file,
+                                  found,
+                                  options.depths * options.count,
+                                  options.segment);
+  for (const NeedlePlace& place : places)
+    lines +=
+        fmt::format("  {} tokens before the answer: {} of {} found; loss {:.4f} nats a token\n",
+                    place.distance,
+                    place.found,
+                    options.count,
+                    place.loss);
+  return lines;
+}
+
+std::string needle_object(const std::vector<NeedlePlace>& places,
+                          const NeedleOptions& options,
+                          const OpenedRun& run,
+                          const std::string& file) {
+  nlohmann::ordered_json object = {{"data", file},
+                                   {"checkpoint", run.checkpoint.path().string()},
+                                   {"step", run.checkpoint.info().step},
+                                   {"batch", options.batch},
+                                   {"segment", options.segment}};
+  for (const NeedlePlace& place : places)
+    object["needles"].push_back({{"distance", place.distance},
+                                 {"found", place.found},
+                                 {"of", options.count},
+                                 {"loss", place.loss}});
+  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
 // Of pairs the other side of `text_file`.
 NamedPath target_file(const Arguments& arguments, const DataOptions& data) {
   if (!arguments.data.empty()) return {arguments.data_target, "--data-target", ""};
@@ -179,12 +220,12 @@ std::string json_object(const Measurement& measured,
 ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session& session) {
   const Configuration& configuration = *run.configuration;
   const bool is_of_streams = arguments.memory || arguments.recompute_context || arguments.tokens ||
-                             arguments.segment || arguments.batch || arguments.by_position > 0;
+                             arguments.segment || arguments.batch || arguments.by_position > 0 ||
+                             arguments.needles > 0;
   if (is_of_streams)
     throw ConfigurationError(
-        "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch and "
-        "--by-position are for "
-        "run.task: language_model; this model is of {}",
+        "longspan evaluate: --memory, --recompute-context, --tokens, --segment, --batch, "
+        "--by-position and --needles are for run.task: language_model; this model is of {}",
         configuration.task);
   const NamedPath file = text_file(arguments, configuration.data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
@@ -223,6 +264,17 @@ ExitCode run(const Arguments& arguments, Session& session) {
       file, data, opened.tokenizer, opened.directory, session.world(), say_reading(say));
   constexpr double seconds_between_lines = 20;
   options.listener = say_reading(say, seconds_between_lines);
+  if (arguments.needles > 0) {
+    const NeedleOptions needles = {.segment = options.segment,
+                                   .batch = options.streams,
+                                   .depths = arguments.depths,
+                                   .count = arguments.needles};
+    const std::vector<NeedlePlace> places = find_needles(*opened.model, corpus, needles);
+    print(session,
+          arguments.json ? needle_object(places, needles, opened, file)
+                         : needle_lines(places, needles, file));
+    return ExitCode::ok;
+  }
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =
       arguments.recompute_context
@@ -270,6 +322,21 @@ void bind(CLI::App& app, Arguments& arguments) {
                      arguments.by_position,
                      "the loss of each of so many parts of a segment too: what more context gives")
           ->transform(whole_number<std::int64_t>(1));
+  auto* needles =
+      app.add_option("--needles",
+                     arguments.needles,
+                     "hide a sentence that says a number in so many stretches of the text, at each "
+                     "of --depths places, and ask for the number at the end of the segment")
+          ->transform(whole_number<std::int64_t>(1))
+          ->excludes(memory)
+          ->excludes(by_position);
+  app.add_option("--depths",
+                 arguments.depths,
+                 "with --needles, the places of the sentence, from the beginning of the segment to "
+                 "the question")
+      ->transform(whole_number<std::int64_t>(1))
+      ->capture_default_str()
+      ->needs(needles);
   auto* recompute =
       app.add_option(
              "--recompute-context",
@@ -278,7 +345,8 @@ void bind(CLI::App& app, Arguments& arguments) {
              "for each token")
           ->transform(whole_number<std::int64_t>(1))
           ->excludes(memory)
-          ->excludes(by_position);
+          ->excludes(by_position)
+          ->excludes(needles);
   app.add_option("--stride",
                  arguments.stride,
                  "with --recompute-context, move the window on by so many tokens, the last so many "
@@ -288,13 +356,17 @@ void bind(CLI::App& app, Arguments& arguments) {
   app.add_option("--tokens",
                  arguments.tokens,
                  "predict only so many tokens, rounded up to as many in each stream of the batch")
-      ->transform(whole_number<std::int64_t>(1));
+      ->transform(whole_number<std::int64_t>(1))
+      ->excludes(needles);
   app.add_option("--segment",
                  arguments.segment,
                  "tokens of a stream read in one pass; without it data.segment")
       ->transform(whole_number<std::int64_t>(1));
   app.add_option(
-         "--batch", arguments.batch, "streams that the text is cut into; without it data.batch")
+         "--batch",
+         arguments.batch,
+         "streams that the text is cut into, or stretches with a needle that are read in one pass; "
+         "without it data.batch")
       ->transform(whole_number<std::int64_t>(1));
   app.add_flag("--json", arguments.json, "print one JSON object");
 }
@@ -307,7 +379,8 @@ Command evaluate_command() {
           "  longspan evaluate runs/quickstart\n"
           "  longspan evaluate runs/quickstart --data book.txt --memory 1024\n"
           "  longspan evaluate runs/quickstart --recompute-context 512 --tokens 100 --json\n"
-          "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n",
+          "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n"
+          "  longspan evaluate runs/quickstart --segment 1024 --needles 16\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             bind(app, *arguments);

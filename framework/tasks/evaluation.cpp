@@ -8,32 +8,16 @@
 #include "framework/core/stopwatch.h"
 #include "framework/core/unsigned_nan.h"
 #include "framework/data/evaluation_reader.h"
-#include "framework/kernels/elementwise.h"
+#include "framework/tasks/row_losses.h"
 
 namespace longspan {
 namespace {
-
-void check_segment(const Model& model, std::int64_t tokens) {
-  const std::int64_t longest = model.body().longest_segment();
-  if (longest > 0 && tokens > longest)
-    throw ConfigurationError(
-        "the model reads at most {} tokens in one pass, evaluation asks for {}", longest, tokens);
-}
 
 std::int64_t memory_of(const Model& model, const EvaluationOptions& options) {
   if (options.memory.value_or(0) > 0 && model.body().carried_names().empty())
     throw ConfigurationError("the model has no memory, evaluation asks for one of {} rows",
                              *options.memory);
   return options.memory.value_or(model.body().longest_memory());
-}
-
-std::vector<double> values_of(const Tensor& losses) {
-  const Tensor wide =
-      Tensor::empty(losses.shape(), DType::f64, losses.device(), MemoryTag::workspace);
-  on(losses.device(), [&](auto backend) { scale(backend, 1, losses, wide); });
-  const Tensor here = wide.to_host();
-  const auto values = here.span<double>();
-  return {values.begin(), values.end()};
 }
 
 // The losses of this rank's streams, summed a stream at a time.
@@ -105,7 +89,7 @@ class Evaluation {
   }
 
   void add(const Losses& losses, const Batch& batch) {
-    const std::vector<double> values = values_of(losses.terms.front().values.value());
+    const std::vector<double> values = row_losses(losses);
     sums_.add(values, batch);
     positions_ += std::ssize(values);
     if (by_position_.wanted()) {

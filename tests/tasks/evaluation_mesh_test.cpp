@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/tasks/evaluation.h"
+#include "framework/tasks/needles.h"
 #include "models/universal_transformer.h"
 #include "tests/support/mesh_runner.h"
 #include "tests/support/small_models.h"
@@ -55,6 +56,27 @@ TEST(EvaluationMesh, EveryLayoutCountsTheSameUnknownCharacters) {
     EXPECT_EQ(result.unknown, 8) << testing::to_string(mesh.shape);
     EXPECT_NEAR(result.nats, expected.nats, 1e-9 * expected.nats);
     EXPECT_GT(result.nats, 8 * tokenizer.unknown_nats());
+  });
+}
+
+TEST(EvaluationMesh, EveryLayoutFindsTheSameNeedles) {
+  const TemporaryFile file(varied_text(300));
+  // Six examples in passes of four: of the second pass two do not count.
+  const NeedleOptions options = {.segment = 90, .batch = 4, .depths = 3, .count = 2};
+  std::vector<MeshShape> layouts = data_and_tensor_layouts();
+  for (const MeshShape& layout : testing::time_layouts()) layouts.push_back(layout);
+  for_each_layout(layouts, [&](const ProcessMesh& mesh) {
+    const Corpus corpus(file.path(), Tokenizer());
+    const auto single = make_transformer_xl(small_transformer_xl(2, 6), small_setting());
+    const auto split = make_transformer_xl(small_transformer_xl(2, 6), small_setting(mesh));
+    const std::vector<NeedlePlace> expected = find_needles(*single, corpus, options);
+    const std::vector<NeedlePlace> places = find_needles(*split, corpus, options);
+    ASSERT_EQ(places.size(), 3u);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(places[i].distance, expected[i].distance);
+      EXPECT_EQ(places[i].found, expected[i].found);
+      EXPECT_NEAR(places[i].loss, expected[i].loss, 1e-9) << testing::to_string(mesh.shape);
+    }
   });
 }
 
