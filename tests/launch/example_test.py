@@ -255,12 +255,17 @@ class Example(jobs.TestCase):
         corpus.mkdir(parents=True)
         for part in "train", "validation", "test":
             jobs.write_text(corpus / f"{part}.txt", words=2000)
+        text = (corpus / "train.txt").read_text()
+        (folder / "chapters.txt").write_text(text[:3000] + "\n\n" + text[3000:])
         small = ("--set training.steps=2 --set training.warmup=1 --set model.layers=1 --set model.width=16 --set model.feed_forward=32 "
                  "--set training.validation_every=0 --set metrics.every=1 --set run.threads=1")
         output = self.example("long-context", LONGSPAN_EXAMPLE_SETTINGS=small).stdout
         self.assertIn("changed on purpose: model.rotary_scaling: the checkpoint has none, the configuration yarn", output)
         rows = re.findall(r"(?m)^ +(\d+) to +(\d+) +(\d\.\d{3}) +(\d\.\d{3})$", output)
         self.assertEqual([(int(begin), int(end)) for begin, end, _, _ in rows], [(128 * i, 128 * i + 127) for i in range(8)])
+        found = re.findall(r"(?m)^ +(\d+) +(\d)/4 +\d\.\d{3} +(\d)/4 +\d\.\d{3}$", output)
+        self.assertEqual(len(found), 5)
+        self.assertEqual(sorted((int(row[0]) for row in found), reverse=True), [int(row[0]) for row in found])
         config = json.loads((folder / "long" / "config.json").read_text())
         self.assertEqual((config["model_type"], config["rope_scaling"]["rope_type"], config["max_position_embeddings"]),
                          ("llama", "yarn", 1024))
