@@ -17,6 +17,7 @@
 #include "framework/weights/adapters.h"
 #include "framework/weights/label_names.h"
 #include "framework/weights/new_folder.h"
+#include "framework/weights/saved_weights.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
 #include "launch/configuration.h"

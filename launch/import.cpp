@@ -114,14 +114,6 @@ std::int64_t count_of(const std::map<std::string, std::int64_t>& elements) {
   return count;
 }
 
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 3;
-  const std::vector<std::string> first(names.begin(), names.begin() + std::min(names.size(), most));
-  return fmt::format("{}{}",
-                     fmt::join(first, ", "),
-                     names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
-}
-
 // What the weights and the model do not have of each other.
 void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,

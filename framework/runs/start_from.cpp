@@ -9,6 +9,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
+#include "framework/core/option_text.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
@@ -17,6 +18,7 @@
 #include "framework/runs/vocabulary_rows.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
+#include "framework/weights/saved_weights.h"
 
 namespace longspan {
 namespace {
@@ -40,19 +42,8 @@ constexpr std::array<std::string_view, 15> seen_at_tensors = {"model.vocabulary"
                                                               "training.adapters.beside",
                                                               "training.frozen"};
 
-// The folders of what a checkpoint has beside weights.
-constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
-
 bool begins_with(const std::string& name, const std::string& beginning) {
   return name == beginning || name.starts_with(beginning + "/");
-}
-
-// "a, b, c and 4 more".
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 3;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  const std::vector<std::string> first(names.begin(), names.begin() + most);
-  return fmt::format("{} and {} more", fmt::join(first, ", "), names.size() - most);
 }
 
 Checkpoint open_meant(const StartingRun& run) {
@@ -68,17 +59,8 @@ Checkpoint open_meant(const StartingRun& run) {
   return open_run_checkpoint(found.path, run.watch);
 }
 
-bool is_weight(const CheckpointTensor& tensor) {
-  return std::ranges::none_of(
-      no_weights, [&](std::string_view folder) { return tensor.name.starts_with(folder); });
-}
-
-bool is_of_adapter(const CheckpointTensor& tensor) {
-  return is_weight(tensor) && has_part(tensor.name, "adapter");
-}
-
 bool has_adapters(const Checkpoint& checkpoint) {
-  return std::ranges::any_of(checkpoint.tensors(), is_of_adapter);
+  return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
 }
 
 // What becomes of the parameters of a model.
@@ -164,8 +146,8 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
 
 // Without them the other weights are another model's.
 void WeightsTaken::judge_adapters() const {
-  for (const CheckpointTensor& tensor : checkpoint_.tensors())
-    if (is_of_adapter(tensor) && !model_.parameters().find(tensor.name))
+  for (const CheckpointTensor& tensor : weights_of(checkpoint_))
+    if (is_of_adapter(tensor.name) && !model_.parameters().find(tensor.name))
       throw ConfigurationError(
           "{}: {} has {}, and this run no such adapter; set training.adapters as it was there, or "
           "begin from what longspan export and import make of it, with the adapters in its weights",
@@ -392,9 +374,9 @@ std::string WeightsTaken::told() const {
       place(),
       checkpoint_.info().step);
   std::vector<std::string> left_out;
-  for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
+  for (const CheckpointTensor& tensor : weights_of(checkpoint_)) {
     if (!whole_.contains(tensor.name) && !by_row_.contains(tensor.name) &&
-        !by_label_.contains(tensor.name) && is_weight(tensor))
+        !by_label_.contains(tensor.name))
       left_out.push_back(tensor.name);
   }
   if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));

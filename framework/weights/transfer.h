@@ -63,9 +63,6 @@ class ImportedWeights {
   mutable std::optional<std::string> problem_;
 };
 
-// The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.
-std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint);
-
 // Writes the weights of a checkpoint into a folder, adapters merged into them. Throws
 // ConfigurationError that names a weight which the architecture has not, DataError where the
 // checkpoint is damaged or a weight is too large for the dtype.
