@@ -64,7 +64,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& length,
                    const Pass& pass,
                    bool beside) {
-  if (!pass.training || !pass.learns) return divided_by_average(*statistics);
+  if (!pass.training || !pass.learns || statistics->frozen) return divided_by_average(*statistics);
   const std::int64_t width = statistics->width();
   const bool own = pass.step < statistics->options.warmup;
   const Tensor counted = counted_rows(x, length, pass);
@@ -105,7 +105,7 @@ void PowerStatistics::begin() const {
 }
 
 void PowerStatistics::end_step(bool moves) const {
-  if (moves) {
+  if (moves && !frozen) {
     ranks.all_reduce(sums, Reduction::sum);
     on(square.device(), [&](auto backend) {
       move_power(backend,
@@ -133,6 +133,7 @@ std::shared_ptr<PowerStatistics> Parameters::add_power_statistics(const std::str
   result->name = name;
   result->options = options;
   result->epsilon = epsilon;
+  result->frozen = tuning_.freezes(name);
   result->ranks = mesh_.shape.sequence ? mesh_.world : mesh_.replicas;
   result->square = zeros(width);
   result->slope = zeros(width);
