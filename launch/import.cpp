@@ -12,6 +12,7 @@
 #include "framework/runs/run_directory.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
+#include "framework/weights/label_names.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
@@ -130,6 +131,22 @@ void add_remarks(const ImportedWeights& imported,
         fmt::join(imported.missing(), ", ")));
 }
 
+// Of names that are there twice all but the first are called otherwise here.
+void save_labels(const std::string& place, ModelMeaning& meaning, Scalars& scalars) {
+  const DistinctNames labels = distinct_names(meaning.labels);
+  scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
+  if (labels.given.empty()) return;
+  scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
+  std::vector<std::string> told;
+  for (const auto& [name, given] : labels.given)
+    told.push_back(
+        fmt::format("{} for the later of two labels {}", in_quotes(name), in_quotes(given)));
+  meaning.remarks.push_back(fmt::format(
+      "{}: labels are there twice; here stands, until an export gives them their names again, {}",
+      place,
+      some_of(told)));
+}
+
 void import(const Arguments& arguments, const Session& session) {
   const fs::path folder = arguments.folder;
   std::error_code unused;
@@ -181,8 +198,9 @@ void import(const Arguments& arguments, const Session& session) {
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
-  if (!meaning.labels.empty())
-    state.scalars.set(labels_scalar, LabelSet::in_order(meaning.labels, config.place()).to_json());
+  if (const auto special = config.special_tokens(); !special.empty())
+    state.scalars.set(special_tokens_scalar, special.dump());
+  if (!meaning.labels.empty()) save_labels(config.place(), meaning, state.scalars);
   if (image) save_image(*image, state.scalars);
   const std::string text = configuration->table.resolved();
   const Communicator alone;

@@ -15,6 +15,8 @@ namespace longspan {
 
 // The scalar of a checkpoint that says of which Architecture::model_type it was imported.
 inline constexpr const char* imported_type_scalar = "import/model_type";
+// The one that holds ModelConfig::special_tokens of it as JSON, where there are any.
+inline constexpr const char* special_tokens_scalar = "import/special_tokens";
 
 // What a save of a model is to write whose weights lie in a folder.
 class ImportedWeights {

@@ -44,6 +44,35 @@ std::vector<double> read_each(const ModelConfig& config,
   return each;
 }
 
+// Images are read as they are, of the model's size: how others are brought to it changes nothing
+// of them.
+void refuse_other_pixels(const ModelConfig& pixels) {
+  constexpr const char* as_they_are = "images are read as they are";
+  for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
+    pixels.require_flag(key, false, as_they_are);
+  pixels.pass_over({"do_resize",
+                    "size",
+                    "resample",
+                    "default_to_square",
+                    "size_divisor",
+                    "crop_size",
+                    "do_convert_rgb",
+                    "image_mean",
+                    "image_std",
+                    "rescale_factor"});
+  // Where from, and how what reads images returns them.
+  pixels.pass_over({"image_processor_type",
+                    "feature_extractor_type",
+                    "processor_class",
+                    "_processor_class",
+                    "_valid_processor_keys",
+                    "data_format",
+                    "input_data_format",
+                    "return_tensors",
+                    "device",
+                    "disable_grouping"});
+}
+
 // What becomes of pixels, from 0 to 255.
 void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning& meaning) {
   std::vector<double> mean = {0.5}, deviation = {0.5};
@@ -52,6 +81,7 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
   std::error_code unused;
   if (std::filesystem::exists(path, unused)) {
     const ModelConfig pixels(path);
+    refuse_other_pixels(pixels);
     const bool normalised = pixels.flag("do_normalize", true);
     const double factor = pixels.flag("do_rescale", true)
                               ? 255 * pixels.number("rescale_factor", 1.0 / 255, above_0)
@@ -63,6 +93,7 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
       if (each <= 0) pixels.refuse("image_std", "found a number that is not above 0");
       each /= factor;
     }
+    pixels.finish();
   } else {
     meaning.remarks.push_back(fmt::format(
         "there is no {}: model.pixel_mean and model.pixel_deviation are 0.5", pixels_config_name));
