@@ -145,6 +145,12 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
         missing_.push_back(name);
       else
         whole_.emplace(name, values.shape());
+  if (!merged_.empty() && checkpoint.info().configuration.empty())
+    throw ConfigurationError(
+        "{}: {} has adapters and no configuration that says their factor, without which they "
+        "cannot be merged",
+        key,
+        place());
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
@@ -351,17 +357,17 @@ std::string WeightsTaken::told() const {
       "count of steps",
       place(),
       checkpoint_.info().step);
-  std::set<std::string> taken;
+  std::set<std::string> found;
   std::vector<std::string> adapted;
   for (const auto* const tables : {&whole_, &merged_, &by_row_, &by_label_})
-    for (const auto& [name, shape] : *tables) taken.insert(name);
+    for (const auto& [name, shape] : *tables) found.insert(name);
   for (const auto& [name, shape] : merged_) {
     adapted.push_back(*adapted_layer(checkpoint_, name));
-    for (const char* const part : {adapter_down, adapter_up}) taken.insert(adapted.back() + part);
+    for (const char* const part : {adapter_down, adapter_up}) found.insert(adapted.back() + part);
   }
   std::vector<std::string> left_out;
   for (const CheckpointTensor& tensor : weights_of(checkpoint_))
-    if (!taken.contains(tensor.name)) left_out.push_back(tensor.name);
+    if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
   if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));
   if (!adapted.empty())
     text += fmt::format("; adapters are merged into the weights of {}", some_of(adapted));
