@@ -41,7 +41,7 @@ bool may_be_written(const fs::path& path) {
   return !is_free;
 }
 
-void remove_leftovers(const fs::path& path) {
+void remove_abandoned(const fs::path& path) {
   const std::string begin = path.filename().string() + std::string(temporary);
   const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
   std::vector<fs::path> left;
@@ -66,7 +66,7 @@ NewFile::NewFile(std::filesystem::path path)
       file_(std::fopen(beside_.c_str(), "wbxe")) {
   if (file_ == nullptr) fail();
   ::flock(::fileno(file_), LOCK_EX | LOCK_NB);
-  remove_leftovers(path_);
+  remove_abandoned(path_);
 }
 
 NewFile::~NewFile() {

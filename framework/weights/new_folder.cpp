@@ -24,7 +24,7 @@ fs::path beside(const fs::path& path, const char* use, const std::string& id) {
 }
 
 // Of folders that nobody makes any more. Without its lock file a folder is someone else's.
-void remove_leftovers(const fs::path& path) {
+void remove_abandoned(const fs::path& path) {
   std::vector<std::string> left;
   const std::string begin = path.filename().string() + locked;
   std::error_code error;
@@ -56,7 +56,7 @@ NewFolder::NewFolder(const fs::path& path, const std::string& asked_by) {
   fs::create_directories(path_.parent_path(), error);
   std::string id = unique_id();
   if (!error) {
-    remove_leftovers(path_);
+    remove_abandoned(path_);
     while (!lock_.held()) lock_ = LockFile::create(beside(path_, locked, id = unique_id()));
   }
   const fs::path made = beside(path_, temporary, id);
