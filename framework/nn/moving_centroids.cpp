@@ -33,7 +33,7 @@ void MovingCentroids::begin(const Random& random) const {
 }
 
 void MovingCentroids::end_step(const Communicator& ranks, bool moves) const {
-  if (moves && !frozen) {
+  if (moves) {
     ranks.all_reduce(sums, Reduction::sum);
     ranks.all_reduce(counts, Reduction::sum);
     on(centroids.device(), [&](auto backend) {
@@ -60,7 +60,6 @@ std::shared_ptr<const MovingCentroids> Parameters::add_centroids(const std::stri
   result->head_begin = part.begin;
   result->heads_total = part.total;
   result->decay = decay;
-  result->frozen = tuning_.freezes(name);
   result->centroids = zeros(shape);
   result->sums = zeros(shape);
   result->counts = zeros({shape[0], shape[1]});
@@ -69,7 +68,8 @@ std::shared_ptr<const MovingCentroids> Parameters::add_centroids(const std::stri
 }
 
 void Parameters::end_step(bool counts) const {
-  for (const auto& each : centroids_) each->end_step(mesh_.replicas, counts);
+  for (const auto& each : centroids_)
+    each->end_step(mesh_.replicas, counts && !tuning_.freezes(each->name));
   for (const auto& each : power_) each->end_step(counts);
 }
 

@@ -18,7 +18,6 @@ struct MovingCentroids {
   std::int64_t head_begin = 0;
   std::int64_t heads_total = 0;
   double decay = 0.999;
-  bool frozen = false;    // they stay as they are (fine_tuning.h)
   Tensor centroids = {};  // f32, or f64 when computing in f64
   Tensor sums = {};       // of this rank's rows in this step
   Tensor counts = {};     // [heads, clusters]
@@ -26,8 +25,8 @@ struct MovingCentroids {
   Shape global_shape() const { return centroids.shape().with(0, heads_total); }
   // Draws the centroids: a function of the seed, the name and the head.
   void begin(const Random& random) const;
-  // After a step: the sums of all `ranks` move the centroids where `moves` and they are not frozen,
-  // and are forgotten. Collective where they move.
+  // After a step: the sums of all `ranks` move the centroids where `moves`, and are forgotten.
+  // Collective where they move.
   void end_step(const Communicator& ranks, bool moves) const;
 };
 
