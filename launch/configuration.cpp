@@ -458,6 +458,7 @@ ConfigurationChange compare(const Configuration& configuration, const std::strin
     before[assignment.key] = text_of(assignment);
   }
   ConfigurationChange change;
+  change.saved = before;
   for (const OptionValue& value : configuration.table.values()) {
     const auto found = before.find(value.key);
     // A key that an older version had not is as that version was.

@@ -17,6 +17,7 @@
 #include "framework/weights/adapters.h"
 #include "framework/weights/label_names.h"
 #include "framework/weights/new_folder.h"
+#include "framework/weights/saved_weights.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
@@ -160,8 +161,9 @@ const char* dtype_there(DType dtype) {
 // What a config.json is to say.
 struct Exported {
   ModelValues values;
-  bool is_body;      // its readout is not there
-  LabelSet labels;   // of its readout
+  bool is_body;                           // its readout is not there
+  std::vector<std::string> labels;        // of its readout
+  nlohmann::ordered_json special_tokens;  // ids by the keys of config.json
   std::string type;  // Architecture::model_type that it was imported from; "" of another run
   DType dtype;
 };
@@ -169,13 +171,23 @@ struct Exported {
 void write_config(const Architecture& architecture, const Exported& run, const fs::path& path) {
   nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
   config.update(architecture.write(run.values));
-  if (run.labels.size() > 0) write_label_names(run.labels.names(), config);
+  for (const auto& [key, ids] : run.special_tokens.items())
+    if (!config.contains(key) || config[key].is_null()) config[key] = ids;
+  if (!run.labels.empty()) write_label_names(run.labels, config);
   if (architecture.write_pixels)
     write_text_file(path.parent_path() / pixels_config_name,
                     architecture.write_pixels(run.values).dump(2) + "\n");
   // Version 5 of transformers reads this name too.
   config["torch_dtype"] = dtype_there(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
+}
+
+// What the config.json that was imported said of them.
+nlohmann::ordered_json special_tokens_of(const Scalars& scalars, const std::string& place) {
+  const auto text = scalars.get_or<std::string>(special_tokens_scalar, "{}");
+  const auto found = nlohmann::ordered_json::parse(text, nullptr, false);
+  if (!found.is_object()) throw DataError("{}: {} is no JSON object", place, special_tokens_scalar);
+  return found;
 }
 
 // Those of a family, the one that the run was imported from first.
@@ -248,14 +260,18 @@ void export_run(const Arguments& arguments, Session& session) {
       with_image(plain_values(*configuration, checkpoint), image_of(checkpoint.scalars()));
   const DType dtype = dtype_wanted(arguments.dtype, checkpoint);
   NewFolder folder(arguments.folder, "--to");
-  const LabelSet labels = labels_of(checkpoint.scalars(), checkpoint.path().string());
-  const Architecture& architecture =
-      write_fitting({.values = values,
-                     .is_body = configuration->task_kind().has_labels && labels.size() == 0,
-                     .labels = labels,
-                     .type = checkpoint.scalars().get_or<std::string>(imported_type_scalar, ""),
-                     .dtype = dtype},
-                    folder.inside() / model_config_name);
+  const std::string place = checkpoint.path().string();
+  const Scalars& scalars = checkpoint.scalars();
+  const LabelSet labels = labels_of(scalars, place);
+  const Architecture& architecture = write_fitting(
+      {.values = values,
+       .is_body = configuration->task_kind().has_labels && labels.size() == 0,
+       .labels =
+           given_names(labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
+       .special_tokens = special_tokens_of(scalars, place),
+       .type = scalars.get_or<std::string>(imported_type_scalar, ""),
+       .dtype = dtype},
+      folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
           fmt::format("{}: {} of {} layers in {}, step {} of {}\n",

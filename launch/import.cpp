@@ -12,6 +12,7 @@
 #include "framework/runs/run_directory.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
+#include "framework/weights/label_names.h"
 #include "framework/weights/new_folder.h"
 #include "framework/weights/transfer.h"
 #include "launch/command.h"
@@ -114,14 +115,6 @@ std::int64_t count_of(const std::map<std::string, std::int64_t>& elements) {
   return count;
 }
 
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 3;
-  const std::vector<std::string> first(names.begin(), names.begin() + std::min(names.size(), most));
-  return fmt::format("{}{}",
-                     fmt::join(first, ", "),
-                     names.size() > most ? fmt::format(" and {} more", names.size() - most) : "");
-}
-
 // What the weights and the model do not have of each other.
 void add_remarks(const ImportedWeights& imported,
                  const Architecture& architecture,
@@ -136,6 +129,22 @@ void add_remarks(const ImportedWeights& imported,
         "training.start_from_anew (and where it learns tags, training.start_from_changed: "
         "[run.task, model.class_layer])",
         fmt::join(imported.missing(), ", ")));
+}
+
+// Of names that are there twice all but the first are called otherwise here.
+void save_labels(const std::string& place, ModelMeaning& meaning, Scalars& scalars) {
+  const DistinctNames labels = distinct_names(meaning.labels);
+  scalars.set(labels_scalar, LabelSet::in_order(labels.names, place).to_json());
+  if (labels.given.empty()) return;
+  scalars.set(given_names_scalar, nlohmann::json(labels.given).dump());
+  std::vector<std::string> told;
+  for (const auto& [name, given] : labels.given)
+    told.push_back(
+        fmt::format("{} for the later of two labels {}", in_quotes(name), in_quotes(given)));
+  meaning.remarks.push_back(fmt::format(
+      "{}: labels are there twice; here stands, until an export gives them their names again, {}",
+      place,
+      some_of(told)));
 }
 
 void import(const Arguments& arguments, const Session& session) {
@@ -189,8 +198,9 @@ void import(const Arguments& arguments, const Session& session) {
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
-  if (!meaning.labels.empty())
-    state.scalars.set(labels_scalar, LabelSet::in_order(meaning.labels, config.place()).to_json());
+  if (const auto special = config.special_tokens(); !special.empty())
+    state.scalars.set(special_tokens_scalar, special.dump());
+  if (!meaning.labels.empty()) save_labels(config.place(), meaning, state.scalars);
   if (image) save_image(*image, state.scalars);
   const std::string text = configuration->table.resolved();
   const Communicator alone;

@@ -169,6 +169,10 @@ bool add_own_layout(std::string& text,
       plan_step(settings, mesh_shape(settings.parallel, ranks), ids, machine.processor);
   const auto needed = NeededFlops(settings, ids).of_full_step(plan.mesh);
   text += describe(plan, needed ? std::optional(needed->total()) : std::nullopt, machine);
+  if (settings.task_kind().reads_streams && settings.data.apart)
+    text +=
+        "data.documents_apart: FLOPs and times count attention between tokens of different "
+        "documents too, which a run leaves out\n";
   if (machine.memory > 0 && plan.bytes() > machine.memory)
     text += savings_text(reconfiguration(source), plan, machine, ids);
   return true;

@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "framework/core/option_text.h"
+#include "framework/data/document_form.h"
 #include "framework/data/mapped_file.h"
+#include "framework/data/path_pattern.h"
 #include "framework/data/subword_training.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/data/tokenizer_training.h"
@@ -34,6 +36,7 @@ struct Arguments {
   std::string kind;
   std::int64_t vocabulary = 0;
   std::string output;
+  std::string field;
   std::vector<std::string> special;
   std::string cut;
   std::string score;
@@ -92,7 +95,8 @@ bool is_json(const std::string& path) { return path.ends_with(".json"); }
 
 // What a .model file has no use for.
 void require_none_of_json(const Arguments& arguments) {
-  for (const auto& [name, is_set] : {std::pair("--special", !arguments.special.empty()),
+  for (const auto& [name, is_set] : {std::pair("--text-field", !arguments.field.empty()),
+                                     std::pair("--special", !arguments.special.empty()),
                                      std::pair("--cut", !arguments.cut.empty()),
                                      std::pair("--score", !arguments.score.empty()),
                                      std::pair("--ties", !arguments.ties.empty()),
@@ -126,9 +130,11 @@ TokenizerRules json_rules(const Arguments& arguments) {
 
 void train_json(const Arguments& arguments, const Session& session) {
   const TokenizerRules rules = json_rules(arguments);
-  const MappedFile text(arguments.text);
-  const MappedFile* const texts[] = {&text};
-  const JsonTokenizer tokenizer = train_json_tokenizer(texts, rules);
+  std::vector<std::shared_ptr<const MappedFile>> texts;
+  for (const NamedPath& path : files_matching(arguments.text))
+    texts.push_back(std::make_shared<const MappedFile>(path));
+  const std::string field = arguments.field.empty() ? DocumentForm().field : arguments.field;
+  const JsonTokenizer tokenizer = train_json_tokenizer(texts, field, rules);
   write_json_tokenizer(tokenizer, arguments.output);
   print(session,
         fmt::format("{}: {} tokens of kind {}\n",
@@ -171,6 +177,11 @@ void decode(const Arguments& arguments, const Session& session) {
 }
 
 void bind_json_rules(CLI::App& sub, Arguments& arguments) {
+  sub.add_option("--text-field",
+                 arguments.field,
+                 "of a tokenizer.json made of .jsonl: the field of each line that has the text "
+                 "(without it \"text\")")
+      ->check(not_empty_text());
   const auto one_of = [&sub](const char* name,
                              std::string& value,
                              const char* meaning,
@@ -209,8 +220,9 @@ void bind_train(CLI::App& app, Arguments& arguments) {
   CLI::App* sub = app.add_subcommand("train", "Make a model of a text");
   sub->add_option("TEXT",
                   arguments.text,
-                  "the text, in UTF-8; each line is a sentence to a .model file, and all of it a "
-                  "document to a tokenizer.json")
+                  "the text, in UTF-8; each line is a sentence to a .model file. All of it is a "
+                  "document to a tokenizer.json, whose texts may be packed (.gz, .zst), of .jsonl, "
+                  "and several, named by a pattern as 'books/*.txt'")
       ->required()
       ->check(not_empty_text());
   sub->add_option("--vocabulary", arguments.vocabulary, "the number of ids")

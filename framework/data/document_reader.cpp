@@ -69,6 +69,7 @@ bool DocumentReader::fill() {
 
 void DocumentReader::use(std::size_t bytes, std::int64_t lines) {
   begin_ += bytes;
+  valid_ -= std::min(valid_, bytes);
   at_.byte += static_cast<std::int64_t>(bytes);
   at_.lines += lines;
 }
@@ -139,14 +140,16 @@ bool DocumentReader::next_paragraph(Document& document) {
 std::string_view DocumentReader::part_to_place() {
   for (std::size_t least = reading_.part;;) {
     const std::string_view text = held();
-    const std::size_t valid = valid_utf8_bytes(text);
+    valid_ += valid_utf8_bytes(text.substr(valid_));
     // Who encodes it says what is wrong.
-    if (valid + 4 < text.size()) return text;
-    if (valid > least) {
-      const std::size_t end = reading_.place_to_cut(text.substr(0, valid), least);
+    if (valid_ + 4 < text.size()) return text;
+    if (valid_ > least) {
+      const std::size_t end = reading_.place_to_cut(text.substr(0, valid_), least);
       if (end != std::string_view::npos) return text.substr(0, end);
-      least = valid;
+      least = valid_;
     }
+    if (reading_.most && valid_ > *reading_.most)
+      return text.substr(0, previous_character(text, *reading_.most + 1));
     if (is_ended_) return text;
     if (text.size() > reading_.longest) refuse_length(at_.byte);
     fill();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,9 @@ struct DocumentReading {
   std::size_t longest = longest_document;   // bytes of what is given at once
   // With `places`: the first place at byte `least` of a text or later; npos where there is none.
   std::function<std::size_t(std::string_view text, std::size_t least)> place_to_cut = {};
+  // With `places`: where so many bytes have no place, a part ends behind a character; none: the
+  // part is as long as it is.
+  std::optional<std::size_t> most = std::nullopt;
   std::size_t block = std::size_t{1} << 20;  // bytes that are read at once
 };
 
@@ -86,6 +90,7 @@ class DocumentReader {
   bool is_json_;
   std::string buffer_;  // what was read, used up to begin_
   std::size_t begin_ = 0;
+  std::size_t valid_ = 0;  // bytes of held() that are known to be whole characters
   bool is_ended_ = false;  // nothing can be read any more
   bool is_begun_ = false;  // a whole file's first part was given
   DocumentPlace at_;       // of begin_

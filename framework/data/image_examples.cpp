@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/data/class_rows.h"
 #include "framework/data/first_rank.h"
 #include "framework/data/idx_file.h"
 #include "framework/data/image_folder.h"
@@ -27,23 +28,11 @@ class ImageExamples : public Examples {
   Lengths lengths(std::int64_t /*example*/) const override { return {0, values()}; }
 
   Batch read(const RowRequest& request) const override {
-    const auto rows = std::ssize(request.examples);
-    Batch batch;
-    batch.fields = {{"pixels", filled({rows, request.columns.target}, 0)},
-                    {"length", filled({rows}, 0)},
-                    {"label", filled({rows}, ignored_target)}};
-    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
-    for (std::size_t row = 0; row < request.examples.size(); ++row) {
-      const std::int64_t example = request.examples[row];
-      if (example < 0) continue;
-      const auto pixels = row_of(batch.field("pixels"), row);
-      read_pixels(example, pixels.first(static_cast<std::size_t>(values())));
-      batch.field("length").span<std::int64_t>()[row] = values();
-      batch.field("label").span<std::int64_t>()[row] = label_id(example);
-      batch.counts["tokens"] += values();
-      batch.counts["bytes"] += values();
-      batch.counts["rows"] += 1;
-    }
+    const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
+      read_pixels(example, row.first(static_cast<std::size_t>(values())));
+      return {.length = values(), .bytes = values(), .label = label_id(example)};
+    };
+    Batch batch = read_class_rows(request, "pixels", read_row);
     release();
     return batch;
   }

@@ -6,6 +6,7 @@
 
 #include "framework/core/error.h"
 #include "framework/data/character_scan.h"
+#include "framework/data/class_rows.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
 #include "framework/data/text_frame.h"
@@ -70,29 +71,19 @@ class LabelExamples final : public Examples {
   Lengths lengths(std::int64_t example) const override { return {0, index_.tokens(example)}; }
 
   Batch read(const RowRequest& request) const override {
-    const auto rows = std::ssize(request.examples);
-    Batch batch;
-    batch.fields = {{"tokens", filled({rows, request.columns.target}, 0)},
-                    {"length", filled({rows}, 0)},
-                    {"label", filled({rows}, ignored_target)}};
-    batch.counts = {{"tokens", 0}, {"bytes", 0}, {"rows", 0}};
-    for (std::size_t row = 0; row < request.examples.size(); ++row) {
-      const std::int64_t example = request.examples[row];
-      if (example < 0) continue;
+    const auto read_row = [&](std::int64_t example, std::span<std::int64_t> row) -> ClassRow {
       const std::string bytes = read_bytes(*file_, index_.begin(example), index_.end(example));
       const LabelledText found = labelled_text_of(without_line_end(bytes), place(example));
       const auto tokens =
           framed_tokens(tokenizer_, frame_, found.text, place(example), request.longest);
-      if (std::ssize(tokens) > request.columns.target)
+      if (tokens.size() > row.size())
         throw DataError("{}: was changed while it was read", place(example));
-      std::ranges::copy(tokens, row_of(batch.field("tokens"), row).begin());
-      batch.field("length").span<std::int64_t>()[row] = std::ssize(tokens);
-      batch.field("label").span<std::int64_t>()[row] =
-          labels_.id_at(found.label, "label", place(example));
-      batch.counts["tokens"] += std::ssize(tokens);
-      batch.counts["bytes"] += std::ssize(found.text);
-      batch.counts["rows"] += 1;
-    }
+      std::ranges::copy(tokens, row.begin());
+      return {.length = std::ssize(tokens),
+              .bytes = std::ssize(found.text),
+              .label = labels_.id_at(found.label, "label", place(example))};
+    };
+    Batch batch = read_class_rows(request, "tokens", read_row);
     file_->release(0, file_->size());
     return batch;
   }

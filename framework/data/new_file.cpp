@@ -1,24 +1,72 @@
 #include "framework/data/new_file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <random>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "framework/core/error.h"
 
 namespace longspan {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view temporary = ".tmp-";
+
+// "0a1b2c3d-4711", of ours.
+bool is_id(std::string_view text) {
+  const std::size_t dash = text.find('-');
+  return dash == 8 && text.size() > 9 && text.find_first_not_of("0123456789abcdef") == dash &&
+         text.find_first_not_of("0123456789", dash + 1) == std::string_view::npos;
+}
+
+// Whether a process that lives writes it: it holds a lock of the file. Where that cannot be known
+// it may.
+bool may_be_written(const fs::path& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file < 0) return true;
+  const bool is_free = ::flock(file, LOCK_EX | LOCK_NB) == 0;
+  ::close(file);
+  return !is_free;
+}
+
+void remove_abandoned(const fs::path& path) {
+  const std::string begin = path.filename().string() + std::string(temporary);
+  const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  std::vector<fs::path> left;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(begin) && is_id(std::string_view(name).substr(begin.size())))
+      left.push_back(entry->path());
+  }
+  for (const fs::path& each : left)
+    if (!may_be_written(each)) fs::remove(each, error);
+}
+
+}  // namespace
+
 NewFile::NewFile(std::filesystem::path path)
     : path_(std::move(path)),
       // Others may be making the same one, on other machines too.
-      beside_(path_.string() + fmt::format(".tmp-{:08x}-{}", std::random_device()(), ::getpid())),
+      beside_(path_.string() +
+              fmt::format("{}{:08x}-{}", temporary, std::random_device()(), ::getpid())),
       file_(std::fopen(beside_.c_str(), "wbxe")) {
   if (file_ == nullptr) fail();
+  ::flock(::fileno(file_), LOCK_EX | LOCK_NB);
+  remove_abandoned(path_);
 }
 
 NewFile::~NewFile() {

@@ -7,8 +7,9 @@
 
 namespace longspan {
 
-// Written beside its path, made durable and renamed by `finish`; without that it goes. Each throws
-// Failure when the file cannot be written.
+// Written beside its path, made durable and renamed by `finish`; without that it goes. What those
+// left who were killed while they wrote the same one is removed. Each throws Failure when the file
+// cannot be written.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path path);

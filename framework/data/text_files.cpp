@@ -41,27 +41,16 @@ std::int64_t size_of(const std::vector<NamedPath>& files) {
 }
 
 // The texts that a run trains its tokenizer on.
-struct TrainingTexts {
-  explicit TrainingTexts(const DataOptions& options) {
-    for (const NamedPath& path : files_of(options.train))
-      files.push_back(std::make_shared<const MappedFile>(path));
-    const bool are_plain =
-        std::ranges::all_of(files, [](const auto& file) { return is_plain_text(*file); });
-    if (!are_plain && files.size() > 1)
-      throw DataError(
-          "{}: a tokenizer is trained on several files only where all are plain text; "
-          "data.tokenizer_model names one that is there already",
-          options.train.told());
-    is_packed = !are_plain;
-    if (!options.train_target.empty())
-      files.push_back(std::make_shared<const MappedFile>(options.train_target));
-    for (const auto& file : files) all.push_back(file.get());
-  }
+using TrainingTexts = std::vector<std::shared_ptr<const MappedFile>>;
 
-  std::vector<std::shared_ptr<const MappedFile>> files;
-  std::vector<const MappedFile*> all;
-  bool is_packed = false;  // or of JSON: there is one, and lines of it are to be trained on
-};
+TrainingTexts training_texts(const DataOptions& options) {
+  TrainingTexts texts;
+  for (const NamedPath& path : files_of(options.train))
+    texts.push_back(std::make_shared<const MappedFile>(path));
+  if (!options.train_target.empty())
+    texts.push_back(std::make_shared<const MappedFile>(options.train_target));
+  return texts;
+}
 
 // The file of the run that a tokenizer of these texts and settings is kept in.
 fs::path trained_path(const TrainingTexts& texts,
@@ -70,27 +59,39 @@ fs::path trained_path(const TrainingTexts& texts,
                       const char* extension,
                       const ScanListener& heard) {
   std::string key = "1";
-  for (const MappedFile* file : texts.all)
+  for (const auto& file : texts)
     key += fmt::format(" {:x} {}", hash_of_file(*file, heard), file->size());
-  if (is_json_lines(texts.all.front()->path())) key += " " + options.documents.field;
+  const auto is_json = [](const auto& file) { return is_json_lines(file->path()); };
+  if (std::ranges::any_of(texts, is_json)) key += " " + options.documents.field;
   const std::uint64_t hash =
       hash_of(fmt::format("{} {} {}", key, name_of(options.tokenizer_kind), options.vocabulary));
   return directory / fmt::format("tokenizer-{:016x}.{}", hash, extension);
 }
 
-// What `train` makes of the texts, or of a sample of documents that are not plain text.
-template <typename Train>
-auto trained_on(const TrainingTexts& texts,
-                const DataOptions& options,
-                const fs::path& directory,
-                const ScanListener& heard,
-                const Train& train) {
-  if (!texts.is_packed) return train(texts.all);
-  const auto& text = texts.files.front();
+// Of the texts, or of a sample of the documents of one that is not plain text.
+SubwordModel train_model(const TrainingTexts& texts,
+                         const DataOptions& options,
+                         const fs::path& directory,
+                         const ScanListener& heard) {
+  const auto train = [&](const std::vector<const MappedFile*>& files) {
+    return train_subwords(files, options.tokenizer_kind, options.vocabulary, heard);
+  };
+  if (std::ranges::all_of(texts, [](const auto& file) { return is_plain_text(*file); })) {
+    std::vector<const MappedFile*> files;
+    for (const auto& text : texts) files.push_back(text.get());
+    return train(files);
+  }
+  if (texts.size() > 1)
+    throw DataError(
+        "{}: data.tokenizer: sentencepiece trains a model on several files only where all are "
+        "plain text; data.tokenizer_model names one that is there already, and data.tokenizer: "
+        "tokenizer_json trains on any",
+        options.train.told());
+  const auto& text = texts.front();
   const DocumentSample sample(text, options.documents, subword_sample_bytes, directory, heard);
   const MappedFile lines(sample.path().string());
   try {
-    return train(std::vector<const MappedFile*>{&lines});
+    return train({&lines});
   } catch (const DataError& error) {
     // The sample is no file that anyone knows.
     const std::string_view sentence = error.what();
@@ -102,13 +103,11 @@ auto trained_on(const TrainingTexts& texts,
 SubwordModel trained_model(const DataOptions& options,
                            const fs::path& directory,
                            const ScanListener& heard) {
-  const TrainingTexts texts(options);
+  const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "model", heard);
   std::error_code unused;
   if (fs::exists(path, unused)) return read_subword_model(path.string());
-  const SubwordModel model = trained_on(texts, options, directory, heard, [&](const auto& files) {
-    return train_subwords(files, options.tokenizer_kind, options.vocabulary, heard);
-  });
+  const SubwordModel model = train_model(texts, options, directory, heard);
   write_subword_model(model, path.string());
   return model;
 }
@@ -116,7 +115,7 @@ SubwordModel trained_model(const DataOptions& options,
 JsonTokenizer trained_json(const DataOptions& options,
                            const fs::path& directory,
                            const ScanListener& heard) {
-  const TrainingTexts texts(options);
+  const TrainingTexts texts = training_texts(options);
   const fs::path path = trained_path(texts, options, directory, "json", heard);
   std::error_code unused;
   if (fs::exists(path, unused)) return read_json_tokenizer(path.string());
@@ -125,9 +124,7 @@ JsonTokenizer trained_json(const DataOptions& options,
                                                                      : TrainedKind::byte_pairs);
   rules.vocabulary = options.vocabulary;
   const JsonTokenizer tokenizer =
-      trained_on(texts, options, directory, heard, [&](const auto& files) {
-        return train_json_tokenizer(files, rules, heard);
-      });
+      train_json_tokenizer(texts, options.documents.field, rules, heard);
   write_json_tokenizer(tokenizer, path.string());
   return tokenizer;
 }

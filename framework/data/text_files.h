@@ -17,9 +17,9 @@ std::filesystem::path token_directory(const DataOptions& options,
 // Who listens hears of texts that are read from end to end.
 
 // The tokenizer that the options ask for. A subword model, of SentencePiece or a tokenizer.json, is
-// read by rank 0, or trained by it and
-// kept in the run's directory under a name that holds the hash of the text and of the settings; the
-// other ranks get its bytes. A collective. Throws DataError.
+// read by rank 0, or trained by it and kept in the run's directory under a name that holds the hash
+// of the text and of the settings; the other ranks get its bytes. Each file of data.train is
+// trained on once, whatever its weight. A collective. Throws DataError.
 Tokenizer prepare_tokenizer(const DataOptions& options,
                             const std::filesystem::path& run_directory,
                             const Communicator& all,

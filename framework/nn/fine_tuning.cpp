@@ -6,6 +6,7 @@
 
 #include "framework/core/options.h"
 #include "framework/nn/parameters.h"
+#include "framework/nn/power_statistics.h"
 
 namespace longspan {
 namespace {
@@ -100,8 +101,9 @@ void declare(OptionTable& table, FineTuning& options) {
   table.add("training.frozen",
             options.frozen,
             "parameters that stay as they are, by words of their names: [embedding, layers/0]; "
-            "they have no gradients and nothing of the optimizer. With adapters all do but those "
-            "of training.adapters.beside",
+            "they have no gradients and nothing of the optimizer. So do moving centroids and the "
+            "averages of power norms with such names. With adapters all do but those of "
+            "training.adapters.beside",
             fixes_weights());
   for (const char* const key : {"training.adapters.alpha",
                                 "training.adapters.dropout",
@@ -121,6 +123,8 @@ void refuse_unmatched(const Parameters& parameters) {
   const FineTuning& tuning = parameters.tuning();
   std::vector<std::string> names;
   for (const auto& parameter : parameters.all()) names.push_back(parameter->name);
+  for (const auto& each : parameters.centroids()) names.push_back(each->name);
+  for (const auto& each : parameters.power_statistics()) names.push_back(each->name);
   if (tuning.adapters.rank) {
     refuse_stranger("training.adapters.layers",
                     tuning.adapters.layers,

@@ -68,7 +68,8 @@ std::shared_ptr<const MovingCentroids> Parameters::add_centroids(const std::stri
 }
 
 void Parameters::end_step(bool counts) const {
-  for (const auto& each : centroids_) each->end_step(mesh_.replicas, counts);
+  for (const auto& each : centroids_)
+    each->end_step(mesh_.replicas, counts && !tuning_.freezes(each->name));
   for (const auto& each : power_) each->end_step(counts);
 }
 

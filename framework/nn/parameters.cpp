@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <tuple>
 
 #include "framework/kernels/clamp.h"
 #include "framework/kernels/elementwise.h"
@@ -11,28 +9,6 @@
 
 namespace longspan {
 namespace {
-
-constexpr std::int64_t alignment = 16;  // elements: whole cache lines of f32
-
-std::int64_t padded(std::int64_t elements, std::int64_t multiple) {
-  return (elements + multiple - 1) / multiple * multiple;
-}
-
-// The ranks that share a bucket out, and which of them this is; without ZeRO it is alone.
-struct Sharers {
-  int count = 1;
-  int rank = 0;
-
-  Sharers(const ParameterBucket& bucket, const WeightSharing& sharing) {
-    if (sharing.zero == 0) return;
-    count = bucket.ranks.size();
-    rank = bucket.ranks.rank();
-  }
-  Tensor own_part(const Tensor& block) const {
-    const std::int64_t share = block.elements() / count;
-    return block.slice(share * rank, share * (rank + 1));
-  }
-};
 
 double draw(const Initial& initial, const Random& random, std::uint64_t element) {
   switch (initial.kind) {
@@ -76,16 +52,6 @@ void initialise(const Parameter& parameter, const Tensor& piece, const Random& r
 #pragma omp parallel for if (count > 65536)
   for (std::int64_t i = 0; i < count; ++i)
     values[i] = static_cast<T>(draw(parameter.initial, random, index.global(i)));
-}
-
-// Elements of a rank's pieces on average over the tensor ranks, whose pieces may differ in size:
-// the same number on all ranks, as buckets that they fill together must end at the same parameters.
-std::int64_t elements_a_rank(const std::vector<std::shared_ptr<Parameter>>& parameters,
-                             const ProcessMesh& mesh) {
-  std::int64_t total = 0;
-  for (const auto& parameter : parameters)
-    total += parameter->global_shape.elements() / (parameter->split() ? mesh.tensor.size() : 1);
-  return total;
 }
 
 std::int64_t elements_of_all(const std::vector<std::shared_ptr<Parameter>>& parameters) {
@@ -140,133 +106,10 @@ Weight Parameters::add(const std::string& name,
   parameter->rounded = global_shape.dimensions() > 1 || (in_products.bias && on_gpu);
   constexpr std::int64_t together = 8;  // 16 bytes of the narrowest dtype
   if (in_products.classes && on_gpu)
-    parameter->padding = padded(parameter->shape[0], together) - parameter->shape[0];
+    parameter->padding = (together - parameter->shape[0] % together) % together;
   parameters_.push_back(parameter);
   if (!parameter->frozen) trained_.push_back(parameter);
   return parameter;
-}
-
-// A new bucket where the next parameter is of another kind or would make it too large. Within a
-// kind those that are treated alike follow one another.
-void Parameters::fill_buckets() {
-  const auto kind = [this](const auto& each) {
-    return std::tuple(!each->frozen, each->rounded, each->shape.dimensions() > 1, divided(*each));
-  };
-  const auto place = [&](const auto& each) {
-    return std::tuple(kind(each), each->decays, each->split());
-  };
-  std::vector<std::shared_ptr<Parameter>> order = parameters_;
-  std::ranges::stable_sort(order, std::greater<>(), place);
-  auto limit = static_cast<std::int64_t>(sharing_.bucket_megabytes * 1e6 /
-                                         static_cast<double>(size_of(accumulator_of(compute_))));
-  // Where gradients are shared out a few buckets are there at a time: they must be small beside
-  // the whole.
-  if (sharing_.zero > 1) limit = std::min(limit, elements_a_rank(trained_, mesh_) / 16);
-  for (const auto& parameter : order) {
-    const std::int64_t size =
-        padded(std::max<std::int64_t>(parameter->padded_shape().elements(), 1), alignment);
-    const bool fits = !buckets_.empty() && buckets_.back().elements + size <= limit &&
-                      kind(buckets_.back().parameters.front()) == kind(parameter);
-    ParameterBucket& bucket = fits ? buckets_.back() : buckets_.emplace_back();
-    bucket.ranks = divided(*parameter) ? mesh_.world : mesh_.replicas;
-    bucket.parameters.push_back(parameter);
-    bucket.places.push_back(bucket.elements);
-    bucket.elements += size;
-  }
-}
-
-void Parameters::allocate(ParameterBucket& bucket) {
-  const Sharers sharers(bucket, sharing_);
-  bucket.elements = padded(bucket.elements, alignment * sharers.count);
-  const DType wide = accumulator_of(compute_);
-  const bool narrow = wide != compute_ && bucket.parameters.front()->rounded;
-  const bool frozen = bucket.frozen();
-  const bool copied = narrow || (separate_masters_ && !frozen);
-  const bool shares_masters = copied && sharers.count > 1;
-  const bool shares_gradients = sharing_.zero > 1 && sharers.count > 1;
-  const std::int64_t share = bucket.elements / sharers.count;
-  const auto zeros = [&](std::int64_t elements, DType dtype, MemoryTag tag) {
-    return Tensor::zeros({elements}, dtype, device_, tag);
-  };
-  bucket.compute = zeros(bucket.elements, narrow ? compute_ : wide, MemoryTag::weights);
-  Tensor master = bucket.compute;
-  if (copied) master = zeros(shares_masters ? share : bucket.elements, wide, MemoryTag::weights);
-  bucket.own_master = shares_masters ? master : sharers.own_part(master);
-  if (copied) bucket.own_compute = sharers.own_part(bucket.compute);
-  if (!frozen) {
-    bucket.own_gradient =
-        zeros(shares_gradients ? share : bucket.elements, wide, MemoryTag::gradients);
-    if (!shares_gradients) {
-      bucket.gradient = bucket.own_gradient;
-      bucket.own_gradient = sharers.own_part(bucket.gradient);
-    }
-  }
-  const std::int64_t own_begin = share * sharers.rank;
-  for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-    Parameter& parameter = *bucket.parameters[i];
-    const std::int64_t place = bucket.places[i];
-    const std::int64_t size = parameter.shape.elements();
-    const auto whole = [&](const Tensor& block, const Shape& shape) {
-      return block.slice(place, place + shape.elements()).reshape(shape);
-    };
-    parameter.compute = whole(bucket.compute, parameter.shape);
-    if (!shares_masters) parameter.master = whole(master, parameter.shape);
-    const Shape with_padding = parameter.padded_shape();
-    const Tensor read = whole(bucket.compute, with_padding);
-    const bool has_gradient = bucket.gradient.defined();
-    if (has_gradient) parameter.gradient = whole(bucket.gradient, parameter.shape);
-    parameter.variable =
-        frozen ? Variable(read)
-               : Variable::leaf(
-                     read, wide, has_gradient ? whole(bucket.gradient, with_padding) : Tensor());
-    // Where the parameter and this rank's part overlap, counted from the part's beginning.
-    const std::int64_t begin = std::clamp<std::int64_t>(place - own_begin, 0, share);
-    const std::int64_t end = std::clamp<std::int64_t>(place + size - own_begin, 0, share);
-    parameter.own_begin = begin == end ? 0 : own_begin + begin - place;
-    parameter.own_end = parameter.own_begin + end - begin;
-    parameter.own_place = own_elements_ + begin;
-    parameter.own_master = bucket.own_master.slice(begin, end);
-    if (!frozen) parameter.own_gradient = bucket.own_gradient.slice(begin, end);
-    if (copied) parameter.own_compute = bucket.own_compute.slice(begin, end);
-  }
-  if (frozen) return;
-  add_runs(bucket,
-           {.own_place = own_elements_,
-            .own_master = bucket.own_master,
-            .own_gradient = bucket.own_gradient,
-            .own_compute = bucket.own_compute});
-  own_elements_ += share;
-}
-
-// Cuts what this rank owns of a bucket where a parameter is treated otherwise than the one before.
-void Parameters::add_runs(const ParameterBucket& bucket, const ParameterRun& whole) {
-  const Parameter* first = nullptr;
-  std::int64_t begin = 0, end = 0;
-  const auto add_run = [&] {
-    if (first == nullptr) return;
-    const auto part = [&](const Tensor& tensor) {
-      return tensor.defined() ? tensor.slice(begin, end) : tensor;
-    };
-    all_runs_.push_back({.own_place = whole.own_place + begin,
-                         .own_master = part(whole.own_master),
-                         .own_gradient = part(whole.own_gradient),
-                         .own_compute = part(whole.own_compute),
-                         .decays = first->decays,
-                         .answered_for = answers_for(*first),
-                         .read_steps = first->read_steps});
-  };
-  for (const auto& parameter : bucket.parameters) {
-    if (parameter->own_begin == parameter->own_end) continue;
-    if (first == nullptr || parameter->decays != first->decays ||
-        answers_for(*parameter) != answers_for(*first) ||
-        parameter->read_steps != first->read_steps) {
-      add_run();
-      first = parameter.get();
-      begin = parameter->own_place - whole.own_place;
-    }
-    end = parameter->own_place - whole.own_place + parameter->own_end - parameter->own_begin;
-  }
-  add_run();
 }
 
 // Every rank draws all of its piece, whatever part of it it keeps.
@@ -304,25 +147,9 @@ void Parameters::allocate(const Random& random) {
   set_steps(steps_);
 }
 
-void Parameters::set_steps(std::int64_t steps) {
-  steps_ = steps;
-  runs_.clear();
-  std::ranges::copy_if(all_runs_, std::back_inserter(runs_), [this](const ParameterRun& run) {
-    return reads(run.read_steps);
-  });
-}
-
 void Parameters::read_for(const Scope& scope, std::int64_t steps) const {
   for (const auto& parameter : parameters_)
     if (parameter->name.starts_with(scope.path() + "/")) parameter->read_steps = steps;
-}
-
-void Parameters::refresh_compute() const {
-  for (const ParameterBucket& bucket : buckets_)
-    if (bucket.own_compute.defined())
-      on(device_,
-         [&](auto backend) { scale(backend, 1.0, bucket.own_master, bucket.own_compute); });
-  gather(true);
 }
 
 void Parameters::hold_in_ranges() const {
@@ -334,16 +161,6 @@ void Parameters::hold_in_ranges() const {
         clamp(backend, parameter->own_compute, parameter->range->least, parameter->range->most);
     });
   }
-}
-
-void Parameters::gather(bool frozen_too) const {
-  std::vector<Request> requests;
-  for (const ParameterBucket& bucket : buckets_)
-    if (const Sharers sharers(bucket, sharing_);
-        sharers.count > 1 && (frozen_too || !bucket.frozen()))
-      requests.push_back(
-          bucket.ranks.start_all_gather(sharers.own_part(bucket.compute), bucket.compute));
-  for (Request& request : requests) request.wait();
 }
 
 bool Parameters::answers_for(const Parameter& parameter) const {

@@ -64,7 +64,8 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
                    const Tensor& length,
                    const Pass& pass,
                    bool beside) {
-  if (!pass.training || !pass.learns) return divided_by_average(*statistics);
+  const bool moves = statistics->sums.defined();
+  if (!pass.training || !pass.learns || !moves) return divided_by_average(*statistics);
   const std::int64_t width = statistics->width();
   const bool own = pass.step < statistics->options.warmup;
   const Tensor counted = counted_rows(x, length, pass);
@@ -97,7 +98,7 @@ PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,
 
 void PowerStatistics::begin() const {
   slope.zero();
-  sums.zero();
+  if (sums.defined()) sums.zero();
   // 1 for all: rows of which there is one, and it counts.
   on(square.device(), [&](auto backend) {
     count_rows(backend, {.counted = square.reshape({1, width()}), .begin = 0, .end = width()});
@@ -105,6 +106,7 @@ void PowerStatistics::begin() const {
 }
 
 void PowerStatistics::end_step(bool moves) const {
+  if (!sums.defined()) return;
   if (moves) {
     ranks.all_reduce(sums, Reduction::sum);
     on(square.device(), [&](auto backend) {
@@ -136,10 +138,12 @@ std::shared_ptr<PowerStatistics> Parameters::add_power_statistics(const std::str
   result->ranks = mesh_.shape.sequence ? mesh_.world : mesh_.replicas;
   result->square = zeros(width);
   result->slope = zeros(width);
-  result->sums = zeros(2 * width + 1);
-  result->squares = result->sums.slice(0, width);
-  result->products = result->sums.slice(width, 2 * width);
-  result->count = result->sums.slice(2 * width, 2 * width + 1);
+  if (!tuning_.freezes(name)) {
+    result->sums = zeros(2 * width + 1);
+    result->squares = result->sums.slice(0, width);
+    result->products = result->sums.slice(width, 2 * width);
+    result->count = result->sums.slice(2 * width, 2 * width + 1);
+  }
   power_.push_back(result);
   return result;
 }

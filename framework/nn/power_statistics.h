@@ -27,7 +27,7 @@ struct PowerStatistics {
   Tensor square = {};  // [width]: the moving mean of squares, 1 at first
   Tensor slope = {};   // [width]: that of the gradient times the normed rows, 0 at first
   // Of this rank's rows in this step: sums of squares and of such products, and the rows' number.
-  Tensor sums = {};  // [2 width + 1], in which the others lie
+  Tensor sums = {};  // [2 width + 1], in which the others lie; undefined: all stays as it is
   Tensor squares = {};
   Tensor products = {};
   Tensor count = {};
@@ -55,7 +55,7 @@ PowerRows divided_by_average(const PowerStatistics& statistics);
 // each part of a batch that is taken by itself. Later by the average of the steps before, and the
 // gradient is the paper's approximation, with the average of the slopes of the steps before in
 // place of what the statistics would bring. A pass without training, or one that only asks, moves
-// nothing.
+// nothing. Of statistics that stay as they are rows are always divided as without training.
 // `beside`: the same rows are read by this norm once more in the pass, which decides for both. What
 // the statistics take away from their gradient is then taken there.
 PowerRows followed(const std::shared_ptr<PowerStatistics>& statistics,

@@ -4,19 +4,25 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
+#include "framework/core/option_text.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/named_checkpoint.h"
 #include "framework/runs/resume.h"
+#include "framework/runs/taken_table.h"
 #include "framework/runs/vocabulary_rows.h"
 #include "framework/tasks/labelled_task.h"
 #include "framework/train/parameter_state.h"
+#include "framework/weights/adapters.h"
+#include "framework/weights/saved_weights.h"
 
 namespace longspan {
 namespace {
@@ -40,19 +46,8 @@ constexpr std::array<std::string_view, 15> seen_at_tensors = {"model.vocabulary"
                                                               "training.adapters.beside",
                                                               "training.frozen"};
 
-// The folders of what a checkpoint has beside weights.
-constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
-
 bool begins_with(const std::string& name, const std::string& beginning) {
   return name == beginning || name.starts_with(beginning + "/");
-}
-
-// "a, b, c and 4 more".
-std::string some_of(const std::vector<std::string>& names) {
-  constexpr std::size_t most = 3;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  const std::vector<std::string> first(names.begin(), names.begin() + most);
-  return fmt::format("{} and {} more", fmt::join(first, ", "), names.size() - most);
 }
 
 Checkpoint open_meant(const StartingRun& run) {
@@ -68,17 +63,8 @@ Checkpoint open_meant(const StartingRun& run) {
   return open_run_checkpoint(found.path, run.watch);
 }
 
-bool is_weight(const CheckpointTensor& tensor) {
-  return std::ranges::none_of(
-      no_weights, [&](std::string_view folder) { return tensor.name.starts_with(folder); });
-}
-
-bool is_of_adapter(const CheckpointTensor& tensor) {
-  return is_weight(tensor) && has_part(tensor.name, "adapter");
-}
-
 bool has_adapters(const Checkpoint& checkpoint) {
-  return std::ranges::any_of(checkpoint.tensors(), is_of_adapter);
+  return std::ranges::any_of(weights_of(checkpoint), is_of_adapter, &CheckpointTensor::name);
 }
 
 // What becomes of the parameters of a model.
@@ -88,16 +74,18 @@ class WeightsTaken {
 
   void fill(const Parameters& parameters) const;
   std::string told() const;
+  // A sentence where something begins anew that is not trained; else "".
+  std::string told_of_untrained() const;
 
  private:
   bool is_anew(const std::string& name) const;
   void judge_beginnings(const Parameters& parameters) const;
-  void judge_configuration() const;
+  void judge_configuration(const ConfigurationChange& change) const;
   void match_vocabulary(const Tokenizer& saved);
   void judge_shapes() const;
-  void judge_adapters() const;
+  bool is_merged(const std::string& weight) const;
   void match_labels();
-  void fill_rows(const StateTensor& master, const std::vector<std::int64_t>& rows) const;
+  Tensor read_table(const std::string& name) const;
   std::string place() const { return checkpoint_.path().string(); }
 
   const StartingRun& run_;
@@ -109,6 +97,8 @@ class WeightsTaken {
   std::vector<std::int64_t> label_rows_;           // of which tables
   std::vector<std::string> missing_;               // from the checkpoint, and not to begin anew
   std::map<std::string, Shape> whole_;             // taken as they are
+  std::map<std::string, Shape> merged_;            // taken with the adapters that were beside them
+  double adapter_factor_ = 1;                      // of these
   std::map<std::string, Shape> by_row_;            // tables of the vocabulary
   std::optional<std::vector<std::int64_t>> rows_;  // of which tables; none: as they are
   std::int64_t saved_rows_ = 0;
@@ -120,8 +110,11 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
       checkpoint_(checkpoint),
       model_(model) {
   judge_beginnings(model.parameters());
-  judge_adapters();
-  judge_configuration();
+  if (const std::string& saved = checkpoint.info().configuration; !saved.empty()) {
+    const ConfigurationChange change = change_since(checkpoint, run.text.compare);
+    judge_configuration(change);
+    if (has_adapters(checkpoint)) adapter_factor_ = adapter_factor(ModelValues(change.saved));
+  }
   for (const auto& parameter : model.parameters().all()) {
     const std::string& name = parameter->name;
     const Shape& shape = parameter->global_shape;
@@ -136,6 +129,8 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
       missing_.push_back(name);
     else if (is_table && shape[0] == model.body().vocabulary())
       by_row_.emplace(name, shape);
+    else if (is_merged(name))
+      merged_.emplace(name, shape);
     else
       whole_.emplace(name, shape);
   }
@@ -150,6 +145,12 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
         missing_.push_back(name);
       else
         whole_.emplace(name, values.shape());
+  if (!merged_.empty() && checkpoint.info().configuration.empty())
+    throw ConfigurationError(
+        "{}: {} has adapters and no configuration that says their factor, without which they "
+        "cannot be merged",
+        key,
+        place());
   if (!missing_.empty())
     throw ConfigurationError(
         "{}: this model has {}, which {} has not; begin it anew by naming it, or what its name "
@@ -162,16 +163,10 @@ WeightsTaken::WeightsTaken(const StartingRun& run, const Checkpoint& checkpoint,
   judge_shapes();
 }
 
-// Without them the other weights are another model's.
-void WeightsTaken::judge_adapters() const {
-  for (const CheckpointTensor& tensor : checkpoint_.tensors())
-    if (is_of_adapter(tensor) && !model_.parameters().find(tensor.name))
-      throw ConfigurationError(
-          "{}: {} has {}, and this run no such adapter; set training.adapters as it was there, or "
-          "begin from what longspan export and import make of it, with the adapters in its weights",
-          key,
-          place(),
-          tensor.name);
+// Whether its layer has an adapter there and none here.
+bool WeightsTaken::is_merged(const std::string& weight) const {
+  const auto layer = adapted_layer(checkpoint_, weight);
+  return layer && !model_.parameters().find(*layer + adapter_down);
 }
 
 bool WeightsTaken::is_anew(const std::string& name) const {
@@ -198,17 +193,19 @@ void WeightsTaken::judge_beginnings(const Parameters& parameters) const {
   }
 }
 
-void WeightsTaken::judge_configuration() const {
-  if (checkpoint_.info().configuration.empty()) return;
-  std::vector<std::string> refused = change_since(checkpoint_, run_.text.compare).refused;
+void WeightsTaken::judge_configuration(const ConfigurationChange& change) const {
+  std::vector<std::string> refused = change.refused;
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
   };
   std::erase_if(refused, [&](const std::string& sentence) {
     return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
   });
-  // Adapters that begin here change nothing of what is there.
-  if (!has_adapters(checkpoint_))
+  // Of adapters that are in both: others begin here, or are merged with the factor there.
+  const auto is_here = [&](const CheckpointTensor& tensor) {
+    return is_of_adapter(tensor.name) && model_.parameters().find(tensor.name);
+  };
+  if (std::ranges::none_of(weights_of(checkpoint_), is_here))
     std::erase_if(refused, [&](const std::string& sentence) {
       return key_of(sentence) == "training.adapters.alpha";
     });
@@ -323,60 +320,29 @@ void WeightsTaken::judge_shapes() const {
           place(),
           wanted.to_string());
   };
-  for (const auto* const tables : {&whole_, &by_label_})
+  for (const auto* const tables : {&whole_, &merged_, &by_label_})
     for (const auto& [name, shape] : *tables) judge(name, shape);
   for (const auto& [name, shape] : by_row_) judge(name, rows_ ? shape.with(0, saved_rows_) : shape);
 }
 
-template <typename From, typename To>
-void copy_rows(const Tensor& table,
-               const StateTensor& piece,
-               const Tensor& values,
-               const std::vector<std::int64_t>& rows) {
-  const std::int64_t width = table.elements() / table.shape()[0];
-  const std::int64_t count = values.elements() / values.shape()[0];
-  const std::int64_t column = piece.offset.size() > 1 ? piece.offset[1] : 0;
-  for (std::int64_t i = 0; i < values.shape()[0]; ++i) {
-    const std::int64_t row = rows[static_cast<std::size_t>(piece.offset[0] + i)];
-    if (row < 0) continue;
-    const From* const from = table.data<From>() + row * width + column;
-    std::transform(from, from + count, values.data<To>() + i * count, [](From value) {
-      return static_cast<To>(value);
-    });
-  }
-}
-
-// Rows that the checkpoint lacks stay as they are.
-void WeightsTaken::fill_rows(const StateTensor& master,
-                             const std::vector<std::int64_t>& rows) const {
-  const Shape& shape = checkpoint_.shape_of(master.name);
-  const DType saved = checkpoint_.dtype_of(master.name);
+// A weight there as it is to be, where it is not taken as it lies.
+Tensor WeightsTaken::read_table(const std::string& name) const {
+  const DType saved = checkpoint_.dtype_of(name);
   if (saved != DType::f32 && saved != DType::f64)
-    throw DataError(
-        "{}: {} is {}; wanted: float32 or float64", place(), master.name, name_of(saved));
-  const Device host = master.tensor.device().host();
-  StateTensor table;
-  table.name = master.name;
-  table.tensor = Tensor::empty(shape, saved, host, MemoryTag::workspace);
-  table.global_shape = shape;
-  table.offset.assign(static_cast<std::size_t>(shape.dimensions()), 0);
-  checkpoint_.read(table);
-  const Tensor values = master.tensor.to_host();
-  const bool from_wide = saved == DType::f64;
-  const bool to_wide = values.dtype() == DType::f64;
-  const auto copy = from_wide ? (to_wide ? copy_rows<double, double> : copy_rows<double, float>)
-                              : (to_wide ? copy_rows<float, double> : copy_rows<float, float>);
-  copy(table.tensor, master, values, rows);
-  if (values.bytes() != master.tensor.bytes()) master.tensor.copy_from(values);
+    throw DataError("{}: {} is {}; wanted: float32 or float64", place(), name, name_of(saved));
+  return merged_.contains(name) ? read_merged(checkpoint_, name, adapter_factor_)
+                                : read_whole(checkpoint_, name);
 }
 
 void WeightsTaken::fill(const Parameters& parameters) const {
   std::vector<StateTensor> whole;
   for (StateTensor& master : weights_state(parameters).tensors) {
     if (rows_ && by_row_.contains(master.name))
-      fill_rows(master, *rows_);
+      take_rows(read_table(master.name), *rows_, master);
     else if (by_label_.contains(master.name))
-      fill_rows(master, label_rows_);
+      take_rows(read_table(master.name), label_rows_, master);
+    else if (merged_.contains(master.name))
+      take_rows(read_table(master.name), same_rows(master.global_shape[0]), master);
     else if (whole_.contains(master.name) || by_row_.contains(master.name))
       whole.push_back(std::move(master));
   }
@@ -391,13 +357,20 @@ std::string WeightsTaken::told() const {
       "count of steps",
       place(),
       checkpoint_.info().step);
-  std::vector<std::string> left_out;
-  for (const CheckpointTensor& tensor : checkpoint_.tensors()) {
-    if (!whole_.contains(tensor.name) && !by_row_.contains(tensor.name) &&
-        !by_label_.contains(tensor.name) && is_weight(tensor))
-      left_out.push_back(tensor.name);
+  std::set<std::string> found;
+  std::vector<std::string> adapted;
+  for (const auto* const tables : {&whole_, &merged_, &by_row_, &by_label_})
+    for (const auto& [name, shape] : *tables) found.insert(name);
+  for (const auto& [name, shape] : merged_) {
+    adapted.push_back(*adapted_layer(checkpoint_, name));
+    for (const char* const part : {adapter_down, adapter_up}) found.insert(adapted.back() + part);
   }
+  std::vector<std::string> left_out;
+  for (const CheckpointTensor& tensor : weights_of(checkpoint_))
+    if (!found.contains(tensor.name)) left_out.push_back(tensor.name);
   if (!left_out.empty()) text += fmt::format(", and {}", some_of(left_out));
+  if (!adapted.empty())
+    text += fmt::format("; adapters are merged into the weights of {}", some_of(adapted));
   if (!anew_.empty()) text += fmt::format("; begun anew: {}", some_of(anew_));
   if (rows_) {
     const auto fresh = std::ranges::count(*rows_, -1);
@@ -414,6 +387,24 @@ std::string WeightsTaken::told() const {
   return text;
 }
 
+std::string WeightsTaken::told_of_untrained() const {
+  const auto is_frozen = [&](const std::string& name) {
+    const Weight parameter = model_.parameters().find(name);
+    return parameter && parameter->frozen;
+  };
+  std::vector<std::string> untrained;
+  std::ranges::copy_if(anew_, std::back_inserter(untrained), is_frozen);
+  if (rows_ && std::ranges::count(*rows_, -1) > 0)
+    for (const auto& [name, shape] : by_row_)
+      if (is_frozen(name)) untrained.push_back("new rows of " + name);
+  if (untrained.empty()) return "";
+  return fmt::format("what begins anew stays as it was drawn where {}: {}",
+                     model_.parameters().tuning().adapters.rank
+                         ? "training.adapters.beside does not name it"
+                         : "training.frozen names it",
+                     some_of(untrained));
+}
+
 }  // namespace
 
 void start_from(const StartingRun& run, Model& model) {
@@ -422,6 +413,8 @@ void start_from(const StartingRun& run, Model& model) {
   const WeightsTaken taken(run, checkpoint, model);
   taken.fill(model.parameters());
   run.log.info("{}", taken.told());
+  if (const std::string told = taken.told_of_untrained(); !told.empty())
+    run.log.warning("{}", told);
 }
 
 }  // namespace longspan

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace longspan {
 struct ConfigurationChange {
   std::vector<std::string> differences;  // a sentence for each key that differs, for the log
   std::vector<std::string> refused;      // those that change the meaning of the weights
+  std::map<std::string, std::string> saved = {};  // the checkpoint's keys, as they are written
 };
 
 struct TrainingRunText {

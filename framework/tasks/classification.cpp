@@ -64,11 +64,10 @@ LabelledKind labelled_texts() {
     return open_labels(file.path, file.labels, file.tokenizer, file.all, file.listener);
   };
   kind.read = [](const WriteRequest& request, std::size_t line) -> std::vector<LabelledLine> {
-    const std::string& text = request.lines[line];
     const std::string place = request.place(line);
-    if (request.tokenizer.encode(text, place).empty()) return {LabelledLine()};
-    const TextFrame frame(request.tokenizer);
-    return {{.tokens = framed_tokens(request.tokenizer, frame, text, place)}};
+    std::vector<std::int64_t> ids = request.tokenizer.encode(request.lines[line], place);
+    if (ids.empty()) return {LabelledLine()};
+    return {{.tokens = framed(TextFrame(request.tokenizer), std::move(ids), place)}};
   };
   return kind;
 }

@@ -16,8 +16,10 @@ void WordCounts::add(std::string_view word, std::int64_t count) {
     found->second += count;
     return;
   }
-  if (counts_.size() >= most_) drop_rare();
+  const std::size_t bytes = word.size() + bytes_of_entry;
+  while (bytes_ + bytes > most_ && !counts_.empty()) drop_rare();
   counts_.emplace(word, count);
+  bytes_ += bytes;
 }
 
 void WordCounts::drop_rare() {
@@ -26,12 +28,16 @@ void WordCounts::drop_rare() {
   for (const auto& [word, count] : counts_) counts.push_back(count);
   const auto middle = counts.begin() + std::ssize(counts) / 2;
   std::ranges::nth_element(counts, middle);
-  std::erase_if(counts_, [most = *middle](const auto& entry) { return entry.second <= most; });
+  std::erase_if(counts_, [this, most = *middle](const auto& entry) {
+    if (entry.second > most) return false;
+    bytes_ -= entry.first.size() + bytes_of_entry;
+    return true;
+  });
 }
 
 void WordCounts::add(const WordCounts& other) {
   // In an order of their own: which words are dropped depends on it.
-  if (counts_.size() + other.size() > most_) {
+  if (bytes_ + other.bytes_ > most_) {
     for (const CountedWord& word : other.sorted()) add(word.text, word.count);
     return;
   }

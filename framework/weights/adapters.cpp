@@ -4,39 +4,14 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "checkpoints/files.h"
-#include "framework/kernels/elementwise.h"
-#include "framework/kernels/matmul.h"
 #include "framework/weights/safetensors.h"
+#include "framework/weights/saved_weights.h"
 
 namespace longspan {
 namespace {
-
-constexpr const char* down_of = "/adapter/down";
-constexpr const char* up_of = "/adapter/up";
-constexpr std::string_view weight_of = "/weight";
-
-// "layers/0/attention/query" of its weight; nothing of another tensor.
-std::optional<std::string> adapted_layer(const Checkpoint& checkpoint, const std::string& weight) {
-  if (!weight.ends_with(weight_of)) return std::nullopt;
-  const std::string layer = weight.substr(0, weight.size() - weight_of.size());
-  return checkpoint.has(layer + down_of) ? std::optional(layer) : std::nullopt;
-}
-
-Tensor read_whole(const Checkpoint& checkpoint, const std::string& name) {
-  const Shape& shape = checkpoint.shape_of(name);
-  StateTensor wanted;
-  wanted.name = name;
-  wanted.tensor =
-      Tensor::empty(shape, checkpoint.dtype_of(name), Device::cpu(), MemoryTag::workspace);
-  wanted.global_shape = shape;
-  wanted.offset.assign(static_cast<std::size_t>(shape.dimensions()), 0);
-  checkpoint.read(wanted);
-  return wanted.tensor;
-}
 
 // The adapters of the layers that are one matrix there, as one: A of all one above the other, and
 // of B a block a layer, which reads that layer's rows of A alone.
@@ -53,11 +28,11 @@ struct JoinedAdapter {
 };
 
 Tensor JoinedAdapter::down(const Checkpoint& checkpoint) const {
-  const DType dtype = checkpoint.dtype_of(layers.front() + down_of);
+  const DType dtype = checkpoint.dtype_of(layers.front() + adapter_down);
   Tensor whole = Tensor::empty({rank, in}, dtype, Device::cpu(), MemoryTag::workspace);
   std::int64_t row = 0;
   for (const std::string& layer : layers) {
-    const Tensor part = read_whole(checkpoint, layer + down_of);
+    const Tensor part = read_whole(checkpoint, layer + adapter_down);
     whole.slice(row, row + part.shape()[0]).copy_from(part);
     row += part.shape()[0];
   }
@@ -65,12 +40,12 @@ Tensor JoinedAdapter::down(const Checkpoint& checkpoint) const {
 }
 
 Tensor JoinedAdapter::up(const Checkpoint& checkpoint) const {
-  const DType dtype = checkpoint.dtype_of(layers.front() + up_of);
+  const DType dtype = checkpoint.dtype_of(layers.front() + adapter_up);
   const Tensor whole = Tensor::zeros({out, rank}, dtype, Device::cpu(), MemoryTag::workspace);
   const auto element = static_cast<std::int64_t>(size_of(dtype));
   std::int64_t column = 0;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    const Tensor part = read_whole(checkpoint, layers[i] + up_of);
+    const Tensor part = read_whole(checkpoint, layers[i] + adapter_up);
     const std::int64_t width = part.shape()[1];
     for (std::int64_t row = 0; row < part.shape()[0]; ++row)
       std::copy_n(part.bytes() + row * width * element,
@@ -90,7 +65,7 @@ std::vector<JoinedAdapter> joined_adapters(const Checkpoint& checkpoint,
       const Shape& shape = checkpoint.shape_of(weight);
       if (const auto layer = adapted_layer(checkpoint, weight)) {
         joined.layers.push_back(*layer);
-        joined.rank += checkpoint.shape_of(*layer + down_of)[0];
+        joined.rank += checkpoint.shape_of(*layer + adapter_down)[0];
         joined.in = shape[1];
         joined.out_begin.push_back(joined.out);
       }
@@ -165,26 +140,9 @@ nlohmann::ordered_json config_of(const std::vector<JoinedAdapter>& adapters,
 
 }  // namespace
 
-bool is_of_adapter(std::string_view name) {
-  return name.ends_with(down_of) || name.ends_with(up_of);
-}
-
 double adapter_factor(const ModelValues& values) {
   const double rank = values.number_or("training.adapters.rank", 1);
   return values.number_or("training.adapters.alpha", rank) / rank;
-}
-
-Tensor read_merged(const Checkpoint& checkpoint, const std::string& name, double factor) {
-  const Tensor weight = read_whole(checkpoint, name);
-  const auto layer = adapted_layer(checkpoint, name);
-  if (!layer) return weight;
-  const Tensor up = read_whole(checkpoint, *layer + up_of);
-  const Tensor down = read_whole(checkpoint, *layer + down_of);
-  on(weight.device(), [&](auto backend) {
-    scale(backend, factor, up, up);
-    matmul(backend, {.a = up, .b = down, .c = weight, .accumulate = true});
-  });
-  return weight;
 }
 
 void export_adapters(const Checkpoint& checkpoint,

@@ -1,25 +1,16 @@
-// Low-rank adapters (Hu et al. 2021) of a run: merged into its weights, or as the package PEFT has
-// them.
+// Low-rank adapters (Hu et al. 2021) of a run as the package PEFT has them.
 #pragma once
 
 #include <filesystem>
 #include <string>
-#include <string_view>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/weights/architecture.h"
 
 namespace longspan {
 
-// Whether a tensor of a checkpoint is of the adapter of a layer.
-bool is_of_adapter(std::string_view name);
-
 // What the run with this configuration multiplies B A x with.
 double adapter_factor(const ModelValues& values);
-
-// A weight of a checkpoint whole, on the host, in the dtype in which it was saved; with an adapter
-// W + factor B A, summed in that dtype.
-Tensor read_merged(const Checkpoint& checkpoint, const std::string& name, double factor);
 
 // Writes adapter_model.safetensors and adapter_config.json with the adapters of a checkpoint alone.
 // What is one matrix there and several layers here has one adapter of the sum of their ranks.

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 
-#include "framework/weights/activation_names.h"
+#include "framework/weights/encoder_keys.h"
 #include "framework/weights/example_length.h"
 #include "framework/weights/label_names.h"
 
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1} << 24;
+constexpr double usual_dropout = 0.1;
 
 // What is read from the body.
 enum class Head : std::uint8_t { classes, tags, none };
@@ -42,16 +42,12 @@ constexpr BertKind kinds[] = {{.model_type = "bert",
                                .classes = "classifier.out_proj",
                                .left_out = "lm_head."}};
 
-void read_dropouts(const BertKind& kind,
-                   Head head,
-                   const ModelConfig& config,
-                   ModelMeaning& meaning) {
-  const double dropout = config.number("hidden_dropout_prob", 0.1, of_dropout);
+void remark_dropouts(const BertKind& kind,
+                     Head head,
+                     const ModelConfig& config,
+                     ModelMeaning& meaning) {
+  const double dropout = config.number("hidden_dropout_prob", usual_dropout, of_dropout);
   const double of_head = config.number("classifier_dropout", dropout, of_dropout);
-  meaning.settings.emplace_back("model.dropout", fmt::format("{}", dropout));
-  meaning.settings.emplace_back(
-      "model.attention_dropout",
-      fmt::format("{}", config.number("attention_probs_dropout_prob", 0.1, of_dropout)));
   if (of_head != dropout)
     meaning.remarks.push_back(
         fmt::format("\"classifier_dropout\" is {} and \"hidden_dropout_prob\" {}: model.dropout is "
@@ -94,57 +90,34 @@ ModelMeaning read(const BertKind& kind, Head head, const ModelConfig& config) {
                     "pooler_num_fc_layers",
                     "pooler_size_per_head",
                     "pooler_type"});
-  const std::int64_t width = config.integer("hidden_size", 1, most);
-  const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
-  if (width % heads != 0)
-    config.refuse("num_attention_heads",
-                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
-  ModelMeaning meaning;
-  meaning.settings = {
+  ModelMeaning meaning = {.settings = read_encoder_keys(config, usual_dropout)};
+  const ModelSettings own = {
       {"run.task", head == Head::tags ? "tagging" : "classification"},
-      {"model.family", "encoder"},
       {"model.vocabulary",
        fmt::format("{}", config.integer("vocab_size", 1, std::int64_t{1} << 31))},
-      {"model.layers", fmt::format("{}", config.integer("num_hidden_layers", 1, 1 << 16))},
-      {"model.width", fmt::format("{}", width)},
-      {"model.heads", fmt::format("{}", heads)},
-      {"model.feed_forward", fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
-      {"model.activation",
-       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
       {"model.norm", "post"},
-      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_eps", 1e-12, above_0))},
       {"model.scaled_embeddings", "false"},
       {"model.embedding_norm", "true"},
       {"model.token_types", fmt::format("{}", config.integer("type_vocab_size", 1, 1 << 16))},
       {"model.class_layer", head == Head::tags ? "false" : "true"},
-      {"model.initial_deviation",
-       fmt::format("{}", config.number("initializer_range", 0.02, from_0))},
   };
+  meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
   read_positions(kind, config, meaning.settings);
-  read_dropouts(kind, head, config, meaning);
+  remark_dropouts(kind, head, config, meaning);
   if (head != Head::none) meaning.labels = read_label_names(config);
   config.finish();
   return meaning;
 }
 
 nlohmann::ordered_json write(const BertKind& kind, const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
   const std::int64_t first = values.integer("model.first_position");
   nlohmann::ordered_json config = {
       {"model_type", kind.model_type},
       {"vocab_size", values.integer("model.vocabulary")},
-      {"hidden_size", width},
-      {"num_hidden_layers", values.integer("model.layers")},
-      {"num_attention_heads", values.integer("model.heads")},
-      {"intermediate_size", values.integer_or("model.feed_forward", 4 * width)},
-      {"hidden_act", activation_there(values.text("model.activation"))},
-      {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
-      {"attention_probs_dropout_prob", values.number_or("model.attention_dropout", 0)},
       {"max_position_embeddings", values.integer_or("model.longest", 1) + first},
       {"position_embedding_type", "absolute"},
-      {"type_vocab_size", values.integer("model.token_types")},
-      {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
-      {"layer_norm_eps", values.number_or("model.norm_epsilon", 0)}};
+      {"type_vocab_size", values.integer("model.token_types")}};
+  config.update(write_encoder_keys(values));
   if (kind.after_padding) config["pad_token_id"] = first - 1;
   return config;
 }

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <utility>
+
+#include "framework/core/error.h"
 #include "framework/core/option_text.h"
 
 namespace longspan {
@@ -34,6 +38,35 @@ std::vector<std::string> read_label_names(const ModelConfig& config) {
                   fmt::format("found {} label{}; wanted at least 2 classes",
                               names.size(),
                               names.size() == 1 ? ", which stands for a number" : "s"));
+  return names;
+}
+
+DistinctNames distinct_names(const std::vector<std::string>& names) {
+  DistinctNames distinct = {.names = names};
+  std::set<std::string> taken(names.begin(), names.end());
+  std::set<std::string> seen;
+  for (std::string& name : distinct.names) {
+    if (seen.insert(name).second) continue;
+    std::string other;
+    for (int number = 2; other.empty() || taken.contains(other); ++number)
+      other = fmt::format("{} ({})", name, number);
+    taken.insert(other);
+    distinct.given[other] = std::exchange(name, other);
+  }
+  return distinct;
+}
+
+std::vector<std::string> given_names(std::vector<std::string> names,
+                                     const std::string& given,
+                                     const std::string& place) {
+  if (given.empty()) return names;
+  try {
+    const auto by_name = nlohmann::json::parse(given).get<std::map<std::string, std::string>>();
+    for (std::string& name : names)
+      if (const auto found = by_name.find(name); found != by_name.end()) name = found->second;
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError("{}: {}: {}", place, given_names_scalar, shortened(error.what(), 200));
+  }
   return names;
 }
 

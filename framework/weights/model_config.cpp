@@ -1,5 +1,7 @@
 #include "framework/weights/model_config.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "framework/core/error.h"
@@ -12,6 +14,13 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t most_bytes = std::int64_t{1} << 20;
+constexpr std::array<const char*, 7> special_token_keys = {"bos_token_id",
+                                                           "eos_token_id",
+                                                           "pad_token_id",
+                                                           "sep_token_id",
+                                                           "unk_token_id",
+                                                           "cls_token_id",
+                                                           "mask_token_id"};
 
 // Neither deep nor with a key twice: of two values a parser would take either.
 Json parse(const std::string& text, const std::string& place) {
@@ -155,6 +164,20 @@ std::vector<double> ModelConfig::numbers(const std::string& key) const {
   return numbers;
 }
 
+nlohmann::ordered_json ModelConfig::special_tokens() const {
+  nlohmann::ordered_json tokens = nlohmann::ordered_json::object();
+  const auto is_id = [](const Json& id) { return id.is_number_integer(); };
+  for (const char* const key : special_token_keys) {
+    if (!is_there(key)) continue;
+    const Json& found = value(key);
+    const bool are_ids = found.is_array() && std::ranges::all_of(found, is_id);
+    if (!found.is_null() && !is_id(found) && !are_ids)
+      refuse(key, fmt::format("found {}; wanted an id, a list of ids or null", found_text(found)));
+    tokens[key] = found;
+  }
+  return tokens;
+}
+
 void ModelConfig::pass_over(std::initializer_list<std::string_view> keys) const {
   for (const std::string_view key : keys) asked_.emplace(key);
 }
@@ -195,14 +218,8 @@ void ModelConfig::pass_over_common() const {
              "finetuning_task",
              "task_specific_params"});
   // How to generate.
-  pass_over({"bos_token_id",
-             "eos_token_id",
-             "pad_token_id",
-             "sep_token_id",
-             "unk_token_id",
-             "cls_token_id",
-             "mask_token_id",
-             "decoder_start_token_id",
+  for (const char* const key : special_token_keys) pass_over({key});
+  pass_over({"decoder_start_token_id",
              "prefix",
              "max_length",
              "min_length",

@@ -52,6 +52,9 @@ class ModelConfig {
   // What a list has; nothing where it is not there.
   std::vector<std::string> texts(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
+  // What is said of special tokens, "bos_token_id" and the like: an id, a list of ids or null, each
+  // as it is written. Throws where it is something else.
+  nlohmann::ordered_json special_tokens() const;
   // These do not change what the model computes.
   void pass_over(std::initializer_list<std::string_view> keys) const;
   // So do these of any model: names, versions, dtypes, ids of special tokens, how to generate.

@@ -1,6 +1,8 @@
 #include "framework/weights/new_folder.h"
 
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "checkpoints/files.h"
 #include "checkpoints/step_directory.h"
@@ -9,6 +11,35 @@
 namespace longspan {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* temporary = ".tmp-";
+constexpr const char* locked = ".lock-";
+
+fs::path beside(const fs::path& path, const char* use, const std::string& id) {
+  fs::path result = path;
+  result += use + id;
+  return result;
+}
+
+// Of folders that nobody makes any more. Without its lock file a folder is someone else's.
+void remove_abandoned(const fs::path& path) {
+  std::vector<std::string> left;
+  const std::string begin = path.filename().string() + locked;
+  std::error_code error;
+  for (fs::directory_iterator entry(path.parent_path(), error), end; !error && entry != end;
+       entry.increment(error))
+    if (const std::string name = entry->path().filename().string(); name.starts_with(begin))
+      left.push_back(name.substr(begin.size()));
+  for (const std::string& id : left) {
+    if (is_locked(beside(path, locked, id))) continue;
+    fs::remove_all(beside(path, temporary, id), error);
+    fs::remove(beside(path, locked, id), error);
+  }
+}
+
+}  // namespace
 
 NewFolder::NewFolder(const fs::path& path, const std::string& asked_by) {
   std::error_code error;
@@ -22,17 +53,25 @@ NewFolder::NewFolder(const fs::path& path, const std::string& asked_by) {
   // Without a "/" at its end, so that it has a name and a folder.
   path_ = fs::absolute(path).lexically_normal();
   if (path_.filename().empty()) path_ = path_.parent_path();
-  fs::path beside = path_;
-  beside += ".tmp-" + unique_id();
   fs::create_directories(path_.parent_path(), error);
-  if (!error) fs::create_directory(beside, error);
-  if (error) throw Failure("{}: {} cannot be made: {}", asked_by, beside.string(), error.message());
-  beside_ = beside;
+  std::string id = unique_id();
+  if (!error) {
+    remove_abandoned(path_);
+    while (!lock_.held()) lock_ = LockFile::create(beside(path_, locked, id = unique_id()));
+  }
+  const fs::path made = beside(path_, temporary, id);
+  if (!error) fs::create_directory(made, error);
+  if (error) {
+    lock_.remove();
+    throw Failure("{}: {} cannot be made: {}", asked_by, made.string(), error.message());
+  }
+  beside_ = made;
 }
 
 NewFolder::~NewFolder() {
   std::error_code unused;
-  if (!finished_ && !beside_.empty()) fs::remove_all(beside_, unused);
+  if (!finished_) fs::remove_all(beside_, unused);
+  lock_.remove();
 }
 
 void NewFolder::finish() {

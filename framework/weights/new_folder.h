@@ -4,13 +4,15 @@
 #include <filesystem>
 #include <string>
 
+#include "checkpoints/files.h"
+
 namespace longspan {
 
 class NewFolder {
  public:
-  // Makes a folder beside `path`, which must not be there or be an empty folder. `asked_by` begins
-  // the message. Throws ConfigurationError where something is there, Failure where it cannot be
-  // made.
+  // Makes a folder beside `path`, which must not be there or be an empty folder; what those left
+  // who were killed while they made the same one is removed. `asked_by` begins the message. Throws
+  // ConfigurationError where something is there, Failure where it cannot be made.
   NewFolder(const std::filesystem::path& path, const std::string& asked_by);
   NewFolder(const NewFolder&) = delete;
   NewFolder& operator=(const NewFolder&) = delete;
@@ -25,6 +27,7 @@ class NewFolder {
  private:
   std::filesystem::path path_;
   std::filesystem::path beside_;
+  LockFile lock_;  // PATH.lock-ID, held as long as PATH.tmp-ID is written
   bool finished_ = false;
 };
 

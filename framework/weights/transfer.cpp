@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <set>
 
 #include "framework/core/option_text.h"
 #include "framework/weights/adapters.h"
+#include "framework/weights/saved_weights.h"
 
 namespace longspan {
 namespace {
-
-// The folders of what a checkpoint has beside weights.
-constexpr std::array<std::string_view, 3> no_weights = {"optimizer/", "memory/", "data/"};
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
@@ -182,15 +179,6 @@ TrainingState ImportedWeights::state() const {
     }
   }
   return state;
-}
-
-std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint) {
-  std::vector<CheckpointTensor> weights;
-  for (const CheckpointTensor& tensor : checkpoint.tensors()) {
-    const auto is_in = [&](std::string_view folder) { return tensor.name.starts_with(folder); };
-    if (!std::ranges::any_of(no_weights, is_in)) weights.push_back(tensor);
-  }
-  return weights;
 }
 
 void export_weights(const Checkpoint& checkpoint,

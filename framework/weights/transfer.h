@@ -15,6 +15,8 @@ namespace longspan {
 
 // The scalar of a checkpoint that says of which Architecture::model_type it was imported.
 inline constexpr const char* imported_type_scalar = "import/model_type";
+// The one that holds ModelConfig::special_tokens of it as JSON, where there are any.
+inline constexpr const char* special_tokens_scalar = "import/special_tokens";
 
 // What a save of a model is to write whose weights lie in a folder.
 class ImportedWeights {
@@ -62,9 +64,6 @@ class ImportedWeights {
   mutable Tensor read_;
   mutable std::optional<std::string> problem_;
 };
-
-// The tensors of a checkpoint that are weights: not the optimizer's, memories or places in data.
-std::vector<CheckpointTensor> weights_of(const Checkpoint& checkpoint);
 
 // Writes the weights of a checkpoint into a folder, adapters merged into them. Throws
 // ConfigurationError that names a weight which the architecture has not, DataError where the

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 
-#include "framework/weights/activation_names.h"
+#include "framework/weights/encoder_keys.h"
 #include "framework/weights/label_names.h"
 
 namespace longspan {
 namespace {
 
-constexpr std::int64_t most = std::int64_t{1} << 24;
 constexpr const char* type = "vit";
 
 // What is read from the body.
@@ -45,6 +44,35 @@ std::vector<double> read_each(const ModelConfig& config,
   return each;
 }
 
+// Images are read as they are, of the model's size: how others are brought to it changes nothing
+// of them.
+void refuse_other_pixels(const ModelConfig& pixels) {
+  constexpr const char* as_they_are = "images are read as they are";
+  for (const char* const key : {"do_center_crop", "do_pad", "do_flip_channel_order"})
+    pixels.require_flag(key, false, as_they_are);
+  pixels.pass_over({"do_resize",
+                    "size",
+                    "resample",
+                    "default_to_square",
+                    "size_divisor",
+                    "crop_size",
+                    "do_convert_rgb",
+                    "image_mean",
+                    "image_std",
+                    "rescale_factor"});
+  // Where from, and how what reads images returns them.
+  pixels.pass_over({"image_processor_type",
+                    "feature_extractor_type",
+                    "processor_class",
+                    "_processor_class",
+                    "_valid_processor_keys",
+                    "data_format",
+                    "input_data_format",
+                    "return_tensors",
+                    "device",
+                    "disable_grouping"});
+}
+
 // What becomes of pixels, from 0 to 255.
 void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning& meaning) {
   std::vector<double> mean = {0.5}, deviation = {0.5};
@@ -53,6 +81,7 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
   std::error_code unused;
   if (std::filesystem::exists(path, unused)) {
     const ModelConfig pixels(path);
+    refuse_other_pixels(pixels);
     const bool normalised = pixels.flag("do_normalize", true);
     const double factor = pixels.flag("do_rescale", true)
                               ? 255 * pixels.number("rescale_factor", 1.0 / 255, above_0)
@@ -64,6 +93,7 @@ void read_pixels(const ModelConfig& config, std::int64_t channels, ModelMeaning&
       if (each <= 0) pixels.refuse("image_std", "found a number that is not above 0");
       each /= factor;
     }
+    pixels.finish();
   } else {
     meaning.remarks.push_back(fmt::format(
         "there is no {}: model.pixel_mean and model.pixel_deviation are 0.5", pixels_config_name));
@@ -99,43 +129,27 @@ ModelMeaning read(Head head, const ModelConfig& config) {
   config.require_encoder_alone();
   // Of a head that predicts pixels.
   config.pass_over({"encoder_stride"});
-  const std::int64_t width = config.integer("hidden_size", 1, most);
-  const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
-  if (width % heads != 0)
-    config.refuse("num_attention_heads",
-                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+  ModelMeaning meaning = {.settings = read_encoder_keys(config, 0)};
+  const ModelSettings own = {
+      {"run.task", "classification"},
+      {"model.norm", "pre"},
+      {"model.positions", "learned"},
+      {"model.class_layer", head == Head::none ? "true" : "false"},
+      {"model.attention_bias",
+       config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
+  };
+  meaning.settings.insert(meaning.settings.end(), own.begin(), own.end());
   // Of a pooler, which a head of classes does not have.
   if (head == Head::none) {
-    if (config.has("pooler_output_size") && config.integer("pooler_output_size", 1, most) != width)
+    const std::int64_t width = config.integer("hidden_size", 1, INT64_MAX);
+    if (config.has("pooler_output_size") &&
+        config.integer("pooler_output_size", 1, INT64_MAX) != width)
       config.refuse("pooler_output_size", fmt::format("is not hidden_size, {}", width));
     if (config.has("pooler_act") && config.text("pooler_act") != "tanh")
       config.refuse("pooler_act",
                     fmt::format("found \"{}\"; wanted tanh", config.text("pooler_act")));
   }
   config.pass_over({"pooler_output_size", "pooler_act"});
-  const double dropout = config.number("hidden_dropout_prob", 0, of_dropout);
-  ModelMeaning meaning;
-  meaning.settings = {
-      {"run.task", "classification"},
-      {"model.family", "encoder"},
-      {"model.layers", fmt::format("{}", config.integer("num_hidden_layers", 1, 1 << 16))},
-      {"model.width", fmt::format("{}", width)},
-      {"model.heads", fmt::format("{}", heads)},
-      {"model.feed_forward", fmt::format("{}", config.integer("intermediate_size", 1, 1 << 28))},
-      {"model.activation",
-       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
-      {"model.norm", "pre"},
-      {"model.norm_epsilon", fmt::format("{}", config.number("layer_norm_eps", 1e-12, above_0))},
-      {"model.positions", "learned"},
-      {"model.class_layer", head == Head::none ? "true" : "false"},
-      {"model.attention_bias",
-       config.flag("qkv_bias", true) ? "[query, key, value, out]" : "[out]"},
-      {"model.dropout", fmt::format("{}", dropout)},
-      {"model.attention_dropout",
-       fmt::format("{}", config.number("attention_probs_dropout_prob", 0, of_dropout))},
-      {"model.initial_deviation",
-       fmt::format("{}", config.number("initializer_range", 0.02, from_0))},
-  };
   read_image(config, meaning);
   if (head == Head::classes) meaning.labels = read_label_names(config);
   config.finish();
@@ -152,25 +166,17 @@ bool has_bias(const ModelValues& values, const std::string& projection) {
 }
 
 nlohmann::ordered_json write(const ModelValues& values) {
-  const std::int64_t width = values.integer("model.width");
   const std::int64_t height = of_image(values, "image.height");
   const std::int64_t across = of_image(values, "image.width");
   nlohmann::ordered_json size = height;
   if (height != across) size = {height, across};
-  return {{"model_type", type},
-          {"hidden_size", width},
-          {"num_hidden_layers", values.integer("model.layers")},
-          {"num_attention_heads", values.integer("model.heads")},
-          {"intermediate_size", values.integer_or("model.feed_forward", 4 * width)},
-          {"hidden_act", activation_there(values.text("model.activation"))},
-          {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
-          {"attention_probs_dropout_prob", values.number_or("model.attention_dropout", 0)},
-          {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
-          {"layer_norm_eps", values.number_or("model.norm_epsilon", 0)},
-          {"image_size", size},
-          {"patch_size", values.integer_or("model.patch", 1)},
-          {"num_channels", of_image(values, "image.channels")},
-          {"qkv_bias", has_bias(values, "query")}};
+  nlohmann::ordered_json config = {{"model_type", type},
+                                   {"image_size", size},
+                                   {"patch_size", values.integer_or("model.patch", 1)},
+                                   {"num_channels", of_image(values, "image.channels")},
+                                   {"qkv_bias", has_bias(values, "query")}};
+  config.update(write_encoder_keys(values));
+  return config;
 }
 
 nlohmann::ordered_json write_pixels(const ModelValues& values) {

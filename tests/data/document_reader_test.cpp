@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "framework/core/error.h"
 #include "framework/core/options.h"
 #include "framework/data/json_field.h"
 #include "framework/data/tokenizer.h"
+#include "framework/tokenizers/characters.h"
+#include "framework/tokenizers/text_cuts.h"
 #include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
@@ -137,6 +140,50 @@ TEST(DocumentReader, AWholeFileComesInPartsThatAreLines) {
       EXPECT_GT(count, 10);
       EXPECT_EQ(joined, text);
     }
+  }
+}
+
+// Of a whole file in parts that end at blanks.
+Texts parts_of(const NamedFile& file, std::optional<std::size_t> most) {
+  const DocumentReading reading = {.parts = DocumentParts::places,
+                                   .part = 40'000,
+                                   .place_to_cut = blank_to_cut_at,
+                                   .most = most,
+                                   .block = 7'001};
+  DocumentReader reader(file.open(), whole, reading);
+  Texts parts;
+  for (Document document; reader.next(document);) parts.push_back(document.text);
+  return parts;
+}
+
+std::string joined(const Texts& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += part;
+  return text;
+}
+
+TEST(DocumentReader, PartsBeginWithBlanks) {
+  std::string text;
+  while (text.size() < 900'000) text += "caf\u00e9 \u4e2d\u6587, ";
+  for (const std::string& content : {text, gzip_of(text)}) {
+    const Texts parts = parts_of(NamedFile("a.txt", content), std::nullopt);
+    EXPECT_EQ(joined(parts), text);
+    EXPECT_GT(parts.size(), 20U);
+    for (std::size_t i = 1; i < parts.size(); ++i) EXPECT_EQ(parts[i].front(), ' ');
+  }
+}
+
+TEST(DocumentReader, WithoutBlanksAPartIsAsLongAsItMayBe) {
+  std::string text = "x";
+  while (text.size() < 600'000) text += "\u00e9";
+  const NamedFile file("a.txt", text);
+  EXPECT_EQ(parts_of(file, std::nullopt).size(), 1U);
+  const Texts parts = parts_of(file, 100'000);
+  EXPECT_EQ(joined(parts), text);
+  EXPECT_EQ(parts.size(), 7U);
+  for (const std::string& part : parts) {
+    EXPECT_EQ(valid_utf8_bytes(part), part.size());
+    EXPECT_LE(part.size(), 100'000U);
   }
 }
 

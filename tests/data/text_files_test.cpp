@@ -2,13 +2,16 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <algorithm>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "framework/core/error.h"
 #include "framework/data/evaluation_reader.h"
 #include "framework/data/tokenizer_training.h"
+#include "tests/data/packed_text.h"
 #include "tests/data/subword_text.h"
 #include "tests/data/temporary_file.h"
 #include "tests/support/temporary_directory.h"
@@ -182,16 +185,59 @@ TEST(TextFiles, ATokenizerJsonReadsALongFileInParts) {
   while (text.size() < 900'000) text += subword_text(400, static_cast<unsigned>(text.size() % 97));
   text += std::string(600'000, 'x');  // no place to cut
   const TemporaryFile file(text);
-  const MappedFile mapped(file.path());
-  const MappedFile* const texts[] = {&mapped};
+  const std::shared_ptr<const MappedFile> texts[] = {
+      std::make_shared<const MappedFile>(file.path())};
   TokenizerRules rules = usual_rules(TrainedKind::byte_pairs);
   rules.vocabulary = 330;
-  const JsonTokenizer model = train_json_tokenizer(texts, rules);
+  const JsonTokenizer model = train_json_tokenizer(texts, "text", rules);
   ASSERT_TRUE(model.goes_by_parts());
   const Corpus corpus = open_text(file.path(), Tokenizer::of_package(model), folder.path());
   const std::vector<std::int64_t> ids = all_of(corpus);
   EXPECT_EQ(ids, model.ids(text, "text"));
   EXPECT_EQ(model.decode(ids), text);
+}
+
+// The bytes of the tokenizer.json that a run trains on these texts.
+std::string trained_on(const PathList& texts) {
+  const testing::TemporaryDirectory folder;
+  DataOptions options;
+  options.train = texts;
+  options.tokenizer = TokenizerKind::tokenizer_json;
+  options.tokenizer_kind = SubwordKind::bpe;
+  options.vocabulary = 320;
+  return prepare_tokenizer(options, folder.path(), {}).json_tokenizer()->json();
+}
+
+TEST(TextFiles, ATokenizerJsonCountsAllOfPackedTextsAndOfLists) {
+  const testing::TemporaryDirectory folder;
+  const auto write = [&folder](const std::string& name, const std::string& content) {
+    const std::string path = (folder.path() / name).string();
+    std::ofstream(path, std::ios::binary) << content;
+    return NamedPath(path);
+  };
+  const std::string one = subword_text(500, 2);
+  const std::string other = subword_text(300, 9);
+  std::string lines;
+  for (const std::string& text : {one, other})
+    lines += nlohmann::json({{"body", "no"}, {"text", text}}).dump() + "\n";
+  const std::string plain = trained_on(PathList({{write("a.txt", one)}, {write("b.txt", other)}}));
+  EXPECT_EQ(trained_on(PathList(
+                {{write("a.gz", gzip_of(one)), 3.0}, {write("b.zst", zstd_of(other)), 0.5}})),
+            plain);
+  EXPECT_EQ(trained_on(write("a.jsonl.gz", gzip_of(lines))), plain);
+  EXPECT_EQ(trained_on((folder.path() / "?.txt").string()), plain);
+  EXPECT_NE(trained_on(write("c.txt", one)), plain);
+}
+
+TEST(TextFiles, ATokenizerJsonDoesNotDependOnTheThreads) {
+  const TemporaryFile file(subword_text(40'000, 3));
+  const int before = omp_get_max_threads();
+  omp_set_num_threads(1);
+  const std::string one = trained_on(file.path());
+  omp_set_num_threads(3);
+  const std::string three = trained_on(file.path());
+  omp_set_num_threads(before);
+  EXPECT_EQ(one, three);
 }
 
 // What is put before a text is not put before its later parts.

@@ -77,11 +77,35 @@ class Adapters(jobs.TestCase):
         from_new = {"training.start_from": "new"}
         for settings, part in (({"training.adapters.alpha": 4}, "training.adapters.alpha: the checkpoint has 3"),
                                ({"training.adapters.rank": 3}, "adapter/down is [2, 16] in "),
-                               ({"training.adapters.rank": "none"}, "and this run no such adapter"),
-                               ({"training.adapters.layers": "[attention]"}, "and this run no such adapter")):
+                               ({"training.adapters.layers": "[attention]", "training.adapters.alpha": 4},
+                                "training.adapters.alpha: the checkpoint has 3")):
             with self.subTest(part):
                 self.assert_one_sentence(self.tune("no", {**from_new, **settings}, code=2), part)
         self.assert_one_sentence(self.tune("new", {"training.adapters.rank": 3}, code=2), "was made with another model: training.adapters.rank")
+
+    def test_adapters_that_a_run_has_not_are_merged(self):
+        self.tune("new")
+        still = {"training.start_from": "new", "training.learning_rate": 0, "training.steps": 1, "training.warmup": 0,
+                 "training.adapters.dropout": 0}
+        none = {"training.adapters.rank": "none", "training.adapters.alpha": "none", "training.adapters.layers": "[attention/query, attention/value]"}
+        for name, settings, merged, layout in (("all", none, r"adapters are merged into the weights of .* and \d+ more", Layout(1, 1)),
+                                               ("split", none, "adapters are merged", Layout(2, 2)),
+                                               ("some", {"training.adapters.layers": "[attention]"},
+                                                "adapters are merged into the weights of layers/0/feed_forward/in", Layout(1, 1))):
+            with self.subTest(name):
+                output = self.tune(name, {**still, **settings}, layout).output
+                self.assertRegex(output, merged)
+                self.assertNotIn("left out: its optimizer, memory, place in the text and count of steps, and", output)
+                self.assertAlmostEqual(self.loss(name), self.loss("new"), delta=1e-5)
+        self.assertGreater(abs(self.loss("old") - self.loss("new")), 1e-3)
+
+    def test_what_begins_anew_and_is_not_trained_is_told(self):
+        anew = {"training.start_from_anew": "[final_norm]"}
+        told = "what begins anew stays as it was drawn where training.adapters.beside does not name it: final_norm/"
+        self.assertIn(told, self.tune("told", anew).output)
+        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.adapters.beside": "[final_norm]"}).output)
+        frozen = self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[final_norm]", **anew})
+        self.assertIn("what begins anew stays as it was drawn where training.frozen names it: final_norm/", frozen.output)
 
     def test_mistakes(self):
         for settings, part in (({"training.adapters.layers": "[attention/queery]"},
@@ -134,6 +158,16 @@ class Exported(ImportTestCase):
         text = b"in the end."
         self.assertAlmostEqual(self.loss(text, "merged"), self.loss(text, "tuned"), delta=1e-5)
         self.assertGreater(abs(self.loss(text, "merged") - self.loss(text, "taken")), 1e-2)
+
+    def test_what_starts_from_it_merges_to_the_same_bits(self):
+        self.tune()
+        self.give(run="tuned")
+        self.take("given", "merged")
+        every = {**SHORT, "training.steps": 1, "training.learning_rate": 0, "training.weight_decay": 0, "run.directory": "started",
+                 "training.start_from": "tuned"}
+        self.longspan("train", "taken/config.yaml", *jobs.flat(every))
+        self.give(run="started", folder="again")
+        self.assertEqual(read_safetensors(self.directory / "again" / "model.safetensors"), self.given())
 
     def test_adapters_alone(self):
         # Not the keys: of the three in one matrix there, two have adapters.

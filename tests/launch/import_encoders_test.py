@@ -207,6 +207,25 @@ class Import(TestCase):
         result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=3)
         self.assertIn("4 x 4 x 3", result.errors)  # colours, and the model is of grey
 
+    def test_ids_of_special_tokens_come_back(self):
+        said = {"pad_token_id": 3, "eos_token_id": [5, 7], "bos_token_id": None}
+        self.folder(config=said)
+        self.take()
+        self.give()
+        config = self.config()
+        self.assertEqual({key: config.get(key, "nothing") for key in (*said, "cls_token_id")}, {**said, "cls_token_id": "nothing"})
+
+    def test_labels_that_are_there_twice_are_taken_apart(self):
+        labels = {"0": "crane", "1": "crane (2)", "2": "crane"}
+        self.folder(config={"id2label": labels, "label2id": None})
+        result = self.take()
+        self.assertIn('labels are there twice; here stands, until an export gives them their names again, "crane (3)" for the later of '
+                      'two labels "crane"', result.errors)
+        (self.directory / "texts").write_text("crane\ta bird\ncrane (3)\ta machine\ncrane (2)\tx\n")
+        self.evaluate("taken", "texts")
+        self.give()
+        self.assertEqual(self.config()["id2label"], labels)
+
     def test_a_model_made_here_is_exported(self):
         (self.directory / "texts").write_text(TEXTS)
         (self.directory / "mine.yaml").write_text(json.dumps({
@@ -241,7 +260,7 @@ class Refusals(TestCase):
                 ({"id2label": {"0": "one"}}, '"id2label": found 1 label, which stands for a number; wanted at least 2'),
                 ({"id2label": {"0": "a", "1": "b"}}, 'tensor "classifier.weight" is of shape [3, 8]; wanted [2, 8]'),
                 ({"id2label": {"0": "a", "1": "b", "3": "c"}}, '"id2label.3" is not known'),
-                ({"id2label": {"0": "a", "1": "b", "2": "a"}}, 'label "a" is there twice'),
+                ({"eos_token_id": "</s>"}, '"eos_token_id": found "</s>"; wanted an id, a list of ids or null'),
                 ({"architectures": ["BertModel"]}, 'tensor "classifier.bias" is none of BERT'),
                 ({"layer_norm_eps": 0}, '"layer_norm_eps": found 0; wanted more than 0')):
             with self.subTest(str(change)):
@@ -267,6 +286,14 @@ class Refusals(TestCase):
         (path / "config.json").write_text(json.dumps(VIT))
         (path / "preprocessor_config.json").write_text('{"image_mean": [1, 2]}')
         self.assert_one_sentence(self.take(code=3), '"image_mean": found 2 numbers; wanted one of each of 1')
+        for change, part in (({"do_center_crop": True}, '"do_center_crop": found true; wanted false: images are read as they are'),
+                             ({"do_pad": True}, '"do_pad": found true; wanted false'),
+                             ({"offset": True}, '"offset" is not known')):
+            (path / "preprocessor_config.json").write_text(json.dumps({"image_mean": [1], **change}))
+            self.assert_one_sentence(self.take(code=3), "preprocessor_config.json", part)
+        (path / "preprocessor_config.json").write_text(json.dumps(
+            {"do_resize": True, "size": {"height": 4, "width": 4}, "resample": 2, "do_center_crop": None, "do_pad": False}))
+        self.take()
 
 
 class Peers(TestCase):

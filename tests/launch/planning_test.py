@@ -55,6 +55,11 @@ class Planning(jobs.TestCase):
         found = f"that was with 1 of {cores} cores: longspan plan --calibrate measures all at once" in output
         self.assertEqual(found, cores > 1)
 
+    def test_what_is_counted_between_documents_is_told(self):
+        told = "count attention between tokens of different documents too"
+        self.assertNotIn(told, self.longspan("plan", "tiny.yaml").output)
+        self.assertIn(told, self.longspan("plan", "tiny.yaml", "--set", "data.documents_apart=true").output)
+
     def test_pairs_with_sides_of_unlike_lengths(self):
         """Short sources and long targets take most of what a batch may be."""
         source = random.Random(1)

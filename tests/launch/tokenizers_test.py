@@ -4,6 +4,7 @@
     tests/launch/tokenizers_test.py build/launch/longspan
 """
 
+import gzip
 import json
 import random
 import shutil
@@ -125,6 +126,21 @@ class Command(Subwords):
         self.tokenizer("train", "text.txt", "--vocabulary", "260", "--output", "a.json", "--kind", "wordpiece", "--cased")
         ids = self.tokenizer("encode", "a.json", given="balo ét Q".encode()).output
         self.assertEqual(self.tokenizer("decode", "a.json", given=ids).output, "balo ét [UNK]\n".encode())
+
+    def test_a_tokenizer_json_is_trained_on_packed_texts_and_patterns(self):
+        train = "train", "--vocabulary", "330", "--output"
+        text = (self.directory / "text.txt").read_text()
+        self.tokenizer(*train, "plain.json", "text.txt")
+        half = text.index("\n", len(text) // 2) + 1
+        for name, part in (("0.jsonl.gz", text[:half]), ("1.jsonl.gz", text[half:])):
+            with gzip.open(self.directory / name, "wt") as file:
+                file.write(json.dumps({"body": part}) + "\n")
+        self.tokenizer(*train, "lines.json", "?.jsonl.gz", "--text-field", "body")
+        self.assertEqual((self.directory / "lines.json").read_bytes(), (self.directory / "plain.json").read_bytes())
+        result = self.tokenizer(*train, "c.json", "0.jsonl.gz", code=3)
+        self.assert_one_sentence(result, '0.jsonl.gz:1: found no field "text"')
+        result = self.tokenizer(*train, "c.model", "0.jsonl.gz", "--text-field", "body", code=2)
+        self.assert_one_sentence(result, "--text-field is of a tokenizer.json")
 
     def test_help_is_that_of_the_innermost_word(self):
         self.assertIn(b"a .model file of SentencePiece, or a tokenizer.json, whose", self.tokenizer("train", "--help").output)

@@ -5,6 +5,7 @@
 #include "framework/kernels/matmul.h"
 #include "framework/nn/attention/attention.h"
 #include "framework/nn/attention/softmax_attention.h"
+#include "framework/nn/power_statistics.h"
 #include "tests/nn/layer_testing.h"
 
 namespace longspan {
@@ -14,6 +15,7 @@ using testing::allocate_randomly;
 using testing::backend_device;
 using testing::expect_close;
 using testing::random_tensor;
+using testing::Values;
 using testing::values_of;
 
 constexpr std::int64_t width = 6;
@@ -90,6 +92,40 @@ TEST(FineTuning, WhatIsFrozenHasNoGradientAndNothingOfAnOptimizer) {
     EXPECT_EQ(bucket.gradient.defined(), !bucket.frozen());
   parameters.clear_gradients();
   EXPECT_THROW(refuse_unmatched(parameters_with({.frozen = {"d"}})), ConfigurationError);
+}
+
+TEST(FineTuning, WhatFollowsActivationsStaysWhereItsLayerIsFrozen) {
+  Parameters parameters = parameters_with({.frozen = {"layers/0", "norm"}});
+  Scope layers = Scope(parameters).child("layers");
+  for (const std::int64_t i : {0, 1}) layers.child(i).centroids("centroids", {2, 3, 4}, 0.5);
+  const Norm still(
+      Scope(parameters).child("norm"), width, {NormKind::power, {.decay = 0.5, .warmup = 2}, 1e-3});
+  const Norm moving(Scope(parameters).child("other"),
+                    width,
+                    {NormKind::power, {.decay = 0.5, .warmup = 2}, 1e-3});
+  refuse_unmatched(parameters);
+  parameters.allocate(Random(1));
+  const auto averages = [&](std::size_t i) {
+    return values_of(parameters.power_statistics()[i]->square);
+  };
+  const auto centroids = [&](std::size_t i) {
+    return values_of(parameters.centroids()[i]->centroids);
+  };
+  const Values first = centroids(0), second = centroids(1), average = averages(0);
+  for (const auto& each : parameters.centroids()) {
+    each->sums.copy_from(random_tensor(each->sums.shape(), 2));
+    each->counts.copy_from(testing::tensor_of<double>(Values(6, 2.0), each->counts.shape()));
+  }
+  const Variable x(random_tensor(input, 2, 3));
+  // Rows are divided as they are without training, from the first step on.
+  EXPECT_EQ(values_of(still(x, training, {}).value()), values_of(still(x).value()));
+  EXPECT_NE(values_of(moving(x, training, {}).value()), values_of(moving(x).value()));
+  parameters.end_step(true);
+  EXPECT_EQ(centroids(0), first);
+  EXPECT_NE(centroids(1), second);
+  EXPECT_EQ(averages(0), average);
+  EXPECT_NE(averages(1), average);
+  for (const double sum : values_of(parameters.centroids()[0]->sums)) EXPECT_EQ(sum, 0);
 }
 
 TEST(FineTuning, GradientsOfAnAdaptedLayer) {

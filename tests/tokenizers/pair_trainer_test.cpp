@@ -197,18 +197,46 @@ TEST(WordCounts, AreSortedByCountAndBytes) {
 }
 
 TEST(WordCounts, RareWordsMakeRoom) {
-  WordCounts counts(100);
+  const std::size_t most = 100 * (WordCounts::bytes_of_entry + 8);
+  WordCounts counts(most);
   for (int round = 0; round < 3; ++round) {
     for (int i = 0; i < 20; ++i) counts.add("often" + std::to_string(i), 2);
     for (int i = 0; i < 500; ++i)
       counts.add("once" + std::to_string(round) + " " + std::to_string(i));
   }
-  EXPECT_LE(counts.size(), 100U);
+  EXPECT_LE(counts.bytes(), most);
+  EXPECT_GT(counts.size(), 20U);
   const std::vector<CountedWord> words = counts.sorted();
   for (std::size_t i = 0; i < 20; ++i) {
     EXPECT_TRUE(words[i].text.starts_with("often"));
     EXPECT_EQ(words[i].count, 6);
   }
+}
+
+TEST(WordCounts, LongWordsTakeTheRoomOfMany) {
+  constexpr std::size_t most = 10'000;
+  WordCounts counts(most);
+  counts.add("often", 2);
+  for (int i = 0; i < 100; ++i) {
+    counts.add(std::string(1000, 'x') + std::to_string(i));
+    EXPECT_LE(counts.bytes(), most);
+  }
+  EXPECT_EQ(counts.sorted().front().text, "often");
+  // Whatever the order of the map that they come from.
+  WordCounts one(most);
+  WordCounts other(most);
+  for (int i = 0; i < 60; ++i) one.add(std::to_string(i), i + 1);
+  for (int i = 60; i-- > 0;) other.add(std::to_string(i), i + 1);
+  WordCounts from_one = counts;
+  WordCounts from_other = counts;
+  from_one.add(one);
+  from_other.add(other);
+  const auto as_text = [](const WordCounts& words) {
+    std::string text;
+    for (const CountedWord& word : words.sorted()) text += word.text + std::to_string(word.count);
+    return text;
+  };
+  EXPECT_EQ(as_text(from_one), as_text(from_other));
 }
 
 }  // namespace

@@ -1,0 +1,46 @@
+#include "framework/weights/encoder_keys.h"
+
+#include <fmt/format.h>
+
+#include "framework/weights/activation_names.h"
+
+namespace longspan {
+
+ModelSettings read_encoder_keys(const ModelConfig& config, double dropout) {
+  constexpr std::int64_t widest = std::int64_t{1} << 24;
+  const std::int64_t width = config.integer("hidden_size", 1, widest);
+  const std::int64_t heads = config.integer("num_attention_heads", 1, 1 << 16);
+  if (width % heads != 0)
+    config.refuse("num_attention_heads",
+                  fmt::format("found {}, which does not divide hidden_size, {}", heads, width));
+  const auto number = [](auto value) { return fmt::format("{}", value); };
+  return {
+      {"model.family", "encoder"},
+      {"model.layers", number(config.integer("num_hidden_layers", 1, 1 << 16))},
+      {"model.width", number(width)},
+      {"model.heads", number(heads)},
+      {"model.feed_forward", number(config.integer("intermediate_size", 1, 1 << 28))},
+      {"model.activation",
+       config.has("hidden_act") ? activation_here(config, "hidden_act") : "gelu"},
+      {"model.norm_epsilon", number(config.number("layer_norm_eps", 1e-12, above_0))},
+      {"model.initial_deviation", number(config.number("initializer_range", 0.02, from_0))},
+      {"model.dropout", number(config.number("hidden_dropout_prob", dropout, of_dropout))},
+      {"model.attention_dropout",
+       number(config.number("attention_probs_dropout_prob", dropout, of_dropout))},
+  };
+}
+
+nlohmann::ordered_json write_encoder_keys(const ModelValues& values) {
+  const std::int64_t width = values.integer("model.width");
+  return {{"hidden_size", width},
+          {"num_hidden_layers", values.integer("model.layers")},
+          {"num_attention_heads", values.integer("model.heads")},
+          {"intermediate_size", values.integer_or("model.feed_forward", 4 * width)},
+          {"hidden_act", activation_there(values.text("model.activation"))},
+          {"hidden_dropout_prob", values.number_or("model.dropout", 0)},
+          {"attention_probs_dropout_prob", values.number_or("model.attention_dropout", 0)},
+          {"initializer_range", values.number_or("model.initial_deviation", 0.02)},
+          {"layer_norm_eps", values.number_or("model.norm_epsilon", 0)}};
+}
+
+}  // namespace longspan
