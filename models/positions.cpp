@@ -115,9 +115,9 @@ void declare(OptionTable& table,
       "absolute positions, added to the embeddings, or relative ones: a learned key and a "
       "learned value for each distance (relative, Shaw et al. 2018), a key alone "
       "(relative_key), which may be multiplied with the other key too (relative_key_query, "
-      "Huang et al. 2020), a learned number for each head and bucket of distances, which all "
-      "layers "
-      "of a stack have together (relative_bias, Raffel et al. 2020), slopes that are not learned "
+      "Huang et al. 2020), a learned number for each head and bucket of distances, in one table "
+      "for "
+      "all layers of a stack (relative_bias, Raffel et al. 2020), slopes that are not learned "
       "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rotary, "
       "Su et al. 2021)",
       {{"sinusoidal", PositionKind::sinusoidal},
