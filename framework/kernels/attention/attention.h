@@ -117,8 +117,8 @@ struct AttentionDropout {
 // (accumulator dtype) are written. A query that may see no key gets out 0 and log_sum_exp -inf, and
 // no gradient.
 //
-// Terms: at most one of relative, shaw and distance_bias; hash goes with none of the others; slopes
-// (not with distance_bias) and span go with the rest. What does not is refused with a sentence.
+// Terms: at most one of relative and shaw; hash goes with none of the others; slopes and span go
+// with each other and with relative or shaw. What does not go together is refused with a sentence.
 struct Attention {
   Tensor query;
   Tensor key;
