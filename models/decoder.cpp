@@ -34,8 +34,9 @@ class Decoder : public Body {
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Tensor tokens = columns_of(reading, "tokens", pass.time, setting_.device);
-    // GPT-2's learned positions are as large as its embeddings, and Llama adds none.
-    const bool unscaled = options_.positions.learned() || options_.positions.rotary();
+    // GPT-2's learned positions are as large as its embeddings, Llama and T5 add none.
+    const PositionOptions& kind = options_.positions;
+    const bool unscaled = kind.learned() || kind.rotary() || kind.biased();
     const double scale =
         unscaled && !spans_ ? 1 : std::sqrt(static_cast<double>(options_.common.width));
     const Tensor places = document_places(reading, pass.time.outside(), setting_.device);
@@ -91,8 +92,9 @@ class Decoder : public Body {
                                          options_.common,
                                          setting_);
   }
-  MechanismFactory attention() {
-    if (!spans_) return mechanisms(options_.common, options_.positions, {}, setting_.segment);
+  MechanismFactory attention(const Scope& scope) {
+    if (!spans_)
+      return mechanisms(scope, options_.common, options_.positions, {}, setting_.segment);
     const auto patterns = attention_patterns(
         options_.common.attention, options_.common.attention_setting({}, setting_.segment));
     return [this, patterns](const Scope& scope, std::int64_t layer) {
@@ -112,7 +114,7 @@ class Decoder : public Body {
          .initial_out = initial_out,
          .memory = setting_.memory,
          .rotary = spans_ ? std::nullopt : rotary_of(options_.positions, common, setting_)},
-        attention());
+        attention(scope));
   }
 
   DecoderOptions options_;
@@ -150,6 +152,7 @@ std::string each_layer_problem(const DecoderOptions& options, bool documents_apa
 void declare(OptionTable& table, DecoderOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned);
   declare_logit_cap(table, options.common);
+  declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   declare(table, options.spans, options.common);
   for (const std::string key : {"model.positions",

@@ -27,7 +27,7 @@ class Encoder : public Body {
                 .recurrence = options.recurrence,
                 .positions = options.positions,
                 .rotary = rotary_of(options.positions, options.common, setting)},
-               mechanisms(options.common, options.positions, traits, setting.segment),
+               mechanisms(scope, options.common, options.positions, traits, setting.segment),
                setting),
         input_(scope,
                options.input,

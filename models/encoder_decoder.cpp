@@ -31,11 +31,13 @@ class EncoderDecoder : public Body {
                    options.common.table_initial()),
         encoder_(scope.child("encoder"),
                  encoder_stack(),
-                 mechanisms_of(options_.encoder(), EncoderDecoderOptions::encoder_traits()),
+                 mechanisms_of(scope.child("encoder"),
+                               options_.encoder(),
+                               EncoderDecoderOptions::encoder_traits()),
                  setting),
         decoder_(scope.child("decoder"),
                  decoder_stack(),
-                 mechanisms_of(options_.common, options_.decoder_traits()),
+                 mechanisms_of(scope.child("decoder"), options_.common, options_.decoder_traits()),
                  setting),
         source_embedding_(source_embedding(scope)),
         source_positions_(
@@ -72,6 +74,7 @@ class EncoderDecoder : public Body {
   BodyEnd end() const override {
     // The decoder's stack ends with its norm.
     BodyEnd end = {.width = options_.common.output_width(),
+                   .logit_scale = options_.common.logits_factor(),
                    .initial = options_.common.table_initial()};
     if (options_.common.tied_embeddings) end.table = embedding_.table();
     end.source = options_.source;
@@ -167,8 +170,10 @@ class EncoderDecoder : public Body {
                                  .encoder_width = options_.common.output_width()};
     return options;
   }
-  MechanismFactory mechanisms_of(const ModelOptions& options, const FamilyTraits& traits) const {
-    return mechanisms(options, options_.positions, traits, setting_.segment);
+  MechanismFactory mechanisms_of(const Scope& stack,
+                                 const ModelOptions& options,
+                                 const FamilyTraits& traits) const {
+    return mechanisms(stack, options, options_.positions, traits, setting_.segment);
   }
 
   // What is read in place of tokens, of the positions that this rank has outside; undefined where

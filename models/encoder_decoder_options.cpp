@@ -74,7 +74,8 @@ std::string encoder_attention_problem(const EncoderDecoderOptions& options,
   const auto problem = [&](const ModelOptions& of, const FamilyTraits& traits) {
     std::string found = problem_of(of.attention, of.attention_setting(traits, 0));
     if (found.empty() && planned) found = attention_problem(of, planned(), traits);
-    return found.empty() ? distances_problem(options.positions, of) : found;
+    if (found.empty()) found = distances_problem(options.positions, of);
+    return found.empty() ? softmax_form_problem(of) : found;
   };
   const bool is_told = options.common.attention.encoder_kinds.empty() &&
                        !problem(options.common, options.decoder_traits()).empty();
@@ -124,8 +125,13 @@ void declare_encoder_attention(OptionTable& table,
                             options.common.attention_setting(options.decoder_traits(), 0))
                : problem;
   });
-  std::vector<std::string> keys = {
-      "model.encoder_attention", "model.attention", "model.encoder_layers", "model.positions"};
+  std::vector<std::string> keys = {"model.encoder_attention",
+                                   "model.attention",
+                                   "model.encoder_layers",
+                                   "model.positions",
+                                   "model.attention_sinks",
+                                   "model.score_cap",
+                                   "model.score_scale"};
   if (planned)
     std::ranges::copy(attention_keys_beside(EncoderDecoderOptions::encoder_traits()),
                       std::back_inserter(keys));
@@ -139,6 +145,10 @@ std::string look_problem(const EncoderDecoderOptions& options, const MeshShape& 
     return "model.cross_scores: found others than dot_product with model.copy, model.coverage or "
            "model.guide, which look at products of queries and keys; set one of them otherwise";
   const ModelOptions& common = options.common;
+  if (common.score_scale != ScoreScale::head && options.source.is_wanted())
+    return "model.score_scale: found none with model.copy, model.coverage or model.guide, which "
+           "look "
+           "at scaled products of queries and keys; set one of them otherwise";
   return cross_scores_problem(options.scores, common.heads, common.head_dim(), mesh);
 }
 
@@ -164,6 +174,7 @@ void declare_cross_scores(OptionTable& table,
     return options.scores.kind == CrossScores::location ? "" : "model.cross_scores is not location";
   });
   std::vector<std::string> keys = {"model.cross_scores",
+                                   "model.score_scale",
                                    "model.location_taps",
                                    "model.heads",
                                    "model.head_width",
@@ -281,6 +292,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"mix", Wiring::mix},
        {"full", Wiring::full}},
       fixes_weights());
+  declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::examples, planned);
   declare_recurrence(table, options.recurrence, options.positions);
   table.add("model.embeddings",

@@ -1,4 +1,4 @@
-// The attention of each layer of a stack whose positions are absolute or relative by Shaw et al.
+// The attention of each layer of a stack whose positions are absolute or by distance.
 #pragma once
 
 #include "models/positions.h"
@@ -7,8 +7,10 @@
 namespace longspan {
 
 // By model.attention: a mechanism of its own, or else a masked softmax over the keys of a pattern.
-// segment: as in ModelSetting. Throws ConfigurationError where the options cannot be.
-MechanismFactory mechanisms(const ModelOptions& options,
+// segment: as in ModelSetting. `stack`: where what all layers have together is made. Throws
+// ConfigurationError where the options cannot be.
+MechanismFactory mechanisms(const Scope& stack,
+                            const ModelOptions& options,
                             const PositionOptions& positions,
                             const FamilyTraits& traits,
                             std::int64_t segment);

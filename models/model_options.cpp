@@ -87,17 +87,7 @@ void declare_sizes(OptionTable& table, ModelOptions& options) {
       "a norm of model.norm_kind over the features of each head of queries and of keys (Henry et "
       "al. 2020)",
       fixes_weights());
-  table.add(
-      "model.attention_sinks",
-      options.attention_sinks,
-      "a learned number for each head has a part of its softmax and gives no value, so that a "
-      "head need not look at anything",
-      fixes_weights());
-  table.add("model.score_cap",
-            options.score_cap,
-            "attention scores s become c tanh(s / c) with this c (Gemma 2); none: they stay",
-            more_than(0.0),
-            fixes_weights());
+  declare_scores(table, options);
   table.add("model.attention_bias",
             options.attention_bias,
             "the projections of attention that add a bias, of query, key, value and out; []: none",
@@ -315,8 +305,6 @@ void declare(OptionTable& table,
                 return "model.reversible_output: concatenate makes the output layer twice as wide "
                        "as the embedding; set model.tied_embeddings to false";
               });
-  table.check({"model.attention_sinks", "model.score_cap", "model.attention"},
-              [&options] { return softmax_form_problem(options); });
   if (traits.looks_at_side)
     table.check({"model.sublayers"}, [&options]() -> std::string {
       if (options.sublayers == SublayerOrder::serial) return "";
@@ -339,26 +327,6 @@ void declare(OptionTable& table,
         options.width,
         options.heads);
   });
-}
-
-void declare_logit_cap(OptionTable& table, ModelOptions& options) {
-  table.add("model.logit_cap",
-            options.logit_cap,
-            "logits of words z become c tanh(z / c) with this c (Gemma 2); none: they stay",
-            more_than(0.0),
-            fixes_weights());
-}
-
-std::string softmax_form_problem(const ModelOptions& options) {
-  if (!options.attention_sinks && !options.score_cap) return "";
-  for (std::int64_t layer = 0; layer < options.layers; ++layer)
-    if (const MechanismKind* const own = mechanism_kind(options.attention, layer))
-      return fmt::format(
-          "model.{} is set with {} in model.attention, which has no such softmax; causal, local "
-          "and the other kinds that are a mask can",
-          options.attention_sinks ? "attention_sinks" : "score_cap",
-          own->name);
-  return "";
 }
 
 ProjectionBiases ModelOptions::projection_biases() const {

@@ -27,6 +27,18 @@ enum class FeedForwardKind : std::uint8_t {
 // and Komatsuzaki 2021; PaLM, Chowdhery et al. 2022).
 enum class SublayerOrder : std::uint8_t { serial, parallel };
 
+// What the products of queries and keys are divided by.
+enum class ScoreScale : std::uint8_t {
+  head,  // the root of a head's features (Vaswani et al. 2017)
+  none   // (Raffel et al. 2020)
+};
+
+// What logits are divided by.
+enum class LogitScale : std::uint8_t {
+  none,
+  width  // the root of the width, as in T5 where the embedding's table is the output layer's
+};
+
 enum class ResidualKind : std::uint8_t { plain, reversible, gated };
 
 // In tokens: what memories, positions and distances may be set to.
@@ -62,7 +74,9 @@ struct ModelOptions {
   bool query_key_norm = false;
   bool attention_sinks = false;
   std::optional<double> score_cap = {};
+  ScoreScale score_scale = ScoreScale::head;
   std::optional<double> logit_cap = {};
+  LogitScale logit_scale = LogitScale::none;
   SublayerOrder sublayers = SublayerOrder::serial;
   // Projections of attention that add a bias.
   std::vector<std::string> attention_bias = {"query", "key", "value", "out"};
@@ -98,7 +112,15 @@ struct ModelOptions {
   }
   ProjectionBiases projection_biases() const;
   SoftmaxForm softmax_form(const Scope& attention_scope) const {
-    return longspan::softmax_form(attention_scope, heads, attention_sinks, score_cap);
+    SoftmaxForm form = longspan::softmax_form(attention_scope, heads, attention_sinks, score_cap);
+    form.scale = products_scale();
+    return form;
+  }
+  // As SoftmaxForm::scale.
+  double products_scale() const { return score_scale == ScoreScale::none ? 1 : 0; }
+  // What logits are multiplied with.
+  double logits_factor() const {
+    return logit_scale == LogitScale::width ? 1 / std::sqrt(static_cast<double>(width)) : 1;
   }
   NormForm norm_form() const { return {norm_kind, power, norm_epsilon}; }
   bool has_final_norm() const { return final_norm.value_or(norm == NormPlacement::pre); }
@@ -137,11 +159,19 @@ std::string attention_problem(const ModelOptions& options,
                               const FamilyTraits& traits);
 std::vector<std::string> attention_keys_beside(const FamilyTraits& traits);
 
+// The keys model.attention_sinks, model.score_cap and model.score_scale; `declare` calls it.
+void declare_scores(OptionTable& table, ModelOptions& options);
 // The key model.logit_cap, of families whose readout is of words alone.
 void declare_logit_cap(OptionTable& table, ModelOptions& options);
 
-// What keeps sinks and a cap of scores from the attention kinds, as a sentence; empty where nothing
-// does.
+// The key model.logit_scale, of families whose readout is of words.
+void declare_logit_scale(OptionTable& table, ModelOptions& options);
+
+// The first key that asks for another softmax than that of scaled products, without its section;
+// nothing where none does.
+const char* softmax_form_key(const ModelOptions& options);
+// What keeps sinks, a cap and another scale of scores from the attention kinds, as a sentence;
+// empty where nothing does.
 std::string softmax_form_problem(const ModelOptions& options);
 
 // What keeps the two from going together, as a sentence; empty where nothing does.

@@ -17,7 +17,7 @@ class PatchEncoder : public Body {
         input_(scope, options.patches, options.positions, options.common, setting),
         stack_(scope,
                {.common = options.common, .memory = setting.memory},
-               mechanisms(options.common, options.positions, traits, input_.positions()),
+               mechanisms(scope, options.common, options.positions, traits, input_.positions()),
                setting) {}
 
   States run(const Reading& reading, const Pass& pass) const override {

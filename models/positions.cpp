@@ -37,6 +37,8 @@ const char* name_of(PositionKind kind) {
       return "relative_key";
     case PositionKind::relative_key_query:
       return "relative_key_query";
+    case PositionKind::relative_bias:
+      return "relative_bias";
     case PositionKind::alibi:
       return "alibi";
     case PositionKind::rotary:
@@ -52,6 +54,19 @@ std::string table_problem(const PositionOptions& options,
   return sequences == Sequences::segments
              ? segment_problem(options.longest.value_or(segment), segment)
              : examples_problem(options.longest, segment);
+}
+
+std::string buckets_problem(const PositionOptions& options) {
+  if (!options.biased()) return "";
+  if (options.buckets % 2 != 0)
+    return fmt::format("model.relative_buckets is {}, wanted an even number", options.buckets);
+  if (options.reach > options.buckets / 2) return "";
+  return fmt::format(
+      "model.relative_reach is {} with model.relative_buckets = {}, whose nearer half have one "
+      "distance each; set it to more than {} (T5: 128)",
+      options.reach,
+      options.buckets,
+      options.buckets / 2);
 }
 
 Weight position_table(const Scope& scope,
@@ -100,13 +115,17 @@ void declare(OptionTable& table,
       "absolute positions, added to the embeddings, or relative ones: a learned key and a "
       "learned value for each distance (relative, Shaw et al. 2018), a key alone "
       "(relative_key), which may be multiplied with the other key too (relative_key_query, "
-      "Huang et al. 2020), slopes that are not learned (alibi, Press et al. 2022), or queries "
-      "and keys that are turned by their positions (rotary, Su et al. 2021)",
+      "Huang et al. 2020), a learned number for each head and bucket of distances, in one table "
+      "for "
+      "all layers of a stack (relative_bias, Raffel et al. 2020), slopes that are not learned "
+      "(alibi, Press et al. 2022), or queries and keys that are turned by their positions (rotary, "
+      "Su et al. 2021)",
       {{"sinusoidal", PositionKind::sinusoidal},
        {"learned", PositionKind::learned},
        {"relative", PositionKind::relative},
        {"relative_key", PositionKind::relative_key},
        {"relative_key_query", PositionKind::relative_key_query},
+       {"relative_bias", PositionKind::relative_bias},
        {"alibi", PositionKind::alibi},
        {"rotary", PositionKind::rotary}},
       fixes_weights());
@@ -130,12 +149,26 @@ void declare(OptionTable& table,
   table.add("model.relative_reach",
             options.reach,
             "the farthest distance with a key and a value of its own, either way, for relative "
-            "positions",
+            "positions; for relative_bias the one from which on all have the last bucket, more "
+            "than half of model.relative_buckets (T5: 128)",
             between(1, 1 << 20),
             fixes_weights());
   table.warn("model.relative_reach", [&options]() -> std::string {
-    return options.has_tables() ? "" : "model.positions has no tables by distance";
+    return options.has_tables() || options.biased() ? ""
+                                                    : "model.positions has no tables by distance";
   });
+  table.add("model.relative_buckets",
+            options.buckets,
+            "with model.positions: relative_bias, buckets of distances, an even number: near "
+            "distances have one each, farther ones share one by their logarithm; a stack whose "
+            "positions see both sides has half of them for each",
+            between(4, 1 << 16),
+            fixes_weights());
+  table.warn("model.relative_buckets", [&options]() -> std::string {
+    return options.biased() ? "" : "model.positions is not relative_bias";
+  });
+  table.check({"model.relative_buckets", "model.relative_reach", "model.positions"},
+              [&options] { return buckets_problem(options); });
   declare_rotary(table, options, common, sequences);
   table.check({"model.positions", "model.attention"},
               [&options, &common] { return distances_problem(options, common); });
@@ -165,6 +198,7 @@ std::string positions_problem(const PositionOptions& options,
                               Sequences sequences,
                               std::int64_t segment) {
   std::string problem = distances_problem(options, common);
+  if (problem.empty()) problem = buckets_problem(options);
   if (problem.empty()) problem = rotary_problem(options, common, sequences);
   return problem.empty() ? table_problem(options, sequences, segment) : problem;
 }
@@ -234,6 +268,19 @@ DistanceTerms distance_terms(const Scope& attention,
       .of_keys = options.kind == PositionKind::relative_key_query};
   terms.tables.emplace(attention, tables);
   return terms;
+}
+
+std::optional<DistanceBias> distance_bias(const Scope& stack,
+                                          const PositionOptions& options,
+                                          const ModelOptions& common,
+                                          bool causal) {
+  if (!options.biased()) return std::nullopt;
+  const DistanceBias::Options bias = {.heads = common.heads,
+                                      .buckets = options.buckets,
+                                      .reach = options.reach,
+                                      .causal = causal,
+                                      .initial = common.table_initial()};
+  return DistanceBias(stack, bias);
 }
 
 std::optional<Rotary> rotary_of(const PositionOptions& options,

@@ -19,6 +19,7 @@ enum class PositionKind : std::uint8_t {
   relative,            // Shaw et al. 2018
   relative_key,        // the same without values (BERT)
   relative_key_query,  // and with keys times distances (Huang et al. 2020)
+  relative_bias,       // a number for each bucket of distances (Raffel et al. 2020)
   alibi,               // Press et al. 2022
   rotary               // Su et al. 2021
 };
@@ -27,16 +28,20 @@ struct PositionOptions {
   PositionKind kind = PositionKind::sinusoidal;
   std::optional<std::int64_t> longest = {};  // rows of a learned table; none: as many positions as
                                              // the training data's sequences have
-  std::int64_t first = 0;   // the row of a learned table that the first position has
-  std::int64_t reach = 16;  // farther distances count as this one
+  std::int64_t first = 0;     // the row of a learned table that the first position has
+  std::int64_t reach = 16;    // farther distances count as this one
+  std::int64_t buckets = 32;  // of distances that share a bias
   RotaryOptions turning = {};
 
   // Rows of a learned table, where the training data's sequences have so many positions.
   std::int64_t rows(std::int64_t segment) const { return longest.value_or(segment); }
   bool learned() const { return kind == PositionKind::learned; }
   // By distances, which attention sees; otherwise they are added to the embeddings.
-  bool by_distance() const { return has_tables() || kind == PositionKind::alibi || rotary(); }
+  bool by_distance() const {
+    return has_tables() || biased() || kind == PositionKind::alibi || rotary();
+  }
   bool rotary() const { return kind == PositionKind::rotary; }
+  bool biased() const { return kind == PositionKind::relative_bias; }
   // Whether what was read can be kept: nothing that comes later changes it.
   bool reads_on() const { return !rotary() || !turning.by_length(); }
   bool has_tables() const {
@@ -45,16 +50,16 @@ struct PositionOptions {
   }
 };
 
-// The keys model.positions, model.longest, model.first_position, model.relative_reach and
-// model.rotary_*.
+// The keys model.positions, model.longest, model.first_position, model.relative_reach,
+// model.relative_buckets and model.rotary_*.
 void declare(OptionTable& table,
              PositionOptions& options,
              const ModelOptions& common,
              Sequences sequences,
              const PlannedSetting& planned);
 
-// What keeps relative or rotary positions from the attention kinds of a stack or from its heads, as
-// a sentence; empty where nothing does.
+// What keeps positions by distance from the attention kinds of a stack or from its heads, as a
+// sentence; empty where nothing does.
 std::string distances_problem(const PositionOptions& options, const ModelOptions& common);
 // What keeps a stack with these options from sequences of `segment` positions (0: of any length),
 // as a sentence; empty where nothing does.
@@ -103,10 +108,18 @@ std::function<Variable(const Variable& x, const Pass& pass)> layer_positions(
     const ModelOptions& common,
     const ModelSetting& setting);
 
-// Of a layer's attention to its own sequence; empty where positions are absolute.
+// Of a layer's attention to its own sequence, but for what its stack has; empty where positions are
+// absolute.
 DistanceTerms distance_terms(const Scope& attention,
                              const PositionOptions& options,
                              const ModelOptions& common);
+
+// What the layers of a stack have together; nothing where positions are not relative_bias.
+// `causal`: no position sees a later one.
+std::optional<DistanceBias> distance_bias(const Scope& stack,
+                                          const PositionOptions& options,
+                                          const ModelOptions& common,
+                                          bool causal);
 
 // Of the same: what turns its queries and keys; nothing where positions are not rotary.
 std::optional<Rotary> rotary_of(const PositionOptions& options,

@@ -42,9 +42,8 @@ std::string span_problem(const SpanOptions& options, const ModelOptions& common)
         "to none",
         name_of(options.kind),
         kind->name);
-  if (common.attention_sinks || common.score_cap)
-    return fmt::format("model.span goes with no model.{}; set one of them otherwise",
-                       common.attention_sinks ? "attention_sinks" : "score_cap");
+  if (const char* const key = softmax_form_key(common))
+    return fmt::format("model.span goes with no model.{}; set one of them otherwise", key);
   for (std::int64_t layer = 0; layer < common.layers; ++layer)
     if (projects_global(common.attention, layer))
       return "model.span goes with no model.attention_global_projections, whose queries would have "
@@ -104,7 +103,8 @@ void declare(OptionTable& table, SpanOptions& options, const ModelOptions& commo
                "model.attention",
                "model.attention_global_projections",
                "model.attention_sinks",
-               "model.score_cap"},
+               "model.score_cap",
+               "model.score_scale"},
               [&options, &common] { return span_problem(options, common); });
 }
 

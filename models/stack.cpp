@@ -40,7 +40,8 @@ class LayerMaker {
                         {.heads = options_.common.heads,
                          .dim = options_.common.head_dim(),
                          .dropout = options_.common.attention_dropout,
-                         .initial = options_.common.initial()}));
+                         .initial = options_.common.initial()},
+                        options_.common.products_scale()));
     Sublayer made =
         sublayer(scope,
                  Reads::sides,
@@ -182,6 +183,7 @@ BodyEnd body_end(const ModelOptions& options) {
   BodyEnd end = {.width = options.output_width(), .initial = options.table_initial()};
   if (options.has_final_norm()) end.norm = Initial::constant(1);
   end.norm_form = options.norm_form();
+  end.logit_scale = options.logits_factor();
   end.logit_cap = options.logit_cap;
   return end;
 }

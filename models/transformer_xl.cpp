@@ -183,6 +183,7 @@ class TransformerXl : public Body {
 void declare(OptionTable& table, TransformerXlOptions& options, const PlannedSetting& planned) {
   declare(table, options.common, planned, {.memory = true});
   declare_logit_cap(table, options.common);
+  declare_logit_scale(table, options.common);
   table.warn("model.attention_bias", []() -> std::string {
     return "attention with relative positions has no biases here";
   });

@@ -32,11 +32,13 @@ class UniversalTransformer : public Body {
                      .initial = options.common.table_initial(),
                      .reversible = options.common.residual == ResidualKind::reversible},
                     setting),
-        block_(make_layers(scope.child("block"),
-                           {.common = options.common,
-                            .memory = setting.memory,
-                            .rotary = rotary_of(options.positions, options.common, setting)},
-                           mechanisms(options.common, options.positions, {}, setting.segment))),
+        block_(make_layers(
+            scope.child("block"),
+            {.common = options.common,
+             .memory = setting.memory,
+             .rotary = rotary_of(options.positions, options.common, setting)},
+            mechanisms(
+                scope.child("block"), options.common, options.positions, {}, setting.segment))),
         residual_(make_residual(options.common, setting.memory)) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
@@ -94,6 +96,7 @@ void declare(OptionTable& table,
              const PlannedSetting& planned) {
   declare(table, options.common, planned);
   declare_logit_cap(table, options.common);
+  declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::segments, planned);
   table.add(
       "model.halting",

@@ -11,7 +11,8 @@ Tensor zeros_of_sums(const Tensor& value) {
   return Tensor::zeros(value.shape(), accumulator_of(value.dtype()), value.device());
 }
 
-// Biases, tables and spans are parameters, whose gradients are collected as sums.
+// Biases, tables and spans are parameters, or of the dtype of sums: their gradients are collected
+// as sums.
 Tensor gradient_or_scratch(Gradients& gradients, std::size_t input, const Tensor& value) {
   return gradients.wanted(input) ? gradients.target_to_add(input) : zeros_of_sums(value);
 }
@@ -49,6 +50,10 @@ TermPlaces add_terms(const AttentionTerms& terms, Attention& call, std::vector<V
       places.value_table = input(shaw->value_table);
     }
   }
+  if (terms.distance_bias.defined()) {
+    call.distance_bias = terms.distance_bias.value();
+    places.distance_bias = input(terms.distance_bias);
+  }
   if (const auto& span = terms.span) {
     call.span = SpanTerm{
         .span = span->span.value(), .ramp = span->ramp, .first = span->first, .floor = span->floor};
@@ -80,6 +85,9 @@ AttentionGradient term_gradients(Gradients& gradients,
   if (places.value_table != 0)
     call.dvalue_table =
         gradient_or_scratch(gradients, places.value_table, forward.shaw->value_table);
+  if (places.distance_bias != 0)
+    call.ddistance_bias =
+        gradient_or_scratch(gradients, places.distance_bias, forward.distance_bias);
   if (forward.span) call.dspan = gradient_or_scratch(gradients, places.span, forward.span->span);
   return call;
 }

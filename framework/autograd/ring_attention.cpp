@@ -355,7 +355,8 @@ void check(const AttentionMask& mask, const AttentionTerms& terms, const Sequenc
           "attention over {} context ranks cannot have a sorted sequence",
           shares.ranks.size());
   require(!terms.hash,
-          "attention over {} context ranks has relative positions, slopes and spans, no other term",
+          "attention over {} context ranks has relative positions, slopes, biases by distance and "
+          "spans, no other term",
           shares.ranks.size());
   require(std::ssize(shares.queries) == shares.ranks.size() &&
               std::ssize(shares.keys) == shares.ranks.size(),

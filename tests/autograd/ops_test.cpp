@@ -259,6 +259,15 @@ TEST(OpGradient, AttentionWithMasksAndTerms) {
                                  .span = SpanVariables{.span = in[3], .ramp = 3, .floor = 0.1}};
          },
          {span});
+  for (const double cap : {0.0, 0.7})
+    for (const AttentionMask& mask : {strided, by_head, AttentionMask{.query_begin = 2}})
+      expect(mask,
+             [&](const auto& in) {
+               AttentionTerms terms = {.cap = cap};
+               terms.distance_bias = in[3];
+               return terms;
+             },
+             {random_tensor({2, 7}, 4)});
   expect({.rules = masks::everything()},
          [](const auto&) { return AttentionTerms{.hash = HashTerm{.self_score = -2}}; },
          {});

@@ -30,6 +30,7 @@ struct Case {
   bool padding = false;                    // here and there
   bool again = false;                      // computed again in the backward pass
   bool tables = false;                     // by distance (Shaw)
+  bool bias = false;                       // likewise (T5)
 
   std::int64_t all_keys() const { return keys > 0 ? keys : memory + time; }
 };
@@ -85,6 +86,31 @@ std::vector<Case> cases_with_tables() {
        .rules = HeadMasks({masks::window(3, 70), masks::stride(4)}),
        .lengths = {0, 77},
        .tables = true},
+  };
+}
+
+std::vector<Case> cases_with_biases() {
+  const Mask causal = masks::causal();
+  const Mask all = masks::everything();
+  return {
+      {.name = "both sides", .time = 24, .rules = all, .bias = true},
+      {.name = "causal, longer than tiles, dropout",
+       .time = 150,
+       .rules = causal,
+       .dropout = 0.3,
+       .again = true,
+       .bias = true},
+      {.name = "uneven chunks after a memory, lengths",
+       .memory = 5,
+       .time = 13,
+       .rules = all,
+       .lengths = {18, 4},
+       .bias = true},
+      {.name = "a mask a head",
+       .time = 90,
+       .rules = HeadMasks({masks::window(3, 70), masks::stride(4)}),
+       .lengths = {0, 77},
+       .bias = true},
   };
 }
 
@@ -195,12 +221,14 @@ struct Inputs {
   Variable query = {}, key = {}, value = {};
   Variable position_key = {}, content_bias = {}, position_bias = {};
   Variable key_table = {}, value_table = {};
+  Variable distance_bias = {};
 
   // What every rank reads whole.
   std::vector<Variable> whole(const Case& c) const {
     std::vector<Variable> result;
     if (c.relative) result = {position_key, content_bias, position_bias};
     if (c.tables) result = {key_table, value_table};
+    if (c.bias) result = {distance_bias};
     return result;
   }
 };
@@ -215,13 +243,15 @@ Inputs inputs_of(const Case& c, const Ranges& queries, const Ranges& keys) {
           .content_bias = leaf(random_tensor({heads, dim}, 5)),
           .position_bias = leaf(random_tensor({heads, dim}, 6)),
           .key_table = leaf(random_tensor({2 * reach + 1, dim}, 10)),
-          .value_table = leaf(random_tensor({2 * reach + 1, value_dim}, 11))};
+          .value_table = leaf(random_tensor({2 * reach + 1, value_dim}, 11)),
+          .distance_bias = leaf(random_tensor({heads, 2 * reach + 1}, 12))};
 }
 
 AttentionTerms terms_of(const Case& c, const Inputs& inputs) {
   AttentionTerms terms;
   if (c.relative) terms.relative = {inputs.position_key, inputs.content_bias, inputs.position_bias};
   if (c.tables) terms.shaw = {inputs.key_table, inputs.value_table};
+  if (c.bias) terms.distance_bias = inputs.distance_bias;
   if (c.slopes) terms.slopes = random_tensor({heads}, 7);
   return terms;
 }
@@ -300,6 +330,10 @@ TEST(RingAttention, IsTheAttentionToAnotherSequenceOfAnotherLength) {
 
 TEST(RingAttention, TablesByDistanceAreReadAcrossRanks) {
   expect_all_equal_whole(cases_with_tables());
+}
+
+TEST(RingAttention, BiasesByDistanceAreOfTheWholeSequence) {
+  expect_all_equal_whole(cases_with_biases());
 }
 
 TEST(RingAttention, PaddingIsSeenByNobody) { expect_all_equal_whole(cases_with_padding()); }

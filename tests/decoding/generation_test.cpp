@@ -172,9 +172,10 @@ TEST(Generation, KeptKeysFindWhatReadingTheWindowAgainFinds) {
                                PositionKind::learned,
                                PositionKind::relative,
                                PositionKind::relative_key_query,
+                               PositionKind::relative_bias,
                                PositionKind::alibi}) {
     DecoderOptions options = small_decoder(2);
-    options.positions = {.kind = positions, .longest = 16, .reach = 5};
+    options.positions = {.kind = positions, .longest = 16, .reach = 5, .buckets = 8};
     const auto model = make_decoder(options, small_setting());
     GenerationOptions asked = greedy(14);  // after a prompt of 11
     asked.samples = 2;

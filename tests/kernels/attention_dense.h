@@ -29,6 +29,7 @@ class DenseAttention {
     if (a_.shaw && a_.shaw->key_table.defined()) key_table_ = numbers(a_.shaw->key_table);
     if (a_.shaw && a_.shaw->value_table.defined()) value_table_ = numbers(a_.shaw->value_table);
     if (a_.slopes.defined()) slopes_ = numbers(a_.slopes);
+    if (a_.distance_bias.defined()) distance_bias_ = numbers(a_.distance_bias);
     if (a_.span) span_ = numbers(a_.span->span);
     r_.out.assign(dout_.size(), 0);
     r_.log_sum_exp.assign(static_cast<std::size_t>(batch_ * heads_ * time_), 0);
@@ -41,6 +42,7 @@ class DenseAttention {
     r_.dkey_table.assign(key_table_.size(), 0.5);
     r_.dvalue_table.assign(value_table_.size(), 0.5);
     r_.dspan.assign(span_.size(), 0.5);
+    r_.ddistance_bias.assign(distance_bias_.size(), 0.5);
   }
 
   void run() {
@@ -128,6 +130,11 @@ class DenseAttention {
     const std::int64_t most = static_cast<std::int64_t>(table.size()) / width / 2;
     return static_cast<std::size_t>((std::clamp(-distance_of(i, j), -most, most) + most) * width);
   }
+  std::size_t bias_place(std::int64_t h, std::int64_t i, std::int64_t j) const {
+    const std::int64_t distances = a_.distance_bias.shape()[1], most = distances / 2;
+    return static_cast<std::size_t>(h * distances + most +
+                                    std::clamp(-distance_of(i, j), -most, most));
+  }
   double kept(std::int64_t b, std::int64_t h, std::int64_t i, std::int64_t j) const {
     if (!a_.dropout) return 1;
     const auto& d = *a_.dropout;
@@ -164,6 +171,7 @@ class DenseAttention {
     if (!slopes_.empty())
       result -=
           slopes_[static_cast<std::size_t>(h)] * std::abs(static_cast<double>(distance_of(i, j)));
+    if (!distance_bias_.empty()) result += distance_bias_[bias_place(h, i, j)];
     if (a_.hash && a_.hash->chunk.defined()) {
       const double count = static_cast<double>(meetings(b, h, i, j)) + a_.hash->count_floor;
       if (count > 0) result -= std::log(count);
@@ -238,11 +246,11 @@ class DenseAttention {
       const double power = std::exp(scores[j] - log_sum_exp);
       if (is_on_ramp(b, h, i, key))
         r_.dspan[span_index(b, h, i)] += power * (dprobability[j] - delta) / a_.span->ramp;
+      const double change = power * (m * dprobability[j] - (m + floor) * delta);
+      if (!distance_bias_.empty()) r_.ddistance_bias[bias_place(h, i, key)] += change;
       const double part = a_.cap > 0 ? std::tanh(product(b, h, i, key) / a_.cap) : 0;
       const double slope = 1 - part * part;
-      if (!same_token(b, h, i, key))
-        score_gradient(
-            b, h, i, key, slope * scale_ * power * (m * dprobability[j] - (m + floor) * delta));
+      if (!same_token(b, h, i, key)) score_gradient(b, h, i, key, slope * scale_ * change);
     }
   }
 
@@ -275,7 +283,7 @@ class DenseAttention {
   const Attention& a_;
   AttentionResult& r_;
   Numbers query_, key_, value_, dout_, position_key_, content_bias_, position_bias_;
-  Numbers key_table_, value_table_, slopes_, span_;
+  Numbers key_table_, value_table_, slopes_, distance_bias_, span_;
   std::int64_t batch_, time_, heads_, dim_, keys_, value_dim_;
   double scale_;
 };

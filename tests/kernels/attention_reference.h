@@ -31,6 +31,7 @@ struct AttentionCase {
   bool value_table = false;
   bool of_keys = false;  // the key table is multiplied with keys too
   bool slopes = false;
+  bool bias = false;    // learned, by distance
   int span = 0;         // 1: by head, 2: by token
   double ramp = 0;      // of the span, where keys are to lie beyond it
   bool floor = true;    // what a key beyond the span has of the sum
@@ -57,7 +58,9 @@ struct AttentionCase {
   std::string to_string() const {
     return fmt::format(
         "batch {} time {} keys {} heads {} of {} dim {} value_dim {} causal {} window {} padded {} "
-        "document {} relative {} tables {} {} of keys {} slopes {} span {} ramp {} floor {} sorted "
+        "document {} relative {} tables {} {} of keys {} slopes {} bias {} span {} ramp {} floor "
+        "{} "
+        "sorted "
         "{} {} hash "
         "{} from {} "
         "{} "
@@ -78,6 +81,7 @@ struct AttentionCase {
         value_table,
         of_keys,
         slopes,
+        bias,
         span,
         ramp,
         floor,
@@ -258,6 +262,11 @@ inline void make_terms(const AttentionCase& c,
         a.slopes.data<float>()[h] = static_cast<float>(slope);
     }
   }
+  if (c.bias) {
+    const Shape shape = {c.heads, 2 * static_cast<std::int64_t>(c.seed % 4 * 13) + 1};
+    a.distance_bias = random_tensor(shape, sums, device, random.child("distance_bias"), c.spread);
+    g.ddistance_bias = half(shape);
+  }
   if (c.span > 0) {
     const Shape shape = c.span == 1 ? Shape{c.heads} : Shape{c.batch, c.time, c.heads};
     // Some keys lie at an end of the ramp. No factor but 0 is below 1/18 (1/5 in narrow dtypes),
@@ -338,6 +347,7 @@ inline std::vector<Tensor*> tensors_of(Attention& a) {
                               &a.out,
                               &a.log_sum_exp,
                               &a.slopes,
+                              &a.distance_bias,
                               &a.mask.key_padding,
                               &a.mask.key_length,
                               &a.mask.reach};
@@ -367,7 +377,8 @@ inline std::vector<Tensor*> tensors_of(AttentionGradient& g) {
               &g.dposition_bias,
               &g.dkey_table,
               &g.dvalue_table,
-              &g.dspan});
+              &g.dspan,
+              &g.ddistance_bias});
   return all;
 }
 inline std::vector<Tensor*> tensors_of(MergeAttention& m) {
@@ -404,7 +415,7 @@ inline void merge(const MergeAttention& m) {
 // Every output of the forward and the backward pass, by name.
 struct AttentionResult {
   Numbers out, log_sum_exp, dquery, dkey, dvalue, dposition_key, dcontent_bias, dposition_bias;
-  Numbers dkey_table, dvalue_table, dspan;
+  Numbers dkey_table, dvalue_table, dspan, ddistance_bias;
 };
 
 inline AttentionResult run_attention(const AttentionGradient& g) {
@@ -425,7 +436,8 @@ inline AttentionResult run_attention(const AttentionGradient& g) {
                     given(g.dposition_bias),
                     given(g.dkey_table),
                     given(g.dvalue_table),
-                    given(g.dspan)};
+                    given(g.dspan),
+                    given(g.ddistance_bias)};
   return r;
 }
 
@@ -465,6 +477,8 @@ inline void expect_close(const AttentionResult& found,
   EXPECT_LE(distance(found.dvalue_table, wanted.dvalue_table), tolerance)
       << "dvalue_table: " << what;
   EXPECT_LE(distance(found.dspan, wanted.dspan), tolerance) << "dspan: " << what;
+  EXPECT_LE(distance(found.ddistance_bias, wanted.ddistance_bias), tolerance)
+      << "ddistance_bias: " << what;
 }
 
 }  // namespace longspan::testing

@@ -8,12 +8,12 @@ namespace longspan::testing {
 namespace {
 
 // Terms that go together, by number.
-constexpr int combinations = 19;
+constexpr int combinations = 22;
 void add_terms(int number, AttentionCase& c) {
   c.relative = number == 1 || number == 8 || number == 9;
-  c.key_table = number == 2 || number == 4 || number == 10 || number >= 15;
+  c.key_table = number == 2 || number == 4 || number == 10 || (number >= 15 && number <= 18);
   c.value_table = number == 3 || number == 4 || number == 16;
-  c.of_keys = number >= 15;
+  c.of_keys = number == 15 || number == 16;
   c.slopes = number == 5 || number == 9 || number == 10;
   c.span = number == 6 || number == 16 ? 1 : number == 7 || number == 8 || number == 10 ? 2 : 0;
   c.sorted = number >= 11 && number <= 13;
@@ -21,12 +21,16 @@ void add_terms(int number, AttentionCase& c) {
   c.hash = number == 12 || number == 13 ? number - 11 : 0;
   if (number == 14) c.hash = 1;
   // Terms by distance in a sequence of several parts.
-  if (number >= 17) {
+  if (number >= 17 && number <= 19) {
     c.relative = number == 17;
     c.key_table = number == 18;
     c.span = number == 18 ? 1 : 0;
-    c.of_keys = false;
     c.sorted = c.buckets = c.in_order = true;
+  }
+  c.bias = number >= 19;
+  if (number == 21) {
+    c.span = 2;
+    c.cap = 0.7;
   }
   if (c.relative) c.causal = true;
 }
@@ -155,7 +159,8 @@ TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
                                 given(again.dposition_bias),
                                 given(again.dkey_table),
                                 given(again.dvalue_table),
-                                given(again.dspan)};
+                                given(again.dspan),
+                                given(again.ddistance_bias)};
     expect_close(found, wanted, 1e-11, "merged");
   }
 }
@@ -202,6 +207,30 @@ TEST(AttentionMasks, SumsOfPartsMayBeWiderThanTheInputs) {
   expect(g.dquery, rounded.dquery);
   expect(g.dkey, rounded.dkey);
   expect(g.dvalue, rounded.dvalue);
+}
+
+// Head 0 has a number for the query's own position and one for each neighbour, head 1 another.
+TEST(AttentionTerms, ABiasIsAddedByTheClippedDistanceOfItsHead) {
+  const Device device = fresh_device();
+  AttentionGradient g = make_attention(
+      {.time = 3, .keys = 3, .heads = 2, .dim = 1, .value_dim = 1, .causal = false, .bias = true},
+      device);
+  Attention& a = g.forward;
+  // Before, at and after the query.
+  a.distance_bias = Tensor::from<double>(Numbers{1, 2, 3, 0.5, 0.25, 0.125}, {2, 3}, device);
+  a.query.zero();
+  attend(a);
+  const Numbers sums = numbers(a.log_sum_exp);
+  const auto sum = [](double x, double y, double z) {
+    return std::log(std::exp(x) + std::exp(y) + std::exp(z));
+  };
+  const Numbers wanted = {sum(2, 3, 3),
+                          sum(1, 2, 3),
+                          sum(1, 1, 2),
+                          sum(0.25, 0.125, 0.125),
+                          sum(0.5, 0.25, 0.125),
+                          sum(0.5, 0.5, 0.25)};
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_NEAR(sums[i], wanted[i], 1e-12);
 }
 
 // The worked numbers of the specification: ramp 4, z 2, x = 0 .. 6.
@@ -273,6 +302,11 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
             "attention: the rules of hash attention cannot be combined with another score term");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .span = 1, .sorted = true}),
             "attention: a sorted sequence has no distances for a score term");
+  EXPECT_EQ(
+      refused({.time = 3, .keys = 3, .slopes = true, .bias = true}),
+      "attention: a bias by distance cannot be combined with another term that says distances");
+  EXPECT_EQ(refused({.time = 3, .keys = 3, .bias = true, .hash = 1}),
+            "attention: the rules of hash attention cannot be combined with another score term");
   EXPECT_EQ(refused({.time = 3, .keys = 3, .hash = 2}),
             "attention: chunks of rounds need a sorted sequence");
   EXPECT_EQ(refused({.time = 3, .keys = 5, .causal = false, .relative = true}),
@@ -281,6 +315,11 @@ TEST(AttentionTerms, RefusesWhatDoesNotGoTogether) {
   AttentionGradient tiny = make_attention({.time = 3, .keys = 3, .span = 1}, device);
   tiny.forward.span->floor = 1e-36;  // what remains of a key beyond the span would be no number
   EXPECT_THROW(attend(tiny.forward), Failure);
+  AttentionGradient biased = make_attention({.time = 3, .keys = 3, .bias = true}, device);
+  biased.ddistance_bias = filled({1, 5}, DType::f64, 0, device);
+  EXPECT_THROW(attend_backward(biased), Failure);
+  biased.forward.distance_bias = filled({1, 6}, DType::f64, 0, device);
+  EXPECT_THROW(attend(biased.forward), Failure);
   AttentionCase table{.time = 3, .keys = 3, .heads = 3};
   table.rules = HeadMasks({Mask(), masks::self()});
   EXPECT_EQ(refused(table), "attention: heads 0 to 2 need a mask each, the table has 2");

@@ -63,6 +63,11 @@ const std::vector<AttentionCase>& cases() {
       // Terms on tiles all of whose pairs count.
       {.time = 130, .keys = 130, .slopes = true, .span = 1},
       {.time = 128, .keys = 131, .causal = false, .hash = 1, .dropout = 0.3},
+      // A bias by distance has no kernels of its own but for its gradient.
+      {.time = 130, .keys = 130, .heads = 2, .bias = true},
+      {.batch = 2, .time = 66, .keys = 140, .causal = false, .padded = true, .bias = true},
+      {.time = 70, .keys = 100, .heads = 3, .bias = true, .rules = by_head(), .dropout = 0.2},
+      {.time = 130, .keys = 130, .bias = true, .span = 1},
       // Keys at the outer end of the ramp and beyond.
       {.time = 130, .keys = 130, .span = 1, .ramp = 4},
       {.time = 130, .keys = 150, .span = 2, .ramp = 4, .dropout = 0.2},

@@ -135,6 +135,25 @@ TEST(Configuration, WhatNoModelCanBeBuiltWithIsToldWithItsPlace) {
       decoder("  positions: relative\n  attention: [causal, lsh]\n"),
       "c.yaml:4:3: model.positions: found relative with lsh in model.attention, which knows no "
       "distances; set it to sinusoidal or learned");
+  EXPECT_EQ(decoder("  positions: relative_bias\n  relative_reach: 16\n"),
+            "c.yaml:5:3: model.relative_reach is 16 with model.relative_buckets = 32, whose nearer "
+            "half have one distance each; set it to more than 16 (T5: 128)");
+  EXPECT_EQ(decoder("  positions: relative_bias\n  relative_buckets: 7\n"),
+            "c.yaml:5:3: model.relative_buckets is 7, wanted an even number");
+  EXPECT_EQ(
+      decoder("  positions: relative_bias\n  relative_reach: 128\n  attention: [linear]\n"),
+      "c.yaml:4:3: model.positions: found relative_bias with linear in model.attention, which "
+      "knows no distances; set it to sinusoidal or learned");
+  EXPECT_EQ(
+      decoder("  score_scale: none\n  attention: [causal, linear]\n"),
+      "c.yaml:4:3: model.score_scale is set with linear in model.attention, which has no such "
+      "softmax; causal, local and the other kinds that are a mask can");
+  EXPECT_EQ(decoder("  score_scale: none\n  span: adaptive\n"),
+            "c.yaml:5:3: model.span goes with no model.score_scale; set one of them otherwise");
+  EXPECT_EQ(
+      decoder("  logit_scale: width\n  tied_embeddings: false\n"),
+      "c.yaml:4:3: model.logit_scale is width with model.tied_embeddings: false, whose output "
+      "layer has a table of its own; set model.logit_scale to none");
   EXPECT_EQ(decoder("  span: adaptive\n  attention: [causal, lsh]\n"),
             "c.yaml:4:3: model.span: found adaptive with lsh in model.attention, which knows no "
             "distances; set it to none");
@@ -363,6 +382,11 @@ TEST(Configuration, WhatNoLayerReadsIsAWarning) {
   EXPECT_EQ(of_decoder("sinusoidal"), 1u);
   EXPECT_EQ(of_decoder("relative"), 0u);
   EXPECT_EQ(of_decoder("alibi"), 1u);
+  EXPECT_EQ(warnings({"model.family=decoder", "model.relative_buckets=8"}), 1u);
+  EXPECT_EQ(
+      warnings(
+          {"model.family=decoder", "model.relative_buckets=8", "model.positions=relative_bias"}),
+      0u);
 }
 
 TEST(Configuration, AWindowTooWideToCountIsRefused) {

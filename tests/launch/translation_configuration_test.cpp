@@ -52,6 +52,10 @@ TEST(TranslationConfiguration, TheEncoderMayHaveOtherAttention) {
   EXPECT_EQ(refusal({"model.encoder_attention=[linformer]", "model.positions=relative"}),
             "--set: model.positions: found relative with linformer in model.encoder_attention, "
             "which knows no distances; set it to sinusoidal or learned");
+  EXPECT_EQ(
+      refusal({"model.encoder_attention=[linformer]", "model.score_scale=none"}),
+      "--set: model.score_scale is set with linformer in model.encoder_attention, which has no "
+      "such softmax; causal, local and the other kinds that are a mask can");
   // What both have in common is told once.
   const std::string of_both = refusal({"model.attention=[nearby]"});
   EXPECT_EQ(std::ranges::count(of_both, '\n'), 0) << of_both;

@@ -18,7 +18,7 @@ DecoderOptions tiny(PositionKind positions = PositionKind::sinusoidal,
   DecoderOptions options;
   options.common = testing::tiny_options(norm);
   options.common.activation = Activation::gelu_tanh;
-  options.positions = {.kind = positions, .reach = 2};
+  options.positions = {.kind = positions, .reach = 3, .buckets = 4};
   options.positions.turning.share = 0.7;  // one pair of three features
   return options;
 }
@@ -28,6 +28,7 @@ constexpr PositionKind all_positions[] = {PositionKind::sinusoidal,
                                           PositionKind::relative,
                                           PositionKind::relative_key,
                                           PositionKind::relative_key_query,
+                                          PositionKind::relative_bias,
                                           PositionKind::alibi,
                                           PositionKind::rotary};
 
@@ -87,6 +88,45 @@ TEST(DecoderModel, GradientOfSinksCapsAndParallelSublayers) {
       const auto model = make_decoder(options, setting);
       testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
     }
+}
+
+// As in T5: one table of biases for all layers, products and logits scaled as it has them.
+TEST(DecoderModel, GradientOfBiasesAndScales) {
+  const Pass pass = {.training = true, .random = Random(3)};
+  for (const std::int64_t chunks : {1, 2}) {
+    DecoderOptions options = tiny(PositionKind::relative_bias);
+    options.common.score_scale = ScoreScale::none;
+    options.common.logit_scale = LogitScale::width;
+    options.common.logit_cap = 0.4;
+    options.common.dropout = options.common.attention_dropout = 0.3;
+    ModelSetting setting = tiny_setting();
+    setting.memory.loss_chunks = chunks;
+    const auto model = make_decoder(options, setting);
+    EXPECT_EQ(model->parameters().named("relative_bias").global_shape,
+              (Shape{options.common.heads, 4}));
+    testing::expect_model_gradients(*model, segment_of(random_ids(2, 6, 1), 0, 5), pass);
+  }
+}
+
+TEST(DecoderModel, ScalesAreThoseOfTheirKeys) {
+  const Reading segment = segment_of(random_ids(1, 6, 1), 0, 5);
+  const auto scores = [&](const DecoderOptions& options, double of_queries) {
+    const auto model = make_decoder(options, tiny_setting());
+    for (const auto& parameter : model->parameters().all())
+      if (parameter->name.find("/query/") != std::string::npos)
+        for (double& weight : parameter->master.span<double>()) weight *= of_queries;
+    model->parameters().refresh_compute();
+    return values_of(model->scores(segment, Pass()).scores.value());
+  };
+  DecoderOptions options = tiny(PositionKind::relative_bias);
+  const testing::Values plain = scores(options, 1);
+  options.common.logit_scale = LogitScale::width;
+  testing::Values divided = plain;
+  for (double& score : divided) score /= std::sqrt(static_cast<double>(options.common.width));
+  expect_close(scores(options, 1), divided, 1e-13);
+  options.common.score_scale = ScoreScale::none;
+  const auto dim = static_cast<double>(options.common.head_dim());
+  expect_close(scores(options, 1 / std::sqrt(dim)), divided, 1e-13);
 }
 
 // A sink as large as can be takes all of the softmax: attention then gives its bias alone.

@@ -108,13 +108,14 @@ TEST(Documents, OfARowEqualRowsOfTheirOwnInADecoder) {
                                          PositionKind::learned,
                                          PositionKind::relative,
                                          PositionKind::relative_key_query,
+                                         PositionKind::relative_bias,
                                          PositionKind::alibi,
                                          PositionKind::rotary}) {
       DecoderOptions options;
       options.common = tiny_options(NormPlacement::pre);
       options.common.head_width = 4;
       options.common.attention = attention;
-      options.positions = {.kind = positions, .reach = 2};
+      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
       expect_packed_equals_apart(*make_decoder(options, tiny_setting(total)));
     }
 }

@@ -62,6 +62,17 @@ std::vector<Kind> kinds() {
                  // small weights keep them below the bound.
                  options.common.initial_deviation = 0.05;
                }),
+          kind("last, as T5",
+               Wiring::last,
+               [](Options& options) {
+                 options.positions = {
+                     .kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
+                 options.common.score_scale = ScoreScale::none;
+                 options.common.logit_scale = LogitScale::width;
+                 options.common.norm_kind = NormKind::rms;
+                 options.common.key_heads = 2;
+                 options.common.initial_deviation = 0.05;  // as above
+               }),
           kind("reverse",
                Wiring::reverse,
                [](Options& options) {
@@ -136,8 +147,11 @@ TEST(EncoderDecoderMesh, InParts) {
 TEST(EncoderDecoderMesh, LongPairs) {
   std::vector<Kind> of_long_pairs = {
       kind("last", Wiring::last, {}),
-      kind("last, relative", Wiring::last, [](EncoderDecoderOptions& options) {
-        options.positions.kind = PositionKind::relative;
+      kind("last, relative",
+           Wiring::last,
+           [](EncoderDecoderOptions& options) { options.positions.kind = PositionKind::relative; }),
+      kind("last, biases", Wiring::last, [](EncoderDecoderOptions& options) {
+        options.positions = {.kind = PositionKind::relative_bias, .reach = 128};
       })};
   const auto long_pairs = [](const Case& c, int step, const StreamRange& range) {
     Batch batch = pairs_of_step(c, step, range);

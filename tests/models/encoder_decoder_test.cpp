@@ -94,6 +94,49 @@ TEST(EncoderDecoderModel, GradientOfRelativePositions) {
   }
 }
 
+// As T5 has them, and in a decoder that sees both sides.
+TEST(EncoderDecoderModel, GradientOfBiasesByDistance) {
+  for (const NormPlacement norm : {NormPlacement::pre, NormPlacement::post}) {
+    EncoderDecoderOptions options = tiny(Wiring::last, norm);
+    options.positions = {.kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
+    options.common.score_scale = ScoreScale::none;
+    options.common.logit_scale = LogitScale::width;
+    options.common.dropout = options.common.attention_dropout = 0.3;
+    const auto model = make_encoder_decoder(options, tiny_setting());
+    testing::expect_model_gradients(*model, reading(), {.training = true, .random = Random(3)});
+  }
+}
+
+TEST(EncoderDecoderModel, EachStackHasOneTableOfBiases) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  const auto count = [&] {
+    return make_encoder_decoder(options, tiny_setting())->parameters().all().size();
+  };
+  const std::size_t before = count();
+  options.positions = {.kind = PositionKind::relative_bias, .reach = 5, .buckets = 6};
+  EXPECT_EQ(count(), before + 2);
+  const auto model = make_encoder_decoder(options, tiny_setting());
+  for (const char* table : {"encoder/relative_bias", "decoder/relative_bias"})
+    EXPECT_EQ(model->parameters().named(table).global_shape, (Shape{options.common.heads, 6}));
+  EXPECT_EQ(model->body().longest_segment(), 0);
+}
+
+TEST(EncoderDecoderModel, CrossAttentionHasTheScaleOfItsStacks) {
+  EncoderDecoderOptions options = tiny(Wiring::last);
+  const auto losses = [&](double of_queries) {
+    const auto model = make_encoder_decoder(options, tiny_setting());
+    for (const auto& parameter : model->parameters().all())
+      if (parameter->name.find("/query/") != std::string::npos)
+        for (double& weight : parameter->master.span<double>()) weight *= of_queries;
+    model->parameters().refresh_compute();
+    return losses_after(*model, reading());
+  };
+  const Values plain = losses(1);
+  options.common.score_scale = ScoreScale::none;
+  const double root = std::sqrt(static_cast<double>(options.common.head_dim()));
+  expect_close(losses(1 / root), plain, 1e-13);
+}
+
 TEST(EncoderDecoderModel, EachLayerHasTablesOfTheDistancesInItsOwnSequence) {
   EncoderDecoderOptions options = tiny(Wiring::last);
   const auto count = [&] {
@@ -233,11 +276,14 @@ void expect_to_read_on(const EncoderDecoderOptions& options) {
 
 TEST(EncoderDecoderModel, ReadsOnFromKeptKeys) {
   for (const Wiring wiring : all_wirings)
-    for (const PositionKind positions :
-         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
+    for (const PositionKind positions : {PositionKind::sinusoidal,
+                                         PositionKind::learned,
+                                         PositionKind::relative,
+                                         PositionKind::relative_bias}) {
       SCOPED_TRACE(static_cast<int>(wiring));
       EncoderDecoderOptions options = tiny(wiring);
-      options.positions = {.kind = positions, .reach = 2};
+      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
+      if (positions == PositionKind::relative_bias) options.common.score_scale = ScoreScale::none;
       if (positions == PositionKind::learned) options.common.residual = ResidualKind::reversible;
       expect_to_read_on(options);
     }

@@ -104,7 +104,9 @@ std::vector<Kind> kinds() {
       {.name = "tags by a random field", .has_tags = true, .tags = TagReadout::crf},
       {.name = "class of the first", .positions = PositionKind::learned},
       {.name = "class of the mean", .pooling = Pooling::mean, .positions = PositionKind::relative},
-      {.name = "class of the maximum", .pooling = Pooling::maximum},
+      {.name = "class of the maximum",
+       .pooling = Pooling::maximum,
+       .positions = PositionKind::relative_bias},
       {.name = "class of what is seen", .pooling = Pooling::attention},
       {.name = "class as BERT has it", .positions = PositionKind::learned, .as_bert = true},
       {.name = "class of patches", .positions = PositionKind::learned, .patches = true}};
@@ -177,7 +179,7 @@ Case with(const Kind& kind, const Mode& mode, int zero) {
   // The gradient of a bias of keys is rounding alone, of which Adam makes steps: small weights keep
   // them below the bound.
   options.common.initial_deviation = 0.05;
-  options.positions = {.kind = kind.positions, .reach = 3};
+  options.positions = {.kind = kind.positions, .reach = 3, .buckets = 4};
   options.tags = kind.tags;
   options.common.attention = {.kinds = kind.attention,
                               .window = {2},

@@ -173,6 +173,23 @@ Kind with_sinks_and_caps(const AttentionOptions& attention, std::int64_t memory)
           }};
 }
 
+// One table of biases by distance for all layers, products and logits scaled as T5 has them.
+Kind with_biases(const AttentionOptions& attention, std::int64_t reach, std::int64_t buckets) {
+  return {fmt::format("decoder, {}, biases by distance", fmt::join(attention.kinds, ", ")),
+          [=](ResidualKind residual, const ModelSetting& setting) {
+            DecoderOptions options;
+            options.common = dropped_options(NormPlacement::pre);
+            options.common.key_heads = 2;
+            options.common.residual = residual;
+            options.common.attention = attention;
+            options.common.score_scale = ScoreScale::none;
+            options.common.logit_scale = LogitScale::width;
+            options.positions = {
+                .kind = PositionKind::relative_bias, .reach = reach, .buckets = buckets};
+            return make_decoder(options, setting);
+          }};
+}
+
 // Layer 1 of 2 has a loss in the first step alone.
 Kind with_inner_losses() {
   return {"decoder, inner losses", [](ResidualKind residual, const ModelSetting& given) {
@@ -278,6 +295,7 @@ std::vector<Kind> kinds() {
   all.push_back(with_power_norms(3));
   all.push_back(with_sinks_and_caps(short_attention({"causal", "strided"}), 0));
   all.push_back(with_sinks_and_caps(short_attention({"causal", "local"}), 3));
+  all.push_back(with_biases(short_attention({"causal", "local/strided"}), 3, 4));
   all.push_back(with_documents(transformer_xl(short_attention({"causal", "local"}), 3), 4));
   all.push_back(with_documents(decoder(short_attention({"causal"})), 2));
   all.push_back(with_documents(with_rotary(short_attention({"causal", "strided"}), {}), 3));
@@ -309,6 +327,7 @@ TEST(EqualityMatrix, LongSegments) {
                  0,
                  SpanKind::dynamic),
       of_today(long_attention({"strided/local", "local+strided"})),
+      with_biases(long_attention({"causal", "local+strided"}), 40, 16),
       with_documents(transformer_xl(long_attention({"causal", "local+strided"}), 140), 61),
       with_documents(decoder(long_attention({"causal"}), 4, PositionKind::learned), 37)};
   expect_equal(long_kinds,

@@ -36,7 +36,7 @@ std::vector<Case> cases() {
     return [=](const ModelSetting& setting) {
       DecoderOptions options;
       options.common = dropped_options(NormPlacement::pre);
-      options.positions = {.kind = positions, .reach = 2};
+      options.positions = {.kind = positions, .reach = 3, .buckets = 4};
       return make_decoder(options, setting);
     };
   };
@@ -91,6 +91,7 @@ std::vector<Case> cases() {
       {"decoder, learned", decoder(PositionKind::learned)},
       {"decoder, relative", decoder(PositionKind::relative)},
       {"decoder, relative keys of keys too", decoder(PositionKind::relative_key_query)},
+      {"decoder, biases by distance", decoder(PositionKind::relative_bias)},
       {"decoder, slopes", decoder(PositionKind::alibi)},
       {"decoder, lsh, then causal", lsh_decoder},
       {"transformer_xl, gated by gru", gated({.biases = true})},

@@ -45,6 +45,15 @@ std::unique_ptr<Model> relative_decoder(const ModelSetting& setting) {
   return make_decoder(options, setting);
 }
 
+std::unique_ptr<Model> biased_decoder(const ModelSetting& setting) {
+  DecoderOptions options;
+  options.common = options_with_dropout(NormPlacement::pre);
+  options.common.score_scale = ScoreScale::none;
+  options.common.logit_scale = LogitScale::width;
+  options.positions = {.kind = PositionKind::relative_bias, .reach = 3, .buckets = 4};
+  return make_decoder(options, setting);
+}
+
 // Two segments, the memory of the first carried to the second.
 Result run(const Make& make, DType compute) {
   ModelSetting setting = testing::tiny_setting();
@@ -100,15 +109,18 @@ TEST(Precision, Float32IsFloat64UpToRounding) {
   expect_same_within(transformer_xl, DType::f32, 2e-6);
   expect_same_within(decoder, DType::f32, 2e-6);
   expect_same_within(relative_decoder, DType::f32, 2e-6);
+  expect_same_within(biased_decoder, DType::f32, 2e-6);
 }
 
 TEST(Precision, Bf16AndF16AreFloat64UpToTheirRounding) {
   expect_same_within(transformer_xl, DType::bf16, 0.02);
   expect_same_within(decoder, DType::bf16, 0.02);
   expect_same_within(relative_decoder, DType::bf16, 0.02);
+  expect_same_within(biased_decoder, DType::bf16, 0.02);
   expect_same_within(transformer_xl, DType::f16, 0.0025);
   expect_same_within(decoder, DType::f16, 0.0025);
   expect_same_within(relative_decoder, DType::f16, 0.0025);
+  expect_same_within(biased_decoder, DType::f16, 0.0025);
 }
 
 }  // namespace

@@ -35,11 +35,13 @@ TEST(UniversalTransformerModel, GradientOfAllWeights) {
   const Pass pass = {.training = true, .random = Random(3)};
   const Reading segment = segment_of(random_ids(2, 6, 1), 0, 5);
   for (const auto count : {StepCount::fixed, StepCount::adaptive})
-    for (const auto positions :
-         {PositionKind::sinusoidal, PositionKind::learned, PositionKind::relative}) {
+    for (const auto positions : {PositionKind::sinusoidal,
+                                 PositionKind::learned,
+                                 PositionKind::relative,
+                                 PositionKind::relative_bias}) {
       UniversalTransformerOptions options = tiny(count);
       options.common.dropout = options.common.attention_dropout = 0.2;
-      options.positions.kind = positions;
+      options.positions = {.kind = positions, .buckets = 8};
       options.signals.kind = positions == PositionKind::learned    ? StepSignalKind::learned
                              : positions == PositionKind::relative ? StepSignalKind::none
                                                                    : StepSignalKind::sinusoidal;

@@ -132,6 +132,9 @@ void expect_all_predicted(const std::vector<BatchShape>& known,
   EncoderDecoderOptions relative = options_of(Wiring::last);
   relative.positions.kind = PositionKind::relative;
   cases.push_back({"relative", settings_of(relative)});
+  EncoderDecoderOptions biased = options_of(Wiring::last);
+  biased.positions = {.kind = PositionKind::relative_bias, .reach = 128};
+  cases.push_back({"biases by distance", settings_of(biased)});
   EncoderDecoderOptions chosen = options_of(Wiring::last);
   chosen.common.attention.encoder_kinds = {"linformer", "efficient"};
   chosen.common.attention.linformer.keys = 16;

@@ -110,6 +110,17 @@ void check_table(const Tensor& table, std::string_view name, std::int64_t width,
   expect(table, name, {rows, width}, dtype);
 }
 
+void check_distance_bias(const Attention& a) {
+  const Tensor& bias = a.distance_bias;
+  const std::int64_t heads = a.query.shape()[2];
+  const std::int64_t distances = bias.shape().dimensions() == 2 ? bias.shape()[1] : 0;
+  require(distances % 2 == 1,
+          "attention: distance_bias is {}, wanted an odd number of distances for {} heads",
+          bias.shape(),
+          heads);
+  expect(bias, "distance_bias", {heads, distances}, accumulator_of(a.query.dtype()));
+}
+
 void check_span(const Attention& a) {
   const Shape& q = a.query.shape();
   const Tensor& span = a.span->span;
@@ -151,7 +162,10 @@ void check_hash(const Attention& a) {
 void check_terms(const Attention& a) {
   require(!a.relative || !a.shaw,
           "attention: the relative term of Transformer-XL and Shaw's tables cannot be combined");
-  const bool by_distance = a.relative || a.shaw || a.slopes.defined() || a.span;
+  const bool biased = a.distance_bias.defined();
+  require(!biased || (!a.relative && !a.shaw && !a.slopes.defined()),
+          "attention: a bias by distance cannot be combined with another term that says distances");
+  const bool by_distance = a.relative || a.shaw || a.slopes.defined() || a.span || biased;
   require(!by_distance || !a.hash,
           "attention: the rules of hash attention cannot be combined with another score term");
   require(!by_distance || !a.mask.sorted || !a.mask.sorted->causal,
@@ -165,6 +179,7 @@ void check_terms(const Attention& a) {
   }
   if (a.slopes.defined())
     expect(a.slopes, "slopes", {a.query.shape()[2]}, accumulator_of(a.query.dtype()));
+  if (biased) check_distance_bias(a);
   if (a.span) check_span(a);
   if (a.hash) check_hash(a);
 }
@@ -269,13 +284,15 @@ void check(const AttentionGradient& g) {
   if (a.shaw && a.shaw->value_table.defined())
     expect(g.dvalue_table, "dvalue_table", a.shaw->value_table.shape(), sums);
   if (a.span) expect(g.dspan, "dspan", a.span->span.shape(), sums);
+  if (a.distance_bias.defined())
+    expect(g.ddistance_bias, "ddistance_bias", a.distance_bias.shape(), sums);
 }
 
 void check(const Attention& a, const GivenScores& given) {
   if (!given.any()) return;
-  require(!a.hash && !a.mask.sorted,
-          "attention: given scores cannot be combined with a sorted sequence or the rules of hash "
-          "attention");
+  require(!a.hash && !a.mask.sorted && a.cap == 0,
+          "attention: given scores cannot be combined with a sorted sequence, the rules of hash "
+          "attention or a cap of scores");
   const Shape& q = a.query.shape();
   const std::int64_t positions = a.mask.key_begin + a.key.shape()[1];
   const auto width = [](const Tensor& tensor) {

@@ -20,7 +20,7 @@ struct GivenScores {
 };
 
 // As those of attention.h, with given scores. They go with masks, padding, dropout and the terms by
-// distance; not with a sorted sequence and the rules of hashing.
+// distance; not with a sorted sequence, the rules of hashing and a cap.
 void attention(Cpu, const Attention&, const GivenScores&);
 void attention(Cuda, const Attention&, const GivenScores&);
 

@@ -135,9 +135,12 @@ MechanismKind additive_kind() {
 
 std::unique_ptr<Mechanism> cross_mechanism(const Scope& attention,
                                            const CrossScoreOptions& scores,
-                                           const AdditiveAttentionMechanism::Options& options) {
+                                           const AdditiveAttentionMechanism::Options& options,
+                                           double scale) {
+  const SoftmaxForm form = {.scale = scale};
   if (scores.kind == CrossScores::dot_product)
-    return std::make_unique<SoftmaxAttention>(options.dropout);
+    return std::make_unique<SoftmaxAttention>(
+        options.dropout, AttentionPattern(), DistanceTerms(), form);
   AdditiveAttentionMechanism::Options made = options;
   made.taps = scores.kind == CrossScores::location ? scores.taps : 0;
   return std::make_unique<AdditiveAttentionMechanism>(attention, made);

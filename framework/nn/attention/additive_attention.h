@@ -56,10 +56,12 @@ class AdditiveAttentionMechanism : public Mechanism {
 
 MechanismKind additive_kind();
 
-// The mechanism of a layer's cross-attention, by its scores.
+// The mechanism of a layer's cross-attention, by its scores. scale: of scores that are products, as
+// SoftmaxForm::scale.
 std::unique_ptr<Mechanism> cross_mechanism(const Scope& attention,
                                            const CrossScoreOptions& scores,
-                                           const AdditiveAttentionMechanism::Options& options);
+                                           const AdditiveAttentionMechanism::Options& options,
+                                           double scale = 0);
 
 // What keeps cross-attention from having these scores, as a sentence; empty where nothing does.
 std::string cross_scores_problem(const CrossScoreOptions& scores,

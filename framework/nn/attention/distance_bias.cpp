@@ -9,44 +9,52 @@
 namespace longspan {
 namespace {
 
-Tensor choice(const Scope& stack, const DistanceBias::Options& options) {
-  const std::int64_t distances = 2 * options.reach + 1;
-  std::vector<float> rows(static_cast<std::size_t>(distances * options.buckets), 0.0F);
-  for (std::int64_t d = 0; d < distances; ++d)
-    rows[static_cast<std::size_t>(d * options.buckets +
-                                  distance_bucket(d - options.reach, options))] = 1;
-  const Parameters& parameters = stack.parameters();
-  const Device host = parameters.device().host();
-  const Tensor one = Tensor::from<float>(rows, {distances, options.buckets}, host);
-  return queued_to(one, parameters.device());
+Tensor places_of(const Scope& stack, const DistanceBias::Options& options) {
+  require(options.buckets >= 4 && options.buckets % 2 == 0 && options.reach > options.buckets / 2,
+          "a bias by distance has {} buckets up to the distance {}, wanted an even number of at "
+          "least 4, and a distance of more than half of it",
+          options.buckets,
+          options.reach);
+  const std::int64_t heads = stack.part(options.heads).count;
+  std::vector<std::int64_t> places;
+  places.reserve(static_cast<std::size_t>(heads * (2 * options.reach + 1)));
+  for (std::int64_t h = 0; h < heads; ++h)
+    for (std::int64_t distance = -options.reach; distance <= options.reach; ++distance)
+      places.push_back(h * options.buckets + distance_bucket(distance, options));
+  const Device& device = stack.parameters().device();
+  return queued_to(Tensor::from<std::int64_t>(places, {1, std::ssize(places)}, device.host()),
+                   device);
 }
 
 }  // namespace
 
+// Rounded where Transformers rounds to 32 bits: a quotient that is a whole number, or nearly, has
+// to come out as it does there.
 std::int64_t distance_bucket(std::int64_t distance, const DistanceBias::Options& options) {
-  std::int64_t buckets = options.buckets;
-  std::int64_t first = 0;
-  std::int64_t steps = -distance;
-  if (options.causal) {
-    steps = std::max<std::int64_t>(steps, 0);
-  } else {
-    buckets /= 2;
-    if (distance > 0) first = buckets;
-    steps = std::abs(distance);
-  }
+  const std::int64_t buckets = options.causal ? options.buckets : options.buckets / 2;
+  const std::int64_t first = !options.causal && distance > 0 ? buckets : 0;
+  const std::int64_t steps =
+      options.causal ? std::max<std::int64_t>(-distance, 0) : std::abs(distance);
   const std::int64_t exact = buckets / 2;
   if (steps < exact) return first + steps;
-  const double part = std::log(static_cast<double>(steps) / static_cast<double>(exact)) /
-                      std::log(static_cast<double>(options.reach) / static_cast<double>(exact));
-  const auto beyond = static_cast<std::int64_t>(part * static_cast<double>(buckets - exact));
+  const auto logarithm = [](double x) { return static_cast<float>(std::log(x)); };
+  const float times = static_cast<float>(steps) / static_cast<float>(exact);
+  const double most = static_cast<double>(options.reach) / static_cast<double>(exact);
+  const float share = logarithm(times) / logarithm(most);
+  const auto beyond = static_cast<std::int64_t>(share * static_cast<float>(buckets - exact));
   return first + std::min(exact + beyond, buckets - 1);
 }
 
 DistanceBias::DistanceBias(const Scope& stack, const Options& options)
     : table_(
           stack.undecayed("relative_bias", {options.heads, options.buckets}, options.initial, 0)),
-      choice_(choice(stack, options)) {}
+      places_(places_of(stack, options)) {}
 
-Variable DistanceBias::term() const { return linear(table_->variable, choice_, Variable()); }
+Variable DistanceBias::term() const {
+  const Variable& table = table_->variable;
+  const Variable column = reshape(table, {table.shape().elements(), 1});
+  const std::int64_t heads = table.shape()[0];
+  return reshape(embedding(column, places_, 0, 1), {heads, places_.elements() / heads});
+}
 
 }  // namespace longspan

@@ -13,20 +13,22 @@ class DistanceBias {
  public:
   struct Options {
     std::int64_t heads = 0;
-    std::int64_t buckets = 32;  // at least 2; even and at least 4 where both sides are seen
-    std::int64_t reach = 128;   // farther distances count as this one
+    std::int64_t buckets = 32;  // even, at least 4
+    std::int64_t reach = 128;   // farther distances count as this one, which has the last bucket of
+                                // its side; more than half of the buckets
     bool causal = false;        // no query sees a later key: all buckets are of earlier ones
     Initial initial = {};
   };
-  // Makes "relative_bias" [heads, buckets], whose rows tensor ranks divide.
+  // Makes "relative_bias" [heads, buckets], whose rows tensor ranks divide. Throws Failure for
+  // options that are not as said above.
   DistanceBias(const Scope& stack, const Options& options);
   // Of this rank's heads and each distance: AttentionTerms::distance_bias.
   Variable term() const;
 
  private:
   Weight table_;
-  Variable choice_;  // [2 reach + 1, buckets]: 1 at the bucket of each distance, from the farthest
-                     // earlier key on
+  Tensor places_;  // [1, own heads * (2 reach + 1)] i64: where each head's number of each distance
+                   // stands in the table, from the farthest earlier key on
 };
 
 // The bucket of a key at `distance` = key's position - query's, 0 to buckets - 1. Half of the

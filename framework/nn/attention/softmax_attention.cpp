@@ -48,7 +48,8 @@ Variable SoftmaxAttention::by_pattern(const Projected& input,
                   terms(),
                   probability_dropout(dropout_, rows.heads, pass));
   };
-  // In a fold rows stand at other distances, and its parts are merged without sinks.
+  // In a fold rows stand at other distances, and its parts are merged without sinks and other
+  // forms.
   if (!distances_.empty() || !form_.empty() || !can_fold(input, context.mask) ||
       !pattern_.folded(input.heads, positions))
     return unfolded(input);

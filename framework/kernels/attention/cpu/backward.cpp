@@ -261,6 +261,15 @@ struct Run {
       }
   }
 
+  // Adds the slots of a head to the gradient of its biases by distance.
+  void gather_distance_bias(std::int64_t h) {
+    const std::int64_t distances = g.ddistance_bias.shape()[1];
+    T* to = g.ddistance_bias.template data<T>() + h * distances;
+    for_slots(h, [&](const TermSums<T>& sums) {
+      for (std::int64_t d = 0; d < distances; ++d) to[d] += sums.bias[d];
+    });
+  }
+
   void gather_biases(std::int64_t h) {
     T* dcontent = g.dcontent_bias.template data<T>() + h * p.dim;
     T* dposition = g.dposition_bias.template data<T>() + h * p.dim;
@@ -351,6 +360,10 @@ void run_backward(const AttentionGradient& g,
     if (run.factors > 0) {
 #pragma omp for nowait
       for (std::int64_t pair = 0; pair < p.batch * p.heads; ++pair) run.gather_factors(pair);
+    }
+    if (p.call.distance_bias.defined()) {
+#pragma omp for nowait
+      for (std::int64_t h = 0; h < p.heads; ++h) run.gather_distance_bias(h);
     }
     if (p.call.relative) {
 #pragma omp for

@@ -323,12 +323,15 @@ class Backward {
       } else {
         differentiate_row(r, factors, 1);
       }
-      if (cap_slopes_ != nullptr) multiply_by_slopes(r);
     }
-    terms_.forget_self(b_, h_, view, t.lanes_seen, dscores_ + skew_margin, skew_step);
+    T* const dscores = dscores_ + skew_margin;
+    terms_.forget_self(b_, h_, view, t.lanes_seen, dscores, skew_step);
+    // What is added to capped scores: the cap's slopes are of products alone.
+    if (sums_.terms.bias != nullptr) terms_.differentiate_bias(view, dscores, sums_.terms.bias);
     if (p.given.any())
-      terms_.differentiate_given(
-          b_, h_, view, dscores_ + skew_margin, skew_step, sums_.drow, sums_.dfactors);
+      terms_.differentiate_given(b_, h_, view, dscores, skew_step, sums_.drow, sums_.dfactors);
+    if (cap_slopes_ == nullptr) return;
+    for (std::int64_t r = 0; r < view.rows(); ++r) multiply_by_slopes(r);
   }
 
   void multiply_by_slopes(std::int64_t r) {
@@ -410,14 +413,7 @@ class Backward {
       hn::StoreU(sum, tag, t.dscore + j);
     }
     alignas(64) T by_distance[2 * tile];
-    for (std::int64_t c = 0; c < 2 * tile; c += lanes<T>) {
-      auto sum = hn::Zero(tag);
-      const std::int64_t begin = std::max<std::int64_t>(0, tile - (c + lanes<T>));
-      const std::int64_t end = std::min(view.rows(), band - c);
-      for (std::int64_t i = begin; i < end; ++i)
-        sum = hn::Add(sum, hn::LoadU(tag, dscores + i * skew_step + c - (tile - 1) + i));
-      hn::StoreU(sum, tag, by_distance + c);
-    }
+    sum_band_columns(view.rows(), dscores, by_distance);
     T* score = sums_.terms.score + view.origin + tile - 1 + distance_margin;
     for (std::int64_t c = 0; c < band; ++c) score[-c] += by_distance[c];
   }

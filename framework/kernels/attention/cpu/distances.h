@@ -190,6 +190,21 @@ void add_distance_rows(const TileView& view,
   }
 }
 
+// sums[c] = the sum of the elements of a tile's pairs in column c of the band; the last is 0.
+// pairs: [rows, skew_step], from where their margins end.
+template <typename T>
+void sum_band_columns(std::int64_t rows, const T* pairs, T (&sums)[2 * tile]) {
+  const Tag<T> tag;
+  for (std::int64_t c = 0; c < 2 * tile; c += lanes<T>) {
+    auto sum = hn::Zero(tag);
+    const std::int64_t begin = std::max<std::int64_t>(0, tile - (c + lanes<T>));
+    const std::int64_t end = std::min(rows, band - c);
+    for (std::int64_t i = begin; i < end; ++i)
+      sum = hn::Add(sum, hn::LoadU(tag, pairs + i * skew_step + c - (tile - 1) + i));
+    hn::StoreU(sum, tag, sums + c);
+  }
+}
+
 // Where one head's gradients of a table gather, not yet scaled: rows by distance. Tiles reach past
 // both ends of the table by less than the margin; there the table has no rows and what is added is
 // zero, or it is clipped and what is added belongs to its ends.

@@ -14,6 +14,7 @@ struct TermSums {
   T* value = nullptr;         // [distances + 2 margins, value_padded]
   T* score = nullptr;         // [distances + 2 margins]: sums of score gradients by distance
   T* content_bias = nullptr;  // [dim_padded]
+  T* bias = nullptr;          // [distances of the bias]: sums of score gradients, none to be scaled
 
   TermSums() = default;
   template <typename In>
@@ -21,6 +22,7 @@ struct TermSums {
     const auto rows = [](const auto& table) { return table.count() + 2 * distance_margin; };
     if (p.key_table) key = carver.take<T>(rows(p.key_table) * p.dim_padded);
     if (p.value_table) value = carver.take<T>(rows(p.value_table) * p.value_padded);
+    if (p.call.distance_bias.defined()) bias = carver.take<T>(p.call.distance_bias.shape()[1]);
     if (!p.call.relative) return;
     score = carver.take<T>(rows(p.key_table));
     content_bias = carver.take<T>(p.dim_padded);

@@ -1,4 +1,5 @@
-// The score terms that need no product: ALiBi, the rules of hash attention, and the soft span.
+// The score terms that need no product: ALiBi, learned biases by distance, the rules of hash
+// attention, and the soft span.
 #pragma once
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/kernels/attention/cpu/distance_bias.h"
 #include "framework/kernels/attention/cpu/given.h"
 #include "framework/kernels/attention/cpu/keys.h"
 #include "framework/kernels/attention/shared/elements.h"
@@ -20,7 +22,7 @@ class ScoreTerms {
  public:
   using T = Accumulator<In>;
 
-  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p), given_(p) {
+  ScoreTerms(const Problem<In>& p, Carver& carver) : p_(p), given_(p), bias_(p) {
     if (p.call.slopes.defined()) slopes_ = p.call.slopes.template data<T>();
     if (!p.call.hash) return;
     const HashTerm& hash = *p.call.hash;
@@ -56,6 +58,7 @@ class ScoreTerms {
       std::int64_t b, std::int64_t h, const TileView& view, const KeyLanes& keys, T* scores) {
     if (p_.given.any()) given_.add(b, h, view, scores);
     if (slopes_ != nullptr) add_slope(slopes_[h], view, scores);
+    if (bias_.any()) bias_.add(h, view, scores);
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { scores[r * tile + j] = self_; });
@@ -72,6 +75,10 @@ class ScoreTerms {
     if (p_.call.hash && p_.call.hash->self_score)
       for_self(
           b, h, view, keys, [&](std::int64_t r, std::int64_t j) { dscores[r * step + j] = 0; });
+  }
+  // What the gradients of scores give to the biases of a head (DistanceBiasTiles).
+  void differentiate_bias(const TileView& view, const T* dscores, T* to) const {
+    bias_.differentiate(view, dscores, to);
   }
   // What the gradients of scores, rows `step` apart, give to those that are given.
   void differentiate_given(std::int64_t b,
@@ -153,6 +160,7 @@ class ScoreTerms {
 
   const Problem<In>& p_;
   GivenTiles<In> given_;
+  DistanceBiasTiles<In> bias_;
   const T* slopes_ = nullptr;
   T self_ = 0;
   std::int64_t rounds_ = 0;

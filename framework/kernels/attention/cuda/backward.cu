@@ -364,6 +364,8 @@ class Run {
                          with_matrices_ ? g_.dposition_bias : Tensor());
     if (call_.value_table)
       add_table_gradient(cuda_, call, *group.plan, true, g_.dvalue_table, Tensor());
+    if (call_.bias.all != nullptr)
+      add_distance_bias_gradient(cuda_, call, *group.plan, g_.ddistance_bias);
   }
 
   void add_bias(const Tensor& parts, const Tensor& gradient) {

@@ -120,6 +120,21 @@ struct SpanView {
       : z(span.span.data<T>()), by_token(span.span.shape().dimensions() == 3), soft(span) {}
 };
 
+// Learned biases by distance: [heads, 2 reach + 1].
+template <typename T>
+struct BiasView {
+  const T* all = nullptr;
+  std::int64_t reach = 0;
+
+  BiasView() = default;
+  explicit BiasView(const Tensor& bias) : all(bias.data<T>()), reach(bias.shape()[1] / 2) {}
+  // Of a key that is so many positions after the query.
+  __device__ T at(std::int64_t h, std::int64_t after) const {
+    const std::int64_t held = after < -reach ? -reach : after > reach ? reach : after;
+    return all[h * (2 * reach + 1) + reach + held];
+  }
+};
+
 // Given scores: of query i and a position.
 template <typename In>
 struct GivenView {
@@ -235,6 +250,7 @@ struct AttentionCall {
     if (a.shaw && a.shaw->value_table.defined())
       value_table = DistanceTable<const In>::shared(a.shaw->value_table);
     if (a.slopes.defined()) slopes = a.slopes.data<T>();
+    if (a.distance_bias.defined()) bias = BiasView<T>(a.distance_bias);
     if (a.span) span = SpanView<T>(*a.span);
     if (a.hash) hash = HashView<T>(*a.hash);
     given = GivenView<In>(given_scores);
@@ -328,7 +344,8 @@ struct AttentionCall {
   }
   // Whether a pair's score is more than its product.
   LONGSPAN_HOST_DEVICE bool has_terms() const {
-    return slopes != nullptr || span.z != nullptr || hash.has_self || hash.rounds > 0;
+    return slopes != nullptr || bias.all != nullptr || span.z != nullptr || hash.has_self ||
+           hash.rounds > 0;
   }
   // Whether the pairs of a full tile need to be looked at one by one. Rounds come with sorted keys.
   __device__ bool looks_at_pairs() const {
@@ -367,6 +384,7 @@ struct AttentionCall {
   const T* key_bias = nullptr;
   const T* distance_bias = nullptr;
   const T* slopes = nullptr;
+  BiasView<T> bias;
   SpanView<T> span;
   HashView<T> hash;
   GivenView<In> given;  // never on matrix units
@@ -401,7 +419,7 @@ __device__ __forceinline__ decltype(auto) known(const AttentionCall<In>& call) {
       copy.key_bias = copy.distance_bias = nullptr;
     }
     if constexpr (terms != Terms::no_tables) {
-      copy.slopes = copy.span.z = nullptr;
+      copy.slopes = copy.bias.all = copy.span.z = nullptr;
       copy.hash.has_self = copy.dropout.active = false;
       copy.hash.rounds = 0;
     }

@@ -68,13 +68,17 @@ struct Gradients {
   BackwardParts<Accumulator<In>> parts;
 };
 
+// Of what a tile's gradients are: of scores as they are, or of products, which may be capped.
+enum class Differentiated { scores, products };
+
 // memory.first becomes the probabilities that weigh the values, memory.second the gradients of the
 // scores, not yet scaled. Returns this thread's part of its row's gradient of the span, over the
 // ramp.
 template <typename In>
 __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
                                          const TilePlace& at,
-                                         const TileMemory<Accumulator<In>>& memory) {
+                                         const TileMemory<Accumulator<In>>& memory,
+                                         Differentiated what) {
   using T = Accumulator<In>;
   const int i = static_cast<int>(threadIdx.x) / 2;
   const TileRow<In> row(g.call, at, *memory.keys, i);
@@ -86,7 +90,7 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
   T* const dscores = memory.second + i * tile_step;
   T dspan = 0;
   row.each([&](int j, T keep) {
-    const T slope = row.cap_slope(scores[j]);
+    const T slope = what == Differentiated::products ? row.cap_slope(scores[j]) : T{1};
     const T power =
         log_sum_exp == minus_infinity<T> ? T{0} : std::exp(row.score(j, scores[j]) - log_sum_exp);
     T kept = power * keep;
@@ -108,7 +112,8 @@ __device__ Accumulator<In> differentiate(const GradientCall<In>& g,
 template <typename In>
 __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
                                           const TilePlace& at,
-                                          const TileMemory<Accumulator<In>>& memory) {
+                                          const TileMemory<Accumulator<In>>& memory,
+                                          Differentiated what = Differentiated::products) {
   using T = Accumulator<In>;
   read_scores(g.call, g.plan.mask, at, memory);
   const TileRows<In> rows{g.call, at, *memory.keys};
@@ -121,7 +126,7 @@ __device__ Accumulator<In> read_gradients(const GradientCall<In>& g,
         sums, g.call.value_table, at.h, origin_of(g.call, at), memory.stage, dout);
   sums.write(memory.second);
   __syncthreads();
-  const T dspan = differentiate(g, at, memory);
+  const T dspan = differentiate(g, at, memory, what);
   __syncthreads();
   return dspan;
 }
@@ -181,5 +186,12 @@ void add_table_gradient(Cuda cuda,
                         bool of_values,
                         const Tensor& gradient,
                         const Tensor& bias_gradient);
+
+// The same of learned biases by distance, [heads, 2 K + 1], of which each head has its own.
+template <typename In>
+void add_distance_bias_gradient(Cuda cuda,
+                                const GradientCall<In>& g,
+                                const TilePlan& plan,
+                                const Tensor& gradient);
 
 }  // namespace longspan::tile_attention

@@ -139,6 +139,14 @@ __device__ __forceinline__ void finish_scores(const AttentionCall<In>& call,
     each_element<columns>(
         [&](auto n, auto s) { scores.of[n][s] -= slope * std::abs(distance(n, s)); });
   }
+  if (call.bias.all != nullptr) {
+    const std::int64_t origin = origin_of(call, at);
+    each_element<columns>([&](auto n, auto s) {
+      const int row = scores.row(s), column = first + scores.column(n, s);
+      const int after = transposed ? row - column : column - row;
+      scores.of[n][s] += log2_of_e * call.bias.at(at.h, after - origin);
+    });
+  }
   // Of a token with itself too: it meets itself in every round.
   if (call.hash.rounds > 0)
     change_by_stage(scores, stage, [&](int row, int column, float score) {

@@ -24,6 +24,22 @@ __device__ void add_band(Sums<T> (&halves)[2], const T* factors, const T* right)
         [=](int own, int c) { return right[own * tile_step + c]; });
 }
 
+// Calls f(place) for the tiles of a head's diagonal in all batch rows.
+template <typename In, typename F>
+__device__ void for_tiles_of_diagonal(const GradientCall<In>& g,
+                                      std::int64_t h,
+                                      std::int64_t diagonal,
+                                      F f) {
+  const std::int64_t query_tiles = g.call.query_tiles(), key_tiles = g.call.key_tiles();
+  for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
+    for (std::int64_t q = diagonal > 0 ? diagonal : 0; q < query_tiles && q - diagonal < key_tiles;
+         ++q) {
+      const TileKind kind = find_visit(g, b, q, q - diagonal).kind;
+      if (kind == TileKind::none) continue;
+      f(TilePlace{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full});
+    }
+}
+
 // bands: [heads of the group, diagonals, 128, width]; row e as in Diagonals, the last is zero.
 template <typename In>
 __global__ void sum_any_diagonals(GradientCall<In> g,
@@ -42,34 +58,50 @@ __global__ void sum_any_diagonals(GradientCall<In> g,
   const std::int64_t h = g.head_begin + item / diagonals.count;
   Sums<T> halves[2];
   const T* const factors = of_values ? memory.first : memory.second;
-  const std::int64_t query_tiles = call.query_tiles(), key_tiles = call.key_tiles();
-  for (std::int64_t b = g.row_begin; b < g.row_begin + g.rows; ++b)
-    for (std::int64_t q = diagonal > 0 ? diagonal : 0; q < query_tiles && q - diagonal < key_tiles;
-         ++q) {
-      const TileKind kind = find_visit(g, b, q, q - diagonal).kind;
-      if (kind == TileKind::none) continue;
-      const TilePlace at{b, h, q * tile, (q - diagonal) * tile, kind == TileKind::full};
-      const TileRows<In> rows{call, at, *memory.keys};
-      read_gradients(g, at, memory);
-      fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
-        if (first + c >= width) return T{0};
-        return of_values ? rows.of_query(g.dout, i, first + c)
-                         : rows.query(i, first + c, call.position_bias);
-      });
-      __syncthreads();
-      add_band<Multiplied::query>(halves, factors, memory.stage);
-      if (of_values || !call.keys_by_distance) continue;
-      __syncthreads();
-      fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
-        return first + c < width ? rows.key(j, first + c) : T{0};
-      });
-      __syncthreads();
-      add_band<Multiplied::key>(halves, factors, memory.stage);
-    }
+  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePlace& at) {
+    const TileRows<In> rows{call, at, *memory.keys};
+    read_gradients(g, at, memory);
+    fill_rows<tile>(memory.stage, tile, tile_step, [&](int i, int c) {
+      if (first + c >= width) return T{0};
+      return of_values ? rows.of_query(g.dout, i, first + c)
+                       : rows.query(i, first + c, call.position_bias);
+    });
+    __syncthreads();
+    add_band<Multiplied::query>(halves, factors, memory.stage);
+    if (of_values || !call.keys_by_distance) return;
+    __syncthreads();
+    fill_rows<tile>(memory.stage, tile, tile_step, [&](int j, int c) {
+      return first + c < width ? rows.key(j, first + c) : T{0};
+    });
+    __syncthreads();
+    add_band<Multiplied::key>(halves, factors, memory.stage);
+  });
   for (int half = 0; half < 2; ++half)
     halves[half].each([&](int e, int c, T sum) {
       if (first + c < width) bands[(item * 2 * tile + half * tile + e) * width + first + c] = sum;
     });
+}
+
+// The same of learned biases by distance: bands [heads of the group, diagonals, 128] of gradients
+// of scores alone. A thread has a row of the band.
+template <typename In>
+__global__ void sum_bias_diagonals(GradientCall<In> g,
+                                   Diagonals diagonals,
+                                   Accumulator<In>* bands) {
+  using T = Accumulator<In>;
+  static_assert(tile_threads == 2 * tile);
+  const TileMemory<T> memory;
+  const std::int64_t item = blockIdx.x;
+  const std::int64_t diagonal = diagonals.first + item % diagonals.count;
+  const std::int64_t h = g.head_begin + item / diagonals.count;
+  const int after = static_cast<int>(threadIdx.x) - (tile - 1);  // from the query to the key
+  const int begin = after < 0 ? -after : 0, end = after < 0 ? tile : tile - after;
+  T sum = 0;
+  for_tiles_of_diagonal(g, h, diagonal, [&](const TilePlace& at) {
+    read_gradients(g, at, memory, Differentiated::scores);
+    for (int i = begin; i < end; ++i) sum += memory.second[i * tile_step + i + after];
+  });
+  bands[item * 2 * tile + threadIdx.x] = sum;
 }
 
 // Element (distance, head of the group, feature) of a table by head: a distance is in two bands.
@@ -94,8 +126,8 @@ struct AddBandsByHead {
   }
 };
 
-// Element (row, feature) of a table that all heads share: a block each, since the rows at the ends
-// have all distances beyond.
+// Element (row, feature) of a table that heads share: a block each, since the rows at the ends have
+// all distances beyond.
 template <typename T>
 __global__ void add_clipped_bands(Diagonals diagonals,
                                   std::int64_t group,
@@ -138,6 +170,34 @@ struct AddBiasOfDiagonals {
 // Of the workspace for bands.
 constexpr std::int64_t most_band_bytes = std::int64_t{1} << 26;
 
+// Calls f(diagonals, bands) for those whose distances, origin + diagonal * tile +- (tile - 1), hold
+// some that are seen, as many at once as the workspace has room for. bands: [heads of the group,
+// diagonals, 128, width].
+template <typename In, typename F>
+void for_diagonals(const GradientCall<In>& g,
+                   const TilePlan& plan,
+                   std::int64_t width,
+                   const Device& device,
+                   const F& f) {
+  using T = Accumulator<In>;
+  if (plan.pairs() == 0 || g.rows == 0) return;
+  const std::int64_t origin = g.call.query_begin - g.call.key_begin;
+  const std::int64_t begin =
+      std::max(floor_divide(plan.nearest() - origin, tile), 1 - g.call.key_tiles());
+  const std::int64_t end =
+      std::min(floor_divide(plan.farthest() - origin + tile - 1, tile) + 1, g.call.query_tiles());
+  const std::int64_t band_bytes = g.heads * 2 * tile * width * static_cast<std::int64_t>(sizeof(T));
+  const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
+  for (std::int64_t first = begin; first < end; first += most) {
+    const Diagonals diagonals = {first, std::min(most, end - first), origin};
+    const Tensor bands = Tensor::empty({g.heads, diagonals.count, std::int64_t{2 * tile}, width},
+                                       DTypeOf<T>::value,
+                                       device,
+                                       MemoryTag::workspace);
+    f(diagonals, bands);
+  }
+}
+
 }  // namespace
 
 template <typename In>
@@ -148,28 +208,17 @@ void add_table_gradient(Cuda cuda,
                         const Tensor& gradient,
                         const Tensor& bias_gradient) {
   using T = Accumulator<In>;
-  if (plan.pairs() == 0 || g.rows == 0) return;
   const auto& table = of_values ? g.call.value_table : g.call.key_table;
   const std::int64_t width = table.width;
   const T factor = of_values ? T{1} : g.call.scale;
-  const std::int64_t origin = g.call.query_begin - g.call.key_begin;
-  // Those whose distances, origin + diagonal * tile +- (tile - 1), hold some that are seen.
-  const std::int64_t begin =
-      std::max(floor_divide(plan.nearest() - origin, tile), 1 - g.call.key_tiles());
-  const std::int64_t end =
-      std::min(floor_divide(plan.farthest() - origin + tile - 1, tile) + 1, g.call.query_tiles());
-  const std::int64_t band_bytes = g.heads * 2 * tile * width * static_cast<std::int64_t>(sizeof(T));
-  const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
-  for (std::int64_t first = begin; first < end; first += most) {
-    const Diagonals diagonals = {first, std::min(most, end - first), origin};
-    const auto scratch = [&](const Shape& shape) {
-      return Tensor::empty(shape, DTypeOf<T>::value, gradient.device(), MemoryTag::workspace);
-    };
-    const Tensor bands = scratch({g.heads, diagonals.count, std::int64_t{2 * tile}, width});
+  const Device& device = gradient.device();
+  for_diagonals(g, plan, width, device, [&](const Diagonals& diagonals, const Tensor& bands) {
     if constexpr (sizeof(In) == 2) {
       if (g.with_matrices) {
         Tensor biases;
-        if (bias_gradient.defined()) biases = scratch({g.heads, diagonals.count, width});
+        if (bias_gradient.defined())
+          biases = Tensor::empty(
+              {g.heads, diagonals.count, width}, DTypeOf<T>::value, device, MemoryTag::workspace);
         T* const parts = biases.defined() ? biases.data<T>() : nullptr;
         sum_diagonals(cuda, g, diagonals, of_values, bands.data<T>(), parts);
         if (parts != nullptr)
@@ -210,7 +259,38 @@ void add_table_gradient(Cuda cuda,
           table.count() * g.heads * width,
           AddBandsByHead<T>{
               diagonals, g.head_begin, g.heads, g.call.heads, width, factor, bands.data<T>(), to});
-  }
+  });
+}
+
+template <typename In>
+void add_distance_bias_gradient(Cuda cuda,
+                                const GradientCall<In>& g,
+                                const TilePlan& plan,
+                                const Tensor& gradient) {
+  using T = Accumulator<In>;
+  const std::int64_t distances = gradient.shape()[1];
+  for_diagonals(g, plan, 1, gradient.device(), [&](const Diagonals& diagonals, const Tensor& all) {
+    const T* const bands = all.data<T>();
+    launch(cuda,
+           {.blocks = g.heads * diagonals.count,
+            .threads = tile_threads,
+            .shared_bytes = TileMemory<T>::bytes(true)},
+           sum_bias_diagonals<In>,
+           g,
+           diagonals,
+           all.data<T>());
+    for (std::int64_t h = 0; h < g.heads; ++h)
+      launch(cuda,
+             row_grid<T>(distances, diagonals.count),
+             add_clipped_bands<T>,
+             diagonals,
+             std::int64_t{1},
+             g.call.bias.reach,
+             std::int64_t{1},
+             T{1},
+             bands + h * diagonals.count * 2 * tile,
+             gradient.data<T>() + (g.head_begin + h) * distances);
+  });
 }
 
 template void add_table_gradient(
@@ -221,5 +301,22 @@ template void add_table_gradient(
     Cuda, const GradientCall<BFloat16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
 template void add_table_gradient(
     Cuda, const GradientCall<Float16>&, const TilePlan&, bool, const Tensor&, const Tensor&);
+
+template void add_distance_bias_gradient(Cuda,
+                                         const GradientCall<double>&,
+                                         const TilePlan&,
+                                         const Tensor&);
+template void add_distance_bias_gradient(Cuda,
+                                         const GradientCall<float>&,
+                                         const TilePlan&,
+                                         const Tensor&);
+template void add_distance_bias_gradient(Cuda,
+                                         const GradientCall<BFloat16>&,
+                                         const TilePlan&,
+                                         const Tensor&);
+template void add_distance_bias_gradient(Cuda,
+                                         const GradientCall<Float16>&,
+                                         const TilePlan&,
+                                         const Tensor&);
 
 }  // namespace longspan::tile_attention

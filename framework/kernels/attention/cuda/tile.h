@@ -348,6 +348,7 @@ struct TileRow {
           of_row, at.b * call.time * call.heads + of_row, call.key_begin + at.key + j);
     }
     if (call.slopes != nullptr) score -= call.slopes[at.h] * std::abs(distance(j));
+    if (call.bias.all != nullptr) score += call.bias.at(at.h, j - i - origin_of(call, at));
     // Of a token with itself too: it meets itself in every round.
     if (call.hash.rounds > 0)
       score -= call.hash.logarithm(at.b * call.heads + at.h, position, keys.position[j]);
