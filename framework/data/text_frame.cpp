@@ -14,6 +14,12 @@ TextFrame::TextFrame(const Tokenizer& tokenizer) {
   after_ = model->after();
 }
 
+TextFrame TextFrame::without_end(std::int64_t end) const {
+  TextFrame frame = *this;
+  if (!after_.empty() && after_.back() == end) frame.after_.pop_back();
+  return frame;
+}
+
 std::int64_t TextFrame::room(std::int64_t most, std::string_view place) const {
   if (most == 0) return std::numeric_limits<std::int64_t>::max();
   if (most > tokens()) return most - tokens();
@@ -25,6 +31,17 @@ std::int64_t TextFrame::room(std::int64_t most, std::string_view place) const {
       tokens());
 }
 
+std::vector<std::int64_t> framed(const TextFrame& frame,
+                                 std::vector<std::int64_t> ids,
+                                 std::string_view place,
+                                 std::int64_t longest) {
+  const std::int64_t room = frame.room(longest, place);
+  if (std::ssize(ids) > room) ids.resize(static_cast<std::size_t>(room));
+  ids.insert(ids.begin(), frame.before().begin(), frame.before().end());
+  ids.insert(ids.end(), frame.after().begin(), frame.after().end());
+  return ids;
+}
+
 std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         const TextFrame& frame,
                                         std::string_view text,
@@ -32,11 +49,7 @@ std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         std::int64_t longest) {
   std::vector<std::int64_t> ids = tokenizer.encode(text, place);
   if (ids.empty()) throw DataError("{}: the tokenizer sees nothing in the text", place);
-  const std::int64_t room = frame.room(longest, place);
-  if (std::ssize(ids) > room) ids.resize(static_cast<std::size_t>(room));
-  ids.insert(ids.begin(), frame.before().begin(), frame.before().end());
-  ids.insert(ids.end(), frame.after().begin(), frame.after().end());
-  return ids;
+  return framed(frame, std::move(ids), place, longest);
 }
 
 }  // namespace longspan

@@ -14,6 +14,10 @@ class TextFrame {
  public:
   explicit TextFrame(const Tokenizer& tokenizer);
 
+  // The same without the last token behind a text, where that is `end`: for a text that gets an end
+  // of its own.
+  TextFrame without_end(std::int64_t end) const;
+
   const std::vector<std::int64_t>& before() const { return before_; }
   const std::vector<std::int64_t>& after() const { return after_; }
   // Of both.
@@ -28,9 +32,15 @@ class TextFrame {
   std::vector<std::int64_t> after_;
 };
 
-// A text as tokens, with those of the frame; at most `longest` (0: any), of which those of the
-// frame stay. Throws as Tokenizer::encode, and DataError where the tokenizer sees nothing in the
-// text.
+// The tokens of a text with those of the frame; at most `longest` (0: any), of which those of the
+// frame stay. Throws as TextFrame::room does.
+std::vector<std::int64_t> framed(const TextFrame& frame,
+                                 std::vector<std::int64_t> ids,
+                                 std::string_view place,
+                                 std::int64_t longest = 0);
+
+// The same of a text. Throws as Tokenizer::encode, and DataError where the tokenizer sees nothing
+// in the text.
 std::vector<std::int64_t> framed_tokens(const Tokenizer& tokenizer,
                                         const TextFrame& frame,
                                         std::string_view text,
