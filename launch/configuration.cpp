@@ -293,7 +293,8 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
           "data.subword_sampling"},
          buckets);
   unless({"data.validation_target", "data.test_target"}, targets);
-  unless({"training.validation_decoded"}, pairs);
+  unless({"training.validation_decoded", "data.begin_token", "data.end_token", "data.first_token"},
+         pairs);
   unless({"reinforcement.discount",
           "reinforcement.lambda",
           "reinforcement.epochs",
@@ -317,12 +318,13 @@ void warn_of_other_tasks(OptionTable& table, const Configuration& configuration)
                : "";
   });
   table.check({"data.tokenizer", "run.task"}, [&configuration]() -> std::string {
+    constexpr std::array<std::string_view, 4> readers = {
+        "language_model", "translation", "classification", "tagging"};
     if (configuration.data.tokenizer != TokenizerKind::tokenizer_json ||
-        configuration.task == "language_model" || configuration.task == "classification" ||
-        configuration.task == "tagging")
+        std::ranges::count(readers, configuration.task) > 0)
       return "";
-    return "data.tokenizer: tokenizer_json is for run.task: language_model, classification and "
-           "tagging; run.task is " +
+    return "data.tokenizer: tokenizer_json is for run.task: language_model, translation, "
+           "classification and tagging; run.task is " +
            configuration.task;
   });
   table.check({"data.format", "run.task"}, [&configuration]() -> std::string {

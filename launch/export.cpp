@@ -24,6 +24,7 @@
 #include "launch/model_values.h"
 #include "launch/number_check.h"
 #include "launch/reading_progress.h"
+#include "launch/sentence_tokens.h"
 #include "launch/unsaved_run.h"
 
 namespace longspan {
@@ -86,12 +87,19 @@ ModelValues plain_values(const Configuration& configuration, const Checkpoint& c
       values[key] = fmt::format("{}", checkpoint.shape_of(weight)[0]);
   };
   say("model.vocabulary", "embedding/weight");
-  const std::string table = "positions/weight";
-  if (values.contains("model.longest") && checkpoint.has(table))
-    values["model.longest"] = fmt::format(
-        "{}", checkpoint.shape_of(table)[0] - ModelValues(values).integer("model.first_position"));
-  say("model.feed_forward", "layers/0/feed_forward/in/weight");
+  // Of the only stack, or of one of two that are alike.
+  for (const std::string stack : {"", "encoder/"}) {
+    const std::string table = stack + "positions/weight";
+    if (values.contains("model.longest") && checkpoint.has(table))
+      values["model.longest"] = fmt::format(
+          "{}",
+          checkpoint.shape_of(table)[0] - ModelValues(values).integer("model.first_position"));
+    say("model.feed_forward", stack + "layers/0/feed_forward/in/weight");
+  }
   const ModelValues read(values);
+  if (values.contains("model.encoder_layers") &&
+      read.is("model.encoder_layers", read.text("model.layers")))
+    values["model.encoder_layers"] = "none";
   if (values.contains("model.head_width") &&
       read.integer_or("model.head_width", 0) * read.integer("model.heads") ==
           read.integer("model.width"))
@@ -166,7 +174,17 @@ struct Exported {
   nlohmann::ordered_json special_tokens;  // ids by the keys of config.json
   std::string type;  // Architecture::model_type that it was imported from; "" of another run
   DType dtype;
+  // Of what makes texts of texts, its special tokens, and generation_config.json as it was there;
+  // "" where it was not.
+  TokenIds token_ids = {};
+  std::string generation = {};
 };
+
+void write_generation_config(const Exported& run, const fs::path& path) {
+  nlohmann::ordered_json ids;
+  write_token_ids(run.token_ids, ids);
+  write_text_file(path, run.generation.empty() ? ids.dump(2) + "\n" : run.generation);
+}
 
 void write_config(const Architecture& architecture, const Exported& run, const fs::path& path) {
   nlohmann::ordered_json config = {{"architectures", {architecture.model_classes.front()}}};
@@ -177,6 +195,10 @@ void write_config(const Architecture& architecture, const Exported& run, const f
   if (architecture.write_pixels)
     write_text_file(path.parent_path() / pixels_config_name,
                     architecture.write_pixels(run.values).dump(2) + "\n");
+  if (!run.token_ids.empty()) {
+    write_token_ids(run.token_ids, config);
+    write_generation_config(run, path.parent_path() / generation_config_name);
+  }
   // Version 5 of transformers reads this name too.
   config["torch_dtype"] = dtype_there(run.dtype);
   write_text_file(path, config.dump(2) + "\n");
@@ -204,6 +226,7 @@ std::vector<const Architecture*> candidates(const Exported& run) {
 void remove_configs(const fs::path& path) {
   fs::remove(path);
   fs::remove(path.parent_path() / pixels_config_name);
+  fs::remove(path.parent_path() / generation_config_name);
 }
 
 // Writes config.json of the first architecture that is the same model, and says which that is.
@@ -247,8 +270,7 @@ void export_adapters_alone(const Arguments& arguments,
                            const ModelValues& values,
                            DType dtype,
                            NewFolder& folder) {
-  fs::remove(folder.inside() / model_config_name);
-  fs::remove(folder.inside() / "preprocessor_config.json");
+  remove_configs(folder.inside() / model_config_name);
   export_adapters(checkpoint, architecture, values, arguments.base, folder.inside(), dtype);
   folder.finish();
 }
@@ -263,15 +285,20 @@ void export_run(const Arguments& arguments, Session& session) {
   const std::string place = checkpoint.path().string();
   const Scalars& scalars = checkpoint.scalars();
   const LabelSet labels = labels_of(scalars, place);
-  const Architecture& architecture = write_fitting(
-      {.values = values,
-       .is_body = configuration->task_kind().has_labels && labels.size() == 0,
-       .labels =
-           given_names(labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
-       .special_tokens = special_tokens_of(scalars, place),
-       .type = scalars.get_or<std::string>(imported_type_scalar, ""),
-       .dtype = dtype},
-      folder.inside() / model_config_name);
+  const Tokenizer tokenizer = tokenizer_of(checkpoint, configuration->data);
+  Exported exported = {
+      .values = values,
+      .is_body = configuration->task_kind().has_labels && labels.size() == 0,
+      .labels =
+          given_names(labels.names(), scalars.get_or<std::string>(given_names_scalar, ""), place),
+      .special_tokens = special_tokens_of(scalars, place),
+      .type = scalars.get_or<std::string>(imported_type_scalar, ""),
+      .dtype = dtype};
+  if (configuration->task_kind().has_pairs) {
+    exported.token_ids = token_ids_of(scalars, tokenizer, configuration->data);
+    exported.generation = scalars.get_or<std::string>(generation_config_scalar, "");
+  }
+  const Architecture& architecture = write_fitting(exported, folder.inside() / model_config_name);
   const auto tell = [&](const std::string& what) {
     print(session,
           fmt::format("{}: {} of {} layers in {}, step {} of {}\n",
@@ -292,7 +319,6 @@ void export_run(const Arguments& arguments, Session& session) {
                  folder.inside(),
                  dtype,
                  static_cast<std::int64_t>(arguments.shard_gigabytes * 1e9));
-  const Tokenizer tokenizer = tokenizer_of(checkpoint, configuration->data);
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer())
     write_text_file(folder.inside() / "tokenizer.json", model->json());
   folder.finish();

@@ -19,6 +19,7 @@
 #include "launch/configuration.h"
 #include "launch/model_values.h"
 #include "launch/number_check.h"
+#include "launch/sentence_tokens.h"
 
 namespace longspan {
 namespace {
@@ -49,9 +50,10 @@ std::string left_out_of(const JsonTokenizer& model) {
 }
 
 // Of the folder, where it has one that Longspan reads and whose ids all have rows; and what is to
-// be said of it.
+// be said of it. `task`: of the run.
 std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
                                       std::int64_t vocabulary,
+                                      const std::string& task,
                                       std::vector<std::string>& remarks) {
   const std::optional<std::string> file = tokenizer_file_in(folder.string());
   std::string problem;
@@ -59,8 +61,9 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
     try {
       const JsonTokenizer model = read_json_tokenizer(folder.string());
       if (model.vocabulary() <= vocabulary) {
-        if (const std::string around = left_out_of(model); !around.empty())
-          remarks.push_back(fmt::format("{}: {}", *file, around));
+        // Other tasks frame their texts.
+        const std::string around = task == "language_model" ? left_out_of(model) : "";
+        if (!around.empty()) remarks.push_back(fmt::format("{}: {}", *file, around));
         return Tokenizer::of_package(model);
       }
       problem = fmt::format(
@@ -72,24 +75,43 @@ std::optional<Tokenizer> tokenizer_of(const fs::path& folder,
     problem =
         fmt::format("{} has no tokenizer.json, nor vocab.json with merges.txt", folder.string());
   }
-  const bool reads = vocabulary >= Tokenizer().vocabulary();
+  const std::int64_t needed = task_kind(task).vocabulary({}, {});
+  const bool reads = vocabulary >= needed;
   remarks.push_back(fmt::format(
       "{}; {}",
       problem,
       reads ? fmt::format("texts are read as bytes, id n of the model's {} being byte n, which "
                           "means nothing to a model that learnt from other tokens",
                           vocabulary)
-            : fmt::format("the model has {} ids, fewer than the 256 of bytes: it can be exported "
+            : fmt::format("the model has {} ids, fewer than the {} of bytes: it can be exported "
                           "again, and reads no text",
-                          vocabulary)));
+                          vocabulary,
+                          needed)));
   return std::nullopt;
 }
 
+// What is set; `otherwise` where the key is not.
+std::string said_of(const ModelSettings& settings,
+                    const std::string& key,
+                    const std::string& otherwise) {
+  const auto found = std::ranges::find(settings, key, &std::pair<std::string, std::string>::first);
+  return found == settings.end() ? otherwise : found->second;
+}
+
 std::int64_t vocabulary_of(const ModelSettings& settings) {
-  const auto found =
-      std::ranges::find(settings, "model.vocabulary", &std::pair<std::string, std::string>::first);
-  require(found != settings.end(), "an import has no model.vocabulary");
-  return std::stoll(found->second);
+  const std::string found = said_of(settings, "model.vocabulary", "");
+  require(!found.empty(), "an import has no model.vocabulary");
+  return std::stoll(found);
+}
+
+// What an export writes again of what generation begins with and ends at.
+void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
+  if (ids.empty()) return;
+  scalars.set(token_ids_scalar, nlohmann::json(ids).dump());
+  const fs::path file = folder / generation_config_name;
+  std::error_code unused;
+  if (fs::exists(file, unused))
+    scalars.set(generation_config_scalar, ReadFile(file).text(std::int64_t{1} << 20));
 }
 
 // What `make()` gives; where it cannot be, config.json, whose place this is, is to blame.
@@ -158,16 +180,26 @@ void import(const Arguments& arguments, const Session& session) {
   const ModelConfig config(folder / model_config_name);
   const Architecture& architecture = architecture_of(config);
   ModelMeaning meaning = architecture.read(config);
+  if (architecture.settle) {
+    const WeightsFolder tensors(folder);
+    architecture.settle([&](const std::string& name) { return tensors.find(name) != nullptr; },
+                        meaning);
+  }
   std::optional<ImageShape> image;
   std::optional<Tokenizer> tokenizer;
   if (!meaning.image.empty())
     image = ImageShape{meaning.image[0], meaning.image[1], meaning.image[2]};
   else
-    tokenizer = tokenizer_of(folder, vocabulary_of(meaning.settings), meaning.remarks);
+    tokenizer = tokenizer_of(folder,
+                             vocabulary_of(meaning.settings),
+                             said_of(meaning.settings, "run.task", "language_model"),
+                             meaning.remarks);
   if (tokenizer) {
     const std::string model = fs::absolute(folder).lexically_normal().string();
     meaning.settings.emplace_back("data.tokenizer", "tokenizer_json");
     meaning.settings.emplace_back("data.tokenizer_model", yaml_word(model));
+    if (!meaning.token_ids.empty())
+      add_sentence_tokens(meaning.token_ids, *tokenizer, config.place(), meaning.settings);
   }
   const auto configuration = or_of_data(
       config.place(), [&] { return configure_settings(meaning.settings, arguments.run); });
@@ -198,6 +230,7 @@ void import(const Arguments& arguments, const Session& session) {
   TrainingState state = imported.state();
   state.scalars.set(imported_type_scalar, architecture.model_type);
   state.scalars.set(tokenizer_scalar, tokenizer.value_or(Tokenizer()).to_json());
+  keep_token_ids(meaning.token_ids, folder, state.scalars);
   if (const auto special = config.special_tokens(); !special.empty())
     state.scalars.set(special_tokens_scalar, special.dump());
   if (!meaning.labels.empty()) save_labels(config.place(), meaning, state.scalars);

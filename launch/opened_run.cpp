@@ -110,17 +110,17 @@ OpenedRun open_run(const RunArguments& arguments, Session& session, DefaultAxis 
         "run from them that learns one (training.start_from)",
         opened.checkpoint.path().string());
   const std::optional<ImageShape> image = image_of(opened.checkpoint.scalars());
-  auto model =
-      configuration->make_model({.vocabulary = configuration->task_kind().vocabulary(tokenizer),
-                                 .classes = labels.size(),
-                                 .acts = configuration->task_kind().acts,
-                                 .segment = configuration->longest(),
-                                 .compute = configuration->precision.compute,
-                                 .device = device,
-                                 .mesh = mesh,
-                                 .memory = configuration->memory,
-                                 .tuning = configuration->training.tuning,
-                                 .image = image});
+  const std::int64_t ids = configuration->task_kind().vocabulary(tokenizer, configuration->data);
+  auto model = configuration->make_model({.vocabulary = ids,
+                                          .classes = labels.size(),
+                                          .acts = configuration->task_kind().acts,
+                                          .segment = configuration->longest(),
+                                          .compute = configuration->precision.compute,
+                                          .device = device,
+                                          .mesh = mesh,
+                                          .memory = configuration->memory,
+                                          .tuning = configuration->training.tuning,
+                                          .image = image});
   load_weights(opened.checkpoint, model->parameters());
   model->parameters().set_steps(
       opened.checkpoint.scalars().get_or<std::int64_t>("trainer/steps", 0));

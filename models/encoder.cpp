@@ -93,6 +93,7 @@ void declare(OptionTable& table, EncoderOptions& options, const PlannedSetting& 
     };
   declare(table, options.common, planned, traits);
   declare(table, options.input);
+  declare_token_types(table, options.input);
   declare(table, options.patches);
   declare(table, options.positions, options.common, traits.sequences, planned);
   declare_recurrence(table, options.recurrence, options.positions);

@@ -1,7 +1,6 @@
 #include "models/encoder_decoder.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "framework/core/queued_copy.h"
 #include "framework/kernels/elementwise.h"
@@ -40,9 +39,8 @@ class EncoderDecoder : public Body {
                  mechanisms_of(scope.child("decoder"), options_.common, options_.decoder_traits()),
                  setting),
         source_embedding_(source_embedding(scope)),
-        source_positions_(
-            scope.child("encoder"), positions_of_embedding(), options.common, setting),
-        positions_(scope.child("decoder"), positions_of_embedding(), options.common, setting) {}
+        source_input_(input_of(scope.child("encoder"))),
+        input_(input_of(scope.child("decoder"))) {}
 
   States run(const Reading& reading, const Pass& pass) const override {
     const Device& device = setting_.device;
@@ -56,7 +54,7 @@ class EncoderDecoder : public Body {
     const Pass writing = pass.child("decoder");
     const Tensor tokens = columns_of(reading, "tokens", pass.time, device);
     const Variable guessed = guessed_of(reading, pass.time);
-    const Variable y = embed(embedding_, positions_, tokens, writing, guessed);
+    const Variable y = input_(embedding_, tokens, writing, reads.context.mask.key_length, guessed);
     LayerWatch watch;
     if (looks(pass)) watch.side = watched(states.look.attention);
     if (masked() && reading.sides.empty()) {
@@ -101,7 +99,7 @@ class EncoderDecoder : public Body {
   bool reads_on() const override { return !masked(); }
   std::int64_t vocabulary() const override { return vocabulary_size_; }
   std::int64_t longest_segment() const override {
-    std::int64_t longest = shorter_of(positions_.longest(), decoder_.longest());
+    std::int64_t longest = shorter_of(input_.longest(), decoder_.longest());
     for (const ModelOptions& stack : {options_.common, options_.encoder()})
       longest = shorter_of(longest, longest_sequence_of(stack.attention, setting_.segment));
     return longest;
@@ -119,10 +117,14 @@ class EncoderDecoder : public Body {
             .heads = options_.alignment_heads,
             .give = [&attention](const Variable& seen) { attention = seen; }};
   }
-  double scale() const { return std::sqrt(static_cast<double>(options_.common.width)); }
+  double scale() const { return options_.input.scale(options_.common.width); }
 
-  PositionOptions positions_of_embedding() const {
-    return longspan::positions_of_embedding(options_.positions, options_.recurrence);
+  TokenInput input_of(const Scope& scope) const {
+    return TokenInput(scope,
+                      options_.input,
+                      positions_of_embedding(options_.positions, options_.recurrence),
+                      options_.common,
+                      setting_);
   }
   // `states` gets what a stack pondered.
   GivePondered pondered(States& states, const PonderedNames& names) const {
@@ -144,7 +146,7 @@ class EncoderDecoder : public Body {
     reads.kept = nullptr;
     const Tensor tokens = columns_of(reading, "source", side.time, setting_.device);
     const Variable x =
-        embed(source_embedding_.value_or(embedding_), source_positions_, tokens, reads);
+        source_input_(source_embedding_.value_or(embedding_), tokens, reads, side.length);
     return encoder_.encode(x, side, options_.wiring, reads, pondered(states, encoding));
   }
 
@@ -197,17 +199,6 @@ class EncoderDecoder : public Body {
     return guessed.defined() ? add(x, guessed) : x;
   }
 
-  // Of what the rows of `pass.time` hold.
-  Variable embed(const TokenEmbedding& embedding,
-                 const Positions& positions,
-                 const Tensor& tokens,
-                 const Pass& pass,
-                 const Variable& guessed = {}) const {
-    return drop(with(guessed, positions.embed(embedding, tokens, scale(), pass)),
-                options_.common.dropout,
-                pass.child("embedding"));
-  }
-
   EncoderDecoderOptions options_;
   ModelSetting setting_;
   std::int64_t vocabulary_size_;
@@ -215,8 +206,8 @@ class EncoderDecoder : public Body {
   Stack encoder_;
   Stack decoder_;
   std::optional<TokenEmbedding> source_embedding_;
-  Positions source_positions_;
-  Positions positions_;
+  TokenInput source_input_;
+  TokenInput input_;
 };
 
 }  // namespace

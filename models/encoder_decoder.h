@@ -6,6 +6,7 @@
 #include "framework/nn/attention/additive_attention.h"
 #include "framework/nn/attention/cross_attention.h"
 #include "models/recurrence.h"
+#include "models/token_input.h"
 
 namespace longspan {
 
@@ -20,6 +21,7 @@ struct EncoderDecoderOptions {
   Wiring wiring = Wiring::last;                               // of cross-attention
   CrossScoreOptions scores = {};                              // likewise
   PositionOptions positions = {};                             // of both, each with its own tables
+  InputOptions input = {};                                    // of both, each with its own norm
   RecurrenceOptions recurrence = {.count = StepCount::none};  // of both, each with its own weights
   Embeddings embeddings = Embeddings::shared;                 // source and target have one table
   Decoder decoder = Decoder::causal;

@@ -292,6 +292,7 @@ void declare(OptionTable& table, EncoderDecoderOptions& options, const PlannedSe
        {"mix", Wiring::mix},
        {"full", Wiring::full}},
       fixes_weights());
+  declare(table, options.input);
   declare_logit_scale(table, options.common);
   declare(table, options.positions, options.common, Sequences::examples, planned);
   declare_recurrence(table, options.recurrence, options.positions);

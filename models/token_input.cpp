@@ -20,6 +20,9 @@ void declare(OptionTable& table, InputOptions& options) {
             options.norm,
             "a norm of what the first layer reads (Devlin et al. 2019)",
             fixes_weights());
+}
+
+void declare_token_types(OptionTable& table, InputOptions& options) {
   table.add("model.token_types",
             options.token_types,
             "rows of a table of which one is added to what the first layer reads, by what a token "

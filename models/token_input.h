@@ -1,4 +1,4 @@
-// What the first layer of an encoder reads of tokens.
+// What the first layer of a stack reads of tokens.
 #pragma once
 
 #include "models/positions.h"
@@ -13,8 +13,10 @@ struct InputOptions {
   double scale(std::int64_t width) const;
 };
 
-// The keys model.scaled_embeddings, model.embedding_norm and model.token_types.
+// The keys model.scaled_embeddings and model.embedding_norm.
 void declare(OptionTable& table, InputOptions& options);
+// The key model.token_types.
+void declare_token_types(OptionTable& table, InputOptions& options);
 
 // A value.
 class TokenInput {

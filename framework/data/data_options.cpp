@@ -240,6 +240,7 @@ void declare(OptionTable& table, DataOptions& options) {
             "probability of <unknown>, which of all such characters it is",
             fixes_weights());
   declare_subwords(table, options);
+  declare(table, options.sentence, options.tokenizer);
   table.check({"data.tokenizer", "data.tokenizer_kind"}, [&options]() -> std::string {
     const bool trains_json =
         trains_tokenizer(options) && options.tokenizer == TokenizerKind::tokenizer_json;

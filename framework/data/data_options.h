@@ -9,6 +9,7 @@
 #include "framework/data/document_form.h"
 #include "framework/data/id_file.h"
 #include "framework/data/rollout_options.h"
+#include "framework/data/sentence_ids.h"
 #include "framework/data/stream_reader.h"
 #include "framework/data/subword_model.h"
 #include "framework/data/tagged_words.h"
@@ -38,6 +39,7 @@ struct DataOptions {
   SubwordKind tokenizer_kind = SubwordKind::unigram;  // data.tokenizer_kind: of what is trained
   std::int64_t vocabulary = 8192;       // data.vocabulary: likewise; of ids how many there are
   IdBits token_bits = IdBits::fitting;  // data.token_bits: of files of ids
+  SentenceTokens sentence = {};         // of pairs: the keys are in sentence_ids.h
   NamedPath token_cache;        // data.token_cache: a folder; none: one in the run's directory
   std::int64_t batch = 8;       // data.batch: global streams
   std::int64_t segment = 256;   // data.segment: tokens of a stream in one step

@@ -5,25 +5,28 @@
 #include <vector>
 
 #include "framework/core/error.h"
+#include "framework/core/range.h"
 #include "framework/data/example_index.h"
 #include "framework/data/lines.h"
 #include "framework/data/link_lines.h"
 #include "framework/data/sampled_subwords.h"
-#include "framework/data/sentence_ids.h"
+#include "framework/data/text_frame.h"
 
 namespace longspan {
 
 namespace {
 
-// The lines of one file.
+// The lines of one file, each in a frame.
 class Side {
  public:
   Side(const NamedPath& path,
        const Tokenizer& tokenizer,
+       const TextFrame& frame,
        const Communicator& all,
        const ScanListener& listener)
       : file_(open_shared(path, all)),
         tokenizer_(tokenizer),
+        frame_(frame),
         index_(ExampleIndex::from_bytes(
             scan_shared(file_, all, listener, [tokenizer](const auto& file, const auto& heard) {
               return count_tokens(file, tokenizer, heard).bytes();
@@ -31,7 +34,13 @@ class Side {
 
   const MappedFile& file() const { return *file_; }
   std::int64_t lines() const { return index_.size(); }
-  std::int64_t tokens(std::int64_t line) const { return index_.tokens(line); }
+  // Of the text alone, and with the frame.
+  std::int64_t text_tokens(std::int64_t line) const { return index_.tokens(line); }
+  std::int64_t tokens(std::int64_t line) const { return text_tokens(line) + frame_.tokens(); }
+  // Where in a line of so many tokens those of its text are.
+  Range text_of(std::int64_t tokens) const {
+    return {std::ssize(frame_.before()), tokens - std::ssize(frame_.after())};
+  }
   std::int64_t bytes(std::int64_t line) const { return index_.end(line) - index_.begin(line); }
   std::string place(std::int64_t line) const { return line_place(file_->path(), line + 1); }
 
@@ -45,16 +54,18 @@ class Side {
     const std::string bytes = read_bytes(*file_, index_.begin(line), index_.end(line));
     const std::string_view text = without_line_end(bytes);
     const std::int64_t kept = request.longest > 0 ? std::min(most, request.longest) : most;
-    std::vector<std::int64_t> ids = request.subword_sampling > 0
-                                        ? sampled_subwords(tokenizer_,
-                                                           text,
-                                                           request.subword_sampling,
-                                                           static_cast<std::size_t>(kept),
-                                                           random,
-                                                           place(line))
-                                        : tokenizer_.encode(text, place(line));
-    if (request.longest > 0 && std::ssize(ids) > kept) ids.resize(static_cast<std::size_t>(kept));
-    if (ids.empty() || std::ssize(ids) > most)
+    std::vector<std::int64_t> ids =
+        request.subword_sampling > 0
+            ? sampled_subwords(tokenizer_,
+                               text,
+                               request.subword_sampling,
+                               static_cast<std::size_t>(frame_.room(kept, place(line))),
+                               random,
+                               place(line))
+            : tokenizer_.encode(text, place(line));
+    const bool is_empty = ids.empty();
+    ids = framed(frame_, std::move(ids), place(line), request.longest > 0 ? kept : 0);
+    if (is_empty || std::ssize(ids) > most)
       throw DataError("{}: was changed while it was read", place(line));
     return ids;
   }
@@ -81,6 +92,7 @@ class Side {
 
   SharedFile file_;
   Tokenizer tokenizer_;
+  TextFrame frame_;
   ExampleIndex index_;
 };
 
@@ -105,7 +117,7 @@ class PairExamples final : public Examples {
   // Collective.
   void open_links(const NamedPath& path, const Communicator& all, const ScanListener& listener) {
     links_.emplace(
-        path, size(), [this](std::int64_t pair) { return lengths(pair); }, all, listener);
+        path, size(), [this](std::int64_t pair) { return text_lengths(pair); }, all, listener);
   }
 
   std::int64_t size() const override { return target_.lines(); }
@@ -150,9 +162,15 @@ class PairExamples final : public Examples {
       batch.counts["rows"] += 1;
       batch.counts["cells"] += std::ssize(from) * (std::ssize(to) + 1);
       if (!links_) continue;
-      links[row] = links_->read(example, lengths(example));
+      links[row] = links_->read(example, text_lengths(example));
+      const Range source_text = source_.text_of(std::ssize(from));
+      const Range target_text = target_.text_of(std::ssize(to));
+      for (Link& link : links[row]) {
+        link.source += source_text.begin;
+        link.target += target_text.begin;
+      }
       std::erase_if(links[row], [&](const Link& link) {
-        return link.source >= std::ssize(from) || link.target >= std::ssize(to);
+        return link.source >= source_text.end || link.target >= target_text.end;
       });
     }
     batch.fields = {{"source", source},
@@ -167,6 +185,10 @@ class PairExamples final : public Examples {
   }
 
  private:
+  Lengths text_lengths(std::int64_t example) const {
+    return {source_.text_tokens(example), target_.text_tokens(example)};
+  }
+
   void add_links(const std::vector<std::vector<Link>>& links, Batch& batch) const {
     std::size_t most = 1;
     for (const auto& of_row : links) most = std::max(most, of_row.size());
@@ -202,11 +224,13 @@ std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
                                            const Tokenizer& target_tokenizer,
                                            const Communicator& all,
                                            const ScanListener& listener,
-                                           const NamedPath& links) {
-  Side first(source, source_tokenizer, all, listener);
-  Side second(target, target_tokenizer, all, listener);
-  const auto pairs = std::make_shared<PairExamples>(
-      std::move(first), std::move(second), sentence_ids(target_tokenizer));
+                                           const NamedPath& links,
+                                           const SentenceTokens& named) {
+  const SentenceIds ids = sentence_ids(target_tokenizer, named);
+  Side first(source, source_tokenizer, TextFrame(source_tokenizer), all, listener);
+  const TextFrame of_target = TextFrame(target_tokenizer).without_end(ids.end);
+  Side second(target, target_tokenizer, of_target, all, listener);
+  const auto pairs = std::make_shared<PairExamples>(std::move(first), std::move(second), ids);
   if (!links.empty()) pairs->open_links(links, all, listener);
   return pairs;
 }

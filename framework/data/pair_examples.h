@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "framework/data/examples.h"
+#include "framework/data/sentence_ids.h"
 #include "framework/data/shared_file.h"
 #include "framework/data/tokenizer.h"
 
@@ -11,9 +12,10 @@ namespace longspan {
 
 // Fields: `source` [rows, S] and `source_length` [rows]; `tokens` [rows, T], the target after the
 // beginning of a sentence; `targets` [rows, T], the target before the end of one; `length` [rows],
-// of both. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the target's text,
-// the end of a line included; the whole line's, where it is cut), "rows" and "cells" (the products
-// of both lengths).
+// of both. Where the tokenizer frames a text (text_frame.h), both sides have its frame; the end of
+// a sentence is there once. Counts: "tokens" (targets that count), "source_tokens", "bytes" (of the
+// target's text, the end of a line included; the whole line's, where it is cut), "rows" and "cells"
+// (the products of both lengths).
 //
 // With a file of links (link_lines.h) also `links` [rows, n, 2], -1 where a row has fewer, without
 // those of what is cut, and the count "linked" (targets with a link).
@@ -26,6 +28,7 @@ std::shared_ptr<const Examples> open_pairs(const NamedPath& source,
                                            const Tokenizer& target_tokenizer,
                                            const Communicator& all,
                                            const ScanListener& listener = {},
-                                           const NamedPath& links = {});
+                                           const NamedPath& links = {},
+                                           const SentenceTokens& named = {});
 
 }  // namespace longspan

@@ -1,30 +1,99 @@
 #include "framework/data/sentence_ids.h"
 
+#include <algorithm>
 #include <vector>
 
+#include "framework/core/error.h"
+#include "framework/core/option_text.h"
+#include "framework/core/options.h"
 #include "framework/data/subword_model.h"
+#include "framework/tokenizers/json_tokenizer.h"
 
 namespace longspan {
+namespace {
 
-SentenceIds sentence_ids(const Tokenizer& tokenizer) {
+// -1 where nothing is named.
+std::int64_t id_of(const JsonTokenizer& model,
+                   const std::optional<std::string>& name,
+                   const char* key) {
+  if (!name) return -1;
+  const std::int64_t id = model.id_of(*name);
+  if (id < 0) throw ConfigurationError("{}: the tokenizer has no token {}", key, in_quotes(*name));
+  return id;
+}
+
+void take_tokens(const JsonTokenizer& model, const SentenceTokens& named, SentenceIds& ids) {
+  ids.begin = id_of(model, named.begin, "data.begin_token");
+  ids.end = id_of(model, named.end, "data.end_token");
+  if (ids.end < 0 && !model.after().empty()) ids.end = model.after().back();
+  if (const std::int64_t first = id_of(model, named.first, "data.first_token"); first >= 0)
+    ids.first = first;
+}
+
+}  // namespace
+
+void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind) {
+  table.add("data.begin_token",
+            tokens.begin,
+            "with run.task: translation and data.tokenizer: tokenizer_json, the token that the "
+            "decoder reads before the first one of a target (</s> of BART, <pad> of T5); none: an "
+            "id of its own, behind those of the tokenizer",
+            fixes_weights());
+  table.add("data.end_token",
+            tokens.end,
+            "likewise the token that ends a target; none: what the tokenizer's template puts last "
+            "behind a text, and an id of its own where it puts nothing",
+            fixes_weights());
+  table.add("data.first_token",
+            tokens.first,
+            "likewise a token that every result begins with, before the model says anything, and "
+            "that is left out of its text (what transformers calls forced_bos_token_id); none: "
+            "there is none");
+  for (const char* const key : {"data.begin_token", "data.end_token", "data.first_token"})
+    table.warn(key, [&kind]() -> std::string {
+      return kind == TokenizerKind::tokenizer_json
+                 ? ""
+                 : fmt::format("data.tokenizer is {}", name_of(kind));
+    });
+}
+
+SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named) {
   SentenceIds ids{.begin = -1, .end = -1, .vocabulary = tokenizer.vocabulary()};
   if (const SubwordModel* model = tokenizer.subword_model()) {
     ids.begin = model->sentence_begin();
     ids.end = model->sentence_end();
+  }
+  if (const JsonTokenizer* const model = tokenizer.json_tokenizer()) {
+    take_tokens(*model, named, ids);
+    ids.begins_with_own = ids.begin < 0;
   }
   if (ids.begin < 0) ids.begin = ids.vocabulary++;
   if (ids.end < 0) ids.end = ids.vocabulary++;
   return ids;
 }
 
-std::string decode_sentence(const Tokenizer& tokenizer, std::span<const std::int64_t> ids) {
-  const SentenceIds special = sentence_ids(tokenizer);
+std::int64_t most_sentence_ids(TokenizerKind kind, const SentenceTokens& named) {
+  const bool reads_names = kind == TokenizerKind::tokenizer_json;
+  return (reads_names && named.begin ? 0 : 1) + (reads_names && named.end ? 0 : 1);
+}
+
+std::string decode_sentence(const Tokenizer& tokenizer,
+                            std::span<const std::int64_t> ids,
+                            const SentenceTokens& named) {
+  const SentenceIds special = sentence_ids(tokenizer, named);
   std::vector<std::int64_t> text;
   for (const std::int64_t id : ids) {
     if (id == special.end) break;
     if (id != special.begin) text.push_back(id);
   }
-  return tokenizer.decode(text);
+  const JsonTokenizer* const model = tokenizer.json_tokenizer();
+  if (model == nullptr) return tokenizer.decode(text);
+  for (const std::int64_t id : text)
+    if (id < 0 || id >= model->vocabulary())
+      throw DataError("token {} is outside of the vocabulary of {}", id, model->vocabulary());
+  std::string line = model->decode(text, true);
+  std::ranges::replace(line, '\n', ' ');
+  return line;
 }
 
 }  // namespace longspan

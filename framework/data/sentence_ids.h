@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -9,18 +10,40 @@
 
 namespace longspan {
 
+class OptionTable;
+
+// The tokens of a tokenizer.json that do so, by their names; of other tokenizers they are not read.
+struct SentenceTokens {
+  std::optional<std::string> begin = {};  // data.begin_token: what the decoder reads first
+  std::optional<std::string> end = {};    // data.end_token
+  std::optional<std::string> first = {};  // data.first_token: what every result begins with
+};
+
+// The keys data.begin_token, data.end_token and data.first_token.
+void declare(OptionTable& table, SentenceTokens& tokens, const TokenizerKind& kind);
+
 // Ids beside those of a text. Where the tokenizer's model has them they are its own; else they
 // follow its vocabulary, whose ids stay what they are.
 struct SentenceIds {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t vocabulary = 0;  // the number of ids with both
+  std::int64_t vocabulary = 0;             // the number of ids with both
+  std::optional<std::int64_t> first = {};  // read behind `begin`, and no part of a result
+  bool begins_with_own = true;             // `begin` is no token of the tokenizer's texts
 };
 
-SentenceIds sentence_ids(const Tokenizer& tokenizer);
+// Of a tokenizer.json those that are named; an end that is not named is what its template puts last
+// behind a text. Throws ConfigurationError for a name that it does not know.
+SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named = {});
+
+// At most so many ids follow those of a tokenizer of this kind.
+std::int64_t most_sentence_ids(TokenizerKind kind, const SentenceTokens& named);
 
 // The text of what was produced: up to the first end of a sentence, without what stands for no
-// text. Throws DataError for an id outside of the vocabulary.
-std::string decode_sentence(const Tokenizer& tokenizer, std::span<const std::int64_t> ids);
+// text. Of a tokenizer.json, whose tokens may hold ends of lines, it is made one line: these become
+// blanks. Throws DataError for an id outside of the vocabulary.
+std::string decode_sentence(const Tokenizer& tokenizer,
+                            std::span<const std::int64_t> ids,
+                            const SentenceTokens& named = {});
 
 }  // namespace longspan

@@ -15,6 +15,12 @@ TextFrame::TextFrame(const Tokenizer& tokenizer) {
   after_ = model->after();
 }
 
+TextFrame TextFrame::without_end(std::int64_t end) const {
+  TextFrame frame = *this;
+  if (!after_.empty() && after_.back() == end) frame.after_.pop_back();
+  return frame;
+}
+
 std::int64_t TextFrame::room(std::int64_t most, std::string_view place) const {
   if (most == 0) return std::numeric_limits<std::int64_t>::max();
   if (most > tokens()) return most - tokens();

@@ -14,6 +14,10 @@ class TextFrame {
  public:
   explicit TextFrame(const Tokenizer& tokenizer);
 
+  // The same without the last token behind a text, where that is `end`: for a text that gets an end
+  // of its own.
+  TextFrame without_end(std::int64_t end) const;
+
   const std::vector<std::int64_t>& before() const { return before_; }
   const std::vector<std::int64_t>& after() const { return after_; }
   // Of both.

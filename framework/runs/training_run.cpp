@@ -161,7 +161,8 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
 }
 
 ModelIds TrainingRun::ids() const {
-  ModelIds ids(settings_.task_kind().vocabulary(task_->tokenizer()), task_->classes());
+  ModelIds ids(settings_.task_kind().vocabulary(task_->tokenizer(), settings_.data),
+               task_->classes());
   ids.batches = task_->batches();
   ids.image = task_->image();
   return ids;

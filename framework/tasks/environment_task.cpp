@@ -60,7 +60,9 @@ TaskKind environment_task(const std::string& name) {
   kind.has_labels = true;
   kind.reads_streams = true;
   kind.problem = [name](const DataOptions& data) { return problem_of(name, data); };
-  kind.vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); };
+  kind.vocabulary = [](const Tokenizer& tokenizer, const DataOptions&) {
+    return tokenizer.vocabulary();
+  };
   kind.planned_classes = [](const DataOptions& data, const ScanListener&) -> std::int64_t {
     return std::ssize(read_environment(data.train, Communicator()).actions);
   };

@@ -262,7 +262,8 @@ TaskKind labelled_task(const std::function<LabelledKind(const DataOptions&)>& ki
           .has_labels = true,
           .problem = [kind_of](const DataOptions& data) { return kind_of(data).problem(data); },
           .readout = usual.readout,
-          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+          .vocabulary = [](const Tokenizer& tokenizer,
+                           const DataOptions&) { return tokenizer.vocabulary(); },
           .planned_classes =
               [kind_of](const DataOptions& data, const ScanListener& listener) {
                 return kind_of(data).learn(data, Communicator(), listener).size();

@@ -179,7 +179,8 @@ TaskKind language_model_task() {
                    "language_model; set one of them";
           },
           .readout = vocabulary_readout(),
-          .vocabulary = [](const Tokenizer& tokenizer) { return tokenizer.vocabulary(); },
+          .vocabulary = [](const Tokenizer& tokenizer,
+                           const DataOptions&) { return tokenizer.vocabulary(); },
           .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
             return std::make_unique<LanguageModel>(setting);
           },

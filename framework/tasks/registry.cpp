@@ -33,7 +33,7 @@ ModelIds planned_ids(const TaskKind& kind,
                      const DataOptions& data,
                      std::uint64_t seed,
                      const ScanListener& listener) {
-  ModelIds ids(planned_vocabulary(data, listener) + kind.ids_beside,
+  ModelIds ids(planned_vocabulary(data, listener) + (kind.ids_beside ? kind.ids_beside(data) : 0),
                kind.planned_classes ? kind.planned_classes(data, listener) : 0);
   if (kind.planned_batches) ids.batches = kind.planned_batches(data, seed, listener);
   if (kind.planned_image) ids.image = kind.planned_image(data, listener);

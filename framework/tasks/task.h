@@ -158,9 +158,9 @@ struct TaskKind {
   std::function<std::string(const DataOptions&)> problem;
   ReadoutFactory readout;
   // The ids that a model has for what the tokenizer makes.
-  std::function<std::int64_t(const Tokenizer&)> vocabulary;
-  // At most so many more than the tokenizer has.
-  std::int64_t ids_beside = 0;
+  std::function<std::int64_t(const Tokenizer&, const DataOptions&)> vocabulary;
+  // At most so many more than the tokenizer has; empty: none.
+  std::function<std::int64_t(const DataOptions&)> ids_beside = {};
   // The classes that its data have, read by this rank alone; empty: it has none. Throws DataError.
   std::function<std::int64_t(const DataOptions&, const ScanListener&)> planned_classes = {};
   // Throws DataError, and what the listener throws.

@@ -1,10 +1,12 @@
 #include "framework/tasks/translate.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include "framework/data/batch_plan.h"
-#include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
+#include "framework/data/text_frame.h"
 #include "framework/model/whole_logits.h"
 #include "framework/nn/attention/kept_keys.h"
 #include "framework/tasks/masked_search.h"
@@ -67,13 +69,13 @@ std::vector<SourceBatch> batches_of(const Model& model,
                                     const TranslateOptions& options,
                                     const std::function<std::string(std::size_t)>& place) {
   std::vector<std::vector<std::int64_t>> ids(lines.size());
+  const TextFrame frame(tokenizer);
   const std::int64_t longest = model.body().longest_segment();
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].empty()) continue;
     ids[i] = tokenizer.encode(lines[i], place(i));
     if (ids[i].empty()) continue;
-    if (options.longest_source > 0 && std::ssize(ids[i]) > options.longest_source)
-      ids[i].resize(static_cast<std::size_t>(options.longest_source));
+    ids[i] = framed(frame, std::move(ids[i]), place(i), options.longest_source);
     if (longest > 0 && std::ssize(ids[i]) > longest)
       throw DataError("{}: the line has {} tokens, the model reads at most {}",
                       place(i),
@@ -101,8 +103,10 @@ std::vector<SourceBatch> batches_of(const Model& model,
 }
 
 SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& special) {
-  SearchVocabulary vocabulary = {
-      .end = special.end, .size = special.vocabulary, .forbidden = {special.begin}};
+  SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
+  if (special.begins_with_own) vocabulary.forbidden.push_back(special.begin);
+  // Its tokens may hold ends of lines with others, which the text is then freed of.
+  if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
   // A result is one line.
   const SubwordModel* subwords = tokenizer.subword_model();
   const std::int64_t line_end = subwords ? subwords->line_end() : '\n';
@@ -180,9 +184,10 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
                                             const TranslateOptions& options) {
   const std::int64_t longest = model.body().longest_segment();
   std::vector<SearchInput> inputs;
+  const std::int64_t before = special.first ? 2 : 1;  // tokens that are read before any is said
   for (std::size_t i = 0; i < batch.lines.size(); ++i) {
     std::int64_t most = std::ssize(batch.ids[i]) + options.longest_beyond;
-    if (longest > 0) most = std::min(most, longest - 1);
+    if (longest > 0) most = std::min(most, longest - before);
     inputs.push_back({.index = static_cast<std::int64_t>(batch.lines[i]),
                       .first = special.begin,
                       .longest = std::max<std::int64_t>(most, 1)});
@@ -190,7 +195,17 @@ std::vector<std::vector<Hypothesis>> search(const Model& model,
   if (model.body().end().masked)
     return masked_search(model, batch.ids, inputs, masked_of(tokenizer, options, special));
   Reader reader(model, batch);
-  const SearchStep step = [&](auto tokens, auto rows) { return reader(tokens, rows); };
+  bool is_first = true;
+  const SearchStep step = [&](std::span<const std::int64_t> tokens,
+                              std::span<const std::int64_t> rows) {
+    const Tensor logits = reader(tokens, rows);
+    if (!std::exchange(is_first, false) || !special.first) return logits;
+    // What every result begins with, whatever the model says.
+    const std::vector<std::int64_t> firsts(tokens.size(), *special.first);
+    std::vector<std::int64_t> same(tokens.size());
+    std::iota(same.begin(), same.end(), 0);
+    return reader(firsts, same);
+  };
   if (options.sampling)
     return sample(step,
                   inputs,
@@ -262,7 +277,7 @@ std::vector<std::vector<Translation>> translate(
     const std::function<std::string(std::size_t)>& place,
     const std::function<void(std::size_t)>& told) {
   const NoGradient unrecorded;
-  const SentenceIds special = sentence_ids(tokenizer);
+  const SentenceIds special = sentence_ids(tokenizer, options.sentence);
   check(model, tokenizer, options, special);
   const std::vector<SourceBatch> batches = batches_of(model, tokenizer, lines, options, place);
   const Communicator& data = model.parameters().mesh().data;
@@ -281,7 +296,9 @@ std::vector<std::vector<Translation>> translate(
       for (std::size_t j = 0; j < batch.lines.size(); ++j)
         for (const Hypothesis& one : found[j])
           result[batch.lines[j]].push_back(
-              {decode_sentence(tokenizer, one.tokens), one.score, one.log_probability});
+              {decode_sentence(tokenizer, one.tokens, options.sentence),
+               one.score,
+               one.log_probability});
       done += batch.lines.size();
     }
     if (told) told(done);

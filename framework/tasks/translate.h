@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/data/sentence_ids.h"
 #include "framework/data/tokenizer.h"
 #include "framework/decoding/search.h"
 #include "framework/model/model.h"
@@ -23,6 +24,7 @@ struct TranslateOptions {
   std::uint64_t seed = 1;                        // of the samples
   std::int64_t longest_beyond = 50;  // a result has at most so many tokens more than its source
   std::int64_t longest_source = 0;   // a line is cut after so many tokens; 0: it is read whole
+  SentenceTokens sentence = {};      // as the model learnt them
   // Of model.decoder: masked, how often words are said, and how many lengths around the predicted
   // one are tried.
   std::int64_t iterations = 10;
@@ -36,10 +38,11 @@ struct Translation {
   double log_probability = 0;  // nats
 };
 
-// Of each line its results, the best first. Lines are read in batches of like length, which the
-// data ranks share; a line's results do not depend on the others, nor on the layout as far as the
-// logits do not. An empty line has one empty result. Collective; the same on every rank, which are
-// all given the same lines. `told` hears how many lines are done. Throws ConfigurationError for
+// Of each line its results, the best first. A line is framed as its tokenizer says (text_frame.h),
+// and what frames a result is no part of its text. Lines are read in batches of like length, which
+// the data ranks share; a line's results do not depend on the others, nor on the layout as far as
+// the logits do not. An empty line has one empty result. Collective; the same on every rank, which
+// are all given the same lines. `told` hears how many lines are done. Throws ConfigurationError for
 // options out of range, DataError for a line that the model or the tokenizer cannot read:
 // `place(i)` begins the sentence. Not-a-number and infinite logits end with a Failure that names
 // the line's number, counted from 0, as "input".

@@ -11,7 +11,6 @@
 #include "framework/data/lines.h"
 #include "framework/data/ordered_reader.h"
 #include "framework/data/pair_examples.h"
-#include "framework/data/sentence_ids.h"
 #include "framework/data/text_files.h"
 #include "framework/metrics/bleu.h"
 #include "framework/metrics/chrf.h"
@@ -113,6 +112,7 @@ class TranslationTask : public Task {
         validation_batches_(setting.validation_batches),
         validation_decoded_(setting.validation_decoded),
         validation_sides_(setting.data.validation, setting.data.validation_target),
+        sentence_(setting.data.sentence),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         data_(setting, [&](const NamedPath& source, const NamedPath& target) {
@@ -125,7 +125,8 @@ class TranslationTask : public Task {
                             tokenizer_,
                             setting.mesh.world,
                             setting.listener,
-                            is_learnt ? data.train_alignments : NamedPath());
+                            is_learnt ? data.train_alignments : NamedPath(),
+                            data.sentence);
         }) {}
 
   const Tokenizer& tokenizer() const override { return tokenizer_; }
@@ -158,7 +159,7 @@ class TranslationTask : public Task {
                 tokenizer_,
                 sources,
                 targets,
-                {.beam = 1, .longest_source = data_.buckets().longest},
+                {.beam = 1, .longest_source = data_.buckets().longest, .sentence = sentence_},
                 source,
                 {});
     return measured;
@@ -169,6 +170,7 @@ class TranslationTask : public Task {
   std::int64_t validation_batches_;
   std::int64_t validation_decoded_;
   std::pair<NamedPath, NamedPath> validation_sides_;
+  SentenceTokens sentence_;
   Tokenizer tokenizer_;
   ExampleData data_;
 };
@@ -228,10 +230,16 @@ std::vector<BatchShape> planned_batches(const DataOptions& data,
   };
   if (trains_tokenizer(data) || !is_there(data.train) || !is_there(data.train_target)) return {};
   const Tokenizer tokenizer = make_tokenizer(data, listener);
-  return batches_of(
-      open_pairs(data.train, data.train_target, tokenizer, tokenizer, Communicator(), listener),
-      data,
-      seed);
+  return batches_of(open_pairs(data.train,
+                               data.train_target,
+                               tokenizer,
+                               tokenizer,
+                               Communicator(),
+                               listener,
+                               {},
+                               data.sentence),
+                    data,
+                    seed);
 }
 
 Measurement evaluate_pairs(const EvaluateRequest& request) {
@@ -239,12 +247,19 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
   if (request.target.empty())
     throw ConfigurationError(
         "{}: its targets are not named; --data-target names them beside --data", request.file);
-  const auto examples = open_pairs(
-      request.file, request.target, request.tokenizer, request.tokenizer, world, request.listener);
+  const auto examples = open_pairs(request.file,
+                                   request.target,
+                                   request.tokenizer,
+                                   request.tokenizer,
+                                   world,
+                                   request.listener,
+                                   {},
+                                   request.data.sentence);
   Measurement measured = loss_of(request.model, examples, request.data.buckets, 1, 0);
   if (!std::isfinite(measured.figures.front().value)) return measured;
   TranslateOptions decoding = request.decoding;
   decoding.longest_source = request.data.buckets.longest;  // as the loss is
+  decoding.sentence = request.data.sentence;
   const std::vector<std::string> sources = read_lines(request.file, world);
   const std::vector<std::string> targets = read_lines(request.target, world);
   add_decoded(measured,
@@ -259,10 +274,12 @@ Measurement evaluate_pairs(const EvaluateRequest& request) {
 }
 
 std::vector<std::string> write_targets(const WriteRequest& request) {
+  TranslateOptions decoding = request.decoding;
+  decoding.sentence = request.data.sentence;
   const auto found = translate(request.model,
                                request.tokenizer,
                                request.lines,
-                               request.decoding,
+                               decoding,
                                request.place,
                                progress(request.say, request.lines.size()));
   std::vector<std::string> lines;
@@ -282,8 +299,12 @@ TaskKind translation_task() {
       .documentation = "a line of one file from the same line of another",
       .problem = pairs_problem,
       .readout = pair_readout(),
-      .vocabulary = [](const Tokenizer& tokenizer) { return sentence_ids(tokenizer).vocabulary; },
-      .ids_beside = 2,
+      .vocabulary =
+          [](const Tokenizer& tokenizer, const DataOptions& data) {
+            return sentence_ids(tokenizer, data.sentence).vocabulary;
+          },
+      .ids_beside =
+          [](const DataOptions& data) { return most_sentence_ids(data.tokenizer, data.sentence); },
       .open = [](const TaskSetting& setting) -> std::unique_ptr<Task> {
         return std::make_unique<TranslationTask>(setting);
       },

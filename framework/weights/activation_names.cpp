@@ -25,7 +25,12 @@ constexpr std::array<NamedActivation, 6> activations = {{{"gelu_new", "gelu_tanh
 }  // namespace
 
 std::string activation_here(const ModelConfig& config, const std::string& key) {
-  const std::string there = config.text(key);
+  return activation_here(config, key, config.text(key));
+}
+
+std::string activation_here(const ModelConfig& config,
+                            const std::string& key,
+                            const std::string& there) {
   const auto found = std::ranges::find(activations, there, &NamedActivation::there);
   if (found != activations.end()) return found->here;
   std::vector<std::string> names;

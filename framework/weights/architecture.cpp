@@ -5,9 +5,11 @@
 
 #include "framework/core/error.h"
 #include "framework/core/option_text.h"
+#include "framework/weights/bart.h"
 #include "framework/weights/bert.h"
 #include "framework/weights/gpt2.h"
 #include "framework/weights/llama.h"
+#include "framework/weights/t5.h"
 #include "framework/weights/vit.h"
 
 namespace longspan {
@@ -83,6 +85,8 @@ const std::vector<Architecture>& architectures() {
     for (Architecture& other : llama_architectures()) each.push_back(std::move(other));
     for (Architecture& other : bert_architectures()) each.push_back(std::move(other));
     for (Architecture& other : vit_architectures()) each.push_back(std::move(other));
+    each.push_back(bart_architecture());
+    each.push_back(t5_architecture());
     return each;
   }();
   return all;

@@ -11,6 +11,7 @@
 
 #include "framework/weights/model_config.h"
 #include "framework/weights/tensor_pair.h"
+#include "framework/weights/token_ids.h"
 
 namespace longspan {
 
@@ -43,6 +44,7 @@ struct ModelMeaning {
   ModelSettings settings;
   std::vector<std::string> labels = {};   // names of classes or tags, in the order of their ids
   std::vector<std::int64_t> image = {};   // of what reads images, their height, width and channels
+  TokenIds token_ids = {};                // of what makes texts of texts
   std::vector<std::string> remarks = {};  // sentences for who imports it
 };
 
@@ -70,6 +72,15 @@ struct Architecture {
   // numbers.
   std::function<std::vector<std::pair<std::string, std::string>>(const ModelValues& values)>
       copies = {};
+  // Where it is set: tensors that no model here has, with their shapes, and that are zero. One that
+  // is there must be so, and an export has them all.
+  std::function<std::vector<std::pair<std::string, std::vector<std::int64_t>>>(
+      const ModelValues& values)>
+      zeros = {};
+  // Where it is set: settles what config.json leaves open by the tensors that are there.
+  std::function<void(const std::function<bool(const std::string& name)>& has,
+                     ModelMeaning& meaning)>
+      settle = {};
   // Where it is set: what weights were called before, "" where they were not called otherwise.
   std::function<std::string(const std::string& name)> older_name = {};
   // Likewise: tensors of something that Longspan does not have, which an import leaves out.

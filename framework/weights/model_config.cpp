@@ -262,6 +262,13 @@ void ModelConfig::require_encoder_alone() const {
   require_flag("tie_encoder_decoder", false, "the family encoder has no decoder");
 }
 
+void ModelConfig::require_encoder_and_decoder() const {
+  require_flag("is_encoder_decoder", true, "the family encoder_decoder has both");
+  require_flag("is_decoder", false, "the family encoder_decoder has an encoder too");
+  require_flag("add_cross_attention", false, "only a decoder alone is asked for it");
+  require_flag("tie_encoder_decoder", false, "encoder and decoder have weights of their own");
+}
+
 void ModelConfig::finish() const {
   for (const auto& [key, value] : object_.items()) {
     const bool says_nothing = value.is_null() || (value.is_object() && value.empty());

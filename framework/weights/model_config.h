@@ -59,9 +59,10 @@ class ModelConfig {
   void pass_over(std::initializer_list<std::string_view> keys) const;
   // So do these of any model: names, versions, dtypes, ids of special tokens, how to generate.
   void pass_over_common() const;
-  // Throws where it is more than a decoder, or than an encoder.
+  // Throws where it is more than a decoder, or than an encoder; and where it is not both.
   void require_decoder_alone() const;
   void require_encoder_alone() const;
+  void require_encoder_and_decoder() const;
   // Throws where a key was not asked for: it may change what the model computes.
   void finish() const;
   // Throws DataError that begins with the file and the key.

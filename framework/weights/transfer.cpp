@@ -55,10 +55,7 @@ ImportedWeights::ImportedWeights(const WeightsFolder& folder,
     return true;
   });
   for (const Source& source : sources_) judge(source);
-  if (architecture.copies)
-    judge_strangers(architecture.copies(values));
-  else
-    judge_strangers({});
+  judge_strangers(values);
 }
 
 std::string ImportedWeights::name_there(const std::string& name) const {
@@ -110,14 +107,20 @@ void ImportedWeights::judge(const Source& source) {
   elements_[stored->dtype] += shape_there(source.pair, source.here).elements();
 }
 
-void ImportedWeights::judge_strangers(
-    const std::vector<std::pair<std::string, std::string>>& copies) {
+void ImportedWeights::judge_strangers(const ModelValues& values) {
   std::set<std::string> known;
   for (const Source& source : sources_) known.insert(name_there(source.pair.there));
-  for (const auto& [copy, of] : copies) {
-    known.insert(copy);
-    if (folder_.find(copy) != nullptr) judge_copy(copy, name_there(of));
-  }
+  if (architecture_.copies)
+    for (const auto& [name, of] : architecture_.copies(values)) {
+      const std::string copy = name_there(name);
+      known.insert(copy);
+      if (folder_.find(copy) != nullptr) judge_copy(copy, name_there(of));
+    }
+  if (architecture_.zeros)
+    for (const auto& [name, shape] : architecture_.zeros(values)) {
+      known.insert(name_there(name));
+      judge_zeros(name_there(name), shape);
+    }
   for (const std::string& name : folder_.names()) {
     const std::size_t begin =
         has_prefix_ && name.starts_with(architecture_.prefix) ? architecture_.prefix.size() : 0;
@@ -147,6 +150,25 @@ void ImportedWeights::judge_copy(const std::string& copy, const std::string& of)
                     model_config_name,
                     in_quotes(copy),
                     in_quotes(of));
+}
+
+void ImportedWeights::judge_zeros(const std::string& name,
+                                  const std::vector<std::int64_t>& shape) const {
+  const StoredTensor* const stored = folder_.find(name);
+  if (stored == nullptr) return;
+  const auto refuse = [&](const std::string& found) {
+    throw DataError(
+        "{}: tensor {} {}; wanted zeros of shape {}, as no model here has such a tensor",
+        folder_.path().string(),
+        in_quotes(name),
+        found,
+        shape_text(shape));
+  };
+  if (stored->shape != shape) refuse("is of shape " + shape_text(stored->shape));
+  if (!dtype_of_stored(stored->dtype)) refuse("is of " + stored->dtype);
+  const Tensor values = folder_.read(name);
+  if (std::ranges::any_of(values.span<float>(), [](float value) { return value != 0; }))
+    refuse("holds other numbers than zero");
 }
 
 Tensor ImportedWeights::make(std::size_t source, std::size_t index) const {
@@ -202,6 +224,9 @@ void export_weights(const Checkpoint& checkpoint,
     known.insert(pair.here.begin(), pair.here.end());
     tensors.emplace_back(pair.there, extents_of(shape_there(pair, shapes_here(checkpoint, pair))));
   }
+  SafetensorsWriter::Tensors zeros;
+  if (architecture.zeros) zeros = architecture.zeros(values);
+  tensors.insert(tensors.end(), zeros.begin(), zeros.end());
   for (const CheckpointTensor& weight : weights_of(checkpoint))
     if (!known.contains(weight.name) && !is_of_adapter(weight.name))
       throw ConfigurationError("{}: has the weight {}, which {} has not",
@@ -225,6 +250,9 @@ void export_weights(const Checkpoint& checkpoint,
     }
     writer.write(pair.there, there);
   }
+  for (const auto& [name, shape] : zeros)
+    writer.write(name,
+                 Tensor::zeros(Shape(shape), DType::f32, Device::cpu(), MemoryTag::workspace));
   writer.finish();
 }
 

@@ -23,7 +23,8 @@ class ImportedWeights {
  public:
   // `weights`: those of the model, whole, whose tensors may lie on a dry device. Throws DataError
   // that names the tensor where the folder lacks one, has one more, or has one of another shape or
-  // of a dtype that is none of weights; and where a copy of shared weights is not the same.
+  // of a dtype that is none of weights; and where a copy of shared weights is not the same, or what
+  // is to be zero is not.
   ImportedWeights(const WeightsFolder& folder,
                   const Architecture& architecture,
                   const ModelValues& values,
@@ -48,8 +49,9 @@ class ImportedWeights {
   std::string name_there(const std::string& name) const;
   void judge_all(const std::vector<StateTensor>& weights);
   void judge(const Source& source);
-  void judge_strangers(const std::vector<std::pair<std::string, std::string>>& copies);
+  void judge_strangers(const ModelValues& values);
   void judge_copy(const std::string& copy, const std::string& of) const;
+  void judge_zeros(const std::string& name, const std::vector<std::int64_t>& shape) const;
   Tensor make(std::size_t source, std::size_t index) const;
 
   const WeightsFolder& folder_;

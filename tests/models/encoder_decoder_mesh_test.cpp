@@ -73,11 +73,13 @@ std::vector<Kind> kinds() {
                  options.common.key_heads = 2;
                  options.common.initial_deviation = 0.05;  // as above
                }),
-          kind("reverse",
+          kind("reverse, read as BART reads",
                Wiring::reverse,
                [](Options& options) {
                  options.positions.kind = PositionKind::learned;
                  options.positions.longest = 7;
+                 options.positions.first = 2;
+                 options.input = {.scaled = false, .norm = true};
                }),
           kind("mix", Wiring::mix, [](Options& options) { options.encoder_layers = 3; }),
           kind("last, the encoder by linformer and local",

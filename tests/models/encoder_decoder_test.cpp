@@ -76,6 +76,7 @@ TEST(EncoderDecoderModel, GradientOfAllWeights) {
       const bool other = (static_cast<int>(wiring) + (norm == NormPlacement::pre ? 1 : 0)) % 2 == 0;
       options.embeddings = other ? Embeddings::apart : Embeddings::shared;
       options.positions.kind = other ? PositionKind::sinusoidal : PositionKind::learned;
+      options.input.norm = !other;
       options.common.tied_embeddings = wiring != Wiring::mix;
       if (other) options.common.dropout = options.common.attention_dropout = 0.3;
       const auto model = make_encoder_decoder(options, tiny_setting());

@@ -148,6 +148,9 @@ TEST(Translate, LearnedPositionsToo) {
   options.positions.longest = 40;
   options.embeddings = EncoderDecoderOptions::Embeddings::apart;
   expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
+  options.positions.first = 2;
+  options.input = {.scaled = false, .norm = true};
+  expect_as_read_anew(*small_encoder_decoder(options), {.beam = 2, .longest_beyond = beyond});
 }
 
 TEST(Translate, ALineDoesNotKnowOfTheOthers) {

@@ -1,0 +1,36 @@
+// What configurations of models have in common that make a text of a text.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "framework/weights/architecture.h"
+
+namespace longspan {
+
+// Adds the keys of the task, and of layers where the encoder has others than the decoder.
+inline void add_pair_settings(std::int64_t encoder_layers,
+                              std::int64_t decoder_layers,
+                              ModelSettings& settings) {
+  settings.emplace_back("run.task", "translation");
+  settings.emplace_back("model.family", "encoder_decoder");
+  settings.emplace_back("data.train_target", "your-targets.txt");
+  settings.emplace_back("model.layers", fmt::format("{}", decoder_layers));
+  if (encoder_layers != decoder_layers)
+    settings.emplace_back("model.encoder_layers", fmt::format("{}", encoder_layers));
+}
+
+inline std::int64_t encoder_layers_of(const ModelValues& values) {
+  return values.integer_or("model.encoder_layers", values.integer("model.layers"));
+}
+
+// Says what is asked of generation there and not done here.
+inline void remark_wishes(const ModelConfig& config, ModelMeaning& meaning) {
+  const std::vector<std::string> wishes = generation_wishes(config);
+  if (wishes.empty()) return;
+  meaning.remarks.push_back(fmt::format(
+      "{}: how results are searched for there; longspan generate and evaluate do as their own "
+      "options say (--beam, --length-penalty, --longest-beyond)",
+      fmt::join(wishes, ", ")));
+}
+
+}  // namespace longspan

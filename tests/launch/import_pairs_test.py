@@ -1,0 +1,374 @@
+#!/usr/bin/env python3
+"""Models that make texts of texts, which others trained, taken in and given back: what import_test.py is for decoders.
+
+    tests/launch/import_pairs_test.py build/launch/longspan
+
+What is compared with the package transformers needs an environment that has it (launch/setup --peers).
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import jobs
+from import_encoders_test import TestCase as Encoders
+from import_test import write_safetensors
+from package_tokenizer import tokenizer_json
+
+WIDTH, HIDDEN, POSITIONS, VOCABULARY = 8, 12, 30, 264
+# Ids of special tokens stand behind those of 256 bytes and one pair.
+BEGIN, PADDING, END = 257, 258, 259
+IDS = {"bos_token_id": BEGIN, "pad_token_id": PADDING, "eos_token_id": END, "decoder_start_token_id": END,
+       "forced_bos_token_id": BEGIN, "forced_eos_token_id": END}
+BART = {"architectures": ["BartForConditionalGeneration"], "model_type": "bart", "vocab_size": VOCABULARY, "d_model": WIDTH,
+        "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+        "encoder_ffn_dim": HIDDEN, "decoder_ffn_dim": HIDDEN, "activation_function": "gelu", "dropout": 0.1,
+        "activation_dropout": 0.1, "attention_dropout": 0.2, "max_position_embeddings": POSITIONS, "init_std": 0.02,
+        "scale_embedding": False, "is_encoder_decoder": True, "tie_word_embeddings": True, **IDS}
+T5 = {"architectures": ["T5ForConditionalGeneration"], "model_type": "t5", "vocab_size": VOCABULARY, "d_model": WIDTH, "d_kv": 3,
+      "d_ff": HIDDEN, "num_layers": 1, "num_decoder_layers": 2, "num_heads": 2, "relative_attention_num_buckets": 8,
+      "relative_attention_max_distance": 20, "dropout_rate": 0.1, "layer_norm_epsilon": 1e-6, "feed_forward_proj": "relu",
+      "is_encoder_decoder": True, "tie_word_embeddings": True, "n_positions": 64, "bos_token_id": None, "pad_token_id": PADDING,
+      "eos_token_id": END, "decoder_start_token_id": PADDING, "forced_bos_token_id": None, "forced_eos_token_id": None}
+SOURCES = ["the house", "a", "in the end. the", "houses, a b"]
+TARGETS = ["das haus", "ein", "the", "b, aa the b"]
+
+
+def bart():
+    """The tensors of BART in the order in which they are exported."""
+    found = {"model.shared.weight": [VOCABULARY, WIDTH]}
+
+    def add(name, *shape):
+        found.update({f"{name}.weight": list(shape), f"{name}.bias": [shape[0]]})
+
+    def add_attention(name):
+        for part in "q_proj", "k_proj", "v_proj", "out_proj":
+            add(f"{name}.{part}", WIDTH, WIDTH)
+        add(name + "_layer_norm", WIDTH)
+    for stack, layers in ("encoder", 1), ("decoder", 2):
+        found[f"model.{stack}.embed_positions.weight"] = [POSITIONS + 2, WIDTH]
+        add(f"model.{stack}.layernorm_embedding", WIDTH)
+        for layer in range(layers):
+            name = f"model.{stack}.layers.{layer}."
+            add_attention(name + "self_attn")
+            if stack == "decoder":
+                add_attention(name + "encoder_attn")
+            add(name + "fc1", HIDDEN, WIDTH)
+            add(name + "fc2", WIDTH, HIDDEN)
+            add(name + "final_layer_norm", WIDTH)
+    return found
+
+
+def t5(gated=False, tied=True):
+    """The tensors of T5 in the order in which they are exported."""
+    found, heads = {"shared.weight": [VOCABULARY, WIDTH]}, 6
+
+    def add_attention(name):
+        for part in "qkv":
+            found[f"{name}.{part}.weight"] = [heads, WIDTH]
+        found[f"{name}.o.weight"] = [WIDTH, heads]
+    for stack, layers in ("encoder", 1), ("decoder", 2):
+        for layer in range(layers):
+            name = f"{stack}.block.{layer}.layer."
+            add_attention(name + "0.SelfAttention")
+            if layer == 0:
+                found[name + "0.SelfAttention.relative_attention_bias.weight"] = [8, 2]
+            found[name + "0.layer_norm.weight"] = [WIDTH]
+            if stack == "decoder":
+                add_attention(name + "1.EncDecAttention")
+                found[name + "1.layer_norm.weight"] = [WIDTH]
+            name += "2." if stack == "decoder" else "1."
+            for part in ["wi_0", "wi_1"] if gated else ["wi"]:
+                found[f"{name}DenseReluDense.{part}.weight"] = [HIDDEN, WIDTH]
+            found[name + "DenseReluDense.wo.weight"] = [WIDTH, HIDDEN]
+            found[name + "layer_norm.weight"] = [WIDTH]
+        found[stack + ".final_layer_norm.weight"] = [WIDTH]
+    if not tied:
+        found["lm_head.weight"] = [VOCABULARY, WIDTH]
+    return found
+
+
+def framed_tokenizer(before=("<s>",), after=("</s>",)):
+    """One that puts these around a text."""
+    made = json.loads(tokenizer_json([("t", "h")], ["<s>", "<pad>", "</s>"]))
+    ids = {token["content"]: token["id"] for token in made["added_tokens"]}
+    parts = [{"SpecialToken": {"id": name, "type_id": 0}} for name in before] + [{"Sequence": {"id": "A", "type_id": 0}}]
+    parts += [{"SpecialToken": {"id": name, "type_id": 0}} for name in after]
+    tokens = {name: {"id": name, "ids": [ids[name]], "tokens": [name]} for name in {*before, *after}}
+    made["post_processor"] = {"type": "TemplateProcessing", "single": parts, "pair": parts, "special_tokens": tokens}
+    return json.dumps(made, ensure_ascii=False)
+
+
+class TestCase(Encoders):
+    def bart_folder(self, name="model", config=None, shapes=None, tokenizer=True, zeros=True):
+        """Its weights, those that come back."""
+        tensors = self.folder(name, config, shapes or bart(), BART)
+        if tokenizer:
+            (self.directory / name / "tokenizer.json").write_text(framed_tokenizer())
+        return {**tensors, "final_logits_bias": ("F32", [1, VOCABULARY], bytes(4 * VOCABULARY))} if zeros else tensors
+
+    def write(self, name, lines):
+        (self.directory / name).write_text("".join(line + "\n" for line in lines))
+
+    def write_pairs(self):
+        self.write("sources", SOURCES)
+        self.write("targets", TARGETS)
+
+    def evaluate_pairs(self, run):
+        return json.loads(self.longspan("evaluate", run, "--data", "sources", "--data-target", "targets", "--json").output)
+
+    def say(self, run, *arguments):
+        self.longspan("generate", run, "--input", "sources", "--output", "said", *arguments)
+        return (self.directory / "said").read_bytes().decode(errors="replace").split("\n")[:-1]
+
+
+class Import(TestCase):
+    def test_comes_back_to_the_bit(self):
+        tensors = self.bart_folder()
+        result = self.take()
+        count = sum(math.prod(shape) for shape in bart().values())
+        self.assertEqual(result.output, f"taken: BART of 2 layers, {count} weights ({count} of F32)\n")
+        self.assertEqual(result.errors, "")
+        self.longspan("verify", "taken")
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        config = self.config()
+        for key, value in BART.items():
+            self.assertEqual(config[key], value, key)
+        generation = json.loads((self.directory / "given" / "generation_config.json").read_text())
+        self.assertEqual(generation, IDS)
+        self.assertEqual((self.directory / "given" / "tokenizer.json").read_text(), framed_tokenizer())
+        configuration = (self.directory / "taken" / "config.yaml").read_text()
+        for line in "begin_token: </s>", "end_token: </s>", "first_token: <s>":
+            self.assertIn(line, configuration)
+
+    def test_other_ways_to_write_the_same(self):
+        # As facebook/bart-base: the body alone, copies of the table, keys of version 3, how to generate.
+        shapes = {name.removeprefix("model."): shape for name, shape in bart().items()}
+        tensors = self.bart_folder(config={"architectures": ["BartModel"], "normalize_before": False, "add_final_layer_norm": False,
+                                           "normalize_embedding": True, "static_position_embeddings": False, "num_hidden_layers": 1,
+                                           "extra_pos_embeddings": 2, "classif_dropout": 0.1, "num_beams": 4,
+                                           "force_bos_token_to_be_generated": True, "forced_bos_token_id": None}, shapes=shapes,
+                                   zeros=False)
+        self.write_more("model", {"encoder.embed_tokens.weight": tensors["shared.weight"], "encoder.version": ("F32", [1], b"\0\0@@")})
+        result = self.take()
+        self.assertIn("num_beams: how results are searched for there; longspan generate", result.errors)
+        self.give()
+        given = self.given()
+        self.assertEqual({name: given["model." + name] for name in tensors}, tensors)
+        self.assertEqual(self.config()["forced_bos_token_id"], BEGIN)
+
+    def write_more(self, folder, more):
+        write_safetensors(self.directory / folder / "model.safetensors", {**self.given(folder), **more})
+
+    def test_generation_config_comes_back_byte_for_byte(self):
+        self.bart_folder(config={"forced_bos_token_id": None, "forced_eos_token_id": None})
+        text = json.dumps({"forced_bos_token_id": BEGIN, "eos_token_id": END, "max_length": 30, "transformers_version": "4.40"})
+        (self.directory / "model" / "generation_config.json").write_text(text)
+        self.assertIn("max_length: how results are searched for", self.take().errors)
+        self.assertIn("first_token: <s>", (self.directory / "taken" / "config.yaml").read_text())
+        self.give()
+        self.assertEqual((self.directory / "given" / "generation_config.json").read_text(), text)
+
+    def test_reads_and_says_lines(self):
+        self.bart_folder()
+        self.take()
+        self.write_pairs()
+        figures = self.evaluate_pairs("taken")
+        # A target has what frames it, and its end once.
+        self.assertEqual(figures["tokens"], sum(len(line.replace("th", "t")) + 2 for line in TARGETS))
+        said = self.say("taken", "--beam", "1", "--longest-beyond", "2")
+        self.assertEqual(len(said), len(SOURCES))
+        for line in said:
+            self.assertNotRegex(line, "</?s>|<pad>")
+        self.assertEqual(len(self.say("taken", "--beam", "3", "--n-best", "2")), 2 * len(SOURCES))
+
+    def test_learns_on_and_is_given(self):
+        tensors = self.bart_folder()
+        self.take()
+        self.write_pairs()
+        before = self.evaluate_pairs("taken")["loss"]
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.start_from": "taken",
+                    "training.learning_rate": 0, "training.steps": 2, "training.warmup": 0, "run.threads": 1, "checkpoint.every": 1}
+        self.longspan("train", "taken/config.yaml", *jobs.flat(settings))
+        self.assertAlmostEqual(self.evaluate_pairs("mine")["loss"], before, delta=1e-6)
+        # It goes on as other runs do, with the tokenizer that its checkpoint has.
+        (self.directory / "model" / "tokenizer.json").rename(self.directory / "model" / "tokenizer.json.away")
+        self.give("mine")
+        self.assertEqual(self.given(), tensors)
+        for key, value in BART.items():
+            self.assertEqual(self.config()[key], value, key)
+        (self.directory / "model" / "tokenizer.json.away").rename(self.directory / "model" / "tokenizer.json")
+        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.steps": 3}))
+        self.assertEqual(self.run_at("mine").steps()[-1], 3)
+        changed = {**settings, "training.steps": 4, "data.begin_token": "<pad>"}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(changed), code=3)
+        self.assertIn("data.begin_token", result.errors)
+
+    def test_a_model_made_here_is_exported(self):
+        self.write_pairs()
+        (self.directory / "mine.yaml").write_text(json.dumps({
+            "run": {"directory": "mine", "task": "translation", "threads": 1},
+            "data": {"train": "sources", "train_target": "targets", "longest": 31},
+            "model": {"family": "encoder_decoder", "layers": 1, "width": 8, "heads": 2, "norm": "post", "positions": "learned",
+                      "first_position": 2, "longest": 32, "embedding_norm": True},
+            "training": {"steps": 1}}))
+        self.longspan("train", "mine.yaml")
+        self.give("mine")
+        config = self.config()
+        self.assertEqual((config["architectures"], config["scale_embedding"]), (["BartForConditionalGeneration"], True))
+        # Of bytes, behind which the two stand.
+        self.assertEqual((config["decoder_start_token_id"], config["eos_token_id"], config["vocab_size"]), (256, 257, 258))
+        self.take("given")
+        self.assertAlmostEqual(self.evaluate_pairs("taken")["loss"], self.evaluate_pairs("mine")["loss"], delta=1e-9)
+        self.longspan("train", "mine.yaml", *jobs.flat({"model.embedding_norm": "false", "run.directory": "other"}))
+        self.assert_one_sentence(self.give("other", "no", code=2), "model.embedding_norm is false, and BART knows only true")
+
+
+class ImportT5(TestCase):
+    def test_comes_back_to_the_bit(self):
+        for name, changes, shapes in (
+                ("plain", {}, t5()), ("gated", {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}, t5(True, False))):
+            with self.subTest(name):
+                tensors = self.folder(name, changes, shapes, T5)
+                (self.directory / name / "tokenizer.json").write_text(framed_tokenizer([]))
+                self.take(name, name + "-taken")
+                self.give(name + "-taken", name + "-given")
+                self.assertEqual(self.given(name + "-given"), tensors)
+                config = self.config(name + "-given")
+                for key, value in {**T5, **changes}.items():
+                    self.assertEqual(config[key], value, key)
+                self.assertNotIn("scale_decoder_outputs", config)
+
+    def test_version_5_says_scale_and_table_apart(self):
+        apart = {"scale_decoder_outputs": False, "is_gated_act": False, "dense_act_fn": "relu"}
+        for name, shapes, tied in ("own", t5(tied=False), False), ("shared", t5(), True):
+            with self.subTest(name):
+                tensors = self.folder(name, apart, shapes, T5)
+                self.take(name, name + "-taken")
+                self.give(name + "-taken", name + "-given")
+                self.assertEqual(self.given(name + "-given"), tensors)
+                config = self.config(name + "-given")
+                self.assertEqual((config["tie_word_embeddings"], config.get("scale_decoder_outputs")), (tied, False if tied else None))
+
+    def test_what_config_json_may_not_say(self):
+        self.folder(shapes=t5(), usual=T5)
+        path = self.directory / "model" / "config.json"
+        for change, part in (
+                ({"architectures": ["T5EncoderModel"]}, 'found "T5EncoderModel"; of T5 Longspan imports T5ForConditionalGeneration or T5Model'),
+                ({"feed_forward_proj": "gated-mish"}, '"feed_forward_proj": found "mish"; wanted gelu_new'),
+                ({"dense_act_fn": "gelu"}, '"dense_act_fn": found "gelu"; wanted relu, as "feed_forward_proj" says'),
+                ({"is_gated_act": True}, '"is_gated_act": found true; wanted false: "feed_forward_proj" says so'),
+                ({"is_encoder_decoder": False}, '"is_encoder_decoder": found false; wanted true'),
+                ({"relative_attention_num_buckets": 10}, 'relative_attention_bias.weight" is of shape [8, 2]; wanted [10, 2]'),
+                ({"feed_forward_proj": "gated-gelu"}, 'DenseReluDense.wi_0.weight" of shape [12, 8] is missing'),
+                ({"tie_word_embeddings": False}, 'tensor "lm_head.weight" of shape [264, 8] is missing'),
+                ({"use_scaled_scores": True}, '"use_scaled_scores" is not known: it may change what the model computes')):
+            with self.subTest(str(change)):
+                path.write_text(json.dumps({**T5, **change}))
+                self.assert_one_sentence(self.take(code=3), part)
+
+
+class Refusals(TestCase):
+    def test_what_config_json_may_not_say(self):
+        self.bart_folder(zeros=False)
+        path = self.directory / "model" / "config.json"
+        for change, part in (
+                ({"architectures": ["BartForCausalLM"]}, 'found "BartForCausalLM"; of BART Longspan imports BartForConditionalGeneration or BartModel'),
+                ({"normalize_before": True}, '"normalize_before": found true; wanted false: norms stand behind the sublayers'),
+                ({"add_final_layer_norm": True}, '"add_final_layer_norm": found true; wanted false'),
+                ({"static_position_embeddings": True}, '"static_position_embeddings": found true; wanted false: positions are learned'),
+                ({"normalize_embedding": False}, '"normalize_embedding": found false; wanted true'),
+                ({"extra_pos_embeddings": 1}, '"extra_pos_embeddings": found 1; wanted an integer from 2 to 2'),
+                ({"tie_word_embeddings": False}, '"tie_word_embeddings": found false; wanted true'),
+                ({"is_encoder_decoder": False}, '"is_encoder_decoder": found false; wanted true'),
+                ({"decoder_attention_heads": 4}, '"decoder_attention_heads": found 4; wanted 2, as "encoder_attention_heads" says'),
+                ({"decoder_ffn_dim": 16}, '"decoder_ffn_dim": found 16; wanted 12'),
+                ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, '"encoder_attention_heads": found 3, which does not divide d_model, 8'),
+                ({"activation_function": "mish"}, '"activation_function": found "mish"; wanted gelu_new'),
+                ({"forced_eos_token_id": 1}, '"forced_eos_token_id": found 1; wanted that of "eos_token_id"'),
+                ({"eos_token_id": [1, 2]}, '"eos_token_id": found a list; wanted one id'),
+                ({"decoder_start_token_id": VOCABULARY}, '"decoder_start_token_id": found 264; wanted an integer from 0 to 263'),
+                ({"decoder_start_token_id": 262}, '"decoder_start_token_id" is 262, which is no token of tokenizer.json'),
+                ({"encoder_layers": 2}, 'tensor "model.encoder.layers.1.self_attn.q_proj.weight" of shape [8, 8] is missing'),
+                ({"max_position_embeddings": 31}, 'embed_positions.weight" is of shape [32, 8]; wanted [33, 8]'),
+                ({"relative_positions": True}, '"relative_positions" is not known: it may change what the model computes')):
+            with self.subTest(str(change)):
+                path.write_text(json.dumps({**BART, **change}))
+                self.assert_one_sentence(self.take(code=3), part)
+                self.assertEqual([name for name in os.listdir(self.directory) if name.startswith("taken")], [])
+
+    def test_a_bias_of_logits(self):
+        shapes = {**bart(), "final_logits_bias": [1, VOCABULARY]}
+        self.bart_folder(shapes=shapes)
+        self.assert_one_sentence(self.take(code=3), 'tensor "final_logits_bias" holds other numbers than zero; wanted zeros of shape [1, 264]')
+        self.bart_folder("short", shapes={**shapes, "final_logits_bias": [VOCABULARY]})
+        self.assert_one_sentence(self.take("short", code=3), 'tensor "final_logits_bias" is of shape [264]; wanted zeros of shape [1, 264]')
+
+    def test_tokens_that_are_not_there(self):
+        self.bart_folder()
+        self.take()
+        self.write_pairs()
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.steps": 1}
+        for more, sentence in (({"data.begin_token": "<start>"}, 'data.begin_token: the tokenizer has no token "<start>"'),
+                               ({"data.longest": 2, "data.too_long": "cut"}, "and 2 begin and end a text: nothing of the text would be")):
+            code = 2 if "data.begin_token" in more else 3
+            result = self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, **more}), code=code)
+            self.assertIn(sentence, result.errors)
+
+    def test_without_a_tokenizer(self):
+        tensors = self.bart_folder(tokenizer=False)
+        self.assertIn("model has no tokenizer.json", self.take().errors)
+        self.give()
+        self.assertEqual(self.given(), tensors)
+        for key, value in IDS.items():
+            self.assertEqual(self.config()[key], value, key)
+
+
+class Peers(TestCase):
+    """Against the package transformers, on models that it made."""
+
+    def peer(self, *arguments):
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        peers = Path(os.environ.get("LONGSPAN_PEERS") or Path(cache) / "longspan" / "peers").absolute()
+        if not (peers / "ready").exists():
+            self.skipTest(f"there is no {peers / 'ready'}; launch/setup --peers makes it")
+        script = jobs.SOURCE / "tests" / "peers" / "pairs.py"
+        result = subprocess.run([peers / "bin" / "python", script, *map(str, arguments)], cwd=self.directory, capture_output=True,
+                                text=True, env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"})
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def compare(self, wanted, count):
+        self.peer("make", "models", wanted)
+        (self.directory / "given").mkdir()
+        self.write_pairs()
+        for kind in sorted(os.listdir(self.directory / "models")):
+            self.take(f"models/{kind}", kind)
+            self.give(kind, f"given/{kind}")
+            self.assertEqual(self.given(f"given/{kind}"), self.given(f"models/{kind}"))
+        theirs, again = (json.loads(self.peer("losses", folder, "sources", "targets")) for folder in ("models", "given"))
+        said, said_again = (json.loads(self.peer("greedy", folder, "sources", 4)) for folder in ("models", "given"))
+        self.assertEqual(len(theirs), count)
+        self.assertEqual(said, said_again)
+        for kind, loss in theirs.items():
+            with self.subTest(kind):
+                self.assertLess(abs(again[kind] - loss), 1e-6)
+                self.assertLess(abs(self.evaluate_pairs(kind)["loss"] - loss), 1e-5)
+                found = self.say(kind, "--beam", "1", "--longest-beyond", "4")
+                self.assertEqual(found, [text.replace("\n", " ") for text in said[kind]])
+
+    def test_bart_is_that_of_transformers(self):
+        self.compare("bart", 2)
+
+    def test_t5_is_that_of_transformers(self):
+        self.compare("t5", 2)
+
+
+if __name__ == "__main__":
+    jobs.main()
