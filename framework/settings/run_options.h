@@ -47,9 +47,8 @@ enum class ConsoleKind : std::uint8_t { automatic, plain, bar };
 struct MetricsOptions {
   std::int64_t every = 10;                       // metrics.every: steps
   ConsoleKind console = ConsoleKind::automatic;  // metrics.console
-  // metrics.timing: also write what differs from run to run (speed, utilisation, memory, where
-  // the time goes). Without it a resumed run's metrics.jsonl equals an unbroken run's byte for
-  // byte.
+  // metrics.timing: also write what differs from run to run (speed, memory, seconds). Without
+  // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
   bool timing = true;
 };
 
