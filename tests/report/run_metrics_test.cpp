@@ -12,7 +12,7 @@
 namespace longspan {
 namespace {
 
-class RunMetricsFile : public testing::Test {
+class RunMetricsFile : public ::testing::Test {
  protected:
   RunMetrics read(const std::string& text) {
     write(text);
@@ -30,7 +30,7 @@ class RunMetricsFile : public testing::Test {
   }
   std::filesystem::path path() const { return directory_.path() / "metrics.jsonl"; }
 
-  TemporaryDirectory directory_;
+  testing::TemporaryDirectory directory_;
 };
 
 std::string line(std::int64_t step, double loss) {
