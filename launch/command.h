@@ -34,6 +34,7 @@ Command config_command();
 Command plan_command();
 Command inspect_command();
 Command verify_command();
+Command report_command();
 Command tokenizer_command();
 Command prepare_command();
 Command import_command();

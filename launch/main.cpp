@@ -37,6 +37,7 @@ std::vector<Command> commands() {
           plan_command(),
           inspect_command(),
           verify_command(),
+          report_command(),
           tokenizer_command(),
           prepare_command(),
           import_command(),

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/comm/mpi_c.h"
+#include "framework/report/chart_library.h"
 #include "revision.h"
 
 namespace longspan {
@@ -60,6 +61,8 @@ std::string version_text() {
                       LONGSPAN_UTF8PROC_VERSION,
                       LONGSPAN_ZLIB_VERSION,
                       LONGSPAN_ZSTD_VERSION);
+  const ChartLibrary* const curves = chart_library();
+  text += fmt::format("  {}\n", curves == nullptr ? "without dygraphs" : curves->name);
 #ifdef LONGSPAN_WITH_CUDA
   const std::string_view nccl = LONGSPAN_NCCL_VERSION;
   text += fmt::format("  compiled with CUDA {}{}; cuBLASLt{} opened when a GPU needs {}\n",

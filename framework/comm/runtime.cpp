@@ -132,10 +132,12 @@ void Runtime::wait(Group& group, const Operation& operation) {
   if (operation.done) return;
   if (group.failure) throw RankError("{}", *group.failure);
   require(!finished_, "a collective was waited for after the end of the Session");
+  const auto began = Clock::now();
   wait_until([&] { return operation.done; },
              [&] {
                return Awaited{&group, &operation, operation.sequence};
              });
+  waited_ += Clock::now() - began;
 }
 
 void Runtime::wait(CUstream_st* stream) {

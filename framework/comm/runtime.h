@@ -67,6 +67,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void set_time_limit(Seconds limit) { limit_ = limit; }
   // After which a host that waits would have given up.
   Seconds patience() const { return limit_ + options_.grace; }
+  // What `wait` for an operation has taken in all.
+  Seconds waited() const { return waited_; }
 
   // The group of all ranks; called once.
   std::shared_ptr<Group> make_world();
@@ -135,6 +137,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   SessionOptions options_;
   Seconds limit_{0};
+  Seconds waited_{0};
   bool mpi_ = false;  // MPI is running, and this object will end it
   bool finished_ = false;
   int rank_ = 0;

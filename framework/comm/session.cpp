@@ -40,6 +40,8 @@ int Session::local_rank() const { return runtime_->local_rank(); }
 
 int Session::local_size() const { return runtime_->local_size(); }
 
+std::chrono::duration<double> Session::waited() const { return runtime_->waited(); }
+
 bool Session::claim_report() const { return runtime_->claim_report(); }
 
 void Session::set_listener(std::function<void(const char*)> listener) {

@@ -46,6 +46,9 @@ class Session {
   // Ranks on this machine, and this one's place among them.
   int local_rank() const;
   int local_size() const;
+  // How long this rank has waited for collectives so far, beside what it computed while they were
+  // under way. Of those that NCCL carries a GPU waits and not the host: they do not count.
+  std::chrono::duration<double> waited() const;
   // True on one rank: the one whose sentence is printed when several fail at once. It is the first
   // to ask, as decided by the lowest rank that still answers. A rank that is told false should call
   // `abort` at once, which leaves the end to that other rank for as long as the grace.

@@ -132,6 +132,12 @@ std::string json_line(const StepMetrics& metrics) {
     append(line, "tokens_per_second", metrics.timing->tokens_per_second);
     append(line, "model_flops_utilisation", metrics.timing->model_flops_utilisation);
     append(line, "peak_memory_bytes", metrics.timing->peak_memory_bytes);
+    const StepTimes& times = metrics.timing->times;
+    append(line, "step_seconds", times.step);
+    append(line, "reading_seconds", times.reading);
+    append(line, "waiting_seconds", times.waiting);
+    append(line, "saving_seconds", times.saving);
+    append(line, "validating_seconds", times.validating);
   }
   for (const Figure& figure : metrics.validation) {
     const std::string name = "validation_" + figure.name;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/metrics/figure.h"
+#include "framework/runs/step_meter.h"
 #include "framework/train/trainer.h"
 
 namespace longspan {
@@ -17,6 +18,8 @@ struct StepTiming {
   double tokens_per_second = 0;
   double model_flops_utilisation = 0;  // of the measured peak of all ranks
   std::int64_t peak_memory_bytes = 0;  // of the rank that needs most
+  // Of a step, as a mean of those since the line before; as "step_seconds", "reading_seconds", ...
+  StepTimes times = {};
 };
 
 struct StepMetrics {

@@ -3,7 +3,31 @@
 
 #include <cstdint>
 
+#include "framework/core/stopwatch.h"
+
 namespace longspan {
+
+// Seconds of the first rank.
+struct StepTimes {
+  double step = 0;        // all of it, with what follows
+  double reading = 0;     // waiting for a batch
+  double waiting = 0;     // within the step, for collectives that the host waits for
+  double saving = 0;      // that training waited for checkpoints
+  double validating = 0;  // measuring the validation text
+};
+
+// Adds the seconds of its life to a sum.
+class Timed {
+ public:
+  explicit Timed(double& sum) : sum_(sum) {}
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() { sum_ += stopwatch_.seconds(); }
+
+ private:
+  double& sum_;
+  Stopwatch stopwatch_;
+};
 
 struct StepCost {
   double seconds = 0;
@@ -11,7 +35,7 @@ struct StepCost {
   double flops = 0;         // of all ranks
 };
 
-// Rates since it began again, and of all steps.
+// Rates and times since it began again, and of all steps.
 class StepMeter {
  public:
   void add(const StepCost& step) {
@@ -20,8 +44,26 @@ class StepMeter {
     recent_.flops += step.flops;
     seconds_ += step.seconds;
     ++steps_;
+    ++recent_steps_;
   }
-  void begin_again() { recent_ = {}; }
+  void begin_again() {
+    recent_ = {};
+    recent_steps_ = 0;
+    times_ = {};
+    since_ = {};
+  }
+
+  // Where parts of the time are added; `step` is not among them.
+  StepTimes& times() { return times_; }
+  // Of one step, as a mean; of each part what was added.
+  StepTimes mean_times() const {
+    const auto steps = static_cast<double>(recent_steps_);
+    return {since_.seconds() / steps,
+            times_.reading / steps,
+            times_.waiting / steps,
+            times_.saving / steps,
+            times_.validating / steps};
+  }
 
   double tokens_per_second() const { return static_cast<double>(recent_.tokens) / recent_.seconds; }
   double flops_per_second() const { return recent_.flops / recent_.seconds; }
@@ -29,6 +71,9 @@ class StepMeter {
 
  private:
   StepCost recent_;
+  std::int64_t recent_steps_ = 0;
+  StepTimes times_;
+  Stopwatch since_;
   double seconds_ = 0;
   std::int64_t steps_ = 0;
 };

@@ -232,6 +232,7 @@ ExitCode TrainingRun::run() {
   const bool had_nothing_to_do = last_step();
   if (had_nothing_to_do)
     tell_that_nothing_is_left(log_, trainer_.steps(), settings_.training.steps);
+  meter_.begin_again();
   try {
     while (!last_step() && !stopping_) step();
   } catch (const DivergedError& error) {
@@ -284,12 +285,16 @@ ExitCode TrainingRun::end_unsaved() const {
 void TrainingRun::step() {
   const Stopwatch stopwatch;
   if (speaks()) tell_launcher(fmt::format("step {}", trainer_.steps() + 1));
-  batch_ = loader_.next();
+  {
+    const Timed timed(meter_.times().reading);
+    batch_ = loader_.next();
+  }
   const std::int64_t remembered = batch_.fresh     ? 0
                                   : batch_.carried ? batch_.carried->length()
                                                    : trainer_.carried_length();
   const std::int64_t check = settings_.memory.reconstruction_check_every;
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
+  const auto waited_before = session_.waited();
   const StepResult result = trainer_.step(batch_,
                                           {.stop = [this] { return stop_request_.asked(); },
                                            .measure = measure,
@@ -301,8 +306,13 @@ void TrainingRun::step() {
                                                  save_is_due_ = true;
                                                  if (best_) best_->withdraw(step);
                                                },
-                                           .before_update = [this] { saver_.wait_for_copy(); }});
+                                           .before_update =
+                                               [this] {
+                                                 const Timed timed(meter_.times().saving);
+                                                 saver_.wait_for_copy();
+                                               }});
   mesh_.world.check_ledger();
+  meter_.times().waiting += (session_.waited() - waited_before).count();
   const double seconds = stopwatch.seconds();
   stopping_ = result.stop_requested;
   meter_.add({.seconds = seconds, .tokens = result.tokens, .flops = flops_of_step(remembered)});
@@ -339,6 +349,7 @@ void TrainingRun::judge_reconstruction(const StepResult& result) const {
 std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
+  const Timed timed(meter_.times().validating);
   const std::optional<Measurement> result =
       trainer_.with_kept_weights([this] { return task_->validate(trainer_.model()); });
   if (!result) return std::nullopt;
@@ -360,7 +371,8 @@ StepTiming TrainingRun::timing() {
   const StepTiming timing = {
       .tokens_per_second = meter_.tokens_per_second(),
       .model_flops_utilisation = meter_.flops_per_second() / peak_,
-      .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum)};
+      .peak_memory_bytes = mesh_.world.all_reduce(memory, Reduction::maximum),
+      .times = meter_.mean_times()};
   meter_.begin_again();
   return timing;
 }
@@ -437,6 +449,7 @@ TrainingState TrainingRun::state() {
 }
 
 bool TrainingRun::save(bool beside) {
+  const Timed timed(meter_.times().saving);
   keep_directory();
   if (metrics_) metrics_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
@@ -454,12 +467,14 @@ bool TrainingRun::save(bool beside) {
 
 void TrainingRun::finish_save() {
   if (!saver_.under_way()) return;
+  const Timed timed(meter_.times().saving);
   keep_directory();
   saver_.finish();
 }
 
 void TrainingRun::remove_older() {
   if (!saver_.has_older()) return;
+  const Timed timed(meter_.times().saving);
   keep_directory();
   saver_.remove_older();
 }

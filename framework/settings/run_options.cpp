@@ -119,10 +119,12 @@ void declare(OptionTable& table, MetricsOptions& options) {
       options.console,
       "progress: a bar on a terminal and lines elsewhere, or always one of them",
       {{"auto", ConsoleKind::automatic}, {"plain", ConsoleKind::plain}, {"bar", ConsoleKind::bar}});
-  table.add("metrics.timing",
-            options.timing,
-            "write tokens_per_second, model_flops_utilisation and peak_memory_bytes, which differ "
-            "from run to run; without them metrics.jsonl repeats to the byte");
+  table.add(
+      "metrics.timing",
+      options.timing,
+      "write tokens_per_second, model_flops_utilisation, peak_memory_bytes and the seconds of "
+      "a step and of its parts, which differ from run to run; without them metrics.jsonl "
+      "repeats to the byte");
 }
 
 MeshShape mesh_shape(const ParallelOptions& options, int ranks) {

@@ -47,7 +47,7 @@ enum class ConsoleKind : std::uint8_t { automatic, plain, bar };
 struct MetricsOptions {
   std::int64_t every = 10;                       // metrics.every: steps
   ConsoleKind console = ConsoleKind::automatic;  // metrics.console
-  // metrics.timing: also write what differs from run to run (speed, utilisation, memory). Without
+  // metrics.timing: also write what differs from run to run (speed, memory, seconds). Without
   // it a resumed run's metrics.jsonl equals an unbroken run's byte for byte.
   bool timing = true;
 };

@@ -62,7 +62,7 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
             R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
             R"("gradient_norm": 0.5})");
   metrics.loss_scale = 65536;
-  metrics.timing = StepTiming{1000, 0.625, 4096};
+  metrics.timing = StepTiming{1000, 0.625, 4096, {2, 0.25, 0.5, 0.125, 1}};
   metrics.validation = {{"loss", 1.5, "nats a token"},
                         {"bits_per_byte", 2.25, "bits a byte"},
                         {.name = "unknown", .value = 7, .is_count = true}};
@@ -71,6 +71,8 @@ TEST(Metrics, ALineHasTheFieldsOfTheContract) {
       R"({"step": 5, "tokens": 640, "loss": 2.0, "learning_rate": 1e-05, )"
       R"("gradient_norm": 0.5, "loss_scale": 65536.0, "tokens_per_second": 1000.0, )"
       R"("model_flops_utilisation": 0.625, "peak_memory_bytes": 4096, )"
+      R"("step_seconds": 2.0, "reading_seconds": 0.25, "waiting_seconds": 0.5, )"
+      R"("saving_seconds": 0.125, "validating_seconds": 1.0, )"
       R"("validation_loss": 1.5, "validation_bits_per_byte": 2.25, "validation_unknown": 7})");
 }
 

@@ -1,0 +1,123 @@
+#include "framework/report/page_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "framework/report/page_text.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t most_bytes = 3'500'000;
+constexpr std::size_t bytes_of_cell = 33;  // three numbers of ten digits, and commas
+constexpr std::size_t fewest_buckets = 32;
+
+template <typename Values, typename Write>
+std::string list_of(const Values& values, const Write& write) {
+  std::string text = "[";
+  for (const auto& value : values) {
+    if (text.size() > 1) text += ',';
+    text += write(value);
+  }
+  return text + "]";
+}
+
+std::string column_data(const std::vector<Cell>& cells, std::size_t buckets) {
+  std::vector<std::size_t> at;
+  std::vector<Cell> found;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i].is_empty()) continue;
+    at.push_back(i);
+    found.push_back(cells[i]);
+  }
+  const auto value = [](const Cell& cell, double number) -> std::string {
+    return cell.count == 0 || !std::isfinite(number) ? "null" : short_number(number);
+  };
+  std::string text = "{\"mean\":" + list_of(found, [&](const Cell& cell) {
+                       return value(cell, cell.count == 0 ? 0 : cell.mean());
+                     });
+  const bool has_range =
+      std::ranges::any_of(found, [](const Cell& cell) { return cell.least != cell.most; });
+  if (has_range) {
+    text += ",\"least\":" + list_of(found, [&](const Cell& c) { return value(c, c.least); });
+    text += ",\"most\":" + list_of(found, [&](const Cell& c) { return value(c, c.most); });
+  }
+  if (found.size() < buckets)
+    text += ",\"at\":" + list_of(at, [](std::size_t place) { return fmt::to_string(place); });
+  return text + "}";
+}
+
+std::string run_data(const ReportedRun& run) {
+  const ThinnedSeries& series = run.metrics.series;
+  const auto& buckets = series.buckets();
+  std::string text = fmt::format(
+      "{{\"name\":{},\"step\":{},\"tokens\":{},\"seconds\":{},\"columns\":{{",
+      script_string(run.name),
+      list_of(buckets, [](const Bucket& bucket) { return fmt::to_string(bucket.step); }),
+      list_of(buckets, [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.tokens); }),
+      run.metrics.seconds > 0
+          ? list_of(buckets,
+                    [](const Bucket& bucket) { return fmt::format("{:.9g}", bucket.seconds); })
+          : "null");
+  for (std::size_t i = 0; i < series.names().size(); ++i)
+    text += fmt::format("{}{}:{}",
+                        i == 0 ? "" : ",",
+                        script_string(series.names()[i]),
+                        column_data(series.cells(i), buckets.size()));
+  return text + "}}";
+}
+
+std::string chart_data(const PlacedChart& placed) {
+  const Chart& chart = placed.chart;
+  return fmt::format(
+      "{{\"label\":{},\"factor\":{},\"columns\":{},\"names\":{},\"stacked\":{},\"run\":{}}}",
+      script_string(chart.unit.empty() ? chart.title : chart.unit),
+      chart.factor,
+      list_of(chart.columns, script_string),
+      list_of(chart.columns,
+              [](const std::string& name) { return script_string(text_of_column(name).title); }),
+      chart.is_stacked,
+      placed.run ? fmt::to_string(*placed.run) : "null");
+}
+
+}  // namespace
+
+std::vector<PlacedChart> placed_charts(std::span<const ReportedRun> runs) {
+  std::vector<std::string> columns;
+  std::set<std::string> seen;
+  for (const ReportedRun& run : runs)
+    for (const std::string& name : run.metrics.series.names())
+      if (seen.insert(name).second) columns.push_back(name);
+  std::vector<PlacedChart> placed;
+  for (Chart& chart : charts_of(columns)) {
+    if (!chart.is_stacked) {
+      placed.push_back({std::move(chart)});
+      continue;
+    }
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const bool has_it = std::ranges::any_of(chart.columns, [&](const std::string& column) {
+        return runs[i].metrics.series.find(column).has_value();
+      });
+      if (has_it) placed.push_back({chart, i});
+    }
+  }
+  return placed;
+}
+
+std::string page_data(std::span<const ReportedRun> runs, std::span<const PlacedChart> charts) {
+  return fmt::format(
+      "{{\"runs\":{},\"charts\":{}}}", list_of(runs, run_data), list_of(charts, chart_data));
+}
+
+void thin_for_page(std::span<ReportedRun> runs) {
+  std::size_t columns = 0;
+  for (const ReportedRun& run : runs) columns += run.metrics.series.names().size() + 1;
+  const std::size_t most =
+      std::max(fewest_buckets, most_bytes / bytes_of_cell / std::max<std::size_t>(columns, 1));
+  for (ReportedRun& run : runs) run.metrics.series.thin_to(most);
+}
+
+}  // namespace longspan

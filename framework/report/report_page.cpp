@@ -1,0 +1,241 @@
+#include "framework/report/report_page.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "framework/report/page_data.h"
+#include "framework/report/page_text.h"
+
+namespace longspan {
+namespace {
+
+using Runs = std::vector<ReportedRun>;
+
+constexpr std::size_t most_named = 3;  // runs in the title
+
+std::string title_of(const Runs& runs, const std::string& date) {
+  std::string names;
+  for (std::size_t i = 0; i < std::min(runs.size(), most_named); ++i)
+    names += fmt::format(
+        "{}{} (step {})", i == 0 ? "" : ", ", runs[i].name, grouped(runs[i].metrics.step));
+  if (runs.size() > most_named) names += fmt::format(" and {} more", runs.size() - most_named);
+  return fmt::format("{}, {} UTC", names, date);
+}
+
+std::string cell(const std::string& text) { return "<td>" + text + "</td>"; }
+
+// A name with its curves' colour, which the script knows.
+std::string run_heading(const Runs& runs, std::size_t run) {
+  return fmt::format(R"(<th scope="col"><span class="colour" data-run="{}"></span>{}</th>)",
+                     run,
+                     html(runs[run].name));
+}
+
+std::string headings(const Runs& runs) {
+  std::string text;
+  for (std::size_t i = 0; i < runs.size(); ++i) text += run_heading(runs, i);
+  return text;
+}
+
+std::string runs_table(const Runs& runs) {
+  std::string text =
+      "<table id=\"runs\"><thead><tr><th>run</th><th>state</th><th>step</th><th>tokens</th>"
+      "<th>time of training</th><th>lines of metrics</th></tr></thead><tbody>\n";
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const RunMetrics& metrics = runs[i].metrics;
+    std::string step = grouped(metrics.step);
+    if (runs[i].steps) step += " of " + grouped(*runs[i].steps);
+    std::string lines = grouped(metrics.lines);
+    if (metrics.repeated > 0)
+      lines += fmt::format(", and {} whose steps were made again", grouped(metrics.repeated));
+    text += fmt::format(
+        "<tr><th scope=\"row\"><label><input type=\"checkbox\" checked data-run=\"{}\">"
+        "<span class=\"colour\" data-run=\"{}\"></span>{}</label></th>{}{}{}{}{}</tr>\n",
+        i,
+        i,
+        html(runs[i].name),
+        cell(html(runs[i].state)),
+        cell(step),
+        cell(grouped(static_cast<std::int64_t>(metrics.tokens))),
+        cell(metrics.seconds > 0 ? time_text(metrics.seconds) : "not logged"),
+        cell(lines));
+  }
+  return text + "</tbody></table>\n";
+}
+
+// What stands in the table for one column of one run.
+std::string last_value(const ReportedRun& run, const std::string& column, double factor) {
+  const auto number = run.metrics.series.find(column);
+  if (!number) return "<td></td>";
+  const ColumnEnd& end = run.metrics.ends[*number];
+  std::string shown = end.step < 0 ? "" : short_number(end.value * factor);
+  std::string note;
+  if (!end.reason_of_last.empty())
+    note = "now " + end.reason_of_last;
+  else if (end.step != run.metrics.step)
+    note = fmt::format("at step {}", grouped(end.step));
+  if (end.gaps > 0)
+    note += fmt::format("{}{} {} no number, first at step {}",
+                        note.empty() ? "" : "; ",
+                        grouped(end.gaps),
+                        end.gaps == 1 ? "is" : "are",
+                        grouped(end.first_gap));
+  if (!note.empty()) shown += fmt::format(" <small>{}</small>", html(note));
+  return fmt::format(
+      "<td data-value=\"{}\">{}</td>", end.step < 0 ? "" : fmt::format("{}", end.value), shown);
+}
+
+std::string last_values(const Runs& runs, const std::vector<PlacedChart>& charts) {
+  std::string text =
+      "<h2>Last values</h2>\n<table id=\"last-values\"><thead><tr><th>number</th>"
+      "<th>unit</th>" +
+      headings(runs) + "</tr></thead><tbody>\n";
+  std::set<std::string> told;
+  for (const PlacedChart& placed : charts) {
+    for (const std::string& column : placed.chart.columns) {
+      if (!told.insert(column).second) continue;
+      const ColumnText words = text_of_column(column);
+      text += fmt::format("<tr data-column=\"{}\"><th scope=\"row\">{}</th>{}",
+                          html(column),
+                          html(words.title),
+                          cell(html(words.unit)));
+      for (const ReportedRun& run : runs) text += last_value(run, column, words.factor);
+      text += "</tr>\n";
+    }
+  }
+  return text + "</tbody></table>\n";
+}
+
+std::string figures(const Runs& runs, const std::vector<PlacedChart>& charts) {
+  std::string text = "<section id=\"charts\">\n";
+  for (std::size_t i = 0; i < charts.size(); ++i) {
+    const Chart& chart = charts[i].chart;
+    const std::string of_run =
+        charts[i].run && runs.size() > 1 ? ": " + runs[*charts[i].run].name : "";
+    text += fmt::format(
+        "<figure><figcaption>{}{}</figcaption><div class=\"legend\"></div><div class=\"chart\" "
+        "data-chart=\"{}\"></div></figure>\n",
+        html(chart.title + of_run),
+        chart.unit.empty() ? "" : fmt::format(" <small>{}</small>", html(chart.unit)),
+        i);
+  }
+  return text + "</section>\n";
+}
+
+// A row for each of the keys; a run without the key has an empty cell.
+std::string keys_table(const Runs& runs, const std::set<std::string>& keys, const char* id) {
+  std::string text = fmt::format(
+      "<table id=\"{}\"><thead><tr><th>key</th>{}</tr></thead><tbody>\n", id, headings(runs));
+  for (const std::string& key : keys) {
+    text += fmt::format("<tr><th scope=\"row\">{}</th>", html(key));
+    for (const ReportedRun& run : runs) {
+      const auto found = run.configuration.find(key);
+      text += cell(found == run.configuration.end() ? "" : html(found->second));
+    }
+    text += "</tr>\n";
+  }
+  return text + "</tbody></table>\n";
+}
+
+std::string configurations(const Runs& runs) {
+  std::set<std::string> keys;
+  for (const ReportedRun& run : runs)
+    for (const auto& [key, value] : run.configuration) keys.insert(key);
+  std::set<std::string> differing;
+  for (const std::string& key : keys) {
+    const auto value_of = [&](const ReportedRun& run) -> const std::string* {
+      const auto found = run.configuration.find(key);
+      return found == run.configuration.end() ? nullptr : &found->second;
+    };
+    const std::string* const first = value_of(runs.front());
+    const bool is_same = std::ranges::all_of(runs, [&](const ReportedRun& run) {
+      const std::string* const value = value_of(run);
+      return value == nullptr || first == nullptr ? value == first : *value == *first;
+    });
+    if (!is_same) differing.insert(key);
+  }
+  std::string text;
+  if (runs.size() > 1)
+    text += "<h2>What differs in their configurations</h2>\n" +
+            (differing.empty() ? std::string("<p>Nothing.</p>\n")
+                               : keys_table(runs, differing, "differences"));
+  if (!keys.empty())
+    text += fmt::format(
+        "<details><summary>All {} keys of the configuration{}</summary>\n{}"
+        "</details>\n",
+        keys.size(),
+        runs.size() > 1 ? "s" : "",
+        keys_table(runs, keys, "configuration"));
+  return text;
+}
+
+std::string texts(const Runs& runs) {
+  std::string text;
+  for (const ReportedRun& run : runs)
+    for (const MetricText& one : run.metrics.texts)
+      text += fmt::format("<h3>{}, step {}: {}</h3>\n<pre>{}</pre>\n",
+                          html(run.name),
+                          grouped(one.step),
+                          html(one.name),
+                          html(one.text));
+  return text.empty() ? "" : "<h2>Texts</h2>\n<section id=\"texts\">\n" + text + "</section>\n";
+}
+
+std::string warnings(const Runs& runs) {
+  std::string text;
+  for (const ReportedRun& run : runs) {
+    if (run.warnings.empty()) continue;
+    text += fmt::format("<h3>{}</h3>\n<pre>", html(run.name));
+    for (const std::string& line : run.warnings) text += html(line) + "\n";
+    text += "</pre>\n";
+  }
+  return text.empty() ? ""
+                      : "<h2>Warnings and errors in the log</h2>\n<section id=\"warnings\">\n" +
+                            text + "</section>\n";
+}
+
+constexpr const char* controls =
+    "<form id=\"controls\"><label>over <select id=\"axis\"><option value=\"step\">steps</option>"
+    "<option value=\"tokens\">tokens</option><option value=\"seconds\">time</option></select>"
+    "</label> <label><input type=\"checkbox\" id=\"logarithmic\"> logarithmic</label> "
+    "<label><input type=\"checkbox\" id=\"range\" checked> smallest to largest</label> "
+    "<small>Drag over a chart to see a part of all of them, double-click to see everything again. "
+    "A line is the mean of the steps of a point; the band about it goes from their smallest to "
+    "their largest value.</small></form>\n"
+    "<noscript><p>The curves need JavaScript; the tables do not.</p></noscript>\n";
+
+std::string script(std::string_view text) { return fmt::format("<script>\n{}\n</script>\n", text); }
+
+}  // namespace
+
+std::string report_page(Runs runs, std::int64_t made_at, const ChartLibrary& library) {
+  thin_for_page(runs);
+  const std::vector<PlacedChart> charts = placed_charts(runs);
+  const std::string title =
+      html(title_of(runs, fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(made_at))));
+  std::string page = fmt::format(
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "script-src 'unsafe-inline'; style-src 'unsafe-inline'\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width\">\n<title>{}</title>\n"
+      "<style>\n{}\n{}</style>\n</head>\n<body>\n<h1>{}</h1>\n",
+      title,
+      library.style,
+      page_style(),
+      title);
+  page += runs_table(runs) + controls + figures(runs, charts) + last_values(runs, charts) +
+          configurations(runs) + texts(runs) + warnings(runs);
+  page += fmt::format(
+      "<footer><details><summary>Curves are drawn by {}</summary><pre>{}</pre></details></footer>\n"
+      "<script type=\"application/json\" id=\"data\">{}</script>\n",
+      html(library.name),
+      html(library.licence),
+      page_data(runs, charts));
+  page += script(library.script) + script(page_script());
+  return page + "</body>\n</html>\n";
+}
+
+}  // namespace longspan

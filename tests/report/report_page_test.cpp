@@ -1,0 +1,171 @@
+#include "framework/report/report_page.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "framework/report/charts.h"
+#include "framework/report/page_data.h"
+#include "framework/report/page_text.h"
+
+namespace longspan {
+namespace {
+
+const ChartLibrary library = {"a library", "var drawing;", "p {}", "a licence & more"};
+
+ReportedRun run_of(const std::string& name, std::int64_t steps, std::size_t columns) {
+  ReportedRun run = {.name = name, .state = "finished", .metrics = {ThinnedSeries(2000)}};
+  for (std::size_t i = 0; i < columns; ++i)
+    run.metrics.series.column(i == 0 ? "loss" : "number_" + std::to_string(i));
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    run.metrics.series.begin(
+        {step, 1e6 * static_cast<double>(step), 0.123456789 * static_cast<double>(step)});
+    for (std::size_t i = 0; i < columns; ++i)
+      run.metrics.series.add(
+          i, std::sin(static_cast<double>(step) * static_cast<double>(i + 1)) * 1e-5);
+  }
+  run.metrics.ends.resize(columns, {.value = 0.5, .step = steps});
+  run.metrics.step = steps;
+  run.metrics.lines = steps;
+  run.metrics.seconds = 1;
+  return run;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++found;
+  return found;
+}
+
+nlohmann::json data_of(const std::string& page) {
+  const std::string begin = "id=\"data\">";
+  const std::size_t at = page.find(begin) + begin.size();
+  return nlohmann::json::parse(page.substr(at, page.find("</script>", at) - at));
+}
+
+TEST(PageText, NothingOfOthersIsMarkup) {
+  EXPECT_EQ(html("<a href='x'>\"&\x01\n"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;&#xfffd;\n");
+  EXPECT_EQ(script_string("</script>\"\n"), R"("\u003c/script>\"\n")");
+  EXPECT_EQ(nlohmann::json::parse(script_string("</script><!--")), "</script><!--");
+  EXPECT_EQ(script_string("\xff"), R"("\ufffd")");
+}
+
+TEST(PageText, NumbersAreReadable) {
+  EXPECT_EQ(short_number(1.0 / 3), "0.333333");
+  EXPECT_EQ(grouped(0), "0");
+  EXPECT_EQ(grouped(999), "999");
+  EXPECT_EQ(grouped(1000), "1,000");
+  EXPECT_EQ(grouped(-1234567), "-1,234,567");
+  EXPECT_EQ(time_text(12.34), "12.3 s");
+  EXPECT_EQ(time_text(3700), "1 h 2 min");
+}
+
+TEST(Charts, KnownColumnsComeFirstAndNoneIsLeftOut) {
+  const std::vector<std::string> columns = {"peculiar_steps",
+                                            "loss",
+                                            "loss_tags",
+                                            "learning_rate",
+                                            "gradient_norm",
+                                            "loss_scale",
+                                            "step_seconds",
+                                            "reading_seconds",
+                                            "waiting_seconds",
+                                            computing_seconds,
+                                            "validation_loss",
+                                            "validation_f1/PERSON"};
+  const auto charts = charts_of(columns);
+  ASSERT_EQ(charts.size(), 9U);
+  EXPECT_EQ(charts[0].columns, (std::vector<std::string>{"loss", "validation_loss"}));
+  EXPECT_EQ(charts[0].unit, "nats");
+  EXPECT_EQ(charts[1].title, "Validation: f1/PERSON");
+  EXPECT_EQ(charts[1].unit, "percent");
+  EXPECT_EQ(charts[2].title, "Loss: tags");
+  EXPECT_EQ(charts.back().title, "peculiar steps");
+  const auto division =
+      std::ranges::find_if(charts, [](const Chart& chart) { return chart.is_stacked; });
+  ASSERT_NE(division, charts.end());
+  EXPECT_EQ(division->columns,
+            (std::vector<std::string>{computing_seconds, "waiting_seconds", "reading_seconds"}));
+}
+
+TEST(ReportPage, EscapesWhatRunsSay) {
+  const std::string bad = "</script><script>alert(1)</script>";
+  ReportedRun run = run_of(bad, 3, 1);
+  run.metrics.series.column("validation_loss:" + bad);
+  run.metrics.series.add(1, 2);
+  run.metrics.ends.push_back({.value = 2, .step = 3});
+  run.metrics.texts = {{"sample" + bad, 3, bad}};
+  run.configuration = {{"data.train" + bad, bad}};
+  run.warnings = {bad};
+  run.state = bad;
+  ChartLibrary strange = library;
+  strange.licence = bad;
+  std::vector<ReportedRun> runs;
+  runs.push_back(std::move(run));
+  const std::string page = report_page(std::move(runs), 0, strange);
+  EXPECT_EQ(page.find("alert(1)</script>"), std::string::npos);
+  EXPECT_EQ(count(page, "<script"), 3U);
+  EXPECT_EQ(count(page, "</script>"), 3U);
+  EXPECT_EQ(data_of(page)["runs"][0]["name"], bad);
+}
+
+TEST(ReportPage, SaysWhichRunsWhichStepAndWhen) {
+  std::vector<ReportedRun> runs;
+  for (const char* const name : {"a", "b", "c", "d", "e"}) runs.push_back(run_of(name, 1234, 1));
+  const std::string page = report_page(std::move(runs), 86400, library);
+  EXPECT_NE(page.find("<title>a (step 1,234), b (step 1,234), c (step 1,234) and 2 more, "
+                      "1970-01-02 00:00 UTC</title>"),
+            std::string::npos);
+  EXPECT_NE(page.find("a licence &amp; more"), std::string::npos);
+  EXPECT_NE(page.find("var drawing;"), std::string::npos);
+}
+
+TEST(ReportPage, ConfigurationsAreComparedKeyByKey) {
+  std::vector<ReportedRun> runs;
+  for (const char* const name : {"a", "b"}) runs.push_back(run_of(name, 2, 1));
+  runs[0].configuration = {{"model.width", "16"}, {"run.seed", "1"}, {"only.a", ""}};
+  runs[1].configuration = {{"model.width", "32"}, {"run.seed", "1"}};
+  const std::string page = report_page(std::move(runs), 0, library);
+  const std::string table = page.substr(page.find("id=\"differences\""));
+  const std::string rows = table.substr(0, table.find("</table>"));
+  EXPECT_NE(rows.find("model.width</th><td>16</td><td>32</td>"), std::string::npos) << rows;
+  EXPECT_NE(rows.find("only.a"), std::string::npos);
+  EXPECT_EQ(rows.find("run.seed"), std::string::npos);
+}
+
+TEST(ReportPage, TheDataAreTheSeries) {
+  std::vector<ReportedRun> runs;
+  runs.push_back(run_of("a", 3, 1));
+  runs[0].metrics.series.column("validation_loss");
+  runs[0].metrics.series.add(1, 0.25);
+  runs[0].metrics.series.add(0, std::nan(""));
+  runs[0].metrics.series.begin({4, 4e6, 5});
+  runs[0].metrics.series.add(0, std::nan(""));
+  runs[0].metrics.ends.resize(2);
+  const auto data = data_of(report_page(std::move(runs), 0, library));
+  const auto& run = data["runs"][0];
+  EXPECT_EQ(run["step"], (std::vector<int>{1, 2, 3, 4}));
+  const auto& loss = run["columns"]["loss"];
+  EXPECT_TRUE(loss["mean"][3].is_null());
+  EXPECT_FALSE(loss.contains("at"));
+  EXPECT_FALSE(loss.contains("most"));
+  EXPECT_EQ(run["columns"]["validation_loss"]["at"], std::vector<int>{2});
+  EXPECT_EQ(run["columns"]["validation_loss"]["mean"], std::vector<double>{0.25});
+  EXPECT_EQ(data["charts"][0]["columns"], (std::vector<std::string>{"loss", "validation_loss"}));
+}
+
+TEST(ReportPage, StaysBelowFiveMegabytes) {
+  for (const auto& [count_of_runs, columns] : {std::pair{3, std::size_t{15}},
+                                               std::pair{3, std::size_t{200}},
+                                               std::pair{20, std::size_t{100}}}) {
+    std::vector<ReportedRun> runs;
+    for (int i = 0; i < count_of_runs; ++i)
+      runs.push_back(run_of("run" + std::to_string(i), 8000, columns));
+    EXPECT_LT(report_page(std::move(runs), 0, library).size(), 4'850'000U) << columns;
+  }
+}
+
+}  // namespace
+}  // namespace longspan
