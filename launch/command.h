@@ -38,6 +38,9 @@ Command tokenizer_command();
 Command prepare_command();
 Command import_command();
 Command export_command();
+Command list_command();
+Command compare_command();
+Command tail_command();
 
 // CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
 struct ConfigurationArguments {
