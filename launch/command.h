@@ -18,12 +18,17 @@ namespace longspan {
 // is thrown.
 using Action = std::function<ExitCode(Session&)>;
 
+// The same of a command that tells of the program itself: it needs no session, and returns what is
+// printed.
+using TextAction = std::function<std::string(const CLI::App& program)>;
+
 struct Command {
   std::string name;
   std::string description;
   std::string examples;  // for --help, a line each
-  // Binds the command line to variables that live in the action.
+  // Binds the command line to variables that live in the action. One of the two is there.
   std::function<Action(CLI::App&)> bind;
+  std::function<TextAction(CLI::App&)> bind_text = {};
 };
 
 Command run_command();  // its action is empty: launch/run.h
@@ -39,6 +44,18 @@ Command tokenizer_command();
 Command prepare_command();
 Command import_command();
 Command export_command();
+Command list_command();
+Command compare_command();
+Command tail_command();
+Command completion_command();
+Command man_command();
+
+// For the help and the manual pages.
+inline constexpr const char* exit_codes =
+    "Exit codes: 0 done; 2 bad command line or configuration; 3 bad data, tokenizer or "
+    "checkpoint;\n"
+    "4 training diverged; 5 a rank failed or hung; 75 stopped on request with a checkpoint "
+    "saved; 1 anything else.";
 
 // CONFIG and --set, alike for every subcommand that takes them. Keep it alive with the action.
 struct ConfigurationArguments {

@@ -8,6 +8,9 @@
 #include "launch/configuration.h"
 #include "launch/number_check.h"
 #include "launch/reference.h"
+#include "launch/run_record.h"
+#include "launch/schema.h"
+#include "launch/starter.h"
 
 namespace longspan {
 namespace {
@@ -17,7 +20,30 @@ struct Arguments {
   std::vector<std::string> words;
   bool reference = false;
   bool markdown = false;
+  std::string family;  // --new
+  bool schema = false;
+
+  bool makes() const { return schema || !family.empty(); }
 };
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const Family& family : families()) names.push_back(family.name);
+  return names;
+}
+
+// What needs no configuration.
+ExitCode make(const Arguments& arguments, Session& session) {
+  const auto& [file, settings] = arguments.configuration;
+  if (!file.empty() || !settings.empty() || arguments.reference || arguments.markdown ||
+      (arguments.schema && !arguments.family.empty()))
+    throw ConfigurationError("longspan config: {} stands alone, without CONFIG and other options",
+                             arguments.schema ? "--schema" : "--new");
+  print(session,
+        arguments.schema ? json_text(configuration_schema())
+                         : starter_configuration(arguments.family));
+  return ExitCode::ok;
+}
 
 // Of the configuration where there is one, and of it what the words ask for.
 ExitCode print_reference(const Arguments& arguments, Session& session) {
@@ -46,6 +72,7 @@ ExitCode print_reference(const Arguments& arguments, Session& session) {
 }
 
 ExitCode run(const Arguments& arguments, Session& session) {
+  if (arguments.makes()) return make(arguments, session);
   if (arguments.reference || arguments.markdown) return print_reference(arguments, session);
   const auto& [file, settings] = arguments.configuration;
   if (file.empty()) throw ConfigurationError("longspan config: CONFIG or --reference is required");
@@ -63,12 +90,15 @@ ExitCode run(const Arguments& arguments, Session& session) {
 
 Command config_command() {
   return {"config",
-          "Check a configuration and print it in full, with where each value came from",
+          "Check a configuration and print it in full, with where each value came from; or make a "
+          "new one, or tell which keys there are",
           "  longspan config configs/quickstart.yaml\n"
           "  longspan config configs/quickstart.yaml --set training.steps=100\n"
           "  longspan config --reference\n"
           "  longspan config --reference model.attention\n"
-          "  longspan config --reference dropout configs/quickstart.yaml\n",
+          "  longspan config --reference dropout configs/quickstart.yaml\n"
+          "  longspan config --new decoder > my-run.yaml\n"
+          "  longspan config --schema > longspan.schema.json\n",
           [](CLI::App& app) -> Action {
             auto arguments = std::make_shared<Arguments>();
             add_configuration(app, arguments->configuration, false);
@@ -82,6 +112,16 @@ Command config_command() {
                          "print every key and what it means; with CONFIG (a name that ends in "
                          ".yaml, .yml or .json, or has a /) those of its family and what it sets");
             app.add_flag("--markdown", arguments->markdown, "the reference as a page of Markdown");
+            app.add_option("--new",
+                           arguments->family,
+                           "print a small configuration of this family, with a comment for each "
+                           "key, that trains once data.train is set (of pairs "
+                           "data.train_target too)")
+                ->check(CLI::IsMember(family_names()));
+            app.add_flag("--schema",
+                         arguments->schema,
+                         "print a JSON Schema (draft 2020-12) of configurations, with which "
+                         "editors complete and check them");
             return [arguments](Session& session) { return run(*arguments, session); };
           }};
 }

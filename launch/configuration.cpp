@@ -9,6 +9,7 @@
 #include <set>
 
 #include "framework/core/option_text.h"
+#include "launch/written_value.h"
 #include "launch/yaml.h"
 
 namespace longspan {
@@ -121,30 +122,6 @@ void refuse_unread(const std::vector<WrittenKeys>& layers) {
   for (const WrittenKeys& layer : layers)
     for (const Complaint& complaint : layer.complaints) complaints.complain(complaint);
   complaints.finish();
-}
-
-// What was in quotation marks where `resolved` wrote it needed them.
-std::string text_of(const Scalar& scalar) {
-  if (!scalar.quoted) return scalar.text;
-  const std::string word = yaml_word(scalar.text);
-  return word == scalar.text ? fmt::format("\"{}\"", word) : word;
-}
-
-// A value as `resolved` writes it.
-std::string text_of(const Assignment& assignment) {
-  std::vector<std::string> items;
-  for (const ListItem& item : assignment.scalars) {
-    if (!item.fields) {
-      items.push_back(text_of(static_cast<const Scalar&>(item)));
-      continue;
-    }
-    std::vector<std::string> fields;
-    for (const auto& [name, word] : *item.fields)
-      fields.push_back(fmt::format("{}: {}", name, text_of(word)));
-    items.push_back(fmt::format("{{{}}}", fmt::join(fields, ", ")));
-  }
-  const std::string text = fmt::format("{}", fmt::join(items, ", "));
-  return assignment.kind == Assignment::Kind::list ? fmt::format("[{}]", text) : text;
 }
 
 // All that was written, with what was wrong before it was understood.

@@ -33,6 +33,9 @@ std::vector<Command> commands() {
           train_command(),
           evaluate_command(),
           generate_command(),
+          list_command(),
+          compare_command(),
+          tail_command(),
           config_command(),
           plan_command(),
           inspect_command(),
@@ -41,7 +44,9 @@ std::vector<Command> commands() {
           tokenizer_command(),
           prepare_command(),
           import_command(),
-          export_command()};
+          export_command(),
+          completion_command(),
+          man_command()};
 }
 
 // Help and mistakes in the command line come before MPI; every rank has the same, one says it.
@@ -114,24 +119,30 @@ std::string judge_options(const CLI::App& command) {
   return "";
 }
 
+CommandLine tell(const TextAction& text, const CLI::App& program) try {
+  return say(text(program));
+} catch (const Error& error) {
+  return mistake(error.what(), error.code());
+} catch (const std::exception& error) {
+  return mistake(error.what(), ExitCode::failure);
+}
+
 CommandLine read_command_line(int count, char** words) {
   CLI::App app("Train the Transformer family on very long sequences.", "longspan");
   app.set_version_flag("--version", version_text, "versions of the program and its libraries");
-  app.footer(
-      "Examples:\n"
-      "  longspan config configs/quickstart.yaml\n"
-      "  longspan COMMAND --help\n"
-      "Exit codes: 0 done; 2 bad command line or configuration; 3 bad data, tokenizer or "
-      "checkpoint;\n"
-      "4 training diverged; 5 a rank failed or hung; 75 stopped on request with a checkpoint "
-      "saved; 1 anything else.");
+  app.footer(std::string("Examples:\n"
+                         "  longspan config configs/quickstart.yaml\n"
+                         "  longspan COMMAND --help\n") +
+             exit_codes);
   app.require_subcommand(1);
   const std::vector<Command> known = commands();
   std::vector<Action> actions;
+  std::vector<TextAction> texts;
   for (const Command& command : known) {
     CLI::App* sub = app.add_subcommand(command.name, command.description);
     sub->footer("Examples:\n" + command.examples);
-    actions.push_back(command.bind(*sub));
+    actions.push_back(command.bind ? command.bind(*sub) : Action());
+    texts.push_back(command.bind_text ? command.bind_text(*sub) : TextAction());
   }
   if (const std::string sentence = judge_command(count, words, known); !sentence.empty()) {
     return mistake(sentence);
@@ -162,7 +173,7 @@ CommandLine read_command_line(int count, char** words) {
       return mistake(fmt::format("OMP_NUM_THREADS: found {} threads; wanted at most {}",
                                  omp_get_max_threads(),
                                  most_threads));
-    return {std::move(actions[i])};
+    return texts[i] ? tell(texts[i], app) : CommandLine{std::move(actions[i])};
   }
   return mistake("a command is missing; see longspan --help");
 }

@@ -2,34 +2,16 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "framework/core/option_text.h"
 #include "framework/runs/run_state.h"
-#include "launch/configuration_text.h"
-#include "launch/yaml.h"
+#include "launch/written_value.h"
 
 namespace longspan {
 namespace {
 
 namespace fs = std::filesystem;
-
-// The words of its configuration; none where it cannot be read.
-std::map<std::string, std::string> words_of(const fs::path& configuration) {
-  constexpr std::uintmax_t most_bytes = most_configuration_bytes;
-  std::error_code error;
-  std::map<std::string, std::string> words;
-  const std::uintmax_t bytes = fs::file_size(configuration, error);
-  if (error || bytes > most_bytes) return words;
-  std::ifstream file(configuration, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  for (const Assignment& assignment : read_yaml(text, configuration.string()).assignments)
-    if (assignment.kind == Assignment::Kind::scalar)
-      words[assignment.key] = assignment.scalars.front().text;
-  return words;
-}
 
 // The number that a word is, or -1.
 std::int64_t count_of(const std::map<std::string, std::string>& words, const char* key) {
@@ -55,7 +37,7 @@ std::string nothing_saved(const fs::path& run) {
   const fs::path configuration = run / "config.yaml";
   std::error_code error;
   const bool is_known = fs::exists(configuration, error);
-  const auto words = words_of(configuration);
+  const auto words = saved_configuration(configuration).values;
   const std::int64_t logged = last_logged_step(run);
   const std::int64_t steps = count_of(words, "training.steps");
   const auto family = words.find("model.family");

@@ -1,60 +1,93 @@
 #include "framework/runs/console.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <utility>
 
 namespace longspan {
 
-struct Console::State {
-  State(std::FILE* where, bool is_terminal) : stream(where), has_status(is_terminal) {}
-
-  std::FILE* stream;
-  bool has_status;
-  std::mutex mutex;
-  std::string status;
-};
-
-Console::Console(std::FILE* stream, bool has_status)
-    : state_(std::make_shared<State>(stream, has_status)) {}
-
-bool Console::has_status() const { return state_ && state_->has_status; }
-
 namespace {
 
-// Back to the first column, and clear the line.
-constexpr const char* over_status = "\r\x1b[K";
+constexpr int usual_width = 80;
+
+// The text in at most so many columns.
+std::string_view cut(std::string_view text, int columns) {
+  return text.substr(0, static_cast<std::size_t>(std::max(columns, 0)));
+}
 
 }  // namespace
+
+struct Console::State {
+  State(std::FILE* where, Terminal what) : stream(where), terminal(std::move(what)) {}
+
+  int width() const { return terminal.width ? terminal.width() : usual_width; }
+  // The last column stays free: some terminals wrap after it.
+  std::string_view fitted_status() const {
+    return terminal.width ? cut(status, width() - 1) : std::string_view(status);
+  }
+  // Back to where the status line began, and clear what it took.
+  std::string over_status() const {
+    const int columns = width();
+    const int rows = terminal.width && columns > 0 && drawn > 0 ? (drawn - 1) / columns : 0;
+    return rows > 0 ? fmt::format("\r\x1b[{}A\x1b[J", rows) : "\r\x1b[K";
+  }
+  void write(const std::string& output) const {
+    std::fwrite(output.data(), 1, output.size(), stream);
+    std::fflush(stream);
+  }
+
+  std::FILE* stream;
+  Terminal terminal;
+  std::mutex mutex;
+  std::string status;
+  int drawn = 0;  // columns of it that were written
+};
+
+Console::Console(std::FILE* stream, Terminal terminal)
+    : state_(std::make_shared<State>(stream, std::move(terminal))) {}
+
+bool Console::has_status() const { return state_ && state_->terminal.has_status; }
+
+int Console::width() const { return state_ ? state_->width() : usual_width; }
 
 void Console::line(std::string_view text) const {
   if (!state_) return;
   const std::lock_guard lock(state_->mutex);
   // One write a line, so that the output of other processes does not come between.
   std::string output;
-  if (!state_->status.empty()) output += over_status;
+  if (!state_->status.empty()) output += state_->over_status();
   output += text;
   output += '\n';
-  output += state_->status;
-  std::fwrite(output.data(), 1, output.size(), state_->stream);
-  std::fflush(state_->stream);
+  const std::string_view status = state_->fitted_status();
+  output += status;
+  state_->drawn = static_cast<int>(status.size());
+  state_->write(output);
 }
 
 void Console::status(std::string_view text) const {
   if (!has_status()) return;
   const std::lock_guard lock(state_->mutex);
   if (text.empty() && state_->status.empty()) return;
-  std::string output = over_status;
-  output += text;
+  std::string output = state_->over_status();
   state_->status = text;
-  std::fwrite(output.data(), 1, output.size(), state_->stream);
-  std::fflush(state_->stream);
+  const std::string_view status = state_->fitted_status();
+  output += status;
+  state_->drawn = static_cast<int>(status.size());
+  state_->write(output);
+}
+
+std::string Console::painted(std::string_view word, Colour colour) const {
+  if (!state_ || !state_->terminal.has_colours) return std::string(word);
+  return fmt::format("\x1b[{}m{}\x1b[0m", colour == Colour::red ? 31 : 33, word);
 }
 
 namespace {
@@ -84,6 +117,18 @@ bool starts_ranks(const std::string& name) {
          name == "prterun" || name == "prted";
 }
 
+// The process that started this rank and passes on what it writes; 0: there is none.
+int passing_process() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return 0;
+  int id = ::getppid();
+  for (int generation = 0; generation < 8 && id > 1; ++generation) {
+    const Process process = process_of(id);
+    if (starts_ranks(process.name)) return id;
+    id = process.parent;
+  }
+  return -1;  // what becomes of the output is not known
+}
+
 bool is_terminal_of(int id) {
   std::error_code error;
   const auto target = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", id), error);
@@ -91,29 +136,45 @@ bool is_terminal_of(int id) {
   return target.string().starts_with("/dev/pts/") || target.string().starts_with("/dev/tty");
 }
 
-}  // namespace
-
 bool output_is_terminal() {
   if (::isatty(STDOUT_FILENO) == 0) return false;
-  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return true;
-  int id = ::getppid();
-  for (int generation = 0; generation < 8 && id > 1; ++generation) {
-    const Process process = process_of(id);
-    if (starts_ranks(process.name)) return is_terminal_of(id);
-    id = process.parent;
-  }
-  return false;
+  const int passing = passing_process();
+  return passing == 0 || (passing > 0 && is_terminal_of(passing));
+}
+
+// 0: it does not say.
+int columns_of(int descriptor) {
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int columns_of_process(int id) {
+  const std::string output = fmt::format("/proc/{}/fd/1", id);
+  const int descriptor = ::open(output.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor < 0) return 0;
+  const int columns = columns_of(descriptor);
+  ::close(descriptor);
+  return columns;
+}
+
+}  // namespace
+
+Terminal terminal_of_output() {
+  const char* const kind = std::getenv("TERM");
+  const bool is_dumb = kind != nullptr && std::string_view(kind) == "dumb";
+  if (is_dumb || !output_is_terminal()) return {};
+  return {.has_status = true,
+          .has_colours = std::getenv("NO_COLOR") == nullptr,
+          .width = terminal_width};
 }
 
 int terminal_width() {
-  constexpr int usual = 80;
-  if (const char* columns = std::getenv("COLUMNS")) {
-    const int width = std::atoi(columns);
-    if (width >= 20 && width <= 1000) return width;
-  }
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) return size.ws_col;
-  return usual;
+  const int passing = passing_process();
+  const int columns = passing > 0 ? columns_of_process(passing) : columns_of(STDOUT_FILENO);
+  if (columns > 0) return columns;
+  const char* const wish = std::getenv("COLUMNS");
+  const int width = wish == nullptr ? 0 : std::atoi(wish);
+  return width > 0 && width <= 10000 ? width : usual_width;
 }
 
 }  // namespace longspan

@@ -36,11 +36,17 @@ class ConsoleSink : public spdlog::sinks::base_sink<std::mutex> {
     const std::string_view sentence(message.payload.data(), message.payload.size());
     if (message.level == spdlog::level::info) return console_.line(sentence);
     const auto level = spdlog::level::to_string_view(message.level);
-    console_.line(fmt::format("{}: {}", std::string_view(level.data(), level.size()), sentence));
+    const std::string word = fmt::format("{}:", std::string_view(level.data(), level.size()));
+    console_.line(fmt::format("{} {}", painted(word, message.level), sentence));
   }
   void flush_() override {}
 
  private:
+  std::string painted(const std::string& word, spdlog::level::level_enum level) const {
+    if (level < spdlog::level::warn) return word;
+    return console_.painted(word, level == spdlog::level::warn ? Colour::yellow : Colour::red);
+  }
+
   Console console_;
 };
 

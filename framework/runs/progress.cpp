@@ -91,7 +91,7 @@ void Progress::update(const ProgressState& state, bool is_logged) {
   if (drawn_ && !is_last && now - *drawn_ < std::chrono::milliseconds(100)) return;
   drawn_ = now;
   // The last column stays free: some terminals wrap after it.
-  console_.status(progress_bar(state, terminal_width() - 1));
+  console_.status(progress_bar(state, console_.width() - 1));
 }
 
 void Progress::finish() { console_.status(""); }

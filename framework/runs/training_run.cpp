@@ -117,7 +117,7 @@ TrainingRun::TrainingRun(Session& session, const Settings& settings, const Train
       device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
       collectives_(settings.parallel.transport, mesh_, device_),
       directory_(settings.run.directory, mesh_.world),
-      console_(speaks() ? Console(stdout, output_is_terminal()) : Console()),
+      console_(speaks() ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
       task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),

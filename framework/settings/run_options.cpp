@@ -117,7 +117,7 @@ void declare(OptionTable& table, MetricsOptions& options) {
   table.add(
       "metrics.console",
       options.console,
-      "progress: a bar on a terminal and lines elsewhere, or always one of them",
+      "progress: a bar on a terminal and lines elsewhere (auto, bar), or lines everywhere (plain)",
       {{"auto", ConsoleKind::automatic}, {"plain", ConsoleKind::plain}, {"bar", ConsoleKind::bar}});
   table.add(
       "metrics.timing",

@@ -87,7 +87,7 @@ TEST(Progress, DurationsAndCountsAreRoundedForPeople) {
 
 TEST(Progress, WithoutATerminalLoggedStepsAreLines) {
   const Screen screen;
-  const Console console(screen.stream(), false);
+  const Console console(screen.stream(), Terminal());
   Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
   progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
   progress.update({.step = 2, .steps = 3, .loss = 2, .tokens_per_second = 10}, true);
@@ -103,7 +103,7 @@ TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
   const std::filesystem::path& directory = temporary.path();
   const Screen screen;
   {
-    const Console console(screen.stream(), true);
+    const Console console(screen.stream(), {.has_status = true});
     Progress progress(
         console, Log(console, directory / "log.txt", LogLevel::info), ConsoleKind::automatic);
     progress.update({.step = 1, .steps = 3, .loss = 2, .tokens_per_second = 10}, false);
@@ -122,7 +122,7 @@ TEST(Progress, BesideTheBarLoggedStepsAreLinesOfTheFile) {
 
 TEST(Progress, ALogLineGoesAboveTheBar) {
   const Screen screen;
-  const Console console(screen.stream(), true);
+  const Console console(screen.stream(), {.has_status = true});
   const Log log(console, "", LogLevel::info);
   console.status("[bar]");
   log.info("hello");
@@ -130,12 +130,59 @@ TEST(Progress, ALogLineGoesAboveTheBar) {
   EXPECT_EQ(screen.text(), "\r\x1b[K[bar]\r\x1b[Khello\n[bar]\r\x1b[K");
 }
 
+TEST(Progress, TheBarFollowsTheWidthOfTheTerminal) {
+  const Screen screen;
+  int width = 100;
+  const Terminal terminal = {
+      .has_status = true, .has_colours = false, .width = [&width] { return width; }};
+  const Console console(screen.stream(), terminal);
+  Progress progress(console, Log(console, "", LogLevel::info), ConsoleKind::automatic);
+  ProgressState last = half_way();
+  last.step = last.steps;
+  progress.update(last, false);
+  const std::string wide = progress_bar(last, 99);
+  EXPECT_EQ(screen.text(), "\r\x1b[K" + wide);
+  // It has become narrower, and has wrapped the old bar on three rows.
+  width = 40;
+  ASSERT_EQ((wide.size() - 1) / 40, 2u) << wide;
+  progress.update(last, false);
+  const std::string narrow = progress_bar(last, 39);
+  EXPECT_EQ(screen.text(), "\r\x1b[K" + wide + "\r\x1b[2A\x1b[J" + narrow);
+}
+
+TEST(Progress, TheBarBelowALineIsCutToTheWidth) {
+  const Screen screen;
+  int width = 20;
+  const Terminal terminal = {
+      .has_status = true, .has_colours = false, .width = [&width] { return width; }};
+  const Console console(screen.stream(), terminal);
+  console.status("0123456789");
+  width = 8;
+  console.line("a line");
+  EXPECT_EQ(screen.text(), "\r\x1b[K0123456789\r\x1b[1A\x1b[Ja line\n0123456");
+}
+
+TEST(Log, WarningsHaveAColourOnlyWhereThereAreColours) {
+  for (const bool has_colours : {false, true}) {
+    const Screen screen;
+    const Terminal terminal = {.has_status = false, .has_colours = has_colours, .width = {}};
+    const Log log(Console(screen.stream(), terminal), "", LogLevel::debug);
+    log.debug("so");
+    log.warning("careful");
+    log.error("wrong");
+    EXPECT_EQ(screen.text(),
+              has_colours ? "debug: so\n\x1b[33mwarning:\x1b[0m careful\n"
+                            "\x1b[31merror:\x1b[0m wrong\n"
+                          : "debug: so\nwarning: careful\nerror: wrong\n");
+  }
+}
+
 TEST(Log, LinesGoToTheFileWithTimeAndLevelAndLevelsBelowTheLeastNowhere) {
   const testing::TemporaryDirectory temporary;
   const std::filesystem::path& directory = temporary.path();
   const Screen screen;
   {
-    const Log log(Console(screen.stream(), false), directory / "log.txt", LogLevel::info);
+    const Log log(Console(screen.stream(), Terminal()), directory / "log.txt", LogLevel::info);
     log.debug("never");
     log.info("{} steps", 3);
     log.warning("careful");

@@ -1,0 +1,269 @@
+#include "launch/run_record.h"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <exception>
+#include <string_view>
+
+#include "checkpoints/checkpoint.h"
+#include "framework/core/error.h"
+#include "framework/runs/run_state.h"
+
+namespace longspan {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* configuration_file = "config.yaml";
+constexpr const char* metrics_file = "metrics.jsonl";
+constexpr const char* log_file = "log.txt";
+constexpr const char* checkpoints_folder = "checkpoints";
+
+// Its folders that hold no runs and may hold many files.
+constexpr std::array own_folders = {"checkpoints", "tokens"};
+
+std::optional<std::int64_t> whole_number(const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+std::optional<std::int64_t> number_of(const SavedConfiguration& configuration, const char* key) {
+  const auto found = configuration.values.find(key);
+  return found == configuration.values.end() ? std::nullopt : whole_number(found->second);
+}
+
+// The last line of a log, of at most so many bytes; "" where there is none.
+std::string last_line(const fs::path& log) {
+  constexpr std::int64_t most = 1 << 14;
+  const Descriptor file(::open(log.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (!file.defined() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return "";
+  const std::int64_t begin = std::max<std::int64_t>(0, status.st_size - most);
+  std::string text(static_cast<std::size_t>(status.st_size - begin), '\0');
+  const ssize_t count = ::pread(file.get(), text.data(), text.size(), begin);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+  while (text.ends_with('\n')) text.pop_back();
+  const std::size_t before = text.rfind('\n');
+  return before == std::string::npos ? text : text.substr(before + 1);
+}
+
+// The error that a line of a log tells of; "" where it tells of none. A line is a date, a time, a
+// level and a sentence.
+std::string error_in(std::string_view line) {
+  constexpr std::string_view level = " error ";
+  const std::size_t date = line.find(' ');
+  if (date == std::string_view::npos) return "";
+  const std::size_t time = line.find(' ', date + 1);
+  if (time == std::string_view::npos || !line.substr(time).starts_with(level)) return "";
+  return std::string(line.substr(time + level.size()));
+}
+
+// As the errors say it that come with the exit code of a run that diverged.
+bool tells_of_divergence(std::string_view error) {
+  return error.find("training diverged") != std::string_view::npos ||
+         error.find("memory.reconstruction_bound") != std::string_view::npos;
+}
+
+std::int64_t changed_at(const fs::path& run) {
+  std::int64_t newest = 0;
+  for (const char* name : {metrics_file, log_file, configuration_file, checkpoints_folder}) {
+    struct stat status {};
+    if (::stat((run / name).c_str(), &status) == 0)
+      newest = std::max<std::int64_t>(newest, status.st_mtime);
+  }
+  return newest;
+}
+
+// Of the newest checkpoint: its step and layout. Returns the step, -1 without one.
+std::int64_t take_checkpoint(RunRecord& run) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const fs::path folder = run.path / checkpoints_folder;
+    const std::vector<std::int64_t> steps = steps_in(folder);
+    if (steps.empty()) return -1;
+    const fs::path newest = folder / step_name(steps.back());
+    try {
+      const CheckpointInfo info = Checkpoint::open(newest).info();
+      run.data = info.layout.data;
+      run.context = info.layout.context;
+      run.tensor = info.layout.tensor;
+      return info.step;
+    } catch (const std::exception& error) {
+      std::error_code ignored;
+      if (!fs::exists(newest, ignored)) continue;  // the run removed it meanwhile
+      run.troubles.emplace_back(error.what());
+      return steps.back();
+    }
+  }
+  return -1;
+}
+
+void take_metrics(RunRecord& run) {
+  MetricsPart newest = newest_metrics(run.path / metrics_file, 1);
+  if (!newest.lines.empty()) {
+    run.last = std::move(newest.lines.back());
+    run.step = run.last.at("step").get<std::int64_t>();
+  }
+  if (!newest.trouble.empty()) run.troubles.push_back(std::move(newest.trouble));
+  MetricsPart validated = newest_validation(run.path / metrics_file);
+  if (!validated.lines.empty()) run.validation = std::move(validated.lines.back());
+}
+
+// `saved`: the step of its newest checkpoint, or -1.
+RunState state_of(const RunRecord& run, std::int64_t saved) {
+  if (is_running(run.path)) return RunState::running;
+  if (!run.ended_by.empty())
+    return tells_of_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
+  if (run.step == 0) return RunState::never_started;
+  // The last step counts once it is saved; of a run whose checkpoints were removed its metrics do.
+  const std::int64_t reached = saved < 0 ? run.step : saved;
+  return run.steps && reached >= *run.steps ? RunState::finished : RunState::stopped;
+}
+
+std::string number_text(const std::optional<std::int64_t>& number) {
+  return number ? fmt::format("{}", *number) : "?";
+}
+
+}  // namespace
+
+std::string name_of(RunState state) {
+  switch (state) {
+    case RunState::never_started:
+      return "never started";
+    case RunState::running:
+      return "running";
+    case RunState::finished:
+      return "finished";
+    case RunState::stopped:
+      return "stopped";
+    case RunState::diverged:
+      return "diverged";
+    case RunState::failed:
+      return "failed";
+  }
+  return "";
+}
+
+bool is_run(const fs::path& directory) {
+  std::error_code error;
+  const auto has = [&](const char* name) { return fs::exists(directory / name, error); };
+  return has(metrics_file) ||
+         (has(checkpoints_folder) && (has(configuration_file) || has(".lock")));
+}
+
+std::vector<fs::path> runs_below(const fs::path& directory) {
+  std::error_code error;
+  if (!fs::exists(directory, error))
+    throw DataError("{}: there is no such directory", directory.string());
+  if (!fs::is_directory(directory, error))
+    throw DataError("{}: is a file; wanted: a directory with runs below it", directory.string());
+  std::vector<fs::path> runs;
+  if (is_run(directory)) runs.push_back(directory);
+  constexpr auto options = fs::directory_options::skip_permission_denied;
+  fs::recursive_directory_iterator place(directory, options, error);
+  if (error) throw DataError("{}: cannot be read: {}", directory.string(), error.message());
+  for (const fs::recursive_directory_iterator end; place != end; place.increment(error)) {
+    if (error) break;
+    std::error_code ignored;
+    if (place->is_symlink(ignored) || !place->is_directory(ignored)) continue;
+    const std::string name = place->path().filename();
+    if (std::ranges::find(own_folders, name) != own_folders.end())
+      place.disable_recursion_pending();
+    else if (is_run(place->path()))
+      runs.push_back(place->path());
+  }
+  std::ranges::sort(runs);
+  return runs;
+}
+
+RunRecord read_run_record(const fs::path& path) {
+  RunRecord run;
+  run.path = path;
+  run.configuration = saved_configuration(path / configuration_file);
+  std::error_code error;
+  if (!fs::exists(path / configuration_file, error))
+    run.troubles.push_back(fmt::format("{}: is not there", (path / configuration_file).string()));
+  else if (!run.configuration.trouble.empty())
+    run.troubles.push_back(run.configuration.trouble);
+  run.steps = number_of(run.configuration, "training.steps");
+  run.data = number_of(run.configuration, "parallel.data");
+  run.context = number_of(run.configuration, "parallel.context");
+  run.tensor = number_of(run.configuration, "parallel.tensor");
+  take_metrics(run);
+  const std::int64_t saved = take_checkpoint(run);
+  run.step = std::max(run.step, saved);
+  run.ended_by = error_in(last_line(path / log_file));
+  run.state = state_of(run, saved);
+  if (run.state == RunState::running) run.ended_by.clear();
+  run.changed_at = changed_at(path);
+  return run;
+}
+
+RunRecord read_named_run(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error)) throw DataError("{}: there is no such directory", path.string());
+  if (!fs::is_directory(path, error))
+    throw DataError("{}: is a file; wanted: the directory of a run", path.string());
+  if (!is_run(path))
+    throw DataError(
+        "{}: no run is here; wanted: the directory of a run (longspan list {} tells of "
+        "those below it)",
+        path.string(),
+        path.string());
+  return read_run_record(path);
+}
+
+std::string step_text(const RunRecord& run) {
+  return run.steps ? fmt::format("{} of {}", run.step, *run.steps) : fmt::format("{}", run.step);
+}
+
+std::string validation_text(const RunRecord& run) {
+  if (run.validation.is_null()) return "";
+  const std::string name = validation_name(run.validation);
+  std::string text = figure_text(run.validation, name);
+  if (name != "validation_loss") text += " " + name.substr(name.find('_') + 1);
+  const auto step = run.validation.at("step").get<std::int64_t>();
+  return step == run.step ? text : fmt::format("{} at {}", text, step);
+}
+
+std::string layout_text(const RunRecord& run) {
+  return fmt::format(
+      "{} x {} x {}", number_text(run.data), number_text(run.context), number_text(run.tensor));
+}
+
+std::string time_text(std::int64_t seconds) {
+  return seconds > 0 ? fmt::format("{:%Y-%m-%d %H:%M}", fmt::gmtime(seconds)) : "";
+}
+
+nlohmann::ordered_json to_json(const RunRecord& run) {
+  const auto number = [](const std::optional<std::int64_t>& value) {
+    return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+  };
+  return {{"run", run.path.string()},
+          {"state", name_of(run.state)},
+          {"step", run.step},
+          {"steps", number(run.steps)},
+          {"last", run.last},
+          {"validation", run.validation},
+          {"changed_at", run.changed_at},
+          {"layout",
+           {{"data", number(run.data)},
+            {"context", number(run.context)},
+            {"tensor", number(run.tensor)}}},
+          {"ended_by", run.ended_by},
+          {"troubles", run.troubles}};
+}
+
+std::string json_text(const nlohmann::ordered_json& json) {
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace longspan

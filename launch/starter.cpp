@@ -1,0 +1,145 @@
+#include "launch/starter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launch/configuration.h"
+
+namespace longspan {
+namespace {
+
+constexpr std::size_t width = 100;  // columns of a line
+
+struct Line {
+  std::string key;
+  std::string value;
+  bool is_commented = false;  // it is the user's to set
+};
+
+bool reads_images(const Family& family) { return family.tasks.front() == "pixels"; }
+bool reads_pairs(const Family& family) { return family.tasks.front() == "translation"; }
+
+std::vector<Line> data_lines(const Family& family, const TaskKind& task) {
+  std::vector<Line> lines;
+  if (reads_images(family)) {
+    lines.push_back({"data.format", "images"});
+    lines.push_back({"data.train", "train-images.idx", true});
+    lines.push_back({"data.validation", "validation-images.idx", true});
+  } else {
+    lines.push_back({"data.train", "train.txt", true});
+    if (reads_pairs(family)) lines.push_back({"data.train_target", "train-targets.txt", true});
+    lines.push_back({"data.validation", "validation.txt", true});
+    if (reads_pairs(family))
+      lines.push_back({"data.validation_target", "validation-targets.txt", true});
+  }
+  if (task.reads_streams) {
+    lines.push_back({"data.batch", "8"});
+    lines.push_back({"data.segment", "128"});
+  } else {
+    lines.push_back({"data.batch_tokens", "8192"});
+    lines.push_back({"data.longest", reads_images(family) ? "4096" : "256"});
+    if (!reads_images(family)) lines.push_back({"data.too_long", "cut"});
+  }
+  return lines;
+}
+
+// Keys that the family's table lacks are left out later.
+std::vector<Line> lines_of(const Family& family) {
+  const std::string task_name = family.tasks.front();
+  const TaskKind& task = task_kind(task_name);
+  std::vector<Line> lines = {{"run.directory", "runs/my-" + family.name}, {"run.seed", "1"}};
+  if (task_name != "language_model") lines.push_back({"run.task", task_name});
+  for (const auto& [key, value] :
+       std::initializer_list<std::pair<const char*, std::string>>{{"model.family", family.name},
+                                                                  {"model.layers", "2"},
+                                                                  {"model.width", "128"},
+                                                                  {"model.heads", "4"},
+                                                                  {"model.memory", "128"},
+                                                                  {"model.dropout", "0.1"}})
+    lines.push_back({key, value});
+  std::ranges::move(data_lines(family, task), std::back_inserter(lines));
+  for (const auto& [key, value] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"training.steps", "1000"},
+           {"training.learning_rate", "0.001"},
+           {"training.warmup", "100"},
+           {"training.clip_norm", "1"},
+           {"training.validation_every", "200"},
+           {"checkpoint.every", "200"},
+           {"metrics.every", "20"}})
+    lines.push_back({key, value});
+  return lines;
+}
+
+// The words as comment lines below an indentation.
+std::string comment(const std::string& words, std::size_t indentation) {
+  const std::string begin = std::string(indentation, ' ') + "#";
+  std::string text;
+  std::string line = begin;
+  std::istringstream stream(words);
+  for (std::string word; stream >> word;) {
+    if (line.size() + 1 + word.size() > width && line.size() > begin.size()) {
+      text += line + "\n";
+      line = begin;
+    }
+    line += " " + word;
+  }
+  return text + line + "\n";
+}
+
+std::string meaning(const OptionDescription& option) {
+  const std::string allowed = option.allowed.empty() ? option.type : option.allowed;
+  return fmt::format("{} ({}{})",
+                     option.documentation,
+                     allowed,
+                     option.standard.empty() ? "" : "; default " + option.standard);
+}
+
+std::string introduction(const Family& family) {
+  const std::string data = reads_pairs(family) ? "data.train and data.train_target" : "data.train";
+  std::string text =
+      comment(fmt::format("{}: {}. A small one: set {}, then train it with longspan train FILE.",
+                          family.name,
+                          family.documentation,
+                          data),
+              0);
+  if (family.tasks.size() > 1)
+    text += comment(fmt::format("run.task may also be {}.",
+                                fmt::join(family.tasks.begin() + 1, family.tasks.end(), " or ")),
+                    0);
+  return text + comment("All other keys: longspan config --reference FILE", 0);
+}
+
+}  // namespace
+
+std::string starter_configuration(const std::string& name) {
+  const auto family = std::ranges::find(families(), name, &Family::name);
+  require(family != families().end(), "there is no family {}", name);
+  Configuration configuration;
+  declare_all(configuration, &*family);
+  std::map<std::string, OptionDescription> options;
+  for (OptionDescription& option : configuration.table.reference())
+    options.emplace(option.key, std::move(option));
+  std::string text = introduction(*family);
+  std::string section;
+  for (const Line& line : lines_of(*family)) {
+    const auto option = options.find(line.key);
+    if (option == options.end()) continue;
+    const std::size_t dot = line.key.find('.');
+    if (const std::string own = line.key.substr(0, dot); own != section) {
+      text += fmt::format("{}{}:\n", section.empty() ? "" : "\n", own);
+      section = own;
+    }
+    text += comment(meaning(option->second), 2);
+    text += fmt::format(
+        "  {}{}: {}\n", line.is_commented ? "# " : "", line.key.substr(dot + 1), line.value);
+  }
+  return text;
+}
+
+}  // namespace longspan

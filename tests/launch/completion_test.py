@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Completion by shells, and the manual pages: both made from the program's own tables.
+
+    tests/launch/completion_test.py build/launch/longspan
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+
+# What readline does: the line is cut into words at blanks and at COMP_WORDBREAKS, and the last one is completed.
+COMPLETE = r'''
+source "$1"
+complete -p longspan >/dev/null || exit 9
+shift
+COMP_WORDBREAKS=${BREAKS-$' \t\n"\'><=;|&(:'}
+COMP_WORDS=("$@")
+COMP_CWORD=$(($# - 1))
+COMP_LINE="$*"
+COMP_POINT=${#COMP_LINE}
+_longspan longspan
+printf '%s\n' "${COMPREPLY[@]}"
+'''
+
+
+class Completion(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.script = self.directory / "longspan.bash"
+        self.script.write_text(self.longspan("completion", "bash").output)
+
+    def complete(self, line, breaks=None):
+        """What bash offers at the end of the line; a blank there begins a word."""
+        words = re.findall(r"=|[^ =]+", line) + ([""] if line.endswith(" ") else [])
+        environment = {"PATH": "/usr/bin:/bin"}
+        if breaks is not None:
+            environment["BREAKS"] = breaks
+            words = line.split(" ")
+        result = subprocess.run(["bash", "--noprofile", "--norc", "-c", COMPLETE, "bash", self.script, *words],
+                                env=environment, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), line)
+        return result.stdout.split()
+
+    def test_bash_knows_what_completes_the_program(self):
+        result = subprocess.run(["bash", "-c", 'source "$1" && complete -p longspan', "bash", self.script],
+                                capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout, "complete -o default -F _longspan longspan\n")
+
+    def test_commands(self):
+        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        self.assertIn("train", commands)
+        self.assertEqual(set(self.complete("longspan ")), set(commands))
+        self.assertEqual(self.complete("longspan tr"), ["train"])
+        self.assertEqual(set(self.complete("longspan tokenizer ")), {"train", "encode", "decode"})
+        self.assertEqual(set(self.complete("longspan co")), {"config", "compare", "completion"})
+        self.assertEqual(self.complete("longspan run -n 2 -- eva"), ["evaluate"])
+
+    def test_options_and_their_choices(self):
+        self.assertIn("--set", self.complete("longspan train --"))
+        self.assertEqual(set(self.complete("longspan list --")), {"--help", "--json"})
+        self.assertEqual(self.complete("longspan tokenizer train --voc"), ["--vocabulary"])
+        self.assertEqual(set(self.complete("longspan evaluate runs/a --split ")), {"validation", "test", "train"})
+        self.assertEqual(self.complete("longspan evaluate runs/a --split=t"), ["test", "train"])
+        self.assertEqual(set(self.complete("longspan completion ")), {"bash", "zsh", "fish"})
+        self.assertIn("tokenizer", self.complete("longspan man t"))
+        self.assertIn("encoder_decoder", self.complete("longspan config --new enc"))
+
+    def test_files_are_left_to_readline(self):
+        for line in "longspan train my", "longspan tail ", "longspan plan a.yaml --machine m":
+            self.assertEqual(self.complete(line), [], line)
+
+    def test_keys_of_the_configuration(self):
+        for before in "train a.yaml", "config", "run -n 2 -- train a.yaml", "evaluate runs/a":
+            with self.subTest(before=before):
+                self.assertEqual(set(self.complete(f"longspan {before} --set training.step")), {"training.steps="})
+        schedules = {"constant", "linear", "cosine", "inverse_sqrt", "warmup_stable_decay"}
+        self.assertEqual(set(self.complete("longspan train a.yaml --set training.schedule=")), schedules)
+        self.assertEqual(self.complete("longspan train a.yaml --set training.schedule=co"), ["constant", "cosine"])
+        self.assertEqual(self.complete("longspan train a.yaml --set run.seed=1 --set model.tied_embeddings=t"), ["true"])
+        self.assertEqual(self.complete("longspan train a.yaml --set training.steps=1"), [])
+        self.assertIn("decoder", self.complete("longspan train a.yaml --set model.family=d"))
+        # Where bash does not cut at "=" the word is offered whole.
+        self.assertEqual(self.complete("longspan train a.yaml --set training.schedule=lin", breaks=" \t\n"),
+                         ["training.schedule=linear"])
+
+    def test_scripts_of_other_shells(self):
+        """By the shells themselves where they are."""
+        for shell, check in ("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"]), ("bash", ["bash", "-n"]):
+            script = self.directory / f"longspan.{shell}"
+            script.write_text(self.longspan("completion", shell).output)
+            for part in "train", "tokenizer encode", "--set", "training.schedule", "warmup_stable_decay":
+                self.assertIn(part, script.read_text(), shell)
+            with self.subTest(shell=shell):
+                if shutil.which(shell) is None:
+                    self.skipTest(f"there is no {shell}")
+                result = subprocess.run([*check, script], capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_mistakes(self):
+        self.assert_one_sentence(self.longspan("completion", "tcsh", code=2), "SHELL", "tcsh")
+        self.assert_one_sentence(self.longspan("completion", code=2), "SHELL is required")
+
+
+class Manual(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(self.longspan("man", "--into", "man1").output, "")
+        self.pages = sorted((self.directory / "man1").iterdir())
+
+    def test_there_is_one_of_each_command(self):
+        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        self.assertEqual([page.name for page in self.pages],
+                         sorted(["longspan.1", *(f"longspan-{command}.1" for command in commands)]))
+        for name, arguments in ("longspan.1", []), ("longspan-train.1", ["train"]):
+            self.assertEqual((self.directory / "man1" / name).read_text(), self.longspan("man", *arguments).output)
+
+    def test_groff_finds_nothing_wrong(self):
+        if shutil.which("groff") is None:
+            self.skipTest("there is no groff")
+        for page in self.pages:
+            with self.subTest(page=page.name):
+                result = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-P-c", page], capture_output=True, text=True,
+                                        timeout=60, check=False)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                for part in "NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "SEE ALSO":
+                    self.assertIn(part, result.stdout)
+
+    def test_pages_say_what_the_help_says(self):
+        def shown(page):
+            text = subprocess.run(["groff", "-man", "-Tascii", "-P-cbou", self.directory / "man1" / page],
+                                  capture_output=True, text=True, timeout=60, check=True).stdout
+            return " ".join(text.split())
+        if shutil.which("groff") is None:
+            self.skipTest("there is no groff")
+        page = shown("longspan-evaluate.1")
+        for part in "--split", "KEY=VALUE", "longspan evaluate", "75 stopped on request":
+            self.assertIn(part, page)
+        self.assertIn("--vocabulary", shown("longspan-tokenizer.1"))
+        self.assertIn("longspan-train(1)", shown("longspan.1"))
+
+    def test_mistakes(self):
+        self.assert_one_sentence(self.longspan("man", "trian", code=2), '"trian" is not a command', 'did you mean "train"?')
+        self.assert_one_sentence(self.longspan("man", "train", "--into", "x", code=2), "--into writes all pages")
+        self.assert_one_sentence(self.longspan("man", "--into", "text.txt", code=1), "text.txt: cannot be made")
+
+
+if __name__ == "__main__":
+    jobs.main()

@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""What `list`, `compare` and `tail` tell of runs that ended, that go on, that never began, and that are damaged.
+
+    tests/launch/listing_test.py build/launch/longspan
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import DIVERGING, until
+
+# So many steps that it trains until it is asked to stop.
+LONG = {"training.steps": 1_000_000, "checkpoint.every": 0, "metrics.timing": True}
+
+
+class Listing(jobs.TestCase):
+    def list(self, *arguments):
+        """What list --json tells, by the name of the run's directory."""
+        found = json.loads(self.longspan("list", *arguments, "--json").output)
+        return {Path(run["run"]).name: run for run in found}
+
+    def by_hand(self, name, *lines, steps=100):
+        """The directory of a run that logged these lines; nothing of it is saved."""
+        run = self.directory / "runs" / name
+        (run / "checkpoints").mkdir(parents=True)
+        (run / "config.yaml").write_text(f"training:\n  steps: {steps}\nparallel:\n  data: none\n  context: 2\n  tensor: 3\n")
+        (run / "metrics.jsonl").write_text("".join(line + "\n" for line in lines))
+        return run
+
+    def test_each_state_is_told(self):
+        self.train("runs/done", settings={"data.validation": "text.txt", "training.validation_batches": 1,
+                                          "training.validation_every": 4})
+        self.train("runs/below/diverged", settings=DIVERGING, code=4)
+        begun = self.start_training("runs/going", settings=LONG)
+        metrics = self.directory / "runs/going/metrics.jsonl"
+        self.assertTrue(until(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        runs = self.list("runs")
+        self.assertEqual({name: run["state"] for name, run in runs.items()},
+                         {"done": "finished", "diverged": "diverged", "going": "running"})
+        done = runs["done"]
+        self.assertEqual((done["step"], done["steps"], done["layout"]), (8, 8, {"data": 1, "context": 1, "tensor": 1}))
+        last = self.run_at("runs/done").metrics()[-1]
+        self.assertEqual(done["last"], last)
+        self.assertEqual(done["validation"]["validation_loss"], last["validation_loss"])
+        self.assertGreater(done["changed_at"], 1_000_000_000)
+        self.assertIn("training diverged", runs["diverged"]["ended_by"])
+        begun.signal(signal.SIGUSR1)
+        self.assertEqual(begun.wait().code, 75)
+        self.assertEqual(self.list("runs")["going"]["state"], "stopped")
+        table = self.longspan("list", "runs").output
+        self.assertRegex(table, r"(?m)^runs/done +finished +8 of 8 +\d\S+ +\d\S+ +20\d\d-\d\d-\d\d \d\d:\d\d +1 x 1 x 1$")
+        self.assertRegex(table, r"(?m)^runs/below/diverged: training diverged: ")
+
+    def test_what_was_logged_is_read_from_the_end(self):
+        lines = [f'{{"step": {step}, "tokens": 1, "loss": {step}.5}}' for step in range(1, 5000)]
+        lines[9] = '{"step": 10, "tokens": 1, "loss": 10.5, "validation_reward": 0.25}'
+        run = self.by_hand("long", *lines, steps=9000)
+        found = self.list("runs")["long"]
+        self.assertEqual((found["state"], found["step"], found["last"]["loss"]), ("stopped", 4999, 4999.5))
+        self.assertEqual(found["layout"], {"data": None, "context": 2, "tensor": 3})
+        self.assertIn("0.25 reward at 10", self.longspan("list", "runs").output)
+        self.assertEqual(self.longspan("tail", run, "--lines", "4999").output.count("\n"), 5000)
+
+    def test_a_run_that_made_no_step_never_started(self):
+        self.by_hand("new")
+        found = self.list(".")["new"]
+        self.assertEqual((found["state"], found["step"], found["last"], found["troubles"]), ("never started", 0, None, []))
+        self.assertIn("runs/new: never started, step 0 of 100", self.longspan("tail", "runs/new", "--follow").errors)
+
+    def test_a_line_that_is_being_written_is_no_damage(self):
+        run = self.by_hand("going", '{"step": 1, "tokens": 1, "loss": null, "loss_reason": "nan"}')
+        with open(run / "metrics.jsonl", "a", encoding="utf8") as file:
+            file.write('{"step": 2, "tok')
+        found = self.list("runs")["going"]
+        self.assertEqual((found["step"], found["troubles"]), (1, []))
+        self.assertRegex(self.longspan("tail", run).output, r"(?m)^ +1 +nan$")
+
+    def test_damage_is_told_beside_what_is_there(self):
+        self.train("runs/good")
+        shutil.copytree(self.directory / "runs/good", self.directory / "runs/bad")
+        bad = self.directory / "runs/bad"
+        jobs.damage(bad / "checkpoints/step-000000008/manifest.json")
+        (bad / "config.yaml").write_text("run: [\n")
+        with open(bad / "metrics.jsonl", "ab") as file:
+            file.write(b"\x00\xff\n")
+        self.by_hand("no-configuration", '{"step": 3, "loss": 1.0}')
+        os.remove(self.directory / "runs/no-configuration/config.yaml")
+        pipe = self.by_hand("pipe")
+        os.remove(pipe / "metrics.jsonl")
+        os.mkfifo(pipe / "metrics.jsonl")
+        runs = self.list("runs")
+        self.assertEqual(sorted(runs), ["bad", "good", "no-configuration", "pipe"])
+        self.assertEqual(runs["good"]["troubles"], [])
+        for part in "config.yaml", "manifest.json", "metrics.jsonl: found something else than a line of metrics":
+            self.assertTrue([trouble for trouble in runs["bad"]["troubles"] if part in trouble], runs["bad"])
+        self.assertEqual(runs["bad"]["step"], 8)
+        self.assertIn("config.yaml: is not there", runs["no-configuration"]["troubles"][0])
+        self.assertEqual(runs["no-configuration"]["step"], 3)
+        self.assertIn("metrics.jsonl: is no regular file", runs["pipe"]["troubles"][0])
+        self.assertIn("metrics.jsonl: found something else", self.longspan("list", "runs").output)
+        for command in ["tail", "runs/bad", "--follow"], ["compare", "runs/good", "runs/bad"]:
+            self.longspan(*command)
+
+    def test_comparison(self):
+        self.train("one")
+        self.train("two", settings={"training.learning_rate": 0.02, "model.dropout": 0.2})
+        found = json.loads(self.longspan("compare", "one", "two", "--json").output)
+        self.assertEqual(found["keys"], {"model.dropout": ["0.1", "0.2"], "training.learning_rate": ["0.01", "0.02"]})
+        self.assertEqual([run["last"] for run in found["runs"]],
+                         [self.run_at(name).metrics()[-1] for name in ("one", "two")])
+        table = self.longspan("compare", "one", "two").output
+        self.assertRegex(table, r"(?m)^ +one +two$")
+        self.assertRegex(table, r"(?m)^state +finished +finished$")
+        self.assertRegex(table, r"(?m)^loss +\d\S+ +\d\S+$")
+        self.assertRegex(table, r"(?m)^training.learning_rate +0.01 +0.02$")
+        shutil.copytree(self.directory / "one", self.directory / "again")
+        self.assertIn("no key differs", self.longspan("compare", "one", "again").output)
+
+    def test_the_tail_of_a_run_that_trains_goes_on_to_its_end(self):
+        begun = self.start_training("run", settings=LONG)
+        metrics = self.directory / "run/metrics.jsonl"
+        self.assertTrue(until(lambda: metrics.exists() and metrics.stat().st_size > 0))
+        following = self.start("tail", "run", "--lines", "1", "--follow")
+        self.assertTrue(until(lambda: following.output().count("\n") > 4))
+        self.assertFalse(following.ended())
+        begun.signal(signal.SIGUSR1)
+        begun.wait()
+        result = following.wait()
+        self.assertEqual(result.code, 0)
+        shown = [int(line.split()[0]) for line in result.output.splitlines()[1:]]
+        self.assertEqual(shown, list(range(shown[0], self.run_at().metrics()[-1]["step"] + 1)))
+        self.assertRegex(result.errors, rf"\Alongspan: run: stopped, step {shown[-1]} of 1000000\n\Z")
+
+    def test_a_run_that_is_locked_is_running(self):
+        run = self.by_hand("locked", '{"step": 1, "loss": 1.0}')
+        with open(run / ".lock", "w", encoding="utf8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertEqual(self.list("runs")["locked"]["state"], "running")
+        self.assertEqual(self.list("runs")["locked"]["state"], "stopped")
+
+    def test_mistakes(self):
+        (self.directory / "empty").mkdir()
+        for arguments, code, part in [
+                (["list", "nowhere"], 3, "nowhere: there is no such directory"),
+                (["list", "text.txt"], 3, "text.txt: is a file; wanted: a directory"),
+                (["compare", "empty"], 2, "RUN"),
+                (["compare", "empty", "nowhere"], 3, "empty: no run is here"),
+                (["tail", "nowhere"], 3, "nowhere: there is no such directory"),
+                (["tail", "empty"], 3, "empty: no run is here"),
+                (["tail", "empty", "--lines", "0"], 2, "wanted a whole number from 1 to 1000000"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_one_sentence(self.longspan(*arguments, code=code), part)
+        self.assertEqual(self.longspan("list", "empty").output, "empty: there are no runs below it\n")
+        self.assertEqual(json.loads(self.longspan("list", "empty", "--json").output), [])
+
+
+if __name__ == "__main__":
+    jobs.main()

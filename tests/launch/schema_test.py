@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""The JSON Schema of the configuration, and the first configurations that `config --new` writes.
+
+    tests/launch/schema_test.py build/launch/longspan
+"""
+
+import copy
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import images_test
+import jobs
+from jobs import SOURCE
+
+
+class WithSchema(jobs.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.schema = json.loads(self.longspan("config", "--schema").output)
+        self.validator = jsonschema.Draft202012Validator(self.schema)
+
+
+class Schema(WithSchema):
+    def mistakes(self, configuration):
+        return [error.message for error in self.validator.iter_errors(configuration)]
+
+    def test_it_is_one(self):
+        jsonschema.Draft202012Validator.check_schema(self.schema)
+        self.assertEqual(self.schema["$schema"], "https://json-schema.org/draft/2020-12/schema")
+
+    def test_it_accepts_every_configuration_that_is_here(self):
+        files = sorted((SOURCE / "configs").glob("*.yaml"))
+        self.assertGreater(len(files), 20)
+        for file in files:
+            with self.subTest(file=file.name):
+                self.assertEqual(self.mistakes(yaml.safe_load(file.read_text())), [])
+
+    def test_it_accepts_every_key_as_the_program_writes_it(self):
+        """With its value: types, defaults and choices are those of the tables."""
+        for file in "quickstart", "decoder-today", "reformer-64k", "translation", "tags", "images", "pixels", "universal-kjv":
+            with self.subTest(file=file):
+                resolved = yaml.safe_load(self.longspan("config", SOURCE / f"configs/{file}.yaml").output)
+                self.assertEqual(self.mistakes(resolved), [])
+
+    def test_it_has_types_bounds_choices_defaults_and_meanings(self):
+        sections = self.schema["properties"]
+        steps = sections["training"]["properties"]["steps"]
+        self.assertEqual((steps["type"], "minimum" in steps, bool(steps["description"])), ("integer", True, True))
+        self.assertIsInstance(steps["default"], int)
+        self.assertIn("warmup_stable_decay", sections["training"]["properties"]["schedule"]["enum"])
+        self.assertEqual(sections["precision"]["properties"]["compute"]["enum"].count("bf16"), 1)
+        self.assertIn({"const": "none"}, sections["parallel"]["properties"]["data"]["anyOf"])
+        self.assertEqual(sections["data"]["required"], ["train"])
+        self.assertEqual(sections["model"]["properties"]["family"]["enum"], list(self.schema["$defs"]))
+        self.assertIn("memory", self.schema["$defs"]["transformer_xl"]["properties"])
+        self.assertNotIn("memory", self.schema["$defs"]["decoder"]["properties"])
+
+    def test_what_is_wrong_fails(self):
+        good = {"run": {"directory": "run"}, "model": {"family": "decoder", "layers": 2}, "data": {"train": "text.txt"}}
+        self.assertEqual(self.mistakes(good), [])
+        for section, key, value in [
+                ("data", "tain", "text.txt"), ("model", "memory", 8), ("model", "layer", 2), ("runs", "directory", "a"),
+                ("model", "layers", "two"), ("model", "layers", 0), ("model", "layers", 2.5), ("model", "family", "xl"),
+                ("training", "steps", [1]), ("training", "learning_rate", "fast"), ("precision", "compute", "float8"),
+                ("data", "train", ""), ("data", "train", []), ("data", "train", [{"path": "a", "wait": 2}]),
+                ("data", "unknown", "perhaps"), ("model", "attention", "casual"), ("model", "attention", [1]),
+        ]:
+            with self.subTest(key=f"{section}.{key}", value=value):
+                wrong = copy.deepcopy(good)
+                wrong.setdefault(section, {})[key] = value
+                self.assertNotEqual(self.mistakes(wrong), [])
+        for section in "model", "data":
+            self.assertNotEqual(self.mistakes({key: value for key, value in good.items() if key != section}), [])
+
+    def test_what_may_be_written_in_several_ways_passes(self):
+        for section, key, value in [
+                ("data", "train", ["a.txt", "b.txt"]), ("data", "train", [{"path": "a", "weight": 2}]),
+                ("data", "token_bits", 16), ("data", "token_bits", "16"), ("model", "attention", "local"),
+                ("model", "attention", ["local", "causal"]), ("parallel", "data", "none"), ("run", "directory", 7),
+        ]:
+            with self.subTest(key=f"{section}.{key}", value=value):
+                other = {"model": {"family": "decoder"}, "data": {"train": "text.txt"}}
+                other.setdefault(section, {})[key] = value
+                self.assertEqual(self.mistakes(other), [])
+        self.assertEqual(self.mistakes({"model": {"family": "decoder"}, "data": {"train": "a"}, "training": None}), [])
+
+
+class FirstConfigurations(WithSchema):
+    def data_of(self, task):
+        """Settings that name data of the task."""
+        if task == "pixels":
+            (self.directory / "images.idx").write_bytes(images_test.idx(images_test.drawn(9, 1)[0]))
+            return {"data.train": "images.idx"}
+        if task == "tagging":
+            (self.directory / "tags.txt").write_text("".join(f"the\tdeterminer\nnumber\tnoun\n{i}\tdigits\n\n" for i in range(60)))
+            return {"data.train": "tags.txt"}
+        if task == "translation":
+            (self.directory / "lines.txt").write_text("".join(f"the number {i}\n" for i in range(60)))
+            return {"data.train": "lines.txt", "data.train_target": "lines.txt"}
+        return {"data.train": "text.txt"}
+
+    def test_each_family_has_one_that_trains_once_its_data_are_set(self):
+        families = list(self.schema["$defs"])
+        self.assertGreaterEqual(len(families), 6)
+        for family in families:
+            with self.subTest(family=family):
+                text = self.longspan("config", "--new", family).output
+                self.assertTrue(text.startswith(f"# {family}: "), text)
+                self.assertLessEqual(max(map(len, text.splitlines())), 100)
+                (self.directory / "new.yaml").write_text(text)
+                unset = self.longspan("config", "new.yaml", code=2)
+                self.assertIn("data.train must be given", unset.errors)
+                written = yaml.safe_load(text)
+                data = jobs.flat(self.data_of(written["run"].get("task", "language_model")))
+                result = self.longspan("config", "new.yaml", *data)
+                self.assertEqual(result.errors, "")
+                self.longspan("train", "new.yaml", *data, "--set", "training.steps=2", "--set", f"run.directory={family}",
+                              "--set", "metrics.every=1", "--set", "run.threads=1")
+                self.assertEqual([line["step"] for line in self.run_at(family).metrics()], [1, 2])
+                # All that is wrong with it is what its user is to set.
+                wrong = [error.message for error in self.validator.iter_errors(written)]
+                self.assertLessEqual(len(wrong), 1, wrong)
+
+    def test_each_key_has_its_meaning_above_it(self):
+        lines = self.longspan("config", "--new", "decoder").output.splitlines()
+        keys = [i for i, line in enumerate(lines) if line.startswith("  ") and not line.startswith("  #")]
+        self.assertGreater(len(keys), 10)
+        for i in keys:
+            self.assertTrue(lines[i - 1].startswith("  # "), lines[i])
+
+    def test_mistakes(self):
+        for arguments, part in [
+                (["--new", "decodr"], "--new"),
+                (["--new", "decoder", "tiny.yaml"], "--new stands alone"),
+                (["--schema", "--reference"], "--schema stands alone"),
+                (["--schema", "--set", "run.seed=1"], "--schema stands alone"),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_one_sentence(self.longspan("config", *arguments, code=2), part)
+
+
+if __name__ == "__main__":
+    jobs.main()
