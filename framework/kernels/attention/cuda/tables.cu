@@ -190,10 +190,8 @@ void for_diagonals(const GradientCall<In>& g,
   const std::int64_t most = std::max<std::int64_t>(1, most_band_bytes / band_bytes);
   for (std::int64_t first = begin; first < end; first += most) {
     const Diagonals diagonals = {first, std::min(most, end - first), origin};
-    const Tensor bands = Tensor::empty({g.heads, diagonals.count, std::int64_t{2 * tile}, width},
-                                       DTypeOf<T>::value,
-                                       device,
-                                       MemoryTag::workspace);
+    const Shape shape = {g.heads, diagonals.count, 2 * tile, width};
+    const Tensor bands = Tensor::empty(shape, DTypeOf<T>::value, device, MemoryTag::workspace);
     f(diagonals, bands);
   }
 }
@@ -216,9 +214,9 @@ void add_table_gradient(Cuda cuda,
     if constexpr (sizeof(In) == 2) {
       if (g.with_matrices) {
         Tensor biases;
+        const Shape shape = {g.heads, diagonals.count, width};
         if (bias_gradient.defined())
-          biases = Tensor::empty(
-              {g.heads, diagonals.count, width}, DTypeOf<T>::value, device, MemoryTag::workspace);
+          biases = Tensor::empty(shape, DTypeOf<T>::value, device, MemoryTag::workspace);
         T* const parts = biases.defined() ? biases.data<T>() : nullptr;
         sum_diagonals(cuda, g, diagonals, of_values, bands.data<T>(), parts);
         if (parts != nullptr)
