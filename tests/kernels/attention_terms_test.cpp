@@ -7,8 +7,10 @@
 namespace longspan::testing {
 namespace {
 
-// Terms that go together, by number.
-constexpr int combinations = 22;
+// Terms that go together, by number: those of every seed in turn, and those with a bias by
+// distance.
+constexpr int combinations = 19;
+constexpr int with_biases = 3;
 void add_terms(int number, AttentionCase& c) {
   c.relative = number == 1 || number == 8 || number == 9;
   c.key_table = number == 2 || number == 4 || number == 10 || (number >= 15 && number <= 18);
@@ -21,7 +23,7 @@ void add_terms(int number, AttentionCase& c) {
   c.hash = number == 12 || number == 13 ? number - 11 : 0;
   if (number == 14) c.hash = 1;
   // Terms by distance in a sequence of several parts.
-  if (number >= 17 && number <= 19) {
+  if (number == 17 || number == 18 || number == 20) {
     c.relative = number == 17;
     c.key_table = number == 18;
     c.span = number == 18 ? 1 : 0;
@@ -35,7 +37,7 @@ void add_terms(int number, AttentionCase& c) {
   if (c.relative) c.causal = true;
 }
 
-AttentionCase random_case(std::uint64_t seed, DType dtype) {
+AttentionCase random_case(std::uint64_t seed, DType dtype, int terms) {
   Draws draws(Random(8).child(seed));
   AttentionCase c;
   c.seed = seed;
@@ -58,8 +60,14 @@ AttentionCase random_case(std::uint64_t seed, DType dtype) {
   for (std::int64_t h = 0; h < masks_drawn; ++h)
     by_head.push_back(draws.one_in(4) ? Mask() : random_mask(draws, positions));
   c.rules = HeadMasks(std::move(by_head));
-  add_terms(static_cast<int>(seed % combinations), c);
+  add_terms(terms, c);
   return c;
+}
+AttentionCase random_case(std::uint64_t seed, DType dtype) {
+  return random_case(seed, dtype, static_cast<int>(seed % combinations));
+}
+AttentionCase biased_case(std::uint64_t seed, DType dtype) {
+  return random_case(seed, dtype, combinations + static_cast<int>(seed % with_biases));
 }
 
 void expect_dense(const AttentionCase& c, double tolerance) {
@@ -72,6 +80,18 @@ void expect_dense(const AttentionCase& c, double tolerance) {
 TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinition) {
   for (std::uint64_t seed = 0; seed < (emulated ? 2 : 12) * combinations; ++seed)
     expect_dense(random_case(seed, DType::f64), 1e-11);
+}
+
+TEST(AttentionMasks, EveryMaskWithABiasByDistanceEqualsTheDefinition) {
+  for (std::uint64_t seed = 0; seed < (emulated ? 2 : 12) * with_biases; ++seed)
+    expect_dense(biased_case(seed, DType::f64), 1e-11);
+  for (std::uint64_t seed = 1000; seed < 1000 + (emulated ? 1 : 3) * with_biases; ++seed)
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      if (emulated && (seed % 2 == 0) != (dtype == DType::f32)) continue;
+      AttentionCase c = biased_case(seed, dtype);
+      c.spread = c.scale > 0 ? 0.3 : 0.5;
+      expect_dense(c, dtype == DType::f32 ? 1e-5 : 2e-2);
+    }
 }
 
 TEST(AttentionTerms, ATokensOwnScoreIsDividedByItsRoundsToo) {
@@ -96,8 +116,11 @@ TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
 // The keys in two parts, each a call of its own: the outputs merge to that of all keys, and with
 // the merged output the gradients of the parts add up.
 TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
-  for (std::uint64_t seed = 0; seed < (emulated ? 1 : 4) * combinations; ++seed) {
-    AttentionCase c = random_case(seed, DType::f64);
+  constexpr int all = combinations + with_biases;
+  for (int number = 0; number < (emulated ? 1 : 4) * all; ++number) {
+    const auto seed = static_cast<std::uint64_t>(number / all * combinations + number % all);
+    AttentionCase c =
+        number % all < combinations ? random_case(seed, DType::f64) : biased_case(seed, DType::f64);
     c.batch = 1;
     c.heads = 1;
     c.keys += 1;
