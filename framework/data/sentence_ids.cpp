@@ -65,7 +65,7 @@ SentenceIds sentence_ids(const Tokenizer& tokenizer, const SentenceTokens& named
   }
   if (const JsonTokenizer* const model = tokenizer.json_tokenizer()) {
     take_tokens(*model, named, ids);
-    ids.begins_with_own = ids.begin < 0;
+    ids.says_begin = ids.begin >= 0;
   }
   if (ids.begin < 0) ids.begin = ids.vocabulary++;
   if (ids.end < 0) ids.end = ids.vocabulary++;

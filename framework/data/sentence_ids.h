@@ -29,7 +29,7 @@ struct SentenceIds {
   std::int64_t end = 0;
   std::int64_t vocabulary = 0;             // the number of ids with both
   std::optional<std::int64_t> first = {};  // read behind `begin`, and no part of a result
-  bool begins_with_own = true;             // `begin` is no token of the tokenizer's texts
+  bool says_begin = false;                 // a result may have `begin` in it: texts have it too
 };
 
 // Of a tokenizer.json those that are named; an end that is not named is what its template puts last

@@ -104,7 +104,7 @@ std::vector<SourceBatch> batches_of(const Model& model,
 
 SearchVocabulary vocabulary_of(const Tokenizer& tokenizer, const SentenceIds& special) {
   SearchVocabulary vocabulary = {.end = special.end, .size = special.vocabulary};
-  if (special.begins_with_own) vocabulary.forbidden.push_back(special.begin);
+  if (!special.says_begin) vocabulary.forbidden.push_back(special.begin);
   // Its tokens may hold ends of lines with others, which the text is then freed of.
   if (tokenizer.json_tokenizer() != nullptr) return vocabulary;
   // A result is one line.

@@ -5,6 +5,7 @@
 
 #include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
+#include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/example_files.h"
 #include "tests/data/subword_text.h"
 
@@ -45,6 +46,60 @@ TEST(PairExamples, FieldsOfBytes) {
   EXPECT_EQ(batch.count("source_tokens"), 3);
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_EQ(batch.count("bytes"), 6);
+}
+
+// Words, framed as BART's texts are.
+Tokenizer framing_tokenizer(
+    const std::string& post_processor =
+        R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})") {
+  std::string added;
+  for (const auto& [id, name] : {std::pair(0, "<s>"), {1, "<pad>"}, {2, "</s>"}, {3, "<unk>"}})
+    added += fmt::format(
+        R"({}{{"id": {}, "content": "{}", "special": true}})", added.empty() ? "" : ", ", id, name);
+  return Tokenizer::of_package(
+      JsonTokenizer(fmt::format(
+                        R"({{"added_tokens": [{}], "pre_tokenizer": {{"type": "WhitespaceSplit"}},
+              "post_processor": {}, "decoder": {{"type": "WordPiece", "prefix": "##"}},
+              "model": {{"type": "WordPiece", "unk_token": "<unk>", "vocab":
+                {{"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "c": 6}}}}}})",
+                        added,
+                        post_processor),
+                    "framing"));
+}
+
+const SentenceTokens as_bart = {.begin = "</s>", .end = "</s>", .first = "<s>"};
+
+TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
+  const TemporaryFile source("a b c\nb\n"), target("c\na b\n"), links("2-0 0-0\n0-1\n");
+  const Tokenizer tokenizer = framing_tokenizer();
+  const auto pairs = open_pairs(source.path(),
+                                target.path(),
+                                tokenizer,
+                                tokenizer,
+                                Communicator(),
+                                {},
+                                links.path(),
+                                as_bart);
+  EXPECT_EQ(pairs->lengths(0), (Lengths{5, 2}));
+  EXPECT_EQ(pairs->lengths(1), (Lengths{3, 3}));
+  const std::vector<std::int64_t> rows = {0, 1};
+  const Batch batch = pairs->read({.examples = rows, .columns = {5, 4}});
+  EXPECT_THAT(row(batch, "source", 0, 5), ElementsAre(0, 4, 5, 6, 2));
+  EXPECT_THAT(row(batch, "tokens", 0, 4), ElementsAre(2, 0, 6, 0));
+  EXPECT_THAT(row(batch, "targets", 0, 4), ElementsAre(0, 6, 2, -1));
+  EXPECT_THAT(row(batch, "tokens", 1, 4), ElementsAre(2, 0, 4, 5));
+  EXPECT_THAT(row(batch, "targets", 1, 4), ElementsAre(0, 4, 5, 2));
+  EXPECT_EQ(at(batch, "length", 0), 3);
+  EXPECT_EQ(batch.count("tokens"), 7);
+  // Links count the tokens of the text.
+  const auto all = batch.field("links").span<std::int64_t>();
+  EXPECT_THAT(std::vector<std::int64_t>(all.begin(), all.end()),
+              ElementsAre(3, 1, 1, 1, 1, 2, -1, -1));
+  // The frame stays when a text is cut.
+  const Batch cut = pairs->read({.examples = rows, .columns = {3, 3}, .longest = 3});
+  EXPECT_THAT(row(cut, "source", 0, 3), ElementsAre(0, 4, 2));
+  EXPECT_THAT(row(cut, "targets", 1, 3), ElementsAre(0, 4, 2));
+  EXPECT_EQ(cut.field("links").shape(), (Shape{2, 1, 2}));
 }
 
 TEST(PairExamples, RefusesSidesOfDifferentLineCounts) {
@@ -94,6 +149,33 @@ TEST(SentenceIds, FollowTheVocabularyOrAreTheModelsOwn) {
   EXPECT_EQ(subwords.begin, model.id_of("<s>"));
   EXPECT_EQ(subwords.end, model.id_of("</s>"));
   EXPECT_EQ(subwords.vocabulary, model.vocabulary());
+}
+
+TEST(SentenceIds, AreTokensThatAreNamed) {
+  const Tokenizer bart = framing_tokenizer();
+  const SentenceIds named = sentence_ids(bart, as_bart);
+  EXPECT_EQ(named.begin, 2);
+  EXPECT_EQ(named.end, 2);
+  EXPECT_EQ(named.first, 0);
+  EXPECT_EQ(named.vocabulary, 7);
+  // Where nothing is named: a begin of its own, and the end of the template or one of its own.
+  const SentenceIds framed = sentence_ids(bart);
+  EXPECT_EQ(framed.begin, 7);
+  EXPECT_EQ(framed.end, 2);
+  EXPECT_EQ(framed.vocabulary, 8);
+  const SentenceIds bare = sentence_ids(framing_tokenizer("null"));
+  EXPECT_EQ(bare.begin, 7);
+  EXPECT_EQ(bare.end, 8);
+  EXPECT_EQ(bare.vocabulary, 9);
+  EXPECT_EQ(sentence_of<ConfigurationError>([&] { sentence_ids(bart, {.end = "<end>"}); }),
+            "data.end_token: the tokenizer has no token \"<end>\"");
+  EXPECT_EQ(most_sentence_ids(TokenizerKind::bytes, as_bart), 2);
+  EXPECT_EQ(most_sentence_ids(TokenizerKind::tokenizer_json, as_bart), 0);
+}
+
+TEST(SentenceIds, SpecialTokensAreNoText) {
+  const std::vector<std::int64_t> ids = {0, 4, 1, 5, 2, 6};
+  EXPECT_EQ(decode_sentence(framing_tokenizer(), ids, as_bart), "a b");
 }
 
 TEST(SentenceIds, TextEndsAtTheEndOfTheSentence) {

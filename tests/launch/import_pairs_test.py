@@ -123,6 +123,7 @@ class TestCase(Encoders):
         return json.loads(self.longspan("evaluate", run, "--data", "sources", "--data-target", "targets", "--json").output)
 
     def say(self, run, *arguments):
+        (self.directory / "said").unlink(missing_ok=True)
         self.longspan("generate", run, "--input", "sources", "--output", "said", *arguments)
         return (self.directory / "said").read_bytes().decode(errors="replace").split("\n")[:-1]
 

@@ -301,8 +301,8 @@ class OfThePackage(Subwords):
                 ({"data.tokenizer_model": ""}, 2, "trains one of data.tokenizer_kind bpe or wordpiece; it is unigram"),
                 ({"data.tokenizer_model": "", "data.tokenizer_kind": "bpe", "data.vocabulary": 50000}, 3,
                  "text.txt: a vocabulary of 50000 is too large for it"),
-                ({"run.task": "translation", "model.family": "encoder_decoder"}, 2,
-                 "data.tokenizer: tokenizer_json is for run.task: language_model, classification and tagging; run.task is translation")]):
+                ({"run.task": "recall", "model.family": "decoder"}, 2,
+                 "data.tokenizer: tokenizer_json is for run.task: language_model, translation, classification and tagging; run.task is recall")]):
             for layout in Layout(1, 1), Layout(2, 1):
                 with self.subTest(more=more, layout=str(layout)):
                     result = self.train(f"wrong-{number}-{layout.ranks}", layout, {**self.settings, **more}, code=code)

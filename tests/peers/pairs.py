@@ -26,7 +26,7 @@ T5 = {"vocab_size": 264, "d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 2, 
 KINDS = {
     "bart": (t.BartForConditionalGeneration, t.BartConfig, BART),
     "bart-scaled": (t.BartForConditionalGeneration, t.BartConfig,
-                    {**BART, "scale_embedding": True, "activation_function": "relu", "encoder_layers": 3, "forced_bos_token_id": 0}),
+                    {**BART, "scale_embedding": True, "activation_function": "relu", "encoder_layers": 3}),
     "t5": (t.T5ForConditionalGeneration, t.T5Config, T5),
     "t5-gated": (t.T5ForConditionalGeneration, t.T5Config,
                  {**T5, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "d_kv": 8}),
@@ -54,8 +54,9 @@ def make(folder, wanted):
             continue
         torch.manual_seed(1)
         model = of(config(**values))
-        own = not kind.endswith("gated")
-        if not own:
+        if kind == "bart-scaled":
+            model.generation_config.forced_bos_token_id = 0
+        if kind == "t5-gated":
             # Version 5 of the package shares the table all the same, unless another one is there.
             model.lm_head.weight = torch.nn.Parameter(torch.empty(values["vocab_size"], values["d_model"]))
         with torch.no_grad():
