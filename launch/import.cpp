@@ -7,6 +7,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/option_text.h"
+#include "framework/core/some_of.h"
 #include "framework/data/tokenizer_file.h"
 #include "framework/runs/loading.h"
 #include "framework/runs/run_directory.h"

@@ -1,7 +1,6 @@
 #include "framework/core/option_text.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -82,12 +81,6 @@ std::string either(std::span<const std::string> words) {
     text += words[i];
   }
   return text;
-}
-
-std::string some_of(std::span<const std::string> names) {
-  constexpr std::size_t most = 3;
-  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
-  return fmt::format("{} and {} more", fmt::join(names.first(most), ", "), names.size() - most);
 }
 
 std::vector<std::string> choice_words(const Rule& rule) {

@@ -22,9 +22,6 @@ std::string shortened(std::string_view text, std::size_t most = 80);
 // "a, b or c".
 std::string either(std::span<const std::string> words);
 
-// "a, b, c and 4 more": a message never grows with the number of names.
-std::string some_of(std::span<const std::string> names);
-
 // The choices of a rule as they may be written.
 std::vector<std::string> choice_words(const Rule& rule);
 

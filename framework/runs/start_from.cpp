@@ -11,7 +11,7 @@
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/named_path.h"
-#include "framework/core/option_text.h"
+#include "framework/core/some_of.h"
 #include "framework/nn/power_statistics.h"
 #include "framework/runs/checkpoint_values.h"
 #include "framework/runs/loading.h"

@@ -1,0 +1,12 @@
+// Some of many names, for messages.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace longspan {
+
+// "a, b, c and 4 more": a message never grows with the number of names.
+std::string some_of(std::span<const std::string> names);
+
+}  // namespace longspan
