@@ -24,7 +24,8 @@ class Browser:
         self._most_seconds = most_seconds
         self._profile = tempfile.mkdtemp(prefix="longspan-browser-")
         # The browser reads from 3 and writes to 4; so as not to be overwritten, these are others until then.
-        above = [fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 10) for pipe in (low := [*os.pipe(), *os.pipe()])]
+        low = [*os.pipe(), *os.pipe()]
+        above = [fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 10) for pipe in low]
         for pipe in low:
             os.close(pipe)
         to_browser, self._out, self._in, from_browser = above
