@@ -123,9 +123,9 @@ void write_page(const fs::path& path, const std::string& page) {
   std::error_code error;
   try {
     write_text_file(beside, page);
-  } catch (const Failure&) {
+  } catch (const Failure& failure) {
     fs::remove(beside, error);
-    throw;
+    throw Failure("{}: cannot be written: {}", path.string(), failure.what());
   }
   fs::rename(beside, path, error);
   if (!error) return;

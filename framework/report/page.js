@@ -129,7 +129,12 @@
         legend: "always",
         labelsDiv: legend,
         axes: {
-          x: { ...numbers, ticker: Dygraph.numericTicks, axisLabelWidth: 60 },
+          x: {
+            axisLabelFormatter: written,
+            valueFormatter: (value) => value.toLocaleString("en", { maximumFractionDigits: 3 }),
+            ticker: Dygraph.numericTicks,
+            axisLabelWidth: 60,
+          },
           y: { ...numbers, axisLabelWidth: 62 },
         },
         axisLabelFontSize: 12,

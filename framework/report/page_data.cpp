@@ -12,7 +12,7 @@ namespace longspan {
 namespace {
 
 constexpr std::size_t most_bytes = 3'500'000;
-constexpr std::size_t bytes_of_cell = 33;  // three numbers of ten digits, and commas
+constexpr std::size_t bytes_of_cell = 40;  // three numbers of twelve characters, and commas
 constexpr std::size_t fewest_buckets = 32;
 
 template <typename Values, typename Write>

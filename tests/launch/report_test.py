@@ -54,7 +54,7 @@ class Runs(ReportTest):
         [[name, state, step, tokens, seconds, lines]] = rows_of(page, "runs")
         self.assertEqual([name, state, step, lines], ["run", "finished", "10 of 10", "10"])
         self.assertEqual(tokens, str(10 * 8 * 8))
-        self.assertRegex(seconds, r"^[\d.]+ s$")
+        self.assertRegex(seconds, r"^[\d.]+ (s|min)$")
         run = data_of(page)["runs"][0]
         metrics = self.run_at().metrics()
         self.assertEqual(run["step"], list(range(1, 11)))
@@ -72,7 +72,7 @@ class Runs(ReportTest):
         metrics = self.run_at().metrics()
         self.assertGreater(sum(line["waiting_seconds"] for line in metrics), 0)
         for line in metrics:
-            self.assertEqual(line["validating_seconds"] > 1e-4, "validation_loss" in line, line)
+            self.assertEqual(line["validating_seconds"] > 0, "validation_loss" in line, line)
 
     def test_a_run_in_progress_is_shown_and_shown_again(self):
         job = self.start_training(settings={"training.steps": 1000000})
@@ -215,10 +215,11 @@ class InABrowser(ReportTest):
         captions = self.texts("figcaption")
         for caption in "Loss; dashed: of the validation nats", "Where the time of a step goes: two seconds":
             self.assertIn(caption, captions)
-        for axis, label in ("tokens", "tokens"), ("seconds", "seconds of training"), ("step", "steps"):
+        for axis, label in ("tokens", "tokens"), ("seconds", "(seconds|minutes) of training"), ("step", "steps"):
             self.choose("#axis", axis)
             self.assertEqual(self.page.value("document.documentElement.dataset.drawn"), str(charts), axis)
-            self.assertEqual(set(self.texts(".dygraph-xlabel")), {label})
+            [found] = set(self.texts(".dygraph-xlabel"))
+            self.assertRegex(found, f"^{label}$")
             self.assertGreater(min(self.painted()), 20, axis)
         self.assertIn("nats", self.texts(".dygraph-ylabel"))
         for control in "#logarithmic", "#range":

@@ -162,7 +162,7 @@ TEST(ReportPage, StaysBelowFiveMegabytes) {
                                                std::pair{20, std::size_t{100}}}) {
     std::vector<ReportedRun> runs;
     for (int i = 0; i < count_of_runs; ++i)
-      runs.push_back(run_of("run" + std::to_string(i), 8000, columns));
+      runs.push_back(run_of("run" + std::to_string(i), 5000, columns));
     EXPECT_LT(report_page(std::move(runs), 0, library).size(), 4'850'000U) << columns;
   }
 }

@@ -3,6 +3,7 @@
 It is spoken to by the Chrome DevTools Protocol over two pipes, as --remote-debugging-pipe asks for.
 """
 
+import fcntl
 import json
 import os
 import select
@@ -22,9 +23,12 @@ class Browser:
         self.errors, self.requests = [], []
         self._most_seconds = most_seconds
         self._profile = tempfile.mkdtemp(prefix="longspan-browser-")
-        to_browser, self._out = os.pipe()
-        self._in, from_browser = os.pipe()
-        # The browser reads from 3 and writes to 4.
+        # The browser reads from 3 and writes to 4; so as not to be overwritten, these are others until then.
+        low = [*os.pipe(), *os.pipe()]
+        above = [fcntl.fcntl(pipe, fcntl.F_DUPFD_CLOEXEC, 10) for pipe in low]
+        for pipe in low:
+            os.close(pipe)
+        to_browser, self._out, self._in, from_browser = above
         command = 'exec 3<&"$1" 4>&"$2"; shift 2; exec "$@"'
         self._process = subprocess.Popen(
             ["bash", "-c", command, "bash", str(to_browser), str(from_browser), PROGRAM, "--headless", "--no-sandbox", "--disable-gpu",
