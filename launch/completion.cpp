@@ -55,7 +55,7 @@ std::vector<CompletedKey> completed_keys() {
   for (const OptionDescription& option : configuration_reference()) {
     const OptionValues values = values_of(option);
     auto known = std::ranges::find(keys, option.key, &CompletedKey::key);
-    if (known == keys.end()) known = keys.insert(keys.end(), {option.key, {}, false});
+    if (known == keys.end()) known = keys.insert(keys.end(), CompletedKey{option.key, {}, false});
     known->is_path = known->is_path || values.type == WordType::path;
     for (const std::string& choice : choices_of(values))
       if (std::ranges::count(known->choices, choice) == 0) known->choices.push_back(choice);

@@ -28,6 +28,11 @@ printf '%s\n' "${COMPREPLY[@]}"
 '''
 
 
+def commands_of(text):
+    """Those that the help lists."""
+    return re.findall(r"(?m)^  ([a-z]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
+
+
 class Completion(jobs.TestCase):
     def setUp(self):
         super().setUp()
@@ -53,7 +58,7 @@ class Completion(jobs.TestCase):
         self.assertEqual(result.stdout, "complete -o default -F _longspan longspan\n")
 
     def test_commands(self):
-        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        commands = commands_of(self.longspan("--help").output)
         self.assertIn("train", commands)
         self.assertEqual(set(self.complete("longspan ")), set(commands))
         self.assertEqual(self.complete("longspan tr"), ["train"])
@@ -114,7 +119,7 @@ class Manual(jobs.TestCase):
         self.pages = sorted((self.directory / "man1").iterdir())
 
     def test_there_is_one_of_each_command(self):
-        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        commands = commands_of(self.longspan("--help").output)
         self.assertEqual([page.name for page in self.pages],
                          sorted(["longspan.1", *(f"longspan-{command}.1" for command in commands)]))
         for name, arguments in ("longspan.1", []), ("longspan-train.1", ["train"]):
