@@ -4,6 +4,7 @@
     tests/launch/completion_test.py build/launch/longspan
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -106,6 +107,21 @@ class Completion(jobs.TestCase):
                     self.skipTest(f"there is no {shell}")
                 result = subprocess.run([*check, script], capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
+
+    def test_fish_offers_the_same(self):
+        if shutil.which("fish") is None:
+            self.skipTest("there is no fish")
+        script = self.directory / "longspan.fish"
+        script.write_text(self.longspan("completion", "fish").output)
+        for line, found in [("tr", ["train"]), ("tokenizer ", ["decode", "encode", "train"]),
+                            ("run -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.step", ["training.steps="]),
+                            ("train a.yaml --set training.schedule=co",
+                             ["training.schedule=constant", "training.schedule=cosine"])]:
+            with self.subTest(line=line):
+                result = subprocess.run(["fish", "-c", f'source {script}; complete -C "longspan {line}"'],
+                                        capture_output=True, text=True, timeout=60, check=False,
+                                        env={**os.environ, "HOME": str(self.directory)})
+                self.assertEqual([offer.split("\t")[0] for offer in result.stdout.splitlines()], found, result.stderr)
 
     def test_mistakes(self):
         self.assert_one_sentence(self.longspan("completion", "tcsh", code=2), "SHELL", "tcsh")
