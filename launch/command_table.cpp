@@ -5,6 +5,8 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <utility>
 
 namespace longspan {
 namespace {

@@ -32,7 +32,7 @@ std::vector<std::string> command_list(const CommandEntry& program) {
   return names;
 }
 
-// "one two" | "three": a pattern of case, in lines of a length that one can read.
+// "one two" | "three": a pattern of case.
 std::string pattern(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words)
@@ -40,7 +40,7 @@ std::string pattern(const std::vector<std::string>& words) {
   return text;
 }
 
-// Functions of case: for each text that is set the words that set it.
+// Branches of case: for each value that is set the words that set it.
 std::string cases(const std::map<std::string, std::vector<std::string>>& words_by_value) {
   std::string text;
   for (const auto& [value, words] : words_by_value)
@@ -55,7 +55,7 @@ std::vector<CompletedKey> completed_keys() {
   for (const OptionDescription& option : configuration_reference()) {
     const OptionValues values = values_of(option);
     auto known = std::ranges::find(keys, option.key, &CompletedKey::key);
-    if (known == keys.end()) known = keys.insert(keys.end(), {option.key, {}, false});
+    if (known == keys.end()) known = keys.insert(keys.end(), CompletedKey{option.key, {}, false});
     known->is_path = known->is_path || values.type == WordType::path;
     for (const std::string& choice : choices_of(values))
       if (std::ranges::count(known->choices, choice) == 0) known->choices.push_back(choice);

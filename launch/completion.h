@@ -28,8 +28,7 @@ std::string fish_completion(const CommandEntry& program, const std::vector<Compl
 inline constexpr const char* any_file = "files";
 inline constexpr const char* nothing_known = "nothing";
 inline constexpr const char* configuration_keys = "keys";
-inline constexpr const char* command_names = "commands";
-// `names`: the program's commands.
+// `names`: the program's commands, which a COMMAND is one of.
 std::string completed_values(const CommandOption& option, const std::vector<std::string>& names);
 
 // Functions in the words that bash and zsh share:

@@ -4,6 +4,7 @@
     tests/launch/completion_test.py build/launch/longspan
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -26,6 +27,11 @@ COMP_POINT=${#COMP_LINE}
 _longspan longspan
 printf '%s\n' "${COMPREPLY[@]}"
 '''
+
+
+def commands_of(text):
+    """Those that the help lists."""
+    return re.findall(r"(?m)^  ([a-z]+) ", text.split("Subcommands:")[1].split("Examples:")[0])
 
 
 class Completion(jobs.TestCase):
@@ -53,7 +59,7 @@ class Completion(jobs.TestCase):
         self.assertEqual(result.stdout, "complete -o default -F _longspan longspan\n")
 
     def test_commands(self):
-        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        commands = commands_of(self.longspan("--help").output)
         self.assertIn("train", commands)
         self.assertEqual(set(self.complete("longspan ")), set(commands))
         self.assertEqual(self.complete("longspan tr"), ["train"])
@@ -102,6 +108,21 @@ class Completion(jobs.TestCase):
                 result = subprocess.run([*check, script], capture_output=True, text=True, timeout=60, check=False)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_fish_offers_the_same(self):
+        if shutil.which("fish") is None:
+            self.skipTest("there is no fish")
+        script = self.directory / "longspan.fish"
+        script.write_text(self.longspan("completion", "fish").output)
+        for line, found in [("tr", ["train"]), ("tokenizer ", ["decode", "encode", "train"]),
+                            ("run -n 2 -- eva", ["evaluate"]), ("train a.yaml --set training.step", ["training.steps="]),
+                            ("train a.yaml --set training.schedule=co",
+                             ["training.schedule=constant", "training.schedule=cosine"])]:
+            with self.subTest(line=line):
+                result = subprocess.run(["fish", "-c", f'source {script}; complete -C "longspan {line}"'],
+                                        capture_output=True, text=True, timeout=60, check=False,
+                                        env={**os.environ, "HOME": str(self.directory)})
+                self.assertEqual([offer.split("\t")[0] for offer in result.stdout.splitlines()], found, result.stderr)
+
     def test_mistakes(self):
         self.assert_one_sentence(self.longspan("completion", "tcsh", code=2), "SHELL", "tcsh")
         self.assert_one_sentence(self.longspan("completion", code=2), "SHELL is required")
@@ -114,7 +135,7 @@ class Manual(jobs.TestCase):
         self.pages = sorted((self.directory / "man1").iterdir())
 
     def test_there_is_one_of_each_command(self):
-        commands = re.findall(r"(?m)^  ([a-z]+) ", self.longspan("--help").output.split("Subcommands:")[1])
+        commands = commands_of(self.longspan("--help").output)
         self.assertEqual([page.name for page in self.pages],
                          sorted(["longspan.1", *(f"longspan-{command}.1" for command in commands)]))
         for name, arguments in ("longspan.1", []), ("longspan-train.1", ["train"]):
