@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -66,10 +67,16 @@ Window read_window(const std::filesystem::path& file,
   return window;
 }
 
-bool is_metrics(const MetricsLine& line) {
+// Whether it is an object with a step. Lists and objects in it are left out: a run writes none, and
+// what goes through values inside of values goes as deep as a damaged file says.
+bool is_metrics(MetricsLine& line) {
   if (!line.is_object()) return false;
+  constexpr std::int64_t most = std::int64_t{1} << 53;
   const auto step = line.find("step");
-  return step != line.end() && step->is_number_integer();
+  if (step == line.end() || !step->is_number_integer() || *step < 0 || *step > most) return false;
+  for (auto member = line.begin(); member != line.end();)
+    member = member->is_structured() ? line.erase(member) : std::next(member);
+  return true;
 }
 
 // Takes the line that begins at `begin` of the text.
@@ -157,7 +164,7 @@ MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin) 
 std::string figure_text(const MetricsLine& line, const std::string& name, int digits) {
   const auto found = line.find(name);
   if (found == line.end()) return "";
-  if (found->is_number_integer()) return fmt::format("{}", found->get<std::int64_t>());
+  if (found->is_number_integer()) return found->dump();
   if (found->is_number()) return fmt::format("{:.{}g}", found->get<double>(), digits);
   const auto reason = line.find(name + "_reason");
   return reason != line.end() && reason->is_string() ? reason->get<std::string>() : "?";

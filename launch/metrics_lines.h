@@ -9,7 +9,8 @@
 
 namespace longspan {
 
-// One line of metrics.jsonl: its members by name, in their order.
+// One line of metrics.jsonl: its members by name, in their order, without lists and objects. "step"
+// is a whole number from 0 on.
 using MetricsLine = nlohmann::ordered_json;
 
 // Some of a file of metrics. A last line that is still being written is not in it.

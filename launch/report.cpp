@@ -1,9 +1,10 @@
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -12,11 +13,10 @@
 #include "framework/core/byte_text.h"
 #include "framework/report/log_warnings.h"
 #include "framework/report/report_page.h"
-#include "framework/runs/run_state.h"
 #include "launch/command.h"
-#include "launch/configuration_text.h"
 #include "launch/number_check.h"
-#include "launch/yaml.h"
+#include "launch/run_record.h"
+#include "launch/text_table.h"
 
 namespace longspan {
 namespace {
@@ -29,63 +29,24 @@ struct Arguments {
   bool replace = false;
 };
 
-std::string value_text(const Assignment& assignment) {
-  switch (assignment.kind) {
-    case Assignment::Kind::scalar:
-      return assignment.scalars.front().text;
-    case Assignment::Kind::list: {
-      std::string text;
-      for (const ListItem& item : assignment.scalars)
-        text += (text.empty() ? "" : ", ") + item.found();
-      return "[" + text + "]";
-    }
-    case Assignment::Kind::nothing:
-    case Assignment::Kind::section:
-      break;
-  }
-  return "";
-}
-
-// Its keys and values as they are written; none where it is not there or cannot be read. The
-// directory is the run's name already.
-std::map<std::string, std::string> configuration_of(const fs::path& path) {
-  std::error_code error;
-  std::map<std::string, std::string> values;
-  const std::uintmax_t bytes = fs::file_size(path, error);
-  if (error || bytes > most_configuration_bytes) return values;
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  for (const Assignment& assignment : read_yaml(text, path.string()).assignments)
-    if (assignment.key != "run.directory") values[assignment.key] = value_text(assignment);
+// The directory is the run's name already.
+std::map<std::string, std::string> without_directory(std::map<std::string, std::string> values) {
+  values.erase("run.directory");
   return values;
 }
 
-std::optional<std::int64_t> steps_of(const std::map<std::string, std::string>& configuration) {
-  const auto found = configuration.find("training.steps");
-  if (found == configuration.end()) return std::nullopt;
-  std::int64_t steps = 0;
-  const std::string& word = found->second;
-  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), steps);
-  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
-  return steps;
-}
-
-ReportedRun read_run(const fs::path& path) {
-  std::error_code unused;
-  if (!fs::exists(path, unused)) throw DataError("{}: there is no such directory", path.string());
-  if (!fs::is_directory(path, unused))
-    throw DataError("{}: is a file; wanted: the directory of a run", path.string());
-  // Asked first: a run that ends while it is read has then written more than it said.
-  const bool runs_now = is_running(path);
+// Adds to `troubles` what of it cannot be read beside its metrics.
+ReportedRun read_run(const fs::path& path, std::vector<std::string>& troubles) {
+  // Its state is asked for first: a run that ends while it is read has then written more than it
+  // said.
+  RunRecord record = read_named_run(path);
   ReportedRun run = {.name = path.string(),
-                     .state = {},
+                     .state = name_of(record.state),
+                     .steps = record.steps,
                      .metrics = read_run_metrics(path / "metrics.jsonl"),
-                     .configuration = configuration_of(path / "config.yaml"),
+                     .configuration = without_directory(std::move(record.configuration.values)),
                      .warnings = log_warnings(path / "log.txt")};
-  run.steps = steps_of(run.configuration);
-  run.state = runs_now                                      ? "running"
-              : run.steps && run.metrics.step >= *run.steps ? "finished"
-                                                            : "not running";
+  std::ranges::move(record.troubles, std::back_inserter(troubles));
   return run;
 }
 
@@ -110,7 +71,11 @@ void judge_output(const Arguments& arguments) {
   const fs::file_status status = fs::status(path, error);
   if (fs::is_directory(status))
     throw ConfigurationError("--output: {} is a directory; wanted: a file", path.string());
-  if (fs::exists(status) && !arguments.replace)
+  // The page takes its place: of /dev/null nothing would be left.
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    throw ConfigurationError("--output: {} is a device or a pipe; wanted: a file", path.string());
+  // A link that leads nowhere would be replaced, too.
+  if (fs::exists(fs::symlink_status(path, error)) && !arguments.replace)
     throw ConfigurationError(
         "--output: {} is there already; wanted: a new file, or --replace to write over it",
         path.string());
@@ -145,11 +110,13 @@ ExitCode run(const Arguments& arguments, Session& session) {
   const std::vector<fs::path> paths = named_runs(arguments.runs);
   judge_output(arguments);
   std::vector<ReportedRun> runs;
-  for (const fs::path& path : paths) runs.push_back(read_run(path));
+  std::vector<std::string> troubles;
+  for (const fs::path& path : paths) runs.push_back(read_run(path, troubles));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(now).count();
   const std::string page = report_page(std::move(runs), seconds, *library);
   write_page(arguments.output, page);
+  for (const std::string& trouble : troubles) inform(session, on_one_line(trouble));
   print(session,
         fmt::format("{}: {}, of {} run{}\n",
                     arguments.output,

@@ -117,9 +117,8 @@ void take_metrics(RunRecord& run) {
   if (!validated.lines.empty()) run.validation = std::move(validated.lines.back());
 }
 
-// `saved`: the step of its newest checkpoint, or -1.
+// Of one that does not train now. `saved`: the step of its newest checkpoint, or -1.
 RunState state_of(const RunRecord& run, std::int64_t saved) {
-  if (is_running(run.path)) return RunState::running;
   if (!run.ended_by.empty())
     return tells_of_divergence(run.ended_by) ? RunState::diverged : RunState::failed;
   if (run.step == 0) return RunState::never_started;
@@ -187,6 +186,8 @@ std::vector<fs::path> runs_below(const fs::path& directory) {
 RunRecord read_run_record(const fs::path& path) {
   RunRecord run;
   run.path = path;
+  // Asked first: one that ends while it is read has written more than is read of it here.
+  const bool runs_now = is_running(path);
   run.configuration = saved_configuration(path / configuration_file);
   std::error_code error;
   if (!fs::exists(path / configuration_file, error))
@@ -200,9 +201,8 @@ RunRecord read_run_record(const fs::path& path) {
   take_metrics(run);
   const std::int64_t saved = take_checkpoint(run);
   run.step = std::max(run.step, saved);
-  run.ended_by = error_in(last_line(path / log_file));
-  run.state = state_of(run, saved);
-  if (run.state == RunState::running) run.ended_by.clear();
+  if (!runs_now) run.ended_by = error_in(last_line(path / log_file));
+  run.state = runs_now ? RunState::running : state_of(run, saved);
   run.changed_at = changed_at(path);
   return run;
 }

@@ -26,10 +26,11 @@ struct Arguments {
   bool follow = false;
 };
 
-// Columns have a width that does not depend on what comes: a run goes on below them.
+// Columns have a width that does not depend on what comes: a run goes on below them. A line may say
+// anything, also what would be a command to a terminal.
 std::string row(const std::vector<std::string>& cells) {
   std::string text;
-  for (const std::string& cell : cells) text += fmt::format("{:>11}  ", cell);
+  for (const std::string& cell : cells) text += fmt::format("{:>11}  ", on_one_line(cell));
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";
 }
@@ -46,7 +47,7 @@ std::string row_of(const MetricsLine& line) {
               figure_text(line, "learning_rate", 4),
               figure_text(line, "gradient_norm", 4),
               figure_text(line, "tokens_per_second", 4),
-              on_one_line(validation)});
+              validation});
 }
 
 // Prints what is logged until no process trains into the directory. Returns when all is printed.

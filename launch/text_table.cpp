@@ -13,10 +13,19 @@ std::size_t width_of(const std::string& text) {
 
 }  // namespace
 
-std::string on_one_line(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
+std::string on_one_line(std::string_view text) {
+  std::string line;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = [&](std::size_t place) {
+      return place < text.size() ? static_cast<unsigned char>(text[place]) : 0u;
+    };
+    // U+0080 to U+009F, of which U+009B begins a command to a terminal as ESC does.
+    const bool is_long_control = byte(i) == 0xc2u && byte(i + 1) >= 0x80u && byte(i + 1) < 0xa0u;
+    const bool is_control = is_long_control || byte(i) < 0x20u || byte(i) == 0x7fu;
+    line += is_control ? '?' : text[i];
+    if (is_long_control) ++i;
+  }
+  return line;
 }
 
 std::string aligned(const std::vector<std::vector<std::string>>& rows) {

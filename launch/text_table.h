@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace longspan {
@@ -11,6 +12,6 @@ namespace longspan {
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 
 // The text with its control characters as question marks.
-std::string on_one_line(std::string text);
+std::string on_one_line(std::string_view text);
 
 }  // namespace longspan

@@ -1,6 +1,8 @@
 #include "framework/report/log_warnings.h"
 
+#include <array>
 #include <deque>
+#include <filesystem>
 #include <fstream>
 #include <string_view>
 
@@ -22,11 +24,21 @@ bool is_warning(std::string_view line) {
 
 std::vector<std::string> log_warnings(const std::filesystem::path& path, std::size_t most) {
   std::deque<std::string> newest;
+  std::error_code error;
+  // A pipe or a device would never end.
+  if (!std::filesystem::is_regular_file(path, error)) return {};
   std::ifstream file(path, std::ios::binary);
-  for (std::string line; std::getline(file, line);) {
-    if (!is_warning(line)) continue;
-    if (newest.size() == most) newest.pop_front();
-    newest.push_back(line.substr(0, most_line_bytes));
+  std::array<char, most_line_bytes + 1> line{};
+  bool begins = true;  // what is read is the beginning of a line, and not the rest of a long one
+  while (file.getline(line.data(), line.size()) || (file.gcount() > 0 && !file.eof())) {
+    const bool is_cut = file.fail();
+    file.clear();
+    const std::string_view text(line.data());
+    if (begins && is_warning(text)) {
+      if (newest.size() == most) newest.pop_front();
+      newest.emplace_back(text);
+    }
+    begins = !is_cut;
   }
   return {newest.begin(), newest.end()};
 }

@@ -48,8 +48,8 @@
     data.runs.forEach((run, number) => {
       if (!shown[number] || !run[axis] || (chart.run !== null && chart.run !== number)) return;
       chart.columns.forEach((name, place) => {
+        if (!Object.hasOwn(run.columns, name)) return; // a column may be called "constructor"
         const column = run.columns[name];
-        if (!column) return;
         const label = chart.stacked ? chart.names[place] : place === 0 ? run.name : run.name + ", " + chart.names[place];
         curves.push({
           run, column, label,

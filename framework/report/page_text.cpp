@@ -63,8 +63,16 @@ std::string grouped(std::int64_t count) {
   return digits;
 }
 
+std::string count_text(double count) {
+  constexpr double exact = 0x1p53;  // up to it a double is a count
+  if (!(std::abs(count) <= exact)) return short_number(count);
+  return grouped(static_cast<std::int64_t>(count));
+}
+
 std::string time_text(double seconds) {
+  constexpr double countable = 1e17;
   if (seconds < 60) return fmt::format("{:.1f} s", seconds);
+  if (!(seconds < countable)) return short_number(seconds) + " s";
   const auto minutes = static_cast<std::int64_t>(std::round(seconds / 60));
   if (minutes < 60) return fmt::format("{} min", minutes);
   return fmt::format("{} h {} min", grouped(minutes / 60), minutes % 60);

@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::size_t most_texts = 24;
 constexpr std::size_t most_text_bytes = 4000;
+constexpr double longest_seconds = 1e10;  // between two lines; three centuries
 constexpr std::size_t most_line_bytes = std::size_t{64} << 20;
 
 constexpr std::array<std::string_view, 4> parts_of_a_step = {
@@ -121,10 +122,13 @@ void Reading::advance(std::int64_t step) {
     if (field.name == "step_seconds") seconds = field.number;
   }
   const auto steps = static_cast<double>(step - metrics_.step);
+  double passed = 0;
   if (seconds)
-    metrics_.seconds += *seconds * steps;
+    passed = *seconds * steps;
   else if (tokens && rate && *rate > 0)
-    metrics_.seconds += std::max(0.0, *tokens - metrics_.tokens) / *rate;
+    passed = (*tokens - metrics_.tokens) / *rate;
+  // Time goes on. What no clock says, of a file that something else wrote, is none.
+  if (passed > 0 && passed < longest_seconds) metrics_.seconds += passed;
   if (tokens) metrics_.tokens = *tokens;
   metrics_.step = step;
   ++metrics_.lines;

@@ -44,8 +44,9 @@ struct RunMetrics {
 // Reads the file line by line, as far as it goes now: a run may be writing to it. A last line
 // without its end does not count. Where steps come again, as after a run that went back to an
 // earlier checkpoint, the later lines count. Seconds are sums of "step_seconds" or, without it, of
-// tokens by "tokens_per_second". Throws DataError where there is no file, no whole line, or
-// something else than a line of metrics, which is told with its number.
+// tokens by "tokens_per_second"; what is negative or beyond 1e10 there is left out. Throws
+// DataError where there is no file, no whole line, or something else than a line of metrics, which
+// is told with its number.
 RunMetrics read_run_metrics(const std::filesystem::path& path, std::size_t most_buckets = 2000);
 
 }  // namespace longspan

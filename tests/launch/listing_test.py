@@ -82,6 +82,24 @@ class Listing(jobs.TestCase):
         self.assertEqual((found["step"], found["troubles"]), (1, []))
         self.assertRegex(self.longspan("tail", run).output, r"(?m)^ +1 +nan$")
 
+    def test_what_a_line_says_is_no_command_to_a_terminal(self):
+        run = self.by_hand("loud", json.dumps({"step": 1, "loss": None, "loss_reason": "\x1b[2Jred", "validation_a\u009b2J": 3}))
+        for command in ["tail", run], ["list", "runs"], ["compare", run, run]:
+            output = self.longspan(*command).output
+            self.assertIn("?[2Jred", output, command)
+            self.assertNotRegex(output, "[\x1b\u009b]", command)
+
+    def test_what_no_run_writes_is_left_out_or_told(self):
+        deep = '{"step": 1, "loss": 2.5, "large": 18446744073709551615, "deep": ' + "[" * 200_000 + "]" * 200_000 + "}"
+        run = self.by_hand("deep", deep)
+        self.assertEqual(self.list("runs")["deep"]["last"], {"step": 1, "loss": 2.5, "large": 18446744073709551615})
+        self.assertRegex(self.longspan("compare", run, run).output, r"(?m)^large +18446744073709551615 +18446744073709551615$")
+        for step in -1, 18446744073709551615, 1.5:
+            (run / "metrics.jsonl").write_text(f'{{"step": {step}, "loss": 1.0}}\n')
+            found = self.list("runs")["deep"]
+            self.assertEqual((found["step"], found["last"]), (0, None))
+            self.assertIn("metrics.jsonl: found something else than a line of metrics", found["troubles"][0])
+
     def test_damage_is_told_beside_what_is_there(self):
         self.train("runs/good")
         shutil.copytree(self.directory / "runs/good", self.directory / "runs/bad")

@@ -90,7 +90,7 @@ class Runs(ReportTest):
                  for step, loss in ((1, 1), (2, 2), (3, 3), (2, 22), (3, 33))]
         self.write_metrics("again", "".join(lines) + '{"step": 4, "lo')
         page = self.report("again")
-        self.assertEqual(rows_of(page, "runs"), [["again", "not running", "3", "30", "not logged", "3, and 2 whose steps were made again"]])
+        self.assertEqual(rows_of(page, "runs"), [["again", "stopped", "3", "30", "not logged", "3, and 2 whose steps were made again"]])
         self.assertEqual(data_of(page)["runs"][0]["columns"]["loss"]["mean"], [1, 22, 33])
 
     def test_mistakes_are_told(self):
@@ -99,11 +99,18 @@ class Runs(ReportTest):
         self.write_metrics("young", '{"step": 1')
         (self.directory / "empty").mkdir()
         (self.directory / "folder").mkdir()
+        (self.directory / "begun" / "checkpoints").mkdir(parents=True)
+        (self.directory / "begun" / "config.yaml").write_text("training:\n  steps: 3\n")
+        os.mkfifo(self.directory / "pipe")
+        (self.directory / "link").symlink_to("gone")
         for arguments, code, *parts in (
                 (["nowhere", "--output", "a.html"], 3, "nowhere: there is no such directory"),
                 (["good", "nowhere", "--output", "a.html"], 3, "nowhere: there is no such directory"),
                 (["tiny.yaml", "--output", "a.html"], 3, "tiny.yaml: is a file; wanted: the directory of a run"),
-                (["empty", "--output", "a.html"], 3, "empty/metrics.jsonl: there is no such file: the run has logged no step yet"),
+                (["empty", "--output", "a.html"], 3, "empty: no run is here; wanted: the directory of a run"),
+                (["begun", "--output", "a.html"], 3, "begun/metrics.jsonl: there is no such file: the run has logged no step yet"),
+                (["good", "--output", "pipe", "--replace"], 2, "--output: pipe is a device or a pipe; wanted: a file"),
+                (["good", "--output", "link"], 2, "--output: link is there already"),
                 (["young", "--output", "a.html"], 3, "young/metrics.jsonl: has no whole line: the run has logged no step yet"),
                 (["damaged", "--output", "a.html"], 3, "damaged/metrics.jsonl:2: found something else than a line of metrics"),
                 (["good", "good/", "--output", "a.html"], 2, "RUN: good is named twice"),
@@ -264,8 +271,18 @@ class InABrowser(ReportTest):
         self.assertEqual([text.strip() for text in self.texts("#runs tbody th")], names)
         self.assertEqual(self.texts("#texts pre"), [bad, bad])
         self.assertIn(bad, self.texts("#warnings pre")[0])
-        self.assertEqual(self.texts("#differences td"), [bad, "other"])
+        # As YAML, between quotation marks.
+        self.assertEqual([json.loads(text) for text in self.texts("#differences td")], [bad, "other"])
         self.assertIn(f"Validation: loss:{bad}", " ".join(self.texts("figcaption")))
+        self.assert_sound()
+
+    def test_columns_may_have_any_name_and_numbers_any_size(self):
+        for name, column in ("one", "constructor"), ("two", "__proto__"):
+            self.write_metrics(name, "".join(f'{{"step": {step}, "tokens": 1e300, "{column}": {value}, "step_seconds": 1e308}}\n'
+                                             for step, value in ((1, -1e308), (2, 1e308), (2**53, 0))))
+        self.open("one", "two")
+        self.assertEqual(self.page.value("document.documentElement.dataset.drawn"), str(len(self.texts("figcaption"))))
+        self.assertEqual([cells[3] for cells in rows_of((self.directory / "report.html").read_text(), "runs")], ["1e+300", "1e+300"])
         self.assert_sound()
 
     def test_curves_stand_out_from_both_backgrounds(self):

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -84,6 +85,21 @@ TEST_F(RunMetricsFile, TimeIsTheSumOfStepsOrWhatSpeedSays) {
   EXPECT_FALSE(derived.series.find(computing_seconds));
 }
 
+TEST_F(RunMetricsFile, TimeThatNoClockSaysIsLeftOut) {
+  const RunMetrics told = read(
+      "{\"step\": 1, \"step_seconds\": 2.0}\n"
+      "{\"step\": 2, \"step_seconds\": -5.0}\n"
+      "{\"step\": 4, \"step_seconds\": 1e308}\n"
+      "{\"step\": 5, \"step_seconds\": 3.0}\n");
+  EXPECT_EQ(told.seconds, 5);
+  const RunMetrics derived = read(
+      "{\"step\": 1, \"tokens\": 100, \"tokens_per_second\": 50.0}\n"
+      "{\"step\": 2, \"tokens\": 1e308, \"tokens_per_second\": 1e-308}\n"
+      "{\"step\": 3, \"tokens\": 300, \"tokens_per_second\": 100.0}\n");
+  EXPECT_EQ(derived.seconds, 2);
+  EXPECT_EQ(derived.tokens, 300);
+}
+
 TEST_F(RunMetricsFile, GapsAreCountedWithTheirReason) {
   const RunMetrics metrics =
       read(line(1, 1) + R"({"step": 2, "loss": null, "loss_reason": "inf"})" + "\n" + line(3, 3) +
@@ -146,6 +162,23 @@ TEST_F(RunMetricsFile, WarningsOfTheLogAreItsNewest) {
   ASSERT_EQ(found.size(), 3U);
   EXPECT_TRUE(found[0].ends_with("number 97"));
   EXPECT_TRUE(found[1].ends_with("error number 99"));
+}
+
+TEST_F(RunMetricsFile, LongLinesOfTheLogAreCutAndPipesAreNoLog) {
+  const std::filesystem::path log = directory_.path() / "log.txt";
+  const std::string time = "2025-01-31 12:34:56.000 ";
+  // What stands at the place of a cut is no line.
+  const std::string long_line =
+      time + "info " + std::string(971, 'a') + time + "warning of no line";
+  const std::string exact = time + "warning " + std::string(968, 'b');
+  std::ofstream(log) << long_line << '\n'
+                     << exact << "\n"
+                     << exact << "more\n\n"
+                     << time << "error c";
+  EXPECT_EQ(log_warnings(log), (std::vector<std::string>{exact, exact, time + "error c"}));
+  std::filesystem::remove(log);
+  ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
+  EXPECT_TRUE(log_warnings(log).empty());
 }
 
 }  // namespace
