@@ -5,15 +5,17 @@
 
 #include "framework/data/sentence_ids.h"
 #include "framework/data/subword_model.h"
-#include "framework/tokenizers/json_tokenizer.h"
 #include "tests/data/example_files.h"
+#include "tests/data/framing_tokenizer.h"
 #include "tests/data/subword_text.h"
 
 namespace longspan {
 namespace {
 
+using testing::as_bart;
 using testing::at;
 using ::testing::ElementsAre;
+using testing::framing_tokenizer;
 using ::testing::HasSubstr;
 using testing::pairs_of;
 using testing::row;
@@ -47,27 +49,6 @@ TEST(PairExamples, FieldsOfBytes) {
   EXPECT_EQ(batch.count("rows"), 2);
   EXPECT_EQ(batch.count("bytes"), 6);
 }
-
-// Words, framed as BART's texts are.
-Tokenizer framing_tokenizer(
-    const std::string& post_processor =
-        R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})") {
-  std::string added;
-  for (const auto& [id, name] : {std::pair(0, "<s>"), {1, "<pad>"}, {2, "</s>"}, {3, "<unk>"}})
-    added += fmt::format(
-        R"({}{{"id": {}, "content": "{}", "special": true}})", added.empty() ? "" : ", ", id, name);
-  return Tokenizer::of_package(
-      JsonTokenizer(fmt::format(
-                        R"({{"added_tokens": [{}], "pre_tokenizer": {{"type": "WhitespaceSplit"}},
-              "post_processor": {}, "decoder": {{"type": "WordPiece", "prefix": "##"}},
-              "model": {{"type": "WordPiece", "unk_token": "<unk>", "vocab":
-                {{"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "c": 6}}}}}})",
-                        added,
-                        post_processor),
-                    "framing"));
-}
-
-const SentenceTokens as_bart = {.begin = "</s>", .end = "</s>", .first = "<s>"};
 
 TEST(PairExamples, FieldsOfATokenizerThatFramesTexts) {
   const TemporaryFile source("a b c\nb\n"), target("c\na b\n"), links("2-0 0-0\n0-1\n");

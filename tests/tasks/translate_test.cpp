@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "framework/data/sentence_ids.h"
+#include "tests/data/framing_tokenizer.h"
 #include "tests/tasks/translate_testing.h"
 
 namespace longspan {
@@ -24,7 +25,9 @@ constexpr std::int64_t beyond = 4;
 class WholeReader {
  public:
   WholeReader(const Model& model, const std::string& line)
-      : model_(model), source_(Tokenizer().encode(line, "line")) {}
+      : WholeReader(model, Tokenizer().encode(line, "line")) {}
+  WholeReader(const Model& model, std::vector<std::int64_t> source)
+      : model_(model), source_(std::move(source)) {}
 
   Tensor operator()(std::span<const std::int64_t> tokens, std::span<const std::int64_t> rows) {
     std::vector<std::vector<std::int64_t>> next;
@@ -122,6 +125,36 @@ TEST(Translate, GreedyIsTheLikeliestOfReadingAllAgain) {
     }
     EXPECT_EQ(found[i].front().text, decode_sentence({}, said)) << lines[i];
   }
+}
+
+// The source with its frame, and a result behind the two tokens that are read before it.
+TEST(Translate, ATokenizerFramesLinesAndBeginsResults) {
+  const NoGradient unrecorded;
+  const auto model = small_encoder_decoder();
+  const Tokenizer tokenizer = testing::framing_tokenizer();
+  const std::vector<std::string> said_of = {"a b", "", "c"};
+  const auto found = translate(*model,
+                               tokenizer,
+                               said_of,
+                               {.beam = 1, .longest_beyond = beyond, .sentence = testing::as_bart},
+                               [](std::size_t) { return "here"; });
+  const std::vector<std::vector<std::int64_t>> sources = {{0, 4, 5, 2}, {}, {0, 6, 2}};
+  for (const std::size_t i : {0, 2}) {
+    WholeReader reader(*model, sources[i]);
+    const std::int64_t row = 0, begin = 2, first = 0;
+    reader({&begin, 1}, {&row, 1});
+    std::vector<std::int64_t> said;
+    for (std::int64_t next = first; std::ssize(said) < std::ssize(sources[i]) + beyond;) {
+      const auto logits = reader({&next, 1}, {&row, 1});
+      const auto known =
+          logits.span<double>().first(static_cast<std::size_t>(tokenizer.vocabulary()));
+      next = std::ranges::max_element(known) - known.begin();
+      if (next == begin) break;  // which ends them too
+      said.push_back(next);
+    }
+    EXPECT_EQ(found[i].front().text, decode_sentence(tokenizer, said, testing::as_bart));
+  }
+  EXPECT_EQ(found[1].front().text, "");
 }
 
 TEST(Translate, KeptKeysFindWhatReadingAllAgainFinds) {

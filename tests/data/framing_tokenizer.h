@@ -1,0 +1,35 @@
+// A tokenizer.json of a few words that puts tokens around a text.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "framework/data/sentence_ids.h"
+#include "framework/tokenizers/json_tokenizer.h"
+
+namespace longspan::testing {
+
+// Words, framed as BART's texts are.
+inline Tokenizer framing_tokenizer(
+    const std::string& post_processor =
+        R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})") {
+  std::string added;
+  for (const auto& [id, name] : {std::pair(0, "<s>"), {1, "<pad>"}, {2, "</s>"}, {3, "<unk>"}})
+    added += fmt::format(
+        R"({}{{"id": {}, "content": "{}", "special": true}})", added.empty() ? "" : ", ", id, name);
+  return Tokenizer::of_package(
+      JsonTokenizer(fmt::format(
+                        R"({{"added_tokens": [{}], "pre_tokenizer": {{"type": "WhitespaceSplit"}},
+              "post_processor": {}, "decoder": {{"type": "WordPiece", "prefix": "##"}},
+              "model": {{"type": "WordPiece", "unk_token": "<unk>", "vocab":
+                {{"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "c": 6}}}}}})",
+                        added,
+                        post_processor),
+                    "framing"));
+}
+
+inline const SentenceTokens as_bart = {.begin = "</s>", .end = "</s>", .first = "<s>"};
+
+}  // namespace longspan::testing
