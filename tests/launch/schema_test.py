@@ -68,7 +68,7 @@ class Schema(WithSchema):
                 ("model", "layers", "two"), ("model", "layers", 0), ("model", "layers", 2.5), ("model", "family", "xl"),
                 ("training", "steps", [1]), ("training", "learning_rate", "fast"), ("precision", "compute", "float8"),
                 ("data", "train", ""), ("data", "train", []), ("data", "train", [{"path": "a", "wait": 2}]),
-                ("data", "unknown", "perhaps"), ("model", "attention", "casual"), ("model", "attention", [1]),
+                ("data", "unknown", "perhaps"), ("model", "attention", {"local": 1}), ("model", "attention", []),
         ]:
             with self.subTest(key=f"{section}.{key}", value=value):
                 wrong = copy.deepcopy(good)
