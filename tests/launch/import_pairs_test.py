@@ -256,6 +256,18 @@ class ImportT5(TestCase):
                 config = self.config(name + "-given")
                 self.assertEqual((config["tie_word_embeddings"], config.get("scale_decoder_outputs")), (tied, False if tied else None))
 
+    def test_a_start_with_another_reach_is_another_model(self):
+        # Its tensors are of the same shapes.
+        self.folder(shapes=t5(), usual=T5)
+        (self.directory / "model" / "tokenizer.json").write_text(framed_tokenizer([]))
+        self.take()
+        self.write_pairs()
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.start_from": "taken",
+                    "training.steps": 1, "run.threads": 1, "model.relative_reach": 30}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
+        self.assertIn("model.relative_reach: the checkpoint has 20, the configuration 30", result.errors)
+        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.start_from_changed": "[model.relative_reach]"}))
+
     def test_what_config_json_may_not_say(self):
         self.folder(shapes=t5(), usual=T5)
         path = self.directory / "model" / "config.json"
