@@ -308,6 +308,7 @@ class Refusals(TestCase):
                 ({"decoder_start_token_id": VOCABULARY}, '"decoder_start_token_id": found 264; wanted an integer from 0 to 263'),
                 ({"decoder_start_token_id": 262}, '"decoder_start_token_id" is 262, which is no token of tokenizer.json'),
                 ({"encoder_layers": 2}, 'tensor "model.encoder.layers.1.self_attn.q_proj.weight" of shape [8, 8] is missing'),
+                ({"encoder_layers": 65536}, "says 65538 layers, and model has 75 tensors"),
                 ({"max_position_embeddings": 31}, 'embed_positions.weight" is of shape [32, 8]; wanted [33, 8]'),
                 ({"relative_positions": True}, '"relative_positions" is not known: it may change what the model computes')):
             with self.subTest(str(change)):
