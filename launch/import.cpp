@@ -105,6 +105,13 @@ std::int64_t vocabulary_of(const ModelSettings& settings) {
   return std::stoll(found);
 }
 
+// Of all stacks.
+std::int64_t layers_of(const ModelValues& values) {
+  const std::int64_t layers = values.integer("model.layers");
+  const bool has_encoder = values.all().contains("model.encoder_layers");
+  return layers + (has_encoder ? values.integer_or("model.encoder_layers", layers) : 0);
+}
+
 // What an export writes again of what generation begins with and ends at.
 void keep_token_ids(const TokenIds& ids, const fs::path& folder, Scalars& scalars) {
   if (ids.empty()) return;
@@ -208,10 +215,11 @@ void import(const Arguments& arguments, const Session& session) {
   const WeightsFolder weights(folder);
   const std::int64_t vocabulary = values.integer_or("model.vocabulary", Tokenizer().vocabulary());
   const auto tensors = std::ssize(weights.names());
-  if (tensors < values.integer("model.layers"))
+  const std::int64_t layers = layers_of(values);
+  if (tensors < layers)
     throw DataError("{}: says {} layers, and {} has {} tensors",
                     config.place(),
-                    values.text("model.layers"),
+                    layers,
                     folder.string(),
                     tensors);
   const auto model = or_of_data(config.place(), [&] {

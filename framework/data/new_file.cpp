@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,14 +32,22 @@ bool is_id(std::string_view text) {
          text.find_first_not_of("0123456789", dash + 1) == std::string_view::npos;
 }
 
-// Whether a process that lives writes it: it holds a lock of the file. Where that cannot be known
-// it may.
-bool may_be_written(const fs::path& path) {
+// Who writes it holds a lock of it. It is removed under that lock, so that who has just made it and
+// is about to lock it finds it gone. Where there are no locks it stays.
+void remove_unlocked(const fs::path& path) {
   const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file < 0) return true;
-  const bool is_free = ::flock(file, LOCK_EX | LOCK_NB) == 0;
+  if (file < 0) return;
+  std::error_code unused;
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0) fs::remove(path, unused);
   ::close(file);
-  return !is_free;
+}
+
+// False where others have removed the file before it was locked.
+bool lock(std::FILE* file) {
+  while (::flock(::fileno(file), LOCK_EX) != 0 && errno == EINTR) {
+  }
+  struct stat status {};
+  return ::fstat(::fileno(file), &status) != 0 || status.st_nlink > 0;
 }
 
 void remove_abandoned(const fs::path& path) {
@@ -52,20 +61,20 @@ void remove_abandoned(const fs::path& path) {
     if (name.starts_with(begin) && is_id(std::string_view(name).substr(begin.size())))
       left.push_back(entry->path());
   }
-  for (const fs::path& each : left)
-    if (!may_be_written(each)) fs::remove(each, error);
+  for (const fs::path& each : left) remove_unlocked(each);
 }
 
 }  // namespace
 
-NewFile::NewFile(std::filesystem::path path)
-    : path_(std::move(path)),
-      // Others may be making the same one, on other machines too.
-      beside_(path_.string() +
-              fmt::format("{}{:08x}-{}", temporary, std::random_device()(), ::getpid())),
-      file_(std::fopen(beside_.c_str(), "wbxe")) {
-  if (file_ == nullptr) fail();
-  ::flock(::fileno(file_), LOCK_EX | LOCK_NB);
+NewFile::NewFile(std::filesystem::path path) : path_(std::move(path)) {
+  do {
+    if (file_ != nullptr) std::fclose(file_);
+    // Others may be making the same one, on other machines too.
+    beside_ =
+        path_.string() + fmt::format("{}{:08x}-{}", temporary, std::random_device()(), ::getpid());
+    file_ = std::fopen(beside_.c_str(), "wbxe");
+    if (file_ == nullptr) fail();
+  } while (!lock(file_));
   remove_abandoned(path_);
 }
 
@@ -87,9 +96,10 @@ void NewFile::write_begin(std::span<const char> bytes) {
 
 void NewFile::finish() {
   if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) fail();
-  if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
+  // While it is locked: nobody may take it for a left-over.
   if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail();
   beside_.clear();
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) fail();
 }
 
 void NewFile::fail() const {

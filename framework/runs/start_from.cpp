@@ -198,8 +198,13 @@ void WeightsTaken::judge_configuration(const ConfigurationChange& change) const 
   const auto key_of = [](const std::string& sentence) {
     return sentence.substr(0, sentence.find(':'));
   };
+  // The table of biases has its buckets' shape, however far the farthest reaches.
+  const auto positions = change.saved.find("model.positions");
+  const bool is_biased = positions != change.saved.end() && positions->second == "relative_bias";
   std::erase_if(refused, [&](const std::string& sentence) {
-    return std::ranges::find(seen_at_tensors, key_of(sentence)) != seen_at_tensors.end();
+    const std::string changed = key_of(sentence);
+    if (is_biased && changed == "model.relative_reach") return false;
+    return std::ranges::find(seen_at_tensors, changed) != seen_at_tensors.end();
   });
   // Of adapters that are in both: others begin here, or are merged with the factor there.
   const auto is_here = [&](const CheckpointTensor& tensor) {

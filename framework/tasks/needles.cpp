@@ -18,6 +18,8 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
+constexpr std::int64_t most_examples = 1 << 20;
+
 // The same in tokens.
 struct Sentence {
   Ids question;
@@ -141,6 +143,12 @@ std::vector<NeedlePlace> find_needles(const Model& model,
                                       const Corpus& corpus,
                                       const NeedleOptions& options) {
   check_segment(model, options.segment);
+  if (options.count > most_examples / options.depths)
+    throw ConfigurationError(
+        "--needles: found {} at each of {} places (--depths); wanted at most {} in all",
+        options.count,
+        options.depths,
+        most_examples);
   if (corpus.tokenizer().kind() == TokenizerKind::ids)
     throw DataError(
         "{}: has tokens of which nobody has said the text, so that no sentence can be "

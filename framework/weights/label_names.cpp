@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
 #include <utility>
 
@@ -44,12 +45,12 @@ std::vector<std::string> read_label_names(const ModelConfig& config) {
 DistinctNames distinct_names(const std::vector<std::string>& names) {
   DistinctNames distinct = {.names = names};
   std::set<std::string> taken(names.begin(), names.end());
-  std::set<std::string> seen;
+  std::map<std::string, int> seen;  // and the number that was tried last
   for (std::string& name : distinct.names) {
-    if (seen.insert(name).second) continue;
-    std::string other;
-    for (int number = 2; other.empty() || taken.contains(other); ++number)
-      other = fmt::format("{} ({})", name, number);
+    int& number = seen[name];
+    if (++number == 1) continue;
+    std::string other = fmt::format("{} ({})", name, number);
+    while (taken.contains(other)) other = fmt::format("{} ({})", name, ++number);
     taken.insert(other);
     distinct.given[other] = std::exchange(name, other);
   }

@@ -257,6 +257,18 @@ class ImportT5(TestCase):
                 config = self.config(name + "-given")
                 self.assertEqual((config["tie_word_embeddings"], config.get("scale_decoder_outputs")), (tied, False if tied else None))
 
+    def test_a_start_with_another_reach_is_another_model(self):
+        # Its tensors are of the same shapes.
+        self.folder(shapes=t5(), usual=T5)
+        (self.directory / "model" / "tokenizer.json").write_text(framed_tokenizer([]))
+        self.take()
+        self.write_pairs()
+        settings = {"data.train": "sources", "data.train_target": "targets", "run.directory": "mine", "training.start_from": "taken",
+                    "training.steps": 1, "run.threads": 1, "model.relative_reach": 30}
+        result = self.longspan("train", "taken/config.yaml", *jobs.flat(settings), code=2)
+        self.assertIn("model.relative_reach: the checkpoint has 20, the configuration 30", result.errors)
+        self.longspan("train", "taken/config.yaml", *jobs.flat({**settings, "training.start_from_changed": "[model.relative_reach]"}))
+
     def test_what_config_json_may_not_say(self):
         self.folder(shapes=t5(), usual=T5)
         path = self.directory / "model" / "config.json"
@@ -297,6 +309,7 @@ class Refusals(TestCase):
                 ({"decoder_start_token_id": VOCABULARY}, '"decoder_start_token_id": found 264; wanted an integer from 0 to 263'),
                 ({"decoder_start_token_id": 262}, '"decoder_start_token_id" is 262, which is no token of tokenizer.json'),
                 ({"encoder_layers": 2}, 'tensor "model.encoder.layers.1.self_attn.q_proj.weight" of shape [8, 8] is missing'),
+                ({"encoder_layers": 65536}, "says 65538 layers, and model has 75 tensors"),
                 ({"max_position_embeddings": 31}, 'embed_positions.weight" is of shape [32, 8]; wanted [33, 8]'),
                 ({"relative_positions": True}, '"relative_positions" is not known: it may change what the model computes')):
             with self.subTest(str(change)):

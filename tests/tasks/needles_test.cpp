@@ -123,6 +123,9 @@ TEST(Needles, RefuseWhatHasNoPlaceForThem) {
   const auto model = make_decoder(small_decoder(1), setting());
   EXPECT_THROW(find_needles(*model, corpus, {.segment = 20}), ConfigurationError);
   EXPECT_THROW(find_needles(*model, corpus, {.segment = 201}), DataError);
+  for (const std::int64_t count : {std::int64_t{1} << 20, INT64_MAX})
+    EXPECT_THROW(find_needles(*model, corpus, {.segment = segment, .depths = 2, .count = count}),
+                 ConfigurationError);
 }
 
 }  // namespace

@@ -16,14 +16,16 @@ Tensor places_of(const Scope& stack, const DistanceBias::Options& options) {
           options.buckets,
           options.reach);
   const std::int64_t heads = stack.part(options.heads).count;
+  const Device& device = stack.parameters().device();
+  const Shape shape = {1, heads * (2 * options.reach + 1)};
+  // A model that is only measured may be larger than any memory.
+  if (device.state().dry()) return Tensor::empty(shape, DType::i64, device, MemoryTag::workspace);
   std::vector<std::int64_t> places;
-  places.reserve(static_cast<std::size_t>(heads * (2 * options.reach + 1)));
+  places.reserve(static_cast<std::size_t>(shape.elements()));
   for (std::int64_t h = 0; h < heads; ++h)
     for (std::int64_t distance = -options.reach; distance <= options.reach; ++distance)
       places.push_back(h * options.buckets + distance_bucket(distance, options));
-  const Device& device = stack.parameters().device();
-  return queued_to(Tensor::from<std::int64_t>(places, {1, std::ssize(places)}, device.host()),
-                   device);
+  return queued_to(Tensor::from<std::int64_t>(places, shape, device.host()), device);
 }
 
 }  // namespace
