@@ -28,7 +28,6 @@ std::string fish_completion(const CommandEntry& program, const std::vector<Compl
 inline constexpr const char* any_file = "files";
 inline constexpr const char* nothing_known = "nothing";
 inline constexpr const char* configuration_keys = "keys";
-inline constexpr const char* command_names = "commands";
 // `names`: the program's commands.
 std::string completed_values(const CommandOption& option, const std::vector<std::string>& names);
 
