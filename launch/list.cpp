@@ -41,7 +41,8 @@ std::string table(const std::vector<RunRecord>& runs) {
 ExitCode run(const Arguments& arguments, Session& session) {
   if (session.world().rank() != 0) return ExitCode::ok;
   std::vector<RunRecord> runs;
-  for (const auto& path : runs_below(arguments.folder)) runs.push_back(read_run_record(path));
+  const RunsBelow found = runs_below(arguments.folder);
+  for (const auto& path : found.runs) runs.push_back(read_run_record(path));
   if (arguments.json) {
     auto list = nlohmann::ordered_json::array();
     for (const RunRecord& record : runs) list.push_back(to_json(record));
@@ -51,6 +52,7 @@ ExitCode run(const Arguments& arguments, Session& session) {
   } else {
     print(session, table(runs));
   }
+  for (const std::string& trouble : found.troubles) inform(session, on_one_line(trouble));
   return ExitCode::ok;
 }
 

@@ -10,6 +10,8 @@
 #include <charconv>
 #include <exception>
 #include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "checkpoints/checkpoint.h"
 #include "framework/core/error.h"
@@ -127,6 +129,23 @@ RunState state_of(const RunRecord& run, std::int64_t saved) {
   return run.steps && reached >= *run.steps ? RunState::finished : RunState::stopped;
 }
 
+// Adds the runs and the other folders that are in a folder. Links are not followed.
+std::error_code look_into(const fs::path& folder,
+                          std::vector<fs::path>& runs,
+                          std::vector<fs::path>& folders) {
+  std::error_code error;
+  fs::directory_iterator place(folder, error);
+  for (const fs::directory_iterator end; !error && place != end; place.increment(error)) {
+    std::error_code ignored;
+    if (place->is_symlink(ignored) || !place->is_directory(ignored)) continue;
+    const fs::path& path = place->path();
+    if (std::ranges::count(own_folders, path.filename().string()) > 0) continue;
+    if (is_run(path)) runs.push_back(path);
+    folders.push_back(path);
+  }
+  return error;
+}
+
 std::string number_text(const std::optional<std::int64_t>& number) {
   return number ? fmt::format("{}", *number) : "?";
 }
@@ -158,29 +177,29 @@ bool is_run(const fs::path& directory) {
          (has(checkpoints_folder) && (has(configuration_file) || has(".lock")));
 }
 
-std::vector<fs::path> runs_below(const fs::path& directory) {
+RunsBelow runs_below(const fs::path& directory) {
   std::error_code error;
   if (!fs::exists(directory, error))
     throw DataError("{}: there is no such directory", directory.string());
   if (!fs::is_directory(directory, error))
     throw DataError("{}: is a file; wanted: a directory with runs below it", directory.string());
-  std::vector<fs::path> runs;
-  if (is_run(directory)) runs.push_back(directory);
-  constexpr auto options = fs::directory_options::skip_permission_denied;
-  fs::recursive_directory_iterator place(directory, options, error);
-  if (error) throw DataError("{}: cannot be read: {}", directory.string(), error.message());
-  for (const fs::recursive_directory_iterator end; place != end; place.increment(error)) {
-    if (error) break;
-    std::error_code ignored;
-    if (place->is_symlink(ignored) || !place->is_directory(ignored)) continue;
-    const std::string name = place->path().filename();
-    if (std::ranges::find(own_folders, name) != own_folders.end())
-      place.disable_recursion_pending();
-    else if (is_run(place->path()))
-      runs.push_back(place->path());
+  RunsBelow found;
+  if (is_run(directory)) found.runs.push_back(directory);
+  std::vector<fs::path> folders = {directory};
+  while (!folders.empty()) {
+    const fs::path folder = std::move(folders.back());
+    folders.pop_back();
+    const std::error_code trouble = look_into(folder, found.runs, folders);
+    if (trouble && folder == directory)
+      throw DataError("{}: cannot be read: {}", folder.string(), trouble.message());
+    // What was removed meanwhile is not there to be told of.
+    if (trouble && trouble != std::errc::no_such_file_or_directory)
+      found.troubles.push_back(
+          fmt::format("{}: cannot be read: {}", folder.string(), trouble.message()));
   }
-  std::ranges::sort(runs);
-  return runs;
+  std::ranges::sort(found.runs);
+  std::ranges::sort(found.troubles);
+  return found;
 }
 
 RunRecord read_run_record(const fs::path& path) {

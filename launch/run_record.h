@@ -41,9 +41,13 @@ struct RunRecord {
 // Whether the directory looks like one that a run writes to.
 bool is_run(const std::filesystem::path& directory);
 
-// The runs in the directory and in those below it, in the order of their paths; the directory may
-// be one itself. Links are not followed. Throws DataError when it is no directory.
-std::vector<std::filesystem::path> runs_below(const std::filesystem::path& directory);
+struct RunsBelow {
+  std::vector<std::filesystem::path> runs;  // in the order of their paths
+  std::vector<std::string> troubles;        // folders that cannot be looked into, a sentence each
+};
+// The runs in the directory and in those below it; the directory may be one itself. Links are not
+// followed. Throws DataError when it is no directory, or cannot be read itself.
+RunsBelow runs_below(const std::filesystem::path& directory);
 
 // What is wrong with the run is in the record; throws nothing for that.
 RunRecord read_run_record(const std::filesystem::path& run);

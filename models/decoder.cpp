@@ -97,8 +97,8 @@ class Decoder : public Body {
       return mechanisms(scope, options_.common, options_.positions, {}, setting_.segment);
     const auto patterns = attention_patterns(
         options_.common.attention, options_.common.attention_setting({}, setting_.segment));
-    return [this, patterns](const Scope& scope, std::int64_t layer) {
-      return spans_->add_layer(scope, patterns[static_cast<std::size_t>(layer)]);
+    return [this, patterns](const Scope& attention, std::int64_t layer) {
+      return spans_->add_layer(attention, patterns[static_cast<std::size_t>(layer)]);
     };
   }
   std::vector<Layer> layers(const Scope& scope) {

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <random>
 #include <system_error>
+#include <thread>
 
 #include "framework/core/error.h"
 
@@ -19,6 +21,18 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string reason() { return std::error_code(errno, std::generic_category()).message(); }
+
+// Whether another run has the lock, which is taken otherwise. Whoever only looks whether a run goes
+// on has a shared one for a moment: it is tried again before it counts.
+bool is_taken(int lock) {
+  constexpr int attempts = 10;
+  constexpr std::chrono::milliseconds between{10};
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return false;
+    std::this_thread::sleep_for(between);
+  }
+  return true;
+}
 
 // The lock's descriptor, or a sentence that says why there is none.
 std::string take_lock(const NamedPath& named, int& lock) {
@@ -32,8 +46,7 @@ std::string take_lock(const NamedPath& named, int& lock) {
   if (lock < 0)
     return fmt::format("{} cannot be written: {}{}", it, reason(), named.help_to_find());
   // Some network file systems have no locks: then the user's care has to do.
-  if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return fmt::format("{} is in use by another run; choose another one", it);
+  if (is_taken(lock)) return fmt::format("{} is in use by another run; choose another one", it);
   return "";
 }
 

@@ -2,8 +2,11 @@
 # page's own script and style. DYGRAPHS_DIR is the folder of dygraph.min.js and dygraph.min.css; DYGRAPHS_LICENCE is a file.
 find_path(DYGRAPHS_DIR dygraph.min.js PATHS /usr/share/javascript/dygraphs /usr/share/nodejs/dygraphs/dist
   NO_CMAKE_FIND_ROOT_PATH DOC "Folder of dygraph.min.js, which draws the curves of reports")
-find_file(DYGRAPHS_LICENCE NAMES copyright LICENSE.txt NO_DEFAULT_PATH
-  PATHS /usr/share/doc/libjs-dygraphs ${DYGRAPHS_DIR} ${DYGRAPHS_DIR}/.. DOC "Licence of dygraphs")
+# The one beside the files; Debian keeps its own elsewhere.
+if(DYGRAPHS_DIR)
+  find_file(DYGRAPHS_LICENCE NAMES LICENSE.txt copyright NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH
+    PATHS ${DYGRAPHS_DIR} ${DYGRAPHS_DIR}/.. /usr/share/doc/libjs-dygraphs DOC "Licence of dygraphs")
+endif()
 
 set(page_folder ${CMAKE_SOURCE_DIR}/framework/report)
 set(embedded ${page_folder}/page.js ${page_folder}/page.css)
@@ -24,7 +27,7 @@ if(EXISTS "${DYGRAPHS_DIR}/dygraph.min.js" AND EXISTS "${DYGRAPHS_DIR}/dygraph.m
   string(REGEX REPLACE "\n?/\\*# sourceMappingURL=[^\n]*" "" dygraphs_style "${dygraphs_style}")
   message(STATUS "reports: curves by ${dygraphs_name}")
 else()
-  message(STATUS "no reports: dygraphs was not found")
+  message(STATUS "no reports: dygraph.min.js, dygraph.min.css or the licence of dygraphs was not found")
 endif()
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${embedded})
 

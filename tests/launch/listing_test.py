@@ -100,6 +100,18 @@ class Listing(jobs.TestCase):
             self.assertEqual((found["step"], found["last"]), (0, None))
             self.assertIn("metrics.jsonl: found something else than a line of metrics", found["troubles"][0])
 
+    def test_a_folder_that_cannot_be_looked_into_is_told(self):
+        self.by_hand("open", '{"step": 1, "loss": 1.0}')
+        closed = self.directory / "runs/closed"
+        closed.mkdir()
+        closed.chmod(0)
+        self.addCleanup(closed.chmod, 0o700)
+        if os.access(closed, os.R_OK):
+            self.skipTest("this user may read everything")
+        result = self.longspan("list", "runs", "--json")
+        self.assertEqual([run["run"] for run in json.loads(result.output)], ["runs/open"])
+        self.assert_one_sentence(result, "runs/closed: cannot be read: ")
+
     def test_damage_is_told_beside_what_is_there(self):
         self.train("runs/good")
         shutil.copytree(self.directory / "runs/good", self.directory / "runs/bad")
