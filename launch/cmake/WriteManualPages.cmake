@@ -3,6 +3,7 @@
 file(REMOVE_RECURSE ${FOLDER})
 file(MAKE_DIRECTORY ${FOLDER})
 set(ENV{OMP_NUM_THREADS} 1)
+set(ENV{ASAN_OPTIONS} detect_leaks=0)
 execute_process(COMMAND ${PROGRAM} man --into ${FOLDER} RESULT_VARIABLE result ERROR_VARIABLE errors)
 if(NOT result EQUAL 0)
   message(WARNING "there will be no manual pages: ${PROGRAM} cannot write them here (${result}): ${errors}")
