@@ -27,6 +27,11 @@ TEST(TranslationConfiguration, AGoodOneIsTaken) {
   EXPECT_EQ(refusal({}), "");
   EXPECT_EQ(refusal({"data.validation=c", "data.validation_target=d"}), "");
   EXPECT_EQ(refusal({"data.tokenizer=sentencepiece", "data.tokenizer_kind=char"}), "");
+  EXPECT_EQ(refusal({"data.tokenizer=tokenizer_json",
+                     "data.tokenizer_model=t.json",
+                     "data.begin_token=</s>",
+                     "data.first_token=<s>"}),
+            "");
 }
 
 TEST(TranslationConfiguration, AFamilyLearnsItsTasks) {
