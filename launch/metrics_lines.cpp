@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::string_view validation_prefix = "validation_";
 constexpr std::int64_t first_window = 1 << 16;  // bytes; if that is not enough, eight times as many
+constexpr std::int64_t most_searched = 1 << 25;  // bytes, for a validation
 
 // Bytes of a file from one place to its end.
 struct Window {
@@ -140,7 +141,8 @@ MetricsPart newest_validation(const std::filesystem::path& file) {
                         .trouble = window.trouble};
     const std::size_t found = text.substr(0, end).rfind(fmt::format("\"{}", validation_prefix));
     if (found == std::string_view::npos) {
-      if (!window.trouble.empty() || window.begin == 0) return part;
+      // A run without validations has none further back either, and its file may be large.
+      if (!window.trouble.empty() || window.begin == 0 || bytes >= most_searched) return part;
       continue;
     }
     const std::size_t before = text.rfind('\n', found);

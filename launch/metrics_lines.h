@@ -24,7 +24,8 @@ struct MetricsPart {
 //
 // The newest lines, `count` of them where there are so many.
 MetricsPart newest_metrics(const std::filesystem::path& file, std::size_t count);
-// The newest line that has a figure of validation, if there is one, as the only line.
+// The newest line that has a figure of validation, if there is one in the last 32 MiB, as the only
+// line.
 MetricsPart newest_validation(const std::filesystem::path& file);
 // The lines from a byte on, which is the first of a line.
 MetricsPart metrics_from(const std::filesystem::path& file, std::int64_t begin);
