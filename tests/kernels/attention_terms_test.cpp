@@ -116,11 +116,11 @@ TEST(AttentionMasks, EveryMaskAndTermEqualsTheDefinitionInNarrowDtypes) {
 // The keys in two parts, each a call of its own: the outputs merge to that of all keys, and with
 // the merged output the gradients of the parts add up.
 TEST(AttentionMasks, PartsOfTheKeysMergeToTheWhole) {
-  constexpr int all = combinations + with_biases;
-  for (int number = 0; number < (emulated ? 1 : 4) * all; ++number) {
-    const auto seed = static_cast<std::uint64_t>(number / all * combinations + number % all);
-    AttentionCase c =
-        number % all < combinations ? random_case(seed, DType::f64) : biased_case(seed, DType::f64);
+  constexpr int drawn = combinations + with_biases;
+  for (int number = 0; number < (emulated ? 1 : 4) * drawn; ++number) {
+    const auto seed = static_cast<std::uint64_t>(number / drawn * combinations + number % drawn);
+    AttentionCase c = number % drawn < combinations ? random_case(seed, DType::f64)
+                                                    : biased_case(seed, DType::f64);
     c.batch = 1;
     c.heads = 1;
     c.keys += 1;
