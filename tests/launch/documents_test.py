@@ -207,6 +207,15 @@ class Keys(jobs.TestCase):
                 continue
             self.assertIn(f"`{task}`", both)
 
+    def test_every_room_is_named(self):
+        lists = (SOURCE / "CMakeLists.txt").read_text()
+        rooms = re.findall(r"(?m)^longspan_library\(\w+ ([\w/]+)", lists)
+        self.assertIn("framework/core", rooms)
+        text = text_of(SOURCE / "framework" / "README.md")
+        for room in rooms:
+            link = room.removeprefix("framework/") if room.startswith("framework/") else f"../{room}"
+            self.assertIn(f"| [{room.rsplit('/', 1)[-1]}]({link}) |", text)
+
     def test_blocks_of_yaml_are_configurations(self):
         count = 0
         for page in pages():
