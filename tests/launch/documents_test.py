@@ -66,7 +66,7 @@ SMALL = {
     "configs/corridor.yaml": {"training.steps": 16, "training.warmup": 2, "training.validation_every": 0, "run.threads": 1,
                               "training.validation_batches": 4, "checkpoint.every": 0},
 }
-SMALLER = (("--vocabulary 8000", "--vocabulary 275"),)  # the text is short
+SMALLER = (("--vocabulary 8000", "--vocabulary 300"),)  # the text is short
 
 SECTIONS = ("run", "model", "data", "reinforcement", "training", "parallel", "memory", "precision", "checkpoint", "metrics")
 
