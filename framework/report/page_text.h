@@ -19,7 +19,7 @@ std::string short_number(double value);
 // "1,234,567".
 std::string grouped(std::int64_t count);
 // The same of a double that counts; in six digits what is too large to be a count.
-std::string count_text(double count);
+std::string counted_text(double count);
 
 // "3 h 5 min", "12.5 s".
 std::string time_text(double seconds);

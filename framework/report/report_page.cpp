@@ -59,7 +59,7 @@ std::string runs_table(const Runs& runs) {
         html(runs[i].name),
         cell(html(runs[i].state)),
         cell(step),
-        cell(count_text(metrics.tokens)),
+        cell(counted_text(metrics.tokens)),
         cell(metrics.seconds > 0 ? time_text(metrics.seconds) : "not logged"),
         cell(lines));
   }

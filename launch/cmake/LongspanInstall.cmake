@@ -20,5 +20,10 @@ write_basic_package_version_file(${CMAKE_BINARY_DIR}/package/longspan-config-ver
   COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_BINARY_DIR}/package/longspan-config.cmake ${CMAKE_BINARY_DIR}/package/longspan-config-version.cmake
   ${CMAKE_CURRENT_LIST_DIR}/FindOneDnn.cmake DESTINATION ${package_directory})
-install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md ${CMAKE_SOURCE_DIR}/CHANGELOG.md
-  DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# The pages, beside each other as in the tree.
+foreach(page README CONTRIBUTING CHANGELOG SECURITY checkpoints/README configs/README framework/README launch/README
+    models/README tests/README)
+  get_filename_component(place ${page} DIRECTORY)
+  install(FILES ${CMAKE_SOURCE_DIR}/${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${place})
+endforeach()

@@ -1,4 +1,4 @@
-// What README.md says of the memory modes: which go together.
+// What configs/README.md says of the memory modes: which go together.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ struct Modes {
   bool ties = false;
   bool measures = false;
 
-  // By the sentences of README.md.
+  // By the sentences of configs/README.md.
   bool go_together() const {
     if (recompute != "none" && reversible) return false;
     if (reversible && post_norm) return false;
@@ -84,7 +84,7 @@ bool goes_with_memory(const std::string& kind) {
 }
 
 // A fifth of the modes under each kind, each of them under some; with LONGSPAN_ALL all of them.
-TEST(MemoryModes, GoTogetherAsTheReadmeSaysUnderEveryKindOfAttention) {
+TEST(MemoryModes, GoTogetherAsThePageSaysUnderEveryKindOfAttention) {
   const std::size_t step = std::getenv("LONGSPAN_ALL") == nullptr ? 5 : 1;
   const std::vector<Modes> modes_of_all = all_modes();
   std::size_t first = 0;
@@ -113,7 +113,7 @@ TEST(MemoryModes, GoTogetherAsTheReadmeSaysUnderEveryKindOfAttention) {
   }
 }
 
-TEST(MemoryModes, GoTogetherAsTheReadmeSaysOnEveryLayout) {
+TEST(MemoryModes, GoTogetherAsThePageSaysOnEveryLayout) {
   const std::vector<std::vector<std::string>> layouts = {
       {"parallel.data=4"},
       {"parallel.tensor=2"},
@@ -129,10 +129,10 @@ TEST(MemoryModes, GoTogetherAsTheReadmeSaysOnEveryLayout) {
     }
 }
 
-TEST(MemoryModes, TheReadmeNamesWhatDoesNotGoTogether) {
-  std::ifstream file(LONGSPAN_SOURCE_DIRECTORY "/README.md");
-  std::string readme;
-  for (std::string word; file >> word;) readme += word + " ";
+TEST(MemoryModes, ThePageNamesWhatDoesNotGoTogether) {
+  std::ifstream file(LONGSPAN_SOURCE_DIRECTORY "/configs/README.md");
+  std::string page;
+  for (std::string word; file >> word;) page += word + " ";
   for (const char* sentence :
        {"Each goes with every family, with every attention kind that the family takes and with "
         "every layout",
@@ -141,7 +141,7 @@ TEST(MemoryModes, TheReadmeNamesWhatDoesNotGoTogether) {
         "- `model.residual: reversible` and `model.norm: post`: ",
         "- `model.reversible_output: concatenate` and tied embeddings, ",
         "- `memory.reconstruction_check_every` and `model.residual: plain`, "})
-    EXPECT_NE(readme.find(sentence), std::string::npos) << sentence;
+    EXPECT_NE(page.find(sentence), std::string::npos) << sentence;
 }
 
 }  // namespace

@@ -137,9 +137,9 @@ class Translation(jobs.TestCase):
         self.assertEqual([bool(line) for line in
                           self.longspan("generate", "run", "--input", "empty").output.splitlines()], [False, True, False])
 
-    def test_the_readme_s_commands(self):
-        text = (jobs.SOURCE / "README.md").read_text().split("cat > pairs.yaml <<'YAML'\n")[1]
-        configuration, rest = text.split("YAML\n", 1)
+    def test_the_commands_of_the_page(self):
+        text = (jobs.SOURCE / "configs" / "README.md").read_text().split("```yaml\n# pairs.yaml\n")[1]
+        configuration, rest = text.split("```\n```sh\n", 1)
         (self.directory / "pairs.yaml").write_text(configuration)
         for side in "en", "es":
             for part, lines in (("train", 400), ("validation", 60)):

@@ -58,8 +58,8 @@ TEST(PageText, NumbersAreReadable) {
   EXPECT_EQ(grouped(999), "999");
   EXPECT_EQ(grouped(1000), "1,000");
   EXPECT_EQ(grouped(-1234567), "-1,234,567");
-  EXPECT_EQ(count_text(1234567.0), "1,234,567");
-  EXPECT_EQ(count_text(1e300), "1e+300");
+  EXPECT_EQ(counted_text(1234567.0), "1,234,567");
+  EXPECT_EQ(counted_text(1e300), "1e+300");
   EXPECT_EQ(time_text(12.34), "12.3 s");
   EXPECT_EQ(time_text(1e300), "1e+300 s");
   EXPECT_EQ(time_text(3700), "1 h 2 min");

@@ -1,0 +1,382 @@
+#!/usr/bin/env python3
+"""What the pages (*.md) say is so: links lead somewhere, commands run, blocks of YAML are configurations, keys exist.
+
+    tests/launch/documents_test.py build/launch/longspan
+
+A command in a block of sh is known in one of four ways: it is run here, in a scratch directory with a small model (RUN_HERE
+says which are); another test runs it (RUN_BY); it sets the machine up or runs the tests, and its options are looked up in
+its --help (SETS_UP); or it starts a test or a benchmark, which must be there. A command that is none of these fails.
+"""
+
+import functools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+import jobs
+from jobs import SOURCE
+
+PROGRAM = "build/launch/longspan"
+
+# Beginnings of commands, and the test that runs the same with other values: a file of tests/launch, and where the verb and the
+# options of the command do not stand in it as they are, the words that do.
+RUN_BY = {
+    "launch/corpus": ("corpus_test", ["launch/corpus"]),
+    "launch/example families": ("example_test.py", ["families"]),
+    "launch/example tags": ("example_test.py", ["tags"]),
+    "launch/bundle --checks": ("bundle_test", ["launch/bundle"]),
+    "launch/bundle": ("bundle_test", ["launch/bundle"]),
+    "launch/gpu-check": ("gpu_check_test", ["launch/gpu-check"]),
+    "cmake --install": ("package_test.cmake", ["--install", "--prefix"]),
+    f"{PROGRAM} run -n 2 -- train pairs.yaml --set": ("masked_translation_test.py", None),
+    f"{PROGRAM} run -n 2 -- train pairs.yaml": ("translation_test.py", ["pairs.yaml"]),
+    f"{PROGRAM} evaluate runs/pairs": ("translation_test.py", None),
+    f"{PROGRAM} generate runs/pairs --input questions.en": ("translation_test.py", None),
+    f"{PROGRAM} generate runs/pairs --input verses.train.en": ("masked_translation_test.py", None),
+    f"{PROGRAM} evaluate runs/at-once": ("masked_translation_test.py", None),
+    f"{PROGRAM} generate runs/pixels": ("pixels_test.py", None),
+    f"{PROGRAM} run -n 2 -- train runs/gpt2/config.yaml": ("adapters_test.py", None),
+    f"{PROGRAM} export runs/tuned --to ~/models/tuned": ("adapters_test.py", ['give(run="tuned")']),
+    f"{PROGRAM} export runs/tuned --to ~/models/adapters": ("adapters_test.py", ['give("--adapters"', 'run="tuned"']),
+    f"{PROGRAM} import": ("import_test.py", None),
+    f"{PROGRAM} evaluate runs/gpt2": ("import_test.py", None),
+    f"{PROGRAM} export runs/mine": ("import_test.py", None),
+    f"{PROGRAM} plan --calibrate": ("commands_test.py", None),
+    "mpirun -n 2": ("commands_test.py", ["mpirun", "train"]),
+}
+
+# launch/quickstart is run too, in a copy of launch/ (test_the_quickstart).
+SETS_UP = ("launch/setup", "launch/test", "launch/quickstart")
+
+RUN_HERE = (PROGRAM, "echo ")
+
+# What makes training small, by the name of its configuration.
+TINY = {"model.layers": 1, "model.width": 16, "model.heads": 2, "run.threads": 1, "metrics.every": 100}
+SMALL = {
+    "my-run.yaml": {**TINY, "model.memory": 8, "data.batch": 2, "data.segment": 8, "training.steps": 500,
+                    "training.validation_batches": 2, "training.warmup": 2},
+    "configs/quickstart.yaml": {**TINY, "model.memory": 8, "data.batch": 2, "data.segment": 8, "training.steps": 4,
+                                "training.warmup": 2, "training.validation_batches": 2, "checkpoint.every": 0, "metrics.every": 2},
+    "configs/corridor.yaml": {"training.steps": 16, "training.warmup": 2, "training.validation_every": 0, "run.threads": 1,
+                              "training.validation_batches": 4, "checkpoint.every": 0},
+}
+SMALLER = (("--vocabulary 8000", "--vocabulary 300"),)  # the text is short
+
+SECTIONS = ("run", "model", "data", "reinforcement", "training", "parallel", "memory", "precision", "checkpoint", "metrics")
+
+
+def pages():
+    """All *.md, beside what is built, written by runs, or hidden."""
+    found = []
+    for folder, folders, files in os.walk(SOURCE):
+        folders[:] = sorted(name for name in folders if not name.startswith((".", "build")) and (name != "runs" or folder != str(SOURCE)))
+        found += [Path(folder) / name for name in sorted(files) if name.endswith(".md")]
+    return found
+
+
+def name_of(page):
+    return str(page.relative_to(SOURCE))
+
+
+@functools.cache
+def text_of(page):
+    return page.read_text(encoding="utf-8")
+
+
+def blocks(page, language):
+    """The text of each block of that language, without its indentation."""
+    return [textwrap.dedent(found[2]) for found in re.finditer(rf"(?ms)^( *)```{language}\n(.*?)^\1```$", text_of(page))]
+
+
+def prose(page):
+    """The page without its blocks."""
+    return re.sub(r"(?ms)^( *)```.*?^\1```$", "", text_of(page))
+
+
+def anchors(page):
+    """Those that a heading gives a page, as GitHub makes them."""
+    headings = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in re.findall(r"(?m)^#+ (.*)$", prose(page))]
+    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "")).strip().lower().replace(" ", "-") for heading in headings}
+
+
+def commands(block):
+    """A command a line, with what is continued on the next ones."""
+    joined = block.replace("\\\n", " ")
+    lines = [line for line in joined.splitlines() if line.strip() and not line.lstrip().startswith("#")]
+    return [(line, " ".join(shlex.split(line, comments=True))) for line in lines]
+
+
+@functools.cache
+def all_commands():
+    """The page of each, it as it stands there, and its words."""
+    return [(name_of(page), raw, words) for page in pages() for block in blocks(page, "sh") for raw, words in commands(block)]
+
+
+def run_by(words):
+    """The entry of RUN_BY that begins so, the longest one."""
+    known = [begin for begin in RUN_BY if words.startswith(begin)]
+    return max(known, key=len) if known else None
+
+
+def is_of_the_suite(words):
+    return words.startswith(("build/tests/", "tests/", "ctest ", "LONGSPAN_PTX="))
+
+
+def is_run_here(words):
+    return words.startswith(RUN_HERE) and run_by(words) is None
+
+
+class Links(jobs.TestCase):
+    def test_each_leads_somewhere(self):
+        count = 0
+        for page in pages():
+            for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+                if re.match(r"[a-z]+:", target):
+                    continue
+                count += 1
+                with self.subTest(page=name_of(page), link=target):
+                    path, _, anchor = target.partition("#")
+                    to = (page.parent / path).resolve() if path else page
+                    self.assertTrue(to.exists(), "there is no such file")
+                    self.assertTrue(to.is_relative_to(SOURCE), "it leads out of the tree")
+                    if anchor:
+                        self.assertIn(anchor, anchors(to))
+        self.assertGreater(count, 150)
+
+    def test_paths_that_are_named_are_there(self):
+        known = r"`((?:checkpoints|configs|framework|launch|models|tests)/[\w./*-]+)[ `]"
+        for page in pages():
+            for path in re.findall(known, text_of(page)):
+                if name_of(page) in ("launch/README.md", "checkpoints/README.md") and path.startswith("checkpoints/step-"):
+                    continue  # of a run
+                if path == "tests/benchmarks/results/GPU-NAME.md":
+                    continue  # made by launch/gpu-check
+                with self.subTest(page=name_of(page), path=path):
+                    self.assertTrue(list(SOURCE.glob(path.rstrip("/"))) or list(page.parent.glob(path)))
+
+    def test_the_first_page_is_short(self):
+        self.assertLessEqual(len(text_of(SOURCE / "README.md").splitlines()), 120)
+
+
+class Keys(jobs.TestCase):
+    def reference(self):
+        return set(re.findall(r"(?m)^\| `([a-z]+\.[\w.]+)` ", self.longspan("config", "--reference", "--markdown").output))
+
+    def test_each_that_is_named_exists_and_each_that_exists_is_named(self):
+        known = self.reference()
+        self.assertGreater(len(known), 250)
+        sections = "|".join(SECTIONS)
+        named = set()
+        for page in pages():
+            text = text_of(page)
+            found = re.findall(rf"`((?:{sections})\.[\w.]*\*?)[`: =]", text) + re.findall(r"--set '?([a-z]+\.[\w.]+)=", text)
+            for key in found:
+                if re.search(r"\.(yaml|h|cpp|jsonl|json|md|txt|safetensors)$", key):
+                    continue
+                with self.subTest(page=name_of(page), key=key):  # a key, or the section of some
+                    begin = key.rstrip("*").rstrip(".") + "."
+                    self.assertTrue(key in known or any(each.startswith(begin) for each in known), "there is no such key")
+            if name_of(page) in ("configs/README.md", "models/README.md"):
+                named.update(found)
+        self.assertEqual(sorted(known - named), [], "keys that neither configs/README.md nor models/README.md names")
+
+    def test_families_tasks_and_kinds_are_named(self):
+        models = text_of(SOURCE / "models" / "README.md")
+        both = models + text_of(SOURCE / "configs" / "README.md")
+        families = {path.stem for path in (SOURCE / "models").glob("*.cpp") if "Family " in path.read_text()}
+        self.assertIn("decoder", families)
+        for family in families - {"registry"}:
+            self.assertIn(f"### {family}\n", models)
+        attention = self.longspan("config", "--reference", "model.attention").output
+        listed = re.search(r"(?s)what each layer sees.*?a/b divides", attention)[0]
+        kinds = re.findall(r"(\w+) \(", re.sub(r"\s+", " ", listed))
+        self.assertIn("causal", kinds)
+        for kind in kinds:
+            self.assertIn(f"`{kind}`", models)
+        told = re.sub(r"\s+", " ", self.longspan("config", "--reference", "run.task").output)
+        tasks = re.search(r"\((\w+(?:, \w+)*) or (\w+); default", told)
+        for task in tasks[1].split(", ") + [tasks[2]]:
+            self.assertIn(f"`{task}`", both)
+
+    def test_every_room_is_named(self):
+        lists = (SOURCE / "CMakeLists.txt").read_text()
+        rooms = re.findall(r"(?m)^longspan_library\(\w+ ([\w/]+)", lists)
+        self.assertIn("framework/core", rooms)
+        text = text_of(SOURCE / "framework" / "README.md")
+        for room in rooms:
+            link = room.removeprefix("framework/") if room.startswith("framework/") else f"../{room}"
+            self.assertIn(f"| [{room.rsplit('/', 1)[-1]}]({link}) |", text)
+
+    def test_blocks_of_yaml_are_configurations(self):
+        count = 0
+        for page in pages():
+            for block in blocks(page, "yaml"):
+                count += 1
+                with self.subTest(page=name_of(page), block=block):
+                    (self.directory / "block.yaml").write_text(block)
+                    needed = {"run.directory": "run", "model.family": "decoder"}
+                    settings = {key: value for key, value in needed.items()
+                                if not re.search(rf"(?m)^{key.split('.')[0]}:(\n  .*)*\n  {key.split('.')[1]}:", block)}
+                    found = self.longspan("config", "block.yaml", *jobs.flat(settings))
+                    self.assertNotIn("warning", found.errors)
+        self.assertGreaterEqual(count, 5)
+
+
+class Commands(jobs.TestCase):
+    def test_each_is_known(self):
+        for page, _, words in all_commands():
+            with self.subTest(page=page, command=words):
+                ways = [run_by(words) is not None, words.startswith(SETS_UP), is_of_the_suite(words), is_run_here(words),
+                        words == ". launch/mpirun-environment"]
+                self.assertEqual(sum(ways), 1, "is run by no test, and not here: see the head of this file")
+
+    def test_other_tests_still_run_what_they_are_named_for(self):
+        registered = (SOURCE / "tests" / "CMakeLists.txt").read_text()
+        used = set()
+        for page, _, words in all_commands():
+            begin = run_by(words)
+            if begin is None:
+                continue
+            used.add(begin)
+            file, wanted = RUN_BY[begin]
+            with self.subTest(page=page, command=words, test=file):
+                self.assertIn(file.removesuffix("_test.py").removesuffix(".py"), registered)
+                text = (SOURCE / "tests" / "launch" / file).read_text()
+                for word in wanted or self.verb_and_options(words):
+                    self.assertTrue(word in text, f"{file} has no {word}")
+        self.assertEqual(sorted(set(RUN_BY) - used), [], "no document has such a command any more")
+
+    def verb_and_options(self, command):
+        """What a test has where it runs the same: "evaluate", --beam, and of --set the key."""
+        words = command.split()
+        after = words.index("--") + 1 if "--" in words else 1
+        verb, rest = words[after], words[after + 1:]
+        keys = [setting.split("=")[0] for flag, setting in zip(rest, rest[1:]) if flag == "--set"]
+        own = {"run.directory", "data.train"}  # of the scratch directories there
+        found = [word for word in rest if word.startswith("--") and word not in ("--set", "--to", "--data")]
+        verbs = [] if verb == "train" else [f'"{verb}"']
+        return verbs + found + [key for key in keys if key not in own]
+
+    def test_what_sets_up_knows_its_options(self):
+        for page, _, words in all_commands():
+            if not words.startswith(SETS_UP):
+                continue
+            script, *rest = words.split()
+            with self.subTest(page=page, command=words):
+                told = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True).stdout
+                for word in rest:
+                    if word.startswith("--"):
+                        self.assertIn(word, told)
+
+    def test_tests_and_benchmarks_that_are_started_exist(self):
+        lists = (SOURCE / "tests" / "CMakeLists.txt").read_text()
+        for page, _, words in all_commands():
+            if not is_of_the_suite(words):
+                continue
+            with self.subTest(page=page, command=words):
+                for path in re.findall(r"(?<!build/)\btests/[\w./]+", words):
+                    self.assertTrue((SOURCE / path).exists(), path)
+                for name in re.findall(r"build/tests/(\w+?)(?:_mesh)?(?:_test)?(?: |$)", words):
+                    self.assertTrue(f"longspan_tests({name} " in lists or f"add_executable({name} " in lists, name)
+                for folder, suite in re.findall(r"build/tests/([a-z]+?)(?:_mesh)?_test --gtest_filter=(\w+)\.", words):
+                    tests = "".join(file.read_text() for file in (SOURCE / "tests" / folder).glob("*_test.cpp"))
+                    self.assertRegex(tests, rf"TEST\w*\({suite},")
+                for file, case, test in re.findall(r"(tests/launch/\w+\.py) \S+ (\w+)\.(\w+)", words):
+                    self.assertRegex((SOURCE / file).read_text(), rf"(?s)class {case}\(.*def {test}\(")
+                for label in re.findall(r"ctest .*-L (\w+)", words):
+                    self.assertRegex(lists, rf"LABELS \W*{label}|label {label}")
+
+    def prepare(self, directory):
+        """A folder as a user has it: the program is built, and there is a book."""
+        (directory / "build" / "launch").mkdir(parents=True)
+        (directory / PROGRAM).symlink_to(self.program)
+        for name in "configs", "launch":
+            (directory / name).symlink_to(SOURCE / name)
+        corpus = directory / "runs" / "corpora" / "my-book"
+        corpus.mkdir(parents=True)
+        for number, name in enumerate(("train", "validation", "test")):
+            jobs.write_text(corpus / f"{name}.txt", words=3000, seed=number + 1)
+        for name in "my-book.txt", "chapter.txt", "my-text.txt":
+            jobs.write_text(directory / name, words=1500, seed=5)
+        for page in pages():
+            for block in blocks(page, "yaml"):
+                named = re.match(r"# ([\w-]+\.yaml)\n", block)
+                if named:
+                    (directory / named[1]).write_text(block)
+
+    def run_page(self, page):
+        """Its commands that are run here, one after another."""
+        directory = self.directory / page.replace("/", "-")
+        directory.mkdir()
+        self.prepare(directory)
+        count = 0
+        for raw, words in [pair for block in blocks(SOURCE / page, "sh") for pair in commands(block)]:
+            if not is_run_here(words):
+                continue
+            small = next((settings for name, settings in SMALL.items() if f"train {name}" in words), {})
+            line = re.sub(r"\s#.*", "", raw)
+            for large, few in SMALLER:
+                line = line.replace(large, few)
+            line += "".join(f" {shlex.quote(word)}" for word in jobs.flat({key: value for key, value in small.items() if key not in words
+                                                                            or key == "training.steps"}))
+            job = jobs.Job("/bin/bash", ["-ec", line], directory=directory)
+            self.addCleanup(job.close)
+            result = job.wait()
+            self.assertEqual(result.code, 0, f"{page}: {line}\n{result.output}{result.errors}")
+            count += 1
+        return count
+
+    def test_those_of_the_first_page_run(self):
+        self.assertGreaterEqual(self.run_page("README.md"), 2)
+
+    def test_those_of_configurations_run(self):
+        self.assertGreaterEqual(self.run_page("configs/README.md"), 10)
+
+    def test_those_of_running_run(self):
+        self.assertGreaterEqual(self.run_page("launch/README.md"), 15)
+
+    def test_no_other_page_has_any(self):
+        mine = {"README.md", "configs/README.md", "launch/README.md"}
+        self.assertEqual({page for page, _, words in all_commands() if is_run_here(words)} - mine, set())
+
+    def test_the_quickstart(self):
+        """With a small model, and with stubs for what installs, builds and makes the corpus."""
+        shutil.copytree(SOURCE / "launch", self.directory / "launch", ignore=shutil.ignore_patterns("*.cpp", "*.h"))
+        for name in "setup", "corpus":
+            (self.directory / "launch" / name).write_text("#!/bin/sh\n")
+        (self.directory / "build" / "launch").mkdir(parents=True)
+        (self.directory / PROGRAM).symlink_to(self.program)
+        corpus = self.directory / "runs" / "corpora" / "kjv"
+        corpus.mkdir(parents=True)
+        for number, name in enumerate(("train", "validation", "test")):
+            jobs.write_text(corpus / f"{name}.txt", words=1000, seed=number + 1)
+        text = (SOURCE / "configs" / "quickstart.yaml").read_text()
+        for key, value in SMALL["configs/quickstart.yaml"].items():
+            key = key.split(".")[1]
+            text = re.sub(rf"(?m)^(  {key}:).*", rf"\1 {value}", text)
+        (self.directory / "configs").mkdir()
+        (self.directory / "configs" / "quickstart.yaml").write_text(text)
+        job = jobs.Job(self.directory / "launch" / "quickstart", [], directory=self.directory)
+        self.addCleanup(job.close)
+        result = job.wait()
+        self.assertEqual(result.code, 0, result.output + result.errors)
+        self.assertRegex(result.output, r"bits per byte")
+        self.assertIn("In the beginning", result.output)
+
+    def test_every_command_of_the_program_has_its_line(self):
+        told = self.longspan("--help").output
+        names = re.findall(r"(?m)^  (\w+) {2,}\S", told)
+        self.assertIn("train", names)
+        text = text_of(SOURCE / "launch" / "README.md")
+        for name in names:
+            self.assertIn(f"longspan {name}", text)
+
+
+if __name__ == "__main__":
+    jobs.main()
