@@ -146,7 +146,7 @@ class Manual(jobs.TestCase):
             self.skipTest("there is no groff")
         for page in self.pages:
             with self.subTest(page=page.name):
-                result = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-P-c", page], capture_output=True, text=True,
+                result = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-P-cbou", page], capture_output=True, text=True,
                                         timeout=60, check=False)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 for part in "NAME", "SYNOPSIS", "DESCRIPTION", "EXAMPLES", "EXIT STATUS", "SEE ALSO":

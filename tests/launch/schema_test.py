@@ -6,6 +6,7 @@
 
 import copy
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -16,6 +17,17 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 import images_test
 import jobs
 from jobs import SOURCE
+
+
+class Loader(yaml.SafeLoader):
+    """Takes 1e-05 for a number, as YAML 1.2 does and the package's YAML 1.1 does not."""
+
+
+Loader.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789"))
+
+
+def read(text):
+    return yaml.load(text, Loader)
 
 
 class WithSchema(jobs.TestCase):
@@ -38,13 +50,13 @@ class Schema(WithSchema):
         self.assertGreater(len(files), 20)
         for file in files:
             with self.subTest(file=file.name):
-                self.assertEqual(self.mistakes(yaml.safe_load(file.read_text())), [])
+                self.assertEqual(self.mistakes(read(file.read_text())), [])
 
     def test_it_accepts_every_key_as_the_program_writes_it(self):
         """With its value: types, defaults and choices are those of the tables."""
         for file in "quickstart", "decoder-today", "reformer-64k", "translation", "tags", "images", "pixels", "universal-kjv":
             with self.subTest(file=file):
-                resolved = yaml.safe_load(self.longspan("config", SOURCE / f"configs/{file}.yaml").output)
+                resolved = read(self.longspan("config", SOURCE / f"configs/{file}.yaml").output)
                 self.assertEqual(self.mistakes(resolved), [])
 
     def test_it_has_types_bounds_choices_defaults_and_meanings(self):
@@ -74,7 +86,7 @@ class Schema(WithSchema):
                 wrong = copy.deepcopy(good)
                 wrong.setdefault(section, {})[key] = value
                 self.assertNotEqual(self.mistakes(wrong), [])
-        for section in "model", "data":
+        for section in "run", "model", "data":
             self.assertNotEqual(self.mistakes({key: value for key, value in good.items() if key != section}), [])
 
     def test_what_may_be_written_in_several_ways_passes(self):
@@ -84,10 +96,11 @@ class Schema(WithSchema):
                 ("model", "attention", ["local", "causal"]), ("parallel", "data", "none"), ("run", "directory", 7),
         ]:
             with self.subTest(key=f"{section}.{key}", value=value):
-                other = {"model": {"family": "decoder"}, "data": {"train": "text.txt"}}
+                other = {"run": {"directory": "run"}, "model": {"family": "decoder"}, "data": {"train": "text.txt"}}
                 other.setdefault(section, {})[key] = value
                 self.assertEqual(self.mistakes(other), [])
-        self.assertEqual(self.mistakes({"model": {"family": "decoder"}, "data": {"train": "a"}, "training": None}), [])
+        self.assertEqual(self.mistakes({"run": {"directory": "run"}, "model": {"family": "decoder"}, "data": {"train": "a"},
+                                        "training": None}), [])
 
 
 class FirstConfigurations(WithSchema):
@@ -115,7 +128,7 @@ class FirstConfigurations(WithSchema):
                 (self.directory / "new.yaml").write_text(text)
                 unset = self.longspan("config", "new.yaml", code=2)
                 self.assertIn("data.train must be given", unset.errors)
-                written = yaml.safe_load(text)
+                written = read(text)
                 data = jobs.flat(self.data_of(written["run"].get("task", "language_model")))
                 result = self.longspan("config", "new.yaml", *data)
                 self.assertEqual(result.errors, "")
