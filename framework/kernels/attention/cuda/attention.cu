@@ -1,15 +1,6 @@
 // The forward pass, here for any dtype and width (matrix.cu has that of matrix units): a
 // block has one tile of queries of one batch row and head and 64 features of the output, and walks
 // over the key tiles that the plan lists with the running maximum and sum of each row.
-//
-//                       key tiles that the plan lists
-//                       k0         k3         k4
-//   64 queries  q4      [S]   ->   [S]   ->   [S]      S: scores, with terms, -inf where masked
-//                        |          |          |
-//   of each row          m, l   ->  m, l   ->  m, l    maximum and sum so far
-//   64 x 64 of out       O     ->   O     ->   O       O becomes O e^(m - m') + e^(S - m') V
-//
-// In the end out is O / l, and log_sum_exp m + ln l, by which the backward pass makes S anew.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 
 namespace longspan {

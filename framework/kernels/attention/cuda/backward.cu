@@ -1,19 +1,6 @@
 // The backward pass for any dtype and width (matrix_backward.cu has that of matrix
 // units). Blocks by query tile write the gradient of the query, blocks by key tile those of the key
 // and the value: each element is summed by one block, so no sum depends on which block comes first.
-//
-//        k0  k1  k2  k3                          k0  k1  k2  k3
-//   q0    .                                 q0    .
-//   q1    .   .                             q1    .  [.]
-//   q2   [.   .   .]  -> dQ of q2           q2    .  [.]  .
-//   q3    .   .   .   .                     q3    .  [.]  .   .
-//                                                     v
-//                                                dK and dV of k1
-//
-// Both make a tile's numbers anew, with delta = dout . out of each row and ' for a transposed tile:
-//
-//   P = e^(S - log_sum_exp)      dS = P (dout V' - delta)
-//   dV += P' dout      dK += dS' Q      dQ += dS K
 #include "framework/kernels/attention/check.h"
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/pair_ranges.h"

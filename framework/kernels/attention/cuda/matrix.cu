@@ -1,10 +1,4 @@
-// The forward pass on matrix units, by warps: as in attention.cu, but a block has all features of
-// its queries, 16 rows a warp, and copies run beside products (matrix_forward.h).
-//
-//   copied        keys 0 | values 0   | keys 1       | values 1   | keys 2       | ...
-//   multiplied           | Q x keys 0 | P x values 0 | Q x keys 1 | P x values 1 | ...
-//
-// Between the two products of a tile its scores become the probabilities P, in registers.
+// The forward pass on matrix units, by warps.
 #include <cstdlib>
 #include <string_view>
 

@@ -1,11 +1,4 @@
-// The backward pass on matrix units, by warps: blocks as in backward.cu, each with all features of
-// its rows, 16 rows a warp (matrix_backward.h).
-//
-//   by key tile     K x Q'    -> P'  -> dV += P' dout
-//                   V x dout' -> dS' -> dK += dS' Q     and dS is kept where a table wants it
-//   by query tile   the same, or the dS that was kept   -> dQ += dS K
-//
-// ' is a tile that lies transposed: what comes out of one product goes into the next in registers.
+// The backward pass on matrix units, by warps.
 #include "framework/kernels/attention/cuda/matrix_backward.h"
 
 namespace longspan::tile_attention {

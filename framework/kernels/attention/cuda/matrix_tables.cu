@@ -1,5 +1,5 @@
 // Gradients of tables of distances on matrix units: a block walks down a diagonal, whose distances
-// stay the same (tables.cu draws them), and keeps the sums of its 127 rows in registers.
+// stay the same, and keeps the sums of its 127 rows in registers.
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 #include "framework/kernels/attention/cuda/matrix_gradient.h"
 #include "framework/kernels/attention/cuda/matrix_kept.h"

@@ -1,12 +1,6 @@
 // Gradients of tables whose rows belong to a distance. The tiles of a diagonal (query tile - key
 // tile) have the same 127 distances: a block walks down one of them and sums a band of rows, and
 // the bands are added up after.
-//
-//        k0  k1  k2  k3
-//   q0    a                 a block has the tiles of one letter, in all batch rows;
-//   q1    b   a             a: distances -63 to 63
-//   q2    c   b   a         b: distances  1 to 127
-//   q3    d   c   b   a     c: distances 65 to 191: the bands of neighbours have 63 in common
 #include "framework/kernels/attention/cuda/matrix_calls.h"
 
 namespace longspan::tile_attention {

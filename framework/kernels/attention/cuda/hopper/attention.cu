@@ -1,8 +1,4 @@
-// Tile attention by groups of warps: compiled for compute capability 9.0 alone. Blocks are those of
-// matrix.cu and matrix_backward.cu; what differs is who multiplies a tile:
-//
-//   there   warp 0..3: 16 rows each, factors from shared memory to registers, then mma
-//   here    the four warps together: 64 rows, and wgmma reads the others where they lie
+// Tile attention by groups of warps: compiled for compute capability 9.0 alone.
 #include "framework/kernels/attention/cuda/hopper/swizzled_tile.h"
 #include "framework/kernels/attention/cuda/matrix_backward.h"
 #include "framework/kernels/attention/cuda/matrix_forward.h"
