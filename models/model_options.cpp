@@ -312,6 +312,8 @@ void declare(OptionTable& table,
              "between "
              "the two; set it to serial";
     });
+  table.check({"model.attention_sinks", "model.score_cap", "model.score_scale", "model.attention"},
+              [&options] { return softmax_form_problem(options); });
   table.check({"model.key_heads", "model.heads", "model.attention"},
               [&options] { return key_heads_problem(options, {}); });
   table.check({"model.query_key_norm", "model.norm_kind"}, [&options]() -> std::string {

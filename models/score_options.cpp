@@ -21,8 +21,6 @@ void declare_scores(OptionTable& table, ModelOptions& options) {
             "(head), or nothing (none, T5), in cross-attention too",
             {{"head", ScoreScale::head}, {"none", ScoreScale::none}},
             fixes_weights());
-  table.check({"model.attention_sinks", "model.score_cap", "model.score_scale", "model.attention"},
-              [&options] { return softmax_form_problem(options); });
 }
 
 void declare_logit_cap(OptionTable& table, ModelOptions& options) {
