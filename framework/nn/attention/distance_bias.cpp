@@ -54,7 +54,8 @@ DistanceBias::DistanceBias(const Scope& stack, const Options& options)
 
 Variable DistanceBias::term() const {
   const Variable& table = table_->variable;
-  const Variable column = reshape(table, {table.shape().elements(), 1});
+  const Variable wide = cast(table, accumulator_of(table.value().dtype()));
+  const Variable column = reshape(wide, {table.shape().elements(), 1});
   const std::int64_t heads = table.shape()[0];
   return reshape(embedding(column, places_, 0, 1), {heads, places_.elements() / heads});
 }
