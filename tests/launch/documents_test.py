@@ -47,6 +47,13 @@ RUN_BY = {
     f"{PROGRAM} import": ("import_test.py", None),
     f"{PROGRAM} evaluate runs/gpt2": ("import_test.py", None),
     f"{PROGRAM} export runs/mine": ("import_test.py", None),
+    f"{PROGRAM} import ~/models/bart": ("import_pairs_test.py", ["self.take()", "BartForConditionalGeneration"]),
+    f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
+    f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
+    f"{PROGRAM} report": ("report_test.py", None),
+    f"{PROGRAM} compare": ("listing_test.py", None),
+    f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
+    f"{PROGRAM} man": ("completion_test.py", ['"man"', '["train"]']),
     f"{PROGRAM} plan --calibrate": ("commands_test.py", None),
     "mpirun -n 2": ("commands_test.py", ["mpirun", "train"]),
 }
