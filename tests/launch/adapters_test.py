@@ -100,12 +100,12 @@ class Adapters(jobs.TestCase):
         self.assertGreater(abs(self.loss("old") - self.loss("new")), 1e-3)
 
     def test_what_begins_anew_and_is_not_trained_is_told(self):
-        anew = {"training.start_from_anew": "[final_norm]"}
-        told = "what begins anew stays as it was drawn where training.adapters.beside does not name it: final_norm/"
+        anew = {"training.start_from_anew": "[content_bias]"}
+        told = "what begins anew stays as it was drawn where training.adapters.beside does not name it: content_bias"
         self.assertIn(told, self.tune("told", anew).output)
-        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.adapters.beside": "[final_norm]"}).output)
-        frozen = self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[final_norm]", **anew})
-        self.assertIn("what begins anew stays as it was drawn where training.frozen names it: final_norm/", frozen.output)
+        self.assertNotIn("stays as it was drawn", self.tune("beside", {**anew, "training.adapters.beside": "[content_bias]"}).output)
+        frozen = self.train("frozen", settings={"training.start_from": "old", "training.frozen": "[content_bias]", **anew})
+        self.assertIn("what begins anew stays as it was drawn where training.frozen names it: content_bias", frozen.output)
 
     def test_mistakes(self):
         for settings, part in (({"training.adapters.layers": "[attention/queery]"},
@@ -163,7 +163,7 @@ class Exported(ImportTestCase):
         self.tune()
         self.give(run="tuned")
         self.take("given", "merged")
-        every = {**SHORT, "training.steps": 1, "training.learning_rate": 0, "training.weight_decay": 0, "run.directory": "started",
+        every = {**SHORT, "training.steps": 1, "training.learning_rate": 0, "run.directory": "started",
                  "training.start_from": "tuned"}
         self.longspan("train", "taken/config.yaml", *jobs.flat(every))
         self.give(run="started", folder="again")
@@ -202,8 +202,8 @@ class Exported(ImportTestCase):
         self.assertEqual(added, 3)
 
     def test_what_cannot_be_given_alone(self):
-        self.tune(**{"training.adapters.beside": "[final_norm]"})
-        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [final_norm]")
+        self.tune(**{"training.adapters.beside": "[content_bias]"})
+        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [content_bias]")
         self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
         self.give(run="tuned")
 
