@@ -106,7 +106,7 @@ class Screen(jobs.TestCase):
         self.assertEqual(result.returncode, 0)
         self.assertNotIn("\x1b", result.stdout + result.stderr)
         self.assertNotIn("\r", result.stdout)
-        self.assertIn("\nwarning: ", result.stdout)
+        self.assertRegex(result.stdout, r"(?m)^warning: ")
         self.assertIn("\nstep 8/8  loss ", result.stdout)
 
 

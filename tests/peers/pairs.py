@@ -18,9 +18,9 @@ import torch
 import transformers as t
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-BART = {"vocab_size": 264, "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
+BART = {"vocab_size": 263, "d_model": 24, "encoder_layers": 2, "decoder_layers": 3, "encoder_attention_heads": 3,
         "decoder_attention_heads": 3, "encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "max_position_embeddings": 40}
-T5 = {"vocab_size": 264, "d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
+T5 = {"vocab_size": 262, "d_model": 24, "d_kv": 6, "d_ff": 40, "num_layers": 2, "num_decoder_layers": 3, "num_heads": 3,
       "relative_attention_num_buckets": 8, "relative_attention_max_distance": 12, "decoder_start_token_id": 0}
 
 KINDS = {
@@ -101,7 +101,7 @@ def greedy(folder, sources, beyond):
         beside = sum(id is not None for id in (config.forced_bos_token_id, config.forced_eos_token_id))
         for source in Path(sources).read_text().splitlines():
             ids = reads.encode(source).ids
-            said = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=1,
+            said = model.generate(torch.tensor([ids]), attention_mask=torch.ones(1, len(ids), dtype=torch.long), num_beams=1, use_cache=False,
                                   do_sample=False, max_new_tokens=len(ids) + int(beyond) + beside)
             texts.append(reads.decode(said[0].tolist(), skip_special_tokens=True))
         found[kind] = texts

@@ -63,7 +63,8 @@ class Browser:
                 self.errors.append(details.get("exception", {}).get("description", details["text"]))
             case "Runtime.consoleAPICalled" if said["type"] in ("error", "warning", "assert"):
                 self.errors.append(" ".join(str(found.get("value")) for found in said["args"]))
-            case "Log.entryAdded" if said["entry"]["level"] in ("error", "warning"):
+            # Advice on speed is no warning of the page's own.
+            case "Log.entryAdded" if said["entry"]["level"] in ("error", "warning") and "willReadFrequently" not in said["entry"]["text"]:
                 self.errors.append(said["entry"]["text"])
             case "Network.requestWillBeSent":
                 self.requests.append(said["request"]["url"])
