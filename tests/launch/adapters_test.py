@@ -202,8 +202,8 @@ class Exported(ImportTestCase):
         self.assertEqual(added, 3)
 
     def test_what_cannot_be_given_alone(self):
-        self.tune(**{"training.adapters.beside": "[content_bias]"})
-        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [content_bias]")
+        self.tune(**{"training.adapters.beside": "[final_norm]"})
+        self.assert_one_sentence(self.give("--adapters", run="tuned", code=2), "--adapters: training.adapters.beside is [final_norm]")
         self.assert_one_sentence(self.give("--adapters", run="taken", code=2), "--adapters: ", "has none")
         self.give(run="tuned")
 

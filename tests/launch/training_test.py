@@ -387,8 +387,9 @@ class Metrics(jobs.TestCase):
         always = ["step", "tokens", "loss", "learning_rate", "gradient_norm", "tokens_per_second",
                   "model_flops_utilisation", "peak_memory_bytes"]
         measured = ["validation_loss", "validation_bits_per_byte"]
+        spent = ["step_seconds", "reading_seconds", "waiting_seconds", "saving_seconds", "validating_seconds"]
         for line in lines:
-            self.assertEqual(list(line), always + (measured if line["step"] % 4 == 0 else []))
+            self.assertEqual(list(line), always + spent + (measured if line["step"] % 4 == 0 else []))
             self.assertEqual(line["tokens"], 64 * line["step"])
             self.assertGreater(line["tokens_per_second"], 0)
             self.assertGreater(line["peak_memory_bytes"], 0)
