@@ -194,10 +194,13 @@ inline std::string difference(const Trained& found, const Trained& expected, con
               {gradient.begin() + parameter.own_begin, gradient.begin() + parameter.own_end},
               bounds.gradients);
     }
+    // A softmax does not know the biases of its keys: their gradient, compared above, is rounding
+    // alone, and the optimizer divides it by a number that is hardly larger.
+    const bool is_rounding = parameter.name.ends_with("attention/key/bias");
     compare("weights of " + parameter.name,
             found.last_weights[i],
             piece_of(expected.last_weights[i], parameter),
-            bounds.weights);
+            is_rounding ? 10 * bounds.weights : bounds.weights);
   }
   for (std::size_t i = 0; i < found.centroids.size(); ++i) {
     const MovingCentroids& part = *found.centroids[i];
