@@ -179,7 +179,7 @@ class AStop(RunTestCase):
 
     def test_twice_ends_at_once(self):
         terminal = self.training(of={**SLOW, "model.width": 768, "model.feed_forward": 3072})
-        self.assertTrue(terminal.shows(r"step [0-9]+/"), terminal.text)
+        self.assertTrue(terminal.shows(r"step [0-9]+/", 300), terminal.text)
         terminal.type(b"\x03")
         self.assertTrue(terminal.shows("asked to save and stop"), terminal.text)
         begin = time.monotonic()
@@ -191,7 +191,13 @@ class AStop(RunTestCase):
 
     def test_before_training_has_begun_loses_nothing_and_is_said(self):
         terminal = self.training()
-        time.sleep(0.05)
+        # Before it hears signals nobody can: it has a handler for this one, or has it wait.
+        status = Path("/proc") / str(terminal.process.pid) / "status"
+
+        def hears():
+            masks = re.findall(r"Sig(?:Cgt|Blk):\s*(\w+)", status.read_text())
+            return any(int(mask, 16) >> signal.SIGTERM - 1 & 1 for mask in masks)
+        self.assertTrue(until(hears, 120))
         terminal.process.send_signal(signal.SIGTERM)
         code = terminal.wait()
         self.assertEqual(code, 75, terminal.text)
