@@ -167,6 +167,16 @@ class Links(jobs.TestCase):
                 with self.subTest(page=name_of(page), path=path):
                     self.assertTrue(list(SOURCE.glob(path.rstrip("/"))) or list(page.parent.glob(path)))
 
+    def test_the_top_of_the_tree_holds_what_belongs_there(self):
+        """Neither what a tool has left behind nor what another room should hold."""
+        listed = subprocess.run(["git", "-C", SOURCE, "ls-files"], capture_output=True, text=True)
+        if listed.returncode:
+            self.skipTest("no clone")
+        top = {name.split("/")[0] for name in listed.stdout.splitlines()}
+        rooms = {"checkpoints", "configs", "framework", "launch", "models", "tests"}
+        pages = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md"}
+        self.assertEqual({name for name in top if not name.startswith(".")}, rooms | pages | {"CMakeLists.txt", "CMakePresets.json"})
+
     def test_the_first_page_is_short(self):
         self.assertLessEqual(len(text_of(SOURCE / "README.md").splitlines()), 120)
 
