@@ -1,3 +1,5 @@
+#include "launch/evaluate.h"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -32,7 +34,6 @@ struct Arguments {
   std::int64_t by_position = 0;
   std::int64_t needles = 0;
   std::int64_t depths = 10;
-  bool json = false;
   std::string data_target;  // of pairs
   DecodingArguments decoding;
 };
@@ -121,11 +122,11 @@ std::string lines_by_position(const EvaluationResult& result) {
   return lines;
 }
 
-std::string json_object(const Arguments& arguments,
-                        const EvaluationOptions& options,
-                        const EvaluationResult& result,
-                        const OpenedRun& run,
-                        const std::string& file) {
+nlohmann::ordered_json figures_of(const Arguments& arguments,
+                                  const EvaluationOptions& options,
+                                  const EvaluationResult& result,
+                                  const OpenedRun& run,
+                                  const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step},
@@ -151,7 +152,7 @@ std::string json_object(const Arguments& arguments,
   } else {
     object["memory"] = options.memory.value_or(run.model->body().longest_memory());
   }
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return object;
 }
 
 // What the model found of needles in a text, from the farthest on.
@@ -175,10 +176,10 @@ std::string needle_lines(const std::vector<NeedlePlace>& places,
   return lines;
 }
 
-std::string needle_object(const std::vector<NeedlePlace>& places,
-                          const NeedleOptions& options,
-                          const OpenedRun& run,
-                          const std::string& file) {
+nlohmann::ordered_json figures_of(const std::vector<NeedlePlace>& places,
+                                  const NeedleOptions& options,
+                                  const OpenedRun& run,
+                                  const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step},
@@ -189,7 +190,7 @@ std::string needle_object(const std::vector<NeedlePlace>& places,
                                  {"found", place.found},
                                  {"of", options.count},
                                  {"loss", place.loss}});
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return object;
 }
 
 // Of pairs the other side of `text_file`.
@@ -200,9 +201,9 @@ NamedPath target_file(const Arguments& arguments, const DataOptions& data) {
                                      : data.validation_target;
 }
 
-std::string json_object(const Measurement& measured,
-                        const OpenedRun& run,
-                        const std::string& file) {
+nlohmann::ordered_json figures_of(const Measurement& measured,
+                                  const OpenedRun& run,
+                                  const std::string& file) {
   nlohmann::ordered_json object = {{"data", file},
                                    {"checkpoint", run.checkpoint.path().string()},
                                    {"step", run.checkpoint.info().step}};
@@ -213,11 +214,23 @@ std::string json_object(const Measurement& measured,
       object[figure.name] = figure.value;
   }
   for (const Curve& curve : measured.curves) object[curve.name + "_by_position"] = curve.values;
-  return object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return object;
+}
+
+// Who listens beside the lines that say so.
+ScanListener and_heard(ScanListener told, const ScanListener& heard) {
+  if (!heard) return told;
+  return [told = std::move(told), heard](const ScanProgress& progress) {
+    told(progress);
+    heard(progress);
+  };
 }
 
 // Of a task that reads no streams.
-ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session& session) {
+Evaluated evaluate_task(const Arguments& arguments,
+                        const OpenedRun& run,
+                        Session& session,
+                        const ScanListener& heard) {
   const Configuration& configuration = *run.configuration;
   const bool is_of_streams = arguments.memory || arguments.recompute_context || arguments.tokens ||
                              arguments.segment || arguments.batch || arguments.by_position > 0 ||
@@ -238,7 +251,7 @@ ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session
                                           .file = file,
                                           .target = target_file(arguments, configuration.data),
                                           .decoding = arguments.decoding.options,
-                                          .listener = say_reading(say),
+                                          .listener = and_heard(say_reading(say), heard),
                                           .say = say});
   if (!std::isfinite(measured.figures.front().value))
     throw DivergedError(
@@ -246,34 +259,33 @@ ExitCode evaluate_task(const Arguments& arguments, const OpenedRun& run, Session
         "--checkpoint",
         run.checkpoint.path().string(),
         file);
-  print(session,
-        arguments.json ? json_object(measured, run, file)
-                       : fmt::format("{}: {}\n", file, measured.text));
-  return ExitCode::ok;
+  return {figures_of(measured, run, file), fmt::format("{}: {}\n", file, measured.text)};
 }
 
-ExitCode run(const Arguments& arguments, Session& session) {
+Evaluated run(const Arguments& arguments, Session& session, const ScanListener& heard) {
   const OpenedRun opened = open_run(arguments.run, session, DefaultAxis::data);
   refuse_unused(arguments.decoding, *opened.configuration, "evaluate");
-  if (opened.configuration->task_kind().evaluate) return evaluate_task(arguments, opened, session);
+  if (opened.configuration->task_kind().evaluate)
+    return evaluate_task(arguments, opened, session, heard);
   const DataOptions& data = opened.configuration->data;
   const PathList file = text_file(arguments, data);
   EvaluationOptions options = evaluation_options(arguments, data);
   const auto say = [&](const std::string& sentence) { inform(session, sentence); };
-  const Corpus corpus = open_corpus(
-      file, data, opened.tokenizer, opened.directory, session.world(), say_reading(say));
+  const Corpus corpus = open_corpus(file,
+                                    data,
+                                    opened.tokenizer,
+                                    opened.directory,
+                                    session.world(),
+                                    and_heard(say_reading(say), heard));
   constexpr double seconds_between_lines = 20;
-  options.listener = say_reading(say, seconds_between_lines);
+  options.listener = and_heard(say_reading(say, seconds_between_lines), heard);
   if (arguments.needles > 0) {
     const NeedleOptions needles = {.segment = options.segment,
                                    .batch = options.streams,
                                    .depths = arguments.depths,
                                    .count = arguments.needles};
     const std::vector<NeedlePlace> places = find_needles(*opened.model, corpus, needles);
-    print(session,
-          arguments.json ? needle_object(places, needles, opened, file)
-                         : needle_lines(places, needles, file));
-    return ExitCode::ok;
+    return {figures_of(places, needles, opened, file), needle_lines(places, needles, file)};
   }
   check_streams(arguments, opened, corpus);
   const EvaluationResult result =
@@ -289,11 +301,9 @@ ExitCode run(const Arguments& arguments, Session& session) {
         opened.checkpoint.path().string(),
         file,
         result.loss());
-  print(session,
-        arguments.json ? json_object(arguments, options, result, opened, file)
-                       : line(result, file, manner(arguments, options, *opened.model)) +
-                             lines_by_position(result));
-  return ExitCode::ok;
+  return {
+      figures_of(arguments, options, result, opened, file),
+      line(result, file, manner(arguments, options, *opened.model)) + lines_by_position(result)};
 }
 
 void bind(CLI::App& app, Arguments& arguments) {
@@ -368,10 +378,21 @@ void bind(CLI::App& app, Arguments& arguments) {
          "streams that the text is cut into, or stretches with a needle that are read in one pass; "
          "without it data.batch")
       ->transform(whole_number<std::int64_t>(1));
-  app.add_flag("--json", arguments.json, "print one JSON object");
+}
+
+std::string json_line(const nlohmann::ordered_json& figures) {
+  return figures.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
+
+Evaluation bind_evaluation(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  bind(app, *arguments);
+  return [arguments](Session& session, const ScanListener& heard) {
+    return run(*arguments, session, heard);
+  };
+}
 
 Command evaluate_command() {
   return {"evaluate",
@@ -382,9 +403,14 @@ Command evaluate_command() {
           "  longspan evaluate runs/quickstart --segment 1024 --by-position 8\n"
           "  longspan evaluate runs/quickstart --segment 1024 --needles 16\n",
           [](CLI::App& app) -> Action {
-            auto arguments = std::make_shared<Arguments>();
-            bind(app, *arguments);
-            return [arguments](Session& session) { return run(*arguments, session); };
+            const Evaluation measure = bind_evaluation(app);
+            const auto json = std::make_shared<bool>(false);
+            app.add_flag("--json", *json, "print one JSON object");
+            return [measure, json](Session& session) {
+              const Evaluated measured = measure(session, {});
+              print(session, *json ? json_line(measured.figures) : measured.text);
+              return ExitCode::ok;
+            };
           }};
 }
 

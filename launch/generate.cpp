@@ -1,3 +1,5 @@
+#include "launch/generate.h"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -65,25 +67,39 @@ class Printer {
   std::vector<std::string> later_;
 };
 
-ExitCode run(const Arguments& arguments, Session& session) {
-  PromptText text(arguments.prompt, arguments.prompt_file);
+// The model, with what the arguments ask of it checked.
+OpenedRun open(const Arguments& arguments, Session& session) {
   const bool has_lines = !arguments.lines.input.empty();
-  const OpenedRun opened =
+  OpenedRun opened =
       open_run(arguments.run, session, has_lines ? DefaultAxis::data : DefaultAxis::tensor);
   check_lines(arguments.lines, *opened.configuration);
   check_images(arguments.images, *opened.configuration);
-  if (!arguments.images.sheet.empty())
-    return generate_images(arguments.images, arguments.generation, opened, session);
-  if (has_lines) {
-    TranslateOptions decoding = arguments.lines.decoding.options;
-    decoding.seed = arguments.generation.seed;
-    if (arguments.lines.decoding.sample) decoding.sampling = arguments.generation.sampling;
-    return generate_lines(arguments.lines, decoding, opened, session);
-  }
-  const Prompt prompt = text.prompt(opened.tokenizer, session);
+  return opened;
+}
+
+TranslateOptions decoding_of(const Arguments& arguments) {
+  TranslateOptions decoding = arguments.lines.decoding.options;
+  decoding.seed = arguments.generation.seed;
+  if (arguments.lines.decoding.sample) decoding.sampling = arguments.generation.sampling;
+  return decoding;
+}
+
+GenerationOptions options_of(const Arguments& arguments, const OpenedRun& opened) {
   GenerationOptions options = arguments.generation;
   options.segment = arguments.segment.value_or(opened.configuration->data.segment);
   options.vocabulary = opened.tokenizer.vocabulary();
+  return options;
+}
+
+ExitCode run(const Arguments& arguments, Session& session) {
+  PromptText text(arguments.prompt, arguments.prompt_file);
+  const OpenedRun opened = open(arguments, session);
+  if (!arguments.images.sheet.empty())
+    return generate_images(arguments.images, arguments.generation, opened, session);
+  if (!arguments.lines.input.empty())
+    return generate_lines(arguments.lines, decoding_of(arguments), opened, session);
+  const Prompt prompt = text.prompt(opened.tokenizer, session);
+  const GenerationOptions options = options_of(arguments, opened);
   Printer printer(session,
                   TokenText(opened.tokenizer, text.last_tokens()),
                   static_cast<std::size_t>(options.samples));
@@ -94,6 +110,33 @@ ExitCode run(const Arguments& arguments, Session& session) {
   });
   printer.finish(text);
   return ExitCode::ok;
+}
+
+std::string text_of(TokenText tokens, const std::vector<std::int64_t>& ids) {
+  Utf8Stream stream;
+  std::string text;
+  for (const std::int64_t id : ids) text += stream.push(tokens.push(id));
+  text += stream.push(tokens.finish());
+  return text + stream.finish();
+}
+
+Generated values(const Arguments& arguments, Session& session, const GenerateRequest& request) {
+  PromptText text(arguments.prompt, arguments.prompt_file);
+  const OpenedRun opened = open(arguments, session);
+  Generated made;
+  if (const std::string& name = arguments.lines.input; !name.empty()) {
+    made.lines = results_of_lines(request.lines, name, decoding_of(arguments), opened, session);
+    return made;
+  }
+  const Prompt prompt = text.prompt(opened.tokenizer, session);
+  const auto samples = generate(
+      *opened.model, prompt, options_of(arguments, opened), [&](std::int64_t, std::int64_t) {
+        if (request.after_token) request.after_token();
+      });
+  const TokenText before(opened.tokenizer, text.last_tokens());
+  for (const std::vector<std::int64_t>& ids : samples)
+    made.samples.push_back({ids, text_of(before, ids)});
+  return made;
 }
 
 void bind(CLI::App& app, Arguments& arguments) {
@@ -161,6 +204,14 @@ void bind(CLI::App& app, Arguments& arguments) {
 }
 
 }  // namespace
+
+Generation bind_generation(CLI::App& app) {
+  const auto arguments = std::make_shared<Arguments>();
+  bind(app, *arguments);
+  return [arguments](Session& session, const GenerateRequest& request) {
+    return values(*arguments, session, request);
+  };
+}
 
 Command generate_command() {
   return {

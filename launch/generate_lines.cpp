@@ -67,16 +67,12 @@ void check_lines(const LineArguments& arguments, const Settings& settings) {
         decoding.beam);
 }
 
-ExitCode generate_lines(const LineArguments& arguments,
-                        const TranslateOptions& decoding,
-                        const OpenedRun& run,
-                        Session& session) {
-  const std::vector<std::string> lines = read_lines(NamedPath(arguments.input), session.world());
-  // Opened before: a folder that is not there is not to be found after hours.
-  std::optional<NewFile> file;
-  if (arguments.output != "-" && session.world().rank() == 0) file.emplace(arguments.output);
-  const std::string name = arguments.input == "-" ? "standard input" : arguments.input;
-  const std::vector<std::string> results = run.configuration->task_kind().write(
+std::vector<std::string> results_of_lines(std::span<const std::string> lines,
+                                          const std::string& name,
+                                          const TranslateOptions& decoding,
+                                          const OpenedRun& run,
+                                          const Session& session) {
+  return run.configuration->task_kind().write(
       {.model = *run.model,
        .tokenizer = run.tokenizer,
        .labels = run.labels,
@@ -86,6 +82,18 @@ ExitCode generate_lines(const LineArguments& arguments,
        .decoding = decoding,
        .place = [&](std::size_t i) { return line_place(name, static_cast<std::int64_t>(i) + 1); },
        .say = [&](const std::string& sentence) { inform(session, sentence); }});
+}
+
+ExitCode generate_lines(const LineArguments& arguments,
+                        const TranslateOptions& decoding,
+                        const OpenedRun& run,
+                        Session& session) {
+  const std::vector<std::string> lines = read_lines(NamedPath(arguments.input), session.world());
+  // Opened before: a folder that is not there is not to be found after hours.
+  std::optional<NewFile> file;
+  if (arguments.output != "-" && session.world().rank() == 0) file.emplace(arguments.output);
+  const std::string name = arguments.input == "-" ? "standard input" : arguments.input;
+  const std::vector<std::string> results = results_of_lines(lines, name, decoding, run, session);
   std::string text;
   for (const std::string& result : results) {
     text += result;

@@ -1,7 +1,9 @@
 // `longspan generate` for tasks whose models make something of lines.
 #pragma once
 
+#include <span>
 #include <string>
+#include <vector>
 
 #include "launch/decoding_arguments.h"
 #include "launch/opened_run.h"
@@ -19,6 +21,13 @@ void add_lines(CLI::App& app, LineArguments& arguments);
 // What the options need, where the configuration's task wants lines or wants none. Throws
 // ConfigurationError.
 void check_lines(const LineArguments& arguments, const Settings& settings);
+
+// Collective. The results of lines; `name` is what messages call them. Throws DataError.
+std::vector<std::string> results_of_lines(std::span<const std::string> lines,
+                                          const std::string& name,
+                                          const TranslateOptions& decoding,
+                                          const OpenedRun& run,
+                                          const Session& session);
 
 // Collective. Reads the lines, and writes those of the results where they belong. Throws DataError,
 // and Failure where they cannot be written.

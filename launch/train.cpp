@@ -1,11 +1,12 @@
 // longspan train: trains, resumes, stops on request.
+#include "launch/train.h"
+
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <csignal>
 #include <memory>
 
-#include "framework/runs/training_run.h"
 #include "launch/command.h"
 #include "launch/configuration.h"
 
@@ -17,20 +18,24 @@ Action bind(CLI::App& app) {
   add_configuration(app, *arguments);
   return [arguments](Session& session) {
     std::signal(SIGPIPE, SIG_IGN);  // whoever reads the console may leave
-    const ConfigurationText source =
-        read_configuration(arguments->file, arguments->settings, session.world());
-    const auto configuration = configure(source);
-    return run_training(
-        session,
-        *configuration,
-        {.configuration = configuration->table.resolved(),
-         .warnings = configuration->table.warnings(),
-         .compare = [&](const std::string& saved) { return compare(*configuration, saved); },
-         .reconfigure = reconfiguration(source)});
+    return train(session,
+                 read_configuration(arguments->file, arguments->settings, session.world()));
   };
 }
 
 }  // namespace
+
+ExitCode train(Session& session, const ConfigurationText& source, const TrainingHooks& hooks) {
+  const auto configuration = configure(source);
+  return run_training(
+      session,
+      *configuration,
+      {.configuration = configuration->table.resolved(),
+       .warnings = configuration->table.warnings(),
+       .compare = [&](const std::string& saved) { return compare(*configuration, saved); },
+       .reconfigure = reconfiguration(source)},
+      hooks);
+}
 
 Command train_command() {
   return {.name = "train",

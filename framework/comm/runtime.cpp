@@ -64,13 +64,7 @@ struct Runtime::Waiting {
 
 Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(options.time_limit) {
   if (!started_with_others()) return;
-  int ready = 0;
-  MPI_Initialized(&ready);
-  require(!ready, "MPI is already running: a process has one Session in its life");
-  int level = 0;
-  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
-    throw RankError("MPI could not be started");
-  mpi_ = true;
+  begin_mpi();
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -87,9 +81,25 @@ Runtime::Runtime(const SessionOptions& options) : options_(options), limit_(opti
       control, [this](std::uint64_t group) { return describe(group); });
 }
 
+void Runtime::begin_mpi() {
+  int ready = 0;
+  MPI_Initialized(&ready);
+  require(!ready || options_.joins_running_mpi,
+          "MPI is already running: a process has one Session in its life");
+  int over = 0;
+  MPI_Finalized(&over);
+  if (over) throw RankError("MPI was ended before it was needed: it cannot be started again");
+  int level = 0;
+  if (!ready && MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &level) != MPI_SUCCESS)
+    throw RankError("MPI could not be started");
+  mpi_ = true;
+  ends_mpi_ = !ready;
+}
+
 // Open MPI keeps the memory of its messages in files of /dev/shm, which stay there when mpirun is
 // killed. Each rank has all of them mapped now: they go on without their names.
 void Runtime::unlink_mpi_segments() const {
+  if (!ends_mpi_) return;  // whoever ends it would be told that they are missing
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);)
     if (const auto path = line.find("/dev/shm/vader_segment."); path != line.npos)
@@ -291,8 +301,14 @@ void Runtime::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
+bool Runtime::is_over() const {
+  int over = 0;
+  if (mpi_) MPI_Finalized(&over);
+  return over != 0;
+}
+
 void Runtime::finish(bool in_order) {
-  if (mpi_ && in_order) {
+  if (ends_mpi_ && in_order) {
     quiet_open_mpi();
     MPI_Finalize();
   }

@@ -98,10 +98,15 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   bool claim_report();
   [[noreturn]] void abort(int exit_code);
+  // Whether someone else has ended the MPI that this one joined.
+  bool is_over() const;
   void finish(bool in_order);
 
  private:
   struct Waiting;
+
+  // Starts MPI, or joins the one that runs.
+  void begin_mpi();
 
   // The collective that this rank waits for.
   struct Awaited {
@@ -138,7 +143,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   SessionOptions options_;
   Seconds limit_{0};
   Seconds waited_{0};
-  bool mpi_ = false;  // MPI is running, and this object will end it
+  bool mpi_ = false;       // MPI is running
+  bool ends_mpi_ = false;  // and this object will end it
   bool finished_ = false;
   int rank_ = 0;
   int size_ = 1;

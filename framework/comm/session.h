@@ -21,11 +21,14 @@ struct SessionOptions {
   // How long other ranks have to answer before they are taken for dead.
   std::chrono::duration<double> grace{5};
   TransportChoice transport = TransportChoice::automatic;
+  // MPI may be running already, started by who goes on with it afterwards and ends it. Otherwise
+  // the process has no MPI yet.
+  bool joins_running_mpi = false;
 };
 
-// Starts MPI and ends it; one in the life of a process. A process that was not started with others
-// by mpirun (or srun) is a world of one, and does not touch MPI. `main` keeps it outside of its
-// `try` and ends every exception so:
+// Starts MPI and ends it, or joins one that runs; one in the life of a process. A process that was
+// not started with others by mpirun (or srun) is a world of one, and does not touch MPI. `main`
+// keeps it outside of its `try` and ends every exception so:
 //   if (session.claim_report()) {
 //     std::fputs(sentence, stderr);
 //     session.tell(sentence);
@@ -36,8 +39,9 @@ class Session {
   explicit Session(const SessionOptions& options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  // Waits for the other ranks and finalises MPI; when they do not come, says so and aborts with 5.
-  // While an exception is on its way it does neither.
+  // Waits for the other ranks and finalises MPI where it has started it; when they do not come,
+  // says so and aborts with 5. While an exception is on its way, and where MPI is over already, it
+  // does neither.
   ~Session();
 
   const Communicator& world() const { return world_; }

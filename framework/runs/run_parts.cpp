@@ -20,7 +20,13 @@ ProcessMesh make_mesh(Session& session, const Settings& settings) {
 std::unique_ptr<Task> open_task(const Settings& settings,
                                 const ProcessMesh& mesh,
                                 const Device& device,
-                                const ScanListener& listener) {
+                                const ScanListener& listener,
+                                const OpenDocuments& documents) {
+  if (documents && !settings.task_kind().takes_documents)
+    throw ConfigurationError(
+        "run.task is {}, which learns from files; documents that a program gives are for "
+        "language_model",
+        settings.task);
   return settings.task_kind().open({.data = settings.data,
                                     .run = settings.run.directory.text(),
                                     .mesh = mesh,
@@ -29,7 +35,8 @@ std::unique_ptr<Task> open_task(const Settings& settings,
                                     .parts = settings.training.accumulation,
                                     .validation_batches = settings.training.validation_batches,
                                     .validation_decoded = settings.training.validation_decoded,
-                                    .listener = listener});
+                                    .listener = listener,
+                                    .documents = documents});
 }
 
 std::unique_ptr<Model> make_model(const Session& session,

@@ -25,11 +25,13 @@ Log open_log(Session& session,
              const RunDirectory& directory,
              LogLevel least);
 
-// Throws DataError, and what the listener throws.
+// Throws DataError, what the listener throws, and ConfigurationError where the task learns from no
+// documents that it is given.
 std::unique_ptr<Task> open_task(const Settings& settings,
                                 const ProcessMesh& mesh,
                                 const Device& device,
-                                const ScanListener& listener);
+                                const ScanListener& listener,
+                                const OpenDocuments& documents = {});
 
 // Refuses what the memory cannot hold, before anything of it is allocated: throws
 // ConfigurationError.

@@ -40,14 +40,18 @@ namespace {
 
 constexpr std::int64_t memory_settles_after = 3;  // steps, until every buffer has been used
 
-// What the model makes itself it makes when it is asked for.
-std::size_t batches_ahead(const Settings& settings) {
-  return settings.task_kind().acts ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
+// What the model, or the program, makes itself it makes when it is asked for.
+std::size_t batches_ahead(const Settings& settings, const TrainingHooks& hooks) {
+  const bool is_made = settings.task_kind().acts || hooks.documents;
+  return is_made ? 0 : static_cast<std::size_t>(settings.data.read_ahead);
 }
 
 class TrainingRun {
  public:
-  TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text);
+  TrainingRun(Session& session,
+              const Settings& settings,
+              const TrainingRunText& text,
+              const TrainingHooks& hooks);
   ExitCode run();
 
  private:
@@ -62,6 +66,8 @@ class TrainingRun {
   bool due(std::int64_t every) const { return every > 0 && trainer_.steps() % every == 0; }
   bool last_step() const { return trainer_.steps() >= settings_.training.steps; }
   std::optional<Measurement> validate();
+  StepMetrics metrics_of(const StepResult& result) const;
+  void tell_program(const StepResult& result, const std::optional<Measurement>& validation) const;
   bool report(const StepResult& result);
   void show(const StepResult& result, bool is_logged);
   double flops_of_step(std::int64_t remembered);
@@ -76,12 +82,16 @@ class TrainingRun {
   void keep_directory();
 
   bool speaks() const { return mesh_.world.rank() == 0; }
+  bool wants_stop() const {
+    return stop_request_.asked() || (hooks_.wants_stop && hooks_.wants_stop());
+  }
 
   std::int64_t program_bytes_ = process_memory().now;
   StopRequest stop_request_;  // first: a signal while a long text is read is not to kill the run
   Session& session_;
   const Settings& settings_;
   const TrainingRunText& text_;
+  const TrainingHooks& hooks_;
   ProcessMesh mesh_;
   std::int64_t threads_;  // of the rank that has most: nodes may differ
   Device device_;
@@ -108,23 +118,27 @@ class TrainingRun {
   bool save_is_due_ = false;
 };
 
-TrainingRun::TrainingRun(Session& session, const Settings& settings, const TrainingRunText& text)
+TrainingRun::TrainingRun(Session& session,
+                         const Settings& settings,
+                         const TrainingRunText& text,
+                         const TrainingHooks& hooks)
     : session_(session),
       settings_(settings),
       text_(text),
+      hooks_(hooks),
       mesh_(make_mesh(session, settings)),
       threads_(mesh_.world.all_reduce(std::int64_t{omp_get_max_threads()}, Reduction::maximum)),
       device_(run_device(settings.run, settings.precision, mesh_.world, session.local_rank())),
       collectives_(settings.parallel.transport, mesh_, device_),
       directory_(settings.run.directory, mesh_.world),
-      console_(speaks() ? Console(stdout, terminal_of_output()) : Console()),
+      console_(speaks() && !hooks.is_quiet ? Console(stdout, terminal_of_output()) : Console()),
       log_(open_log(session, console_, directory_, settings.run.log_level)),
-      task_(open_task(settings, mesh_, device_, reading(stop_request_, log_))),
+      task_(open_task(settings, mesh_, device_, reading(stop_request_, log_), hooks.documents)),
       trainer_(make_model(session, settings, text.reconfigure, ids(), mesh_, device_),
                settings.training,
                Random(static_cast<std::uint64_t>(settings.run.seed)).child("steps"),
                settings.precision),
-      loader_(task_->source_by(trainer_.model()), batches_ahead(settings)),
+      loader_(task_->source_by(trainer_.model()), batches_ahead(settings, hooks)),
       progress_(console_, log_, settings.metrics.console),
       saver_(
           settings.checkpoint, directory_.checkpoints(), mesh_.world, session.local_size(), log_),
@@ -296,7 +310,7 @@ void TrainingRun::step() {
   const bool measure = check > 0 && (trainer_.steps() + 1) % check == 0;
   const auto waited_before = session_.waited();
   const StepResult result = trainer_.step(batch_,
-                                          {.stop = [this] { return stop_request_.asked(); },
+                                          {.stop = [this] { return wants_stop(); },
                                            .measure = measure,
                                            .writing = saver_.writing(),
                                            .after_loss =
@@ -388,6 +402,25 @@ void TrainingRun::show(const StepResult& result, bool is_logged) {
                    is_logged);
 }
 
+StepMetrics TrainingRun::metrics_of(const StepResult& result) const {
+  return {.step = trainer_.steps(),
+          .tokens = trainer_.tokens(),
+          .loss = result.loss,
+          .learning_rate = result.learning_rate,
+          .gradient_norm = result.gradient_norm,
+          .loss_scale = result.loss_scale,
+          .reconstruction_error = result.reconstruction_error,
+          .terms = result.terms,
+          .watched = result.watched};
+}
+
+void TrainingRun::tell_program(const StepResult& result,
+                               const std::optional<Measurement>& validation) const {
+  StepMetrics metrics = metrics_of(result);
+  if (validation) metrics.validation = validation->figures;
+  hooks_.after_step(metrics);
+}
+
 // Whether the validation after this step was the best so far.
 bool TrainingRun::report(const StepResult& result) {
   const bool is_logged = due(settings_.metrics.every) || last_step();
@@ -398,18 +431,11 @@ bool TrainingRun::report(const StepResult& result) {
   if (validation)
     losses_.validation = {
         trainer_.steps(), validation->figures.front().value, validation->find("bits_per_byte")};
+  if (hooks_.after_step) tell_program(result, validation);
   const bool is_best = best_ && validation && is_best_so_far(*validation);
   if (!is_logged && !validation && !result.reconstruction_error) return is_best;
-  StepMetrics metrics = {.step = trainer_.steps(),
-                         .tokens = trainer_.tokens(),
-                         .loss = result.loss,
-                         .learning_rate = result.learning_rate,
-                         .gradient_norm = result.gradient_norm,
-                         .loss_scale = result.loss_scale,
-                         .reconstruction_error = result.reconstruction_error,
-                         .terms = result.terms,
-                         .watched = result.watched,
-                         .figures = trainer_.model().body().figures()};
+  StepMetrics metrics = metrics_of(result);
+  metrics.figures = trainer_.model().body().figures();
   for (auto& figure : loader_.figures()) metrics.figures.push_back(std::move(figure));
   const StepTiming measured = timing();
   if (settings_.metrics.timing) metrics.timing = measured;
@@ -490,8 +516,11 @@ void TrainingRun::keep_directory() {
 
 }  // namespace
 
-ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text) try {
-  return TrainingRun(session, settings, text).run();
+ExitCode run_training(Session& session,
+                      const Settings& settings,
+                      const TrainingRunText& text,
+                      const TrainingHooks& hooks) try {
+  return TrainingRun(session, settings, text, hooks).run();
 } catch (const OutOfMemory& error) {
   // Planning takes its time, in which other ranks run out of memory too: one is to speak.
   const bool speaks = session.claim_report();

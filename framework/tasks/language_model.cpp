@@ -7,6 +7,7 @@
 #include "framework/data/text_files.h"
 #include "framework/model/vocabulary_readout.h"
 #include "framework/tasks/evaluation.h"
+#include "framework/tasks/supplied_source.h"
 
 namespace longspan {
 namespace {
@@ -36,19 +37,37 @@ TextIdentity with_order(TextIdentity identity,
   return identity;
 }
 
+// What keeps documents that a program gives from being learnt so, as a sentence; empty where
+// nothing does.
+std::string supply_problem(const DataOptions& data) {
+  if (data.reads_documents())
+    return "data.shuffle, data.documents_apart and weights of data.train are for files; documents "
+           "that a program gives are read in their order";
+  if (data.tokenizer == TokenizerKind::characters || trains_tokenizer(data))
+    return fmt::format(
+        "data.tokenizer: {} is made of data.train, and a program gives ids; set it to bytes, to "
+        "ids with data.format: tokens, or name a model by data.tokenizer_model",
+        name_of(data.tokenizer));
+  return "";
+}
+
+// Of documents that are not known before they come nothing can be told from another text.
+TextIdentity supplied_identity() { return {.sample = Random(0).child("documents").place()}; }
+
 class LanguageModel : public Task {
  public:
+  // Throws ConfigurationError as supply_problem says.
   explicit LanguageModel(const TaskSetting& setting)
-      : data_(setting.data),
+      : data_(checked(setting)),
         mesh_(setting.mesh),
         host_(setting.host),
         validation_batches_(setting.validation_batches),
         tokenizer_(
             prepare_tokenizer(setting.data, setting.run, setting.mesh.world, setting.listener)),
         seed_(setting.seed),
-        parts_(open_parts(setting, setting.data.train)),
-        corpus_(joined(setting.data.train.text(), parts_)),
-        identity_(with_order(identify_text(corpus_, setting.mesh.world), parts_, setting.data)) {
+        documents_(setting.documents),
+        identity_(supplied_identity()) {
+    if (!documents_) open_files(setting);
     if (data_.reads_documents()) texts_ = texts_of(parts_, data_.train, data_.piece);
     // Opened at the start: what is wrong with it is not to be found after hours of training.
     validation_ = open_parts(setting, data_.validation);
@@ -58,17 +77,21 @@ class LanguageModel : public Task {
   const Tokenizer& tokenizer() const override { return tokenizer_; }
   const TextIdentity& identity() const override { return identity_; }
   std::unique_ptr<Source> source() const override {
+    if (documents_)
+      return supplied_source({documents_, data_.layout(), tokenizer_.vocabulary(), mesh_, host_});
     if (data_.reads_documents()) return mixed();
     return std::make_unique<StreamReader>(
-        corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
+        *corpus_, data_.layout(), mesh_.data_coordinate(), mesh_.data.size(), host_);
   }
   std::string introduction() const override {
+    if (documents_)
+      return fmt::format("documents that the program gives, in {} streams", data_.batch);
     if (!data_.reads_documents())
       return fmt::format("{}: {} tokens in {} streams, {} steps an epoch",
                          data_.train,
-                         corpus_.tokens(),
+                         corpus_->tokens(),
                          data_.batch,
-                         data_.layout().batches_per_epoch(corpus_));
+                         data_.layout().batches_per_epoch(*corpus_));
     std::vector<std::string> texts;
     for (const MixedText& text : texts_)
       texts.push_back(
@@ -123,6 +146,17 @@ class LanguageModel : public Task {
   }
 
  private:
+  static const DataOptions& checked(const TaskSetting& setting) {
+    if (setting.documents) refuse(supply_problem(setting.data));
+    return setting.data;
+  }
+
+  void open_files(const TaskSetting& setting) {
+    parts_ = open_parts(setting, setting.data.train);
+    corpus_ = joined(setting.data.train.text(), parts_);
+    identity_ = with_order(identify_text(*corpus_, setting.mesh.world), parts_, setting.data);
+  }
+
   std::vector<Corpus> open_parts(const TaskSetting& setting, const PathList& paths) const {
     return open_each(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
   }
@@ -144,8 +178,9 @@ class LanguageModel : public Task {
   std::int64_t validation_batches_;
   Tokenizer tokenizer_;
   std::uint64_t seed_;
+  OpenDocuments documents_;       // in place of files
   std::vector<Corpus> parts_;     // of each path
-  Corpus corpus_;                 // of all files
+  std::optional<Corpus> corpus_;  // of all files
   std::vector<MixedText> texts_;  // where documents are read
   TextIdentity identity_;
   std::vector<Corpus> validation_;  // of each path
@@ -173,6 +208,7 @@ TaskKind language_model_task() {
   return {.name = "language_model",
           .documentation = "the next token of a text, read as streams",
           .reads_streams = true,
+          .takes_documents = true,
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";
             return "data.train_target is for run.task: translation, and run.task is "

@@ -13,6 +13,7 @@
 
 #include "framework/data/batch_shape.h"
 #include "framework/data/data_options.h"
+#include "framework/data/document_supply.h"
 #include "framework/data/image_shape.h"
 #include "framework/data/label_set.h"
 #include "framework/data/png_image.h"
@@ -36,6 +37,7 @@ struct TaskSetting {
   std::int64_t validation_batches = 0;  // that a validation reads; 0: all
   std::int64_t validation_decoded = 0;  // examples of which it makes and judges a result
   ScanListener listener = {};
+  OpenDocuments documents = {};  // in place of data.train; empty: that is read
 };
 
 // A mean for each position of a sequence, as far as any reaches.
@@ -149,11 +151,12 @@ struct Goal {
 };
 
 struct TaskKind {
-  std::string name;            // run.task
-  std::string documentation;   // one line
-  bool has_labels = false;     // its readout has labels, and no vocabulary
-  bool acts = false;           // labels are actions, and the model makes its batches itself
-  bool reads_streams = false;  // data.batch streams in steps of data.segment
+  std::string name;              // run.task
+  std::string documentation;     // one line
+  bool has_labels = false;       // its readout has labels, and no vocabulary
+  bool acts = false;             // labels are actions, and the model makes its batches itself
+  bool reads_streams = false;    // data.batch streams in steps of data.segment
+  bool takes_documents = false;  // TaskSetting::documents
   // What keeps it from the files that the options name, as a sentence; empty where nothing does.
   std::function<std::string(const DataOptions&)> problem;
   ReadoutFactory readout;

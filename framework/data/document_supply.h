@@ -1,0 +1,26 @@
+// Documents that a program which trains gives itself, in place of files.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+namespace longspan {
+
+struct DocumentPlace {
+  std::int64_t epoch = 0;     // complete passes over the documents before it
+  std::int64_t document = 0;  // its number in the epoch, from 0 on
+
+  friend auto operator<=>(const DocumentPlace&, const DocumentPlace&) = default;
+};
+
+// The ids of the next document; nothing at the end of the epoch.
+using NextDocument = std::function<std::optional<std::vector<std::int64_t>>()>;
+
+// Begins with the document of that place. It is to give the same documents on every rank, and
+// whenever it is asked for the same place.
+using OpenDocuments = std::function<NextDocument(const DocumentPlace&)>;
+
+}  // namespace longspan

@@ -1,0 +1,36 @@
+// Training data: documents that the program gives, as parallel streams.
+#pragma once
+
+#include <memory>
+
+#include "framework/comm/process_mesh.h"
+#include "framework/core/device.h"
+#include "framework/data/document_supply.h"
+#include "framework/data/source.h"
+#include "framework/data/stream_reader.h"
+
+namespace longspan {
+
+struct SuppliedReading {
+  OpenDocuments open;
+  StreamLayout layout;
+  std::int64_t vocabulary = 0;
+  ProcessMesh mesh = {};
+  Device host = Device::cpu();
+};
+
+// Each stream is documents one after another. The documents come in one order, and a stream that
+// has too few tokens left for a segment and its last target takes the next one; of a step the
+// streams take in their order. So what a stream holds is known on every layout. Every rank goes
+// through all documents, and keeps those of its streams. The documents may end: then those of the
+// next epoch are opened.
+//
+// A checkpoint keeps of each stream its last document and the place in it. To go on from there the
+// documents are opened at the first of those that are not read to their end.
+//
+// Its batches throw DataError for an id outside of the vocabulary, for an epoch without a token,
+// and on going on where a document is not as long as it was; and what the documents throw. Throws
+// ConfigurationError when the data ranks do not divide the streams.
+std::unique_ptr<Source> supplied_source(SuppliedReading reading);
+
+}  // namespace longspan

@@ -1,0 +1,84 @@
+"""Configurations as Python has them, to text and back.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import _longspan
+
+Configuration = Mapping[str, Any]
+
+
+def value_text(value: Any) -> str:
+    """As a configuration writes it."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, os.PathLike)):
+        return json.dumps(os.fspath(value), ensure_ascii=False)
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{value_text(str(key))}: {value_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ", ".join(map(value_text, value)) + "]"
+    if hasattr(value, "item"):  # a number of NumPy's
+        return value_text(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, (int, float)):
+        return repr(value)
+    raise TypeError(f"a configuration has no value like {value!r}")
+
+
+def text_of(configuration: Configuration) -> str:
+    """YAML of sections within sections, or of keys like "training.steps"."""
+    sections: dict[str, Any] = {}
+    for key, value in configuration.items():
+        *path, name = key.split(".")
+        at = sections
+        for part in path:
+            at = at.setdefault(part, {})
+        if isinstance(value, Mapping) and isinstance(at.get(name), dict):
+            at[name].update(value)
+        else:
+            at[name] = dict(value) if isinstance(value, Mapping) else value
+    return "".join(f"{value_text(name)}:\n" + _lines(value) if isinstance(value, dict) else f"{value_text(name)}: {value_text(value)}\n"
+                   for name, value in sections.items())
+
+
+def _lines(section: Mapping[str, Any]) -> str:
+    return "".join(f"  {value_text(name)}: {value_text(value)}\n" for name, value in section.items()) or "  {}\n"
+
+
+def settings_of(overrides: Configuration) -> list[str]:
+    """As --set takes them."""
+    flat: dict[str, Any] = {}
+
+    def add(prefix: str, values: Configuration) -> None:
+        for key, value in values.items():
+            if isinstance(value, Mapping) and not prefix:
+                add(f"{key}.", value)
+            else:
+                flat[prefix + key] = value
+
+    add("", overrides)
+    return [f"{key}={value_text(value)}" for key, value in flat.items()]
+
+
+def nested(text: str, file: str) -> dict[str, Any]:
+    """The text of a configuration as sections within sections."""
+    sections: dict[str, Any] = {}
+    for key, value in _longspan.written_values(text, file).items():
+        *path, name = key.split(".")
+        at = sections
+        for part in path:
+            at = at.setdefault(part, {})
+        at[name] = value
+    return sections

@@ -1,0 +1,127 @@
+"""Models that are measured and used.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Optional, Union
+
+import numpy
+from numpy.typing import NDArray
+
+from . import _longspan
+from .configuration import Configuration, settings_of
+from .session import session
+
+Path = Union[str, os.PathLike[str]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a model went on with, without the prompt."""
+
+    ids: NDArray[numpy.int64]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _words(run: Path, checkpoint: Union[str, int, None], overrides: Optional[Configuration], options: dict[str, Any]) -> list[str]:
+    """A command line that says the same; what is None is left to the program."""
+    given = {**options, "checkpoint": checkpoint}
+    words = []
+    for name, value in given.items():
+        if value is None or value is False:
+            continue
+        flag = "--" + name.replace("_", "-")
+        text = os.fspath(value) if isinstance(value, os.PathLike) else str(value)
+        if value is True:
+            words += [flag]
+        elif text.startswith("-"):
+            words += [f"{flag}={text}"]
+        else:
+            words += [flag, text]
+    for setting in settings_of(overrides or {}):
+        words += ["--set", setting]
+    return words + ["--", os.fspath(run)]
+
+
+def evaluate(
+    run: Path,
+    *,
+    checkpoint: Union[str, int, None] = None,
+    split: Optional[str] = None,
+    data: Optional[Path] = None,
+    data_target: Optional[Path] = None,
+    memory: Optional[int] = None,
+    recompute_context: Optional[int] = None,
+    stride: Optional[int] = None,
+    tokens: Optional[int] = None,
+    segment: Optional[int] = None,
+    batch: Optional[int] = None,
+    by_position: Optional[int] = None,
+    needles: Optional[int] = None,
+    depths: Optional[int] = None,
+    beam: Optional[int] = None,
+    iterations: Optional[int] = None,
+    length_beam: Optional[int] = None,
+    length_penalty: Optional[float] = None,
+    length_penalty_kind: Optional[str] = None,
+    longest_beyond: Optional[int] = None,
+    overrides: Optional[Configuration] = None,
+) -> dict[str, Any]:
+    """How well a trained model predicts a text: the figures of `longspan evaluate --json`, whose options these are.
+
+    `run` is a Run, its directory, one of its checkpoints, or the YAML file of a run; `overrides` are keys of its configuration
+    ({"run.threads": 2}). All ranks of a job call it together and get the same.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("run", "checkpoint", "overrides")}
+    figures: dict[str, Any] = json.loads(_longspan.evaluate(session(), _words(run, checkpoint, overrides, options)))
+    return figures
+
+
+def generate(
+    run: Path,
+    prompt: Optional[str] = None,
+    *,
+    lines: Optional[Iterable[str]] = None,
+    prompt_file: Optional[Path] = None,
+    checkpoint: Union[str, int, None] = None,
+    tokens: Optional[int] = None,
+    samples: Optional[int] = None,
+    seed: Optional[int] = None,
+    temperature: Optional[float] = None,
+    top_k: Optional[int] = None,
+    top_p: Optional[float] = None,
+    memory: Optional[int] = None,
+    segment: Optional[int] = None,
+    sample: bool = False,
+    beam: Optional[int] = None,
+    n_best: Optional[int] = None,
+    iterations: Optional[int] = None,
+    length_beam: Optional[int] = None,
+    length_penalty: Optional[float] = None,
+    length_penalty_kind: Optional[str] = None,
+    longest_beyond: Optional[int] = None,
+    overrides: Optional[Configuration] = None,
+) -> Union[list[Sample], list[str]]:
+    """What a trained model makes, as `longspan generate` does with these options: the same ids for the same seed.
+
+    Of a language model: `samples` texts that go on with `prompt` (a new line without it), each a Sample with its `ids` and its
+    `text`. Of a task that makes something of lines: `lines`, and a line for each of them. All ranks of a job call it together.
+    """
+    options = {name: value for name, value in locals().items() if name not in ("run", "checkpoint", "overrides", "lines")}
+    given = None if lines is None else [str(line) for line in lines]
+    if given is not None:
+        options["input"] = "lines"
+    words = _words(run, checkpoint, overrides, options)
+    made, results = _longspan.generate(session(), words, given or [])
+    if given is not None:
+        return list(results)
+    return [Sample(ids, text) for ids, text in made]

@@ -1,0 +1,13 @@
+// The module longspan._longspan: what the package longspan calls. SPDX-License-Identifier: Apache-2.0
+#include "launch/python/python_values.h"
+
+NB_MODULE(_longspan, module) {
+  using namespace longspan::python;
+  module.attr("__doc__") = "What the package longspan calls; its functions are for that alone.";
+  translate_errors();
+  bind_session(module);
+  bind_checkpoint(module);
+  bind_run(module);
+  bind_use(module);
+  bind_training(module);
+}

@@ -1,0 +1,146 @@
+// Training from a Python program. SPDX-License-Identifier: Apache-2.0
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "framework/runs/metrics.h"
+#include "launch/configuration.h"
+#include "launch/python/python_values.h"
+#include "launch/train.h"
+
+namespace longspan::python {
+namespace {
+
+using Document = nb::ndarray<const std::int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A training handles these signals, and when it ends the program is to have its own handlers again.
+class KeptHandlers {
+ public:
+  KeptHandlers() {
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], nullptr, &kept_[i]);
+  }
+  KeptHandlers(const KeptHandlers&) = delete;
+  KeptHandlers& operator=(const KeptHandlers&) = delete;
+  ~KeptHandlers() {
+    for (std::size_t i = 0; i < signals.size(); ++i) sigaction(signals[i], &kept_[i], nullptr);
+  }
+
+ private:
+  static constexpr std::array signals = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
+  std::array<struct sigaction, signals.size()> kept_ = {};
+};
+
+// `open(epoch, document)` returns an iterator of arrays of ids.
+OpenDocuments documents_of(const nb::object& open) {
+  if (open.is_none()) return {};
+  return [open = held(open)](const DocumentPlace& place) -> NextDocument {
+    const nb::gil_scoped_acquire interpreter;
+    return [iterator = held((*open)(place.epoch, place.document))]()
+               -> std::optional<std::vector<std::int64_t>> {
+      const nb::gil_scoped_acquire here;
+      const nb::object next = nb::steal(PyIter_Next(iterator->ptr()));
+      if (!next.is_valid()) {
+        if (PyErr_Occurred() != nullptr) throw nb::python_error();
+        return std::nullopt;
+      }
+      const auto document = nb::cast<Document>(next);
+      return std::vector<std::int64_t>(document.data(), document.data() + document.size());
+    };
+  };
+}
+
+// What a callback throws ends the training as a signal does, on all ranks, and comes out of it then.
+struct Callback {
+  nb::object on_step;
+  std::exception_ptr thrown = {};
+
+  void tell(const StepMetrics& metrics) noexcept {
+    const nb::gil_scoped_acquire interpreter;
+    try {
+      on_step(json_line(metrics));
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
+};
+
+// A file is read; the text of what is none is rank 0's.
+ConfigurationText configuration_text(const std::string& file,
+                                     const std::optional<std::string>& text,
+                                     const std::vector<std::string>& settings,
+                                     const Communicator& world) {
+  if (!text) return read_configuration(file, settings, world);
+  ConfigurationText source = {
+      .file = file, .text = world.broadcast(*text, 0), .settings = settings};
+  const char* const home = std::getenv("HOME");
+  const std::string shared = world.broadcast(std::string(home == nullptr ? "" : home), 0);
+  if (!shared.empty()) source.home = shared;
+  return source;
+}
+
+// As the program does where it fails: the log has the sentence.
+ExitCode train_and_log(Session& session,
+                       const ConfigurationText& source,
+                       const TrainingHooks& hooks) {
+  session.set_listener({});
+  try {
+    const KeptHandlers handlers;
+    return longspan::train(session, source, hooks);
+  } catch (const Error& error) {
+    const bool is_stop = error.code() == ExitCode::stopped;
+    if (session.world().rank() == 0 && !is_stop) session.tell(error.what());
+    throw;
+  }
+}
+
+// Returns the run's directory.
+std::string train(Session& session,
+                  const std::string& file,
+                  const std::optional<std::string>& text,
+                  const std::vector<std::string>& settings,
+                  const nb::object& documents,
+                  const nb::object& on_step,
+                  bool quiet) {
+  Callback callback = {on_step};
+  TrainingHooks hooks = {.documents = documents_of(documents), .is_quiet = quiet};
+  if (!on_step.is_none()) {
+    hooks.after_step = [&](const StepMetrics& metrics) {
+      if (!callback.thrown) callback.tell(metrics);
+    };
+    hooks.wants_stop = [&] { return callback.thrown != nullptr; };
+  }
+  const nb::gil_scoped_release others_run;
+  const ConfigurationText source = configuration_text(file, text, settings, session.world());
+  const std::string directory = configure(source)->run.directory.text();
+  const ExitCode code = train_and_log(session, source, hooks);
+  if (callback.thrown) std::rethrow_exception(std::exchange(callback.thrown, nullptr));
+  if (code == ExitCode::stopped)
+    throw Error(ExitCode::stopped,
+                directory +
+                    ": stopped on request with a checkpoint saved; train again to go on from it");
+  return directory;
+}
+
+}  // namespace
+
+void bind_training(nb::module_& module) {
+  module.def("train",
+             &train,
+             nb::arg("session"),
+             nb::arg("file"),
+             nb::arg("text").none(),
+             nb::arg("settings"),
+             nb::arg("documents").none(),
+             nb::arg("on_step").none(),
+             nb::arg("quiet"));
+}
+
+}  // namespace longspan::python
