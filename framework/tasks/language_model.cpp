@@ -6,6 +6,7 @@
 #include "framework/data/mixed_reader.h"
 #include "framework/data/text_files.h"
 #include "framework/model/vocabulary_readout.h"
+#include "framework/tasks/continuations.h"
 #include "framework/tasks/evaluation.h"
 
 namespace longspan {
@@ -122,6 +123,13 @@ class LanguageModel : public Task {
     return measured;
   }
 
+  std::vector<TextSample> samples(const Model& model, std::int64_t count) const override {
+    if (validation_.empty()) return {};
+    return continuations(model,
+                         validation_.front(),
+                         {.samples = count, .seed = seed_, .segment = data_.segment});
+  }
+
  private:
   std::vector<Corpus> open_parts(const TaskSetting& setting, const PathList& paths) const {
     return open_each(paths, setting.data, tokenizer_, setting.run, mesh_.world, setting.listener);
@@ -173,6 +181,7 @@ TaskKind language_model_task() {
   return {.name = "language_model",
           .documentation = "the next token of a text, read as streams",
           .reads_streams = true,
+          .has_samples = true,
           .problem = [](const DataOptions& data) -> std::string {
             if (data.train_target.empty()) return "";
             return "data.train_target is for run.task: translation, and run.task is "
