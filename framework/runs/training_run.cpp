@@ -27,6 +27,7 @@
 #include "framework/runs/run_device.h"
 #include "framework/runs/run_directory.h"
 #include "framework/runs/run_parts.h"
+#include "framework/runs/samples_file.h"
 #include "framework/runs/saved_losses.h"
 #include "framework/runs/start_from.h"
 #include "framework/runs/step_meter.h"
@@ -105,6 +106,7 @@ class TrainingRun {
   Progress progress_;
   CheckpointSaver saver_;
   std::optional<MetricsFile> metrics_;
+  std::optional<SamplesFile> samples_;
   std::string run_id_;
   SavedLosses losses_;
   std::optional<BestSoFar> best_;
@@ -160,7 +162,11 @@ TrainingRun::TrainingRun(Session& session,
   }
   first_step_ = trainer_.steps();
   directory_.write("config.yaml", text.configuration);
-  if (speaks()) metrics_.emplace(directory_.metrics(), trainer_.steps());
+  if (speaks()) {
+    metrics_.emplace(directory_.metrics(), trainer_.steps());
+    if (settings.metrics.samples > 0 || std::filesystem::exists(directory_.samples()))
+      samples_.emplace(directory_.samples(), trainer_.steps());
+  }
   peak_ = mesh_.world.all_reduce(matmul_peak(device_, settings.precision.compute), Reduction::sum);
   introduce(log_,
             {settings_,
@@ -364,10 +370,17 @@ std::optional<Measurement> TrainingRun::validate() {
   has_validation_loss_ = false;
   if (!due(settings_.training.validation_every) && !last_step()) return std::nullopt;
   const Timed timed(meter_.times().validating);
-  const std::optional<Measurement> result =
-      trainer_.with_kept_weights([this] { return task_->validate(trainer_.model()); });
+  std::vector<TextSample> samples;
+  const std::optional<Measurement> result = trainer_.with_kept_weights([&] {
+    std::optional<Measurement> measured = task_->validate(trainer_.model());
+    const bool is_sound = measured && std::isfinite(measured->figures.front().value);
+    if (is_sound && settings_.metrics.samples > 0)
+      samples = task_->samples(trainer_.model(), settings_.metrics.samples);
+    return measured;
+  });
   if (!result) return std::nullopt;
   log_.info("step {}: {}", trainer_.steps(), result->text);
+  if (samples_) samples_->write(trainer_.steps(), samples);
   has_validation_loss_ = std::isfinite(result->figures.front().value);
   return result;
 }
@@ -478,6 +491,7 @@ bool TrainingRun::save(bool beside) {
   const Timed timed(meter_.times().saving);
   keep_directory();
   if (metrics_) metrics_->sync();
+  if (samples_) samples_->sync();
   if (speaks()) tell_launcher(fmt::format("the checkpoint of step {}", trainer_.steps()));
   const CheckpointInfo info = {.run_id = run_id_,
                                .step = trainer_.steps(),
