@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "framework/comm/session.h"
 #include "framework/planning/plan.h"
+#include "framework/runs/profiler.h"
 
 namespace longspan {
 
@@ -29,8 +31,12 @@ struct TrainingRunText {
   Reconfigure reconfigure;
 };
 
+// `profiled`: steps whose time is recorded.
 // Collective. Returns `ok` when the last step is done, `stopped` when a signal asked to stop and a
 // checkpoint was saved. Throws what goes wrong, with its exit code.
-ExitCode run_training(Session& session, const Settings& settings, const TrainingRunText& text);
+ExitCode run_training(Session& session,
+                      const Settings& settings,
+                      const TrainingRunText& text,
+                      const std::optional<ProfiledSteps>& profiled = {});
 
 }  // namespace longspan
