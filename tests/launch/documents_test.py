@@ -50,6 +50,7 @@ RUN_BY = {
     f"{PROGRAM} import ~/models/bart": ("import_pairs_test.py", ["self.take()", "BartForConditionalGeneration"]),
     f"{PROGRAM} generate runs/bart": ("import_pairs_test.py", None),
     f"{PROGRAM} train runs/bart/config.yaml": ("import_pairs_test.py", None),
+    f"{PROGRAM} run -n 2 -- train my-run.yaml --profile": ("profile_test.py", None),
     f"{PROGRAM} report": ("report_test.py", None),
     f"{PROGRAM} compare": ("listing_test.py", None),
     f"source <({PROGRAM} completion": ("completion_test.py", ['"completion", "bash"']),
