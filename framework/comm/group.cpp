@@ -82,7 +82,7 @@ Communicator::Group::~Group() {
 void Communicator::Group::start(const std::shared_ptr<Operation>& operation) {
   if (failure) throw RankError("{}", *failure);
   ledger.enter(*operation);
-  if (timeline_of_thread != nullptr) operation->begun = timeline_of_thread->now();
+  if (timeline_of_thread != nullptr) operation->begun = timeline_of_thread->begin_beside();
   if (operation->on_gpu) {
     nccl->start(operation);
     transport->start(shadow_of(*operation));
@@ -135,9 +135,9 @@ void Communicator::Group::run(const std::shared_ptr<Operation>& operation) {
 
 void Communicator::Group::finish(Operation& operation) const {
   operation.deliver();
-  const std::int64_t begun = std::exchange(operation.begun, 0);
-  if (begun == 0 || timeline_of_thread == nullptr) return;
-  timeline_of_thread->add_beside(words_of(*this, operation, ActivityKind::collective), begun);
+  if (operation.begun.recording == 0 || timeline_of_thread == nullptr) return;
+  timeline_of_thread->end_beside(words_of(*this, operation, ActivityKind::collective),
+                                 std::exchange(operation.begun, {}));
 }
 
 LedgerRecord Communicator::Group::record_of(const Operation& operation) const {

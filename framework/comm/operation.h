@@ -11,6 +11,7 @@
 
 #include "framework/comm/communicator.h"
 #include "framework/core/gpu.h"
+#include "framework/core/span.h"
 
 namespace longspan {
 
@@ -58,9 +59,8 @@ struct Operation {
   std::uint64_t sequence = 0;  // its number in the group's ledger, from 1
   std::uint64_t hash = 0;      // the rolling hash of the ledger up to it
   Communicator::Place place;
-  bool done = false;  // nothing of it is left to the host
-  // When it was started, where the spans of its thread are recorded (core/timeline.h); else 0.
-  std::int64_t begun = 0;
+  bool done = false;     // nothing of it is left to the host
+  BegunSpan begun = {};  // for whoever asks where the time goes
 
   // What `send` and `receive` point into lives as long as the operation.
   std::array<Tensor, 2> tensors;

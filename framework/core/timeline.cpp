@@ -148,11 +148,18 @@ OpPlace Timeline::end_op(const std::source_location& place) noexcept {
   return {place, span.layer};
 }
 
-void Timeline::add_beside(const SpanWords& words, std::int64_t begun) noexcept try {
+BegunSpan Timeline::begin_beside() noexcept {
   const std::lock_guard lock(mutex_);
-  if (!recording() || begun < open_.front().span.begin) return;
+  if (!recording()) return {};
+  return {clock_(), recordings_, open_.back().span.layer};
+}
+
+void Timeline::end_beside(const SpanWords& words, const BegunSpan& begun) noexcept try {
+  const std::lock_guard lock(mutex_);
+  if (begun.recording == 0 || recording_ != begun.recording) return;
   TimedSpan span = span_of(words);
-  span.begin = begun;
+  span.layer = begun.layer;
+  span.begin = begun.begin;
   span.end = clock_();
   span.own = span.end - span.begin;
   keep(span);

@@ -65,10 +65,10 @@ class Timeline {
   std::uint64_t begin_backward(const OpPlace& op) noexcept;
   void end(std::uint64_t recording) noexcept;
   OpPlace end_op(const std::source_location& place) noexcept;
-  // What went on from `begun` until now beside what the thread did, such as a collective.
-  void add_beside(const SpanWords& words, std::int64_t begun) noexcept;
-
-  std::int64_t now() const { return clock_(); }
+  // Of what goes on beside what the thread does, such as a collective: its begin, and once it has
+  // ended the whole of it. Nothing is kept of what begins before the recording.
+  BegunSpan begin_beside() noexcept;
+  void end_beside(const SpanWords& words, const BegunSpan& begun) noexcept;
 
  private:
   struct Open {

@@ -40,6 +40,15 @@ double milliseconds(std::int64_t nanoseconds, double divided_by) {
   return static_cast<double>(nanoseconds) / 1e6 / divided_by;
 }
 
+// "kernel multiply in layers/*/feed_forward". The name of a wait says that it is one.
+std::string words_for(const LineKey& key) {
+  std::string words = key.name;
+  for (const ActivityKind kind :
+       {ActivityKind::phase, ActivityKind::layer, ActivityKind::op, ActivityKind::kernel})
+    if (key.kind == name_of(kind)) words = key.kind + " " + words;
+  return key.layer.empty() ? words : words + " in " + key.layer;
+}
+
 }  // namespace
 
 LineSums& LineSums::operator+=(const LineSums& more) {
@@ -104,15 +113,12 @@ std::vector<std::string> table_of(const DearLines& lines, const LinesOf& of, std
   for (const auto* line : dearest) {
     const auto& [key, sums] = *line;
     table.push_back(fmt::format(
-        "{:>10.3f} {:>5.1f}% {:>10.3f} {:>8.1f}  {} {}{}{}",
+        "{:>10.3f} {:>5.1f}% {:>10.3f} {:>8.1f}  {}",
         milliseconds(sums.own, parts),
         whole > 0 ? 100 * static_cast<double>(sums.own) / static_cast<double>(whole) : 0.0,
         milliseconds(sums.total, parts),
         static_cast<double>(sums.calls) / parts,
-        key.kind,
-        key.name,
-        key.layer.empty() ? "" : " in ",
-        key.layer));
+        words_for(key)));
   }
   return table;
 }

@@ -16,7 +16,9 @@ TEST(ClockOffset, OfRanksIsThatOfTheirMachine) {
                              .name = machine == 0 ? "here" : "there"};
     const ClockOffset found = clock_offset(group, clock);
     EXPECT_LE(std::abs(found.offset - wrong), found.uncertainty);
-    if (machine == 0) EXPECT_EQ(found.uncertainty, 0);
+    if (machine == 0) {
+      EXPECT_EQ(found.uncertainty, 0);
+    }
     // What one of a machine measures, all of it have.
     const std::int64_t sum = group.all_reduce(found.offset, Reduction::sum);
     EXPECT_EQ(sum, 2 * group.all_reduce(found.offset, Reduction::maximum));

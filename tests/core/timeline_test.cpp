@@ -152,7 +152,7 @@ TEST_F(TimelineTest, HoldsNoMoreThanItIsToldAndCountsTheRest) {
   const OnTimeline here(&small);
   for (int i = 0; i < 25; ++i) const Span span({.name = "one"});
   for (int i = 0; i < 5; ++i) end_of_op(std::source_location::current());
-  small.add_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, moment);
+  small.end_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, small.begin_beside());
   const RecordedSpans recorded = small.stop();
   EXPECT_EQ(recorded.spans.size(), 10);
   EXPECT_EQ(recorded.dropped, 21);
@@ -184,11 +184,11 @@ TEST_F(TimelineTest, WhatBeganBeforeRecordingIsNotInIt) {
   const OnTimeline here(&timeline_);
   {
     const Span before({.name = "before"});
-    const std::int64_t begun = moment;
+    const BegunSpan begun = timeline_.begin_beside();
     pass(3);
     timeline_.start();
     { const Span within({.name = "within"}); }
-    timeline_.add_beside({.kind = ActivityKind::collective, .name = "early"}, begun);
+    timeline_.end_beside({.kind = ActivityKind::collective, .name = "early"}, begun);
   }
   const RecordedSpans recorded = timeline_.stop();
   ASSERT_EQ(recorded.spans.size(), 1);
@@ -200,9 +200,13 @@ TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
   const OnTimeline here(&timeline_);
   {
     const Span phase({.name = "backward"});
-    const std::int64_t begun = moment;
+    BegunSpan begun;
+    {
+      const Span layer({.kind = ActivityKind::layer, .layer = "layers/4"});
+      begun = timeline_.begin_beside();
+    }
     pass(20);
-    timeline_.add_beside(
+    timeline_.end_beside(
         {.kind = ActivityKind::collective, .name = "all_reduce", .axis = "data", .bytes = 64},
         begun);
     pass(1);
@@ -211,6 +215,7 @@ TEST_F(TimelineTest, CollectivesGoOnBesideTheSpansOfTheThread) {
   const TimedSpan& collective = named(recorded, "all_reduce");
   EXPECT_EQ(collective.end - collective.begin, 20);
   EXPECT_EQ(recorded.texts[collective.axis], "data");
+  EXPECT_EQ(recorded.texts[collective.layer], "layers/4");
   EXPECT_EQ(collective.bytes, 64);
   EXPECT_EQ(named(recorded, "backward").own, 21);
 }

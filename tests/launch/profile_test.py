@@ -132,7 +132,7 @@ class Profile(jobs.TestCase):
         table = next((self.directory / directory / "profile").glob("*.txt")).read_text()
         self.assertRegex(table, r"\Awhere the time went from step 3 to step 5: [\d.]+ ms a step on 2 ranks, of which by own time\n"
                                 r" +own ms +share +total ms +calls +what\n"
-                                r"(?: +[\d.]+ +[\d.]+% +[\d.]+ +[\d.]+  (?:step|phase|layer|op|kernel|wait|reading|saving) .*\n){10}\Z")
+                                r"(?: +[\d.]+ +[\d.]+% +[\d.]+ +[\d.]+  (?:step|waiting for|saving|(?:phase|layer|op|kernel) \S).*\n){10}\Z")
         own = [float(line.split()[0]) for line in table.splitlines()[2:]]
         self.assertEqual(own, sorted(own, reverse=True))
         log = self.run_at(directory).log()

@@ -1,6 +1,7 @@
 // Spans added up by what they are.
 #include "framework/profiling/dear_lines.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace longspan {
@@ -29,8 +30,9 @@ RecordedSpans some_steps() {
       multiply(1000);
     }
     const Span wait({.kind = ActivityKind::wait, .name = "all_reduce", .axis = "data"});
+    const BegunSpan begun = timeline.begin_beside();
     moment += 500;
-    timeline.add_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, moment - 500);
+    timeline.end_beside({.kind = ActivityKind::collective, .name = "all_reduce"}, begun);
   }
   return timeline.stop();
 }

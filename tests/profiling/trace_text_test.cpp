@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "framework/core/error.h"
+
 namespace longspan {
 namespace {
 
