@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
+#include "framework/core/begun_span.h"
 #include "framework/core/gpu.h"
 #include "framework/core/span.h"
 

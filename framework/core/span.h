@@ -23,14 +23,6 @@ enum class ActivityKind : std::uint8_t {
 };
 std::string_view name_of(ActivityKind kind);
 
-// When something began that goes on beside what its thread does, in which layer, and the recording
-// that it belongs to, 0 for none.
-struct BegunSpan {
-  std::int64_t begin = 0;
-  std::uint64_t recording = 0;
-  std::uint32_t layer = 0;
-};
-
 // What is said of a span. Texts of `name` and `place` are those of the program itself: they outlive
 // every timeline. The others are copied.
 struct SpanWords {

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "framework/core/begun_span.h"
 #include "framework/core/span.h"
 
 namespace longspan {
