@@ -1,7 +1,8 @@
 # Before CPack makes packages of what it has installed: what Debian's policy wants beside that. Times of files become
 # SOURCE_DATE_EPOCH where it is in the environment. SPDX-License-Identifier: Apache-2.0
-set(licence_of_text ${CPACK_LONGSPAN_SOURCE}/launch/packaging/debian)
+set(of_debian ${CPACK_LONGSPAN_SOURCE}/launch/packaging/debian)
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+string(TIMESTAMP year %Y UTC)
 set(version ${CPACK_PACKAGE_VERSION}-${CPACK_DEBIAN_PACKAGE_RELEASE})
 
 function(run)
@@ -19,14 +20,18 @@ foreach(component ${CPACK_COMPONENTS_ALL})
   file(MAKE_DIRECTORY ${documents})
   # The licence is Debian's own copy.
   file(REMOVE ${root}/usr/share/doc/longspan/LICENSE)
-  configure_file(${licence_of_text}/copyright ${documents}/copyright @ONLY)
-  configure_file(${licence_of_text}/changelog ${documents}/changelog.Debian @ONLY)
+  configure_file(${of_debian}/copyright ${documents}/copyright @ONLY)
+  configure_file(${of_debian}/changelog ${documents}/changelog.Debian @ONLY)
   if(EXISTS ${root}/usr/share/zsh/site-functions)
     file(RENAME ${root}/usr/share/zsh/site-functions ${root}/usr/share/zsh/vendor-completions)
   endif()
-  if(EXISTS ${licence_of_text}/${package}.lintian-overrides)
-    file(INSTALL ${licence_of_text}/${package}.lintian-overrides DESTINATION ${root}/usr/share/lintian/overrides
-      RENAME ${package})
+  configure_file(${of_debian}/lintian-overrides ${root}/usr/share/lintian/overrides/${package} COPYONLY)
+  # Where Debian's pkg-config looks for what is of one processor.
+  if(EXISTS ${root}/usr/lib/pkgconfig/longspan.pc AND CPACK_LONGSPAN_MULTIARCH)
+    file(READ ${root}/usr/lib/pkgconfig/longspan.pc text)
+    string(REPLACE "\${pcfiledir}/../.." "\${pcfiledir}/../../.." text "${text}")
+    file(REMOVE_RECURSE ${root}/usr/lib/pkgconfig)
+    file(WRITE ${root}/usr/lib/${CPACK_LONGSPAN_MULTIARCH}/pkgconfig/longspan.pc "${text}")
   endif()
   file(GLOB packed ${root}/usr/share/man/man1/*.1 ${documents}/changelog.Debian)
   if(packed)

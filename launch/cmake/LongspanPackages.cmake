@@ -11,6 +11,7 @@ set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
 # What Debian wants in a package and `cmake --install` does not write.
 set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_CURRENT_LIST_DIR}/DebianFiles.cmake)
 set(CPACK_LONGSPAN_SOURCE ${CMAKE_SOURCE_DIR})
+set(CPACK_LONGSPAN_MULTIARCH ${CMAKE_LIBRARY_ARCHITECTURE})
 
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -33,23 +34,26 @@ libfmt-dev, libspdlog-dev, nlohmann-json3-dev, libxxhash-dev, libsentencepiece-d
 libpng-dev, zlib1g-dev, libzstd-dev, pkg-config")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS longspan-doc)
 
-# Debian's first line is a summary without a full stop, the others are indented by a blank.
-set(what_it_is "Longspan trains Transformers on very long sequences, across processes, GPUs and nodes: one program, one YAML file
-a model, and checkpoints that any number of processes can go on from.")
-set(processor "")
+# The first line is a summary without a full stop, the others are not longer than 80 letters.
+set(what_it_is "Longspan trains Transformers on very long sequences, across processes,
+GPUs and nodes: one program, one YAML file a model, and checkpoints that
+any number of processes can go on from.")
+set(processor "It was compiled for the processor ${LONGSPAN_ARCHITECTURE}.")
 if(LONGSPAN_ARCHITECTURE STREQUAL x86-64-v3)
-  set(processor " The processor needs AVX2 (x86-64-v3).")
-elseif(LONGSPAN_ARCHITECTURE AND NOT LONGSPAN_ARCHITECTURE STREQUAL x86-64)
-  set(processor " It was compiled for a processor as that of the machine that built it (${LONGSPAN_ARCHITECTURE}).")
+  set(processor "The processor needs AVX2 (x86-64-v3).")
+elseif(LONGSPAN_ARCHITECTURE STREQUAL native OR NOT LONGSPAN_ARCHITECTURE)
+  set(processor "It was compiled for processors as that of the machine that built it.")
 endif()
 set(CPACK_COMPONENT_PROGRAM_DESCRIPTION "trainer for Transformers on very long sequences
 ${what_it_is}
 .
-This is the program, with its manual pages and completions.${processor}")
+This is the program, with its manual pages and completions.
+${processor}")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "trainer for Transformers on very long sequences - static libraries
 ${what_it_is}
 .
-These are its headers and static libraries, found by CMake and pkg-config.${processor}")
+These are its headers and static libraries, found by CMake and pkg-config.
+${processor}")
 set(CPACK_COMPONENT_DOCUMENTS_DESCRIPTION "trainer for Transformers on very long sequences - documents
 ${what_it_is}
 .

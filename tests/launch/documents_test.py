@@ -32,6 +32,7 @@ RUN_BY = {
     "launch/example tags": ("example_test.py", ["tags"]),
     "launch/bundle --checks": ("bundle_test", ["launch/bundle"]),
     "launch/bundle": ("bundle_test", ["launch/bundle"]),
+    "launch/package": ("debian_test", ["launch/package"]),
     "launch/gpu-check": ("gpu_check_test", ["launch/gpu-check"]),
     "cmake --install": ("package_test.cmake", ["--install", "--prefix"]),
     f"{PROGRAM} run -n 2 -- train pairs.yaml --set": ("masked_translation_test.py", None),

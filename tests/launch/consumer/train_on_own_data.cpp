@@ -14,16 +14,16 @@ constexpr std::int64_t numbers = 16;
 constexpr std::int64_t rows = 8;
 constexpr std::int64_t time_steps = 12;
 
-// Rows that count modulo `numbers`: each from a number of its own, in steps of its own.
+// Rows that count in threes modulo `numbers`, each from a number of its own.
 class Counting : public Source {
  public:
   Batch next() override {
     std::vector<std::int64_t> read, wanted;
     for (std::int64_t row = 0; row < rows; ++row)
       for (std::int64_t i = 0; i < time_steps; ++i) {
-        const std::int64_t first = batches_ * 5 + row, step = 1 + (batches_ + row) % 3;
-        read.push_back((first + i * step) % numbers);
-        wanted.push_back((first + (i + 1) * step) % numbers);
+        const std::int64_t first = batches_ * 5 + row;
+        read.push_back((first + 3 * i) % numbers);
+        wanted.push_back((first + 3 * (i + 1)) % numbers);
       }
     ++batches_;
     const auto ids = [](const std::vector<std::int64_t>& values) {

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Recipes of launch/packaging: each asks for every library that launch/setup installs, and is well-formed.
+
+    tests/launch/packaging_test.py
+
+Nobody builds by them here: container tools, dnf, conda and Spack are not to be had. What is looked at can be read.
+"""
+
+import ast
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2]
+RECIPES = SOURCE / "launch" / "packaging"
+
+# Debian's name, and those of Fedora, conda-forge and Spack; None where a recipe goes without.
+NAMES = {
+    "libopenmpi-dev": ("openmpi-devel", "openmpi", "openmpi"),
+    "libhdf5-dev": ("hdf5-devel", "hdf5", "hdf5"),
+    "libdnnl-dev": ("onednn-devel", "onednn", "onednn"),
+    "libhwy-dev": ("highway-devel", "libhwy", "highway"),
+    "librandom123-dev": ("Random123-devel", "random123", "random123"),
+    "libyaml-cpp-dev": ("yaml-cpp-devel", "yaml-cpp", "yaml-cpp"),
+    "libcli11-dev": ("cli11-devel", "cli11", "cli11"),
+    "libspdlog-dev": ("spdlog-devel", "spdlog", "spdlog"),
+    "libfmt-dev": ("fmt-devel", "fmt", "fmt"),
+    "nlohmann-json3-dev": ("json-devel", "nlohmann_json", "nlohmann-json"),
+    "libxxhash-dev": ("xxhash-devel", "xxhash", "xxhash"),
+    "libsentencepiece-dev": ("sentencepiece-devel", "libsentencepiece", "sentencepiece"),
+    "libpcre2-dev": ("pcre2-devel", "pcre2", "pcre2"),
+    "libutf8proc-dev": ("utf8proc-devel", "libutf8proc", "utf8proc"),
+    "zlib1g-dev": ("zlib-devel", "zlib", "zlib-api"),
+    "libzstd-dev": ("libzstd-devel", "zstd", "zstd"),
+    "libpng-dev": ("libpng-devel", "libpng", "libpng"),
+    "libgtest-dev": ("gtest-devel", None, "googletest"),
+    "libgmock-dev": ("gmock-devel", None, "googletest"),
+    "libbenchmark-dev": ("google-benchmark-devel", None, "benchmark"),
+    "libjs-dygraphs": (None, None, None),  # reports then say that it is missing
+}
+
+
+def text_of(name):
+    return (RECIPES / name).read_text(encoding="utf-8")
+
+
+class Recipes(unittest.TestCase):
+    def test_each_asks_for_every_library(self):
+        setup = (SOURCE / "launch" / "setup").read_text(encoding="utf-8")
+        listed = re.search(r"(?s)\npackages=\((.*?)\n\)", setup)[1]
+        wanted = set(re.findall(r"(?<![\w-])(?:lib[\w-]+|[\w-]+-dev)(?= )", re.sub(r"#.*", " ", listed).replace("\n", " ")))
+        self.assertEqual(wanted, set(NAMES), "launch/setup installs others than the recipes know")
+        for debian, names in NAMES.items():
+            for recipe, name in zip(("fedora.Containerfile", "conda/meta.yaml", "spack/package.py"), names):
+                with self.subTest(recipe=recipe, library=debian):
+                    if name is not None:
+                        self.assertRegex(text_of(recipe), rf"(?<![\w-]){re.escape(name)}(?![\w-])")
+
+    def test_they_are_of_this_version(self):
+        version = re.search(r"project\(longspan VERSION ([\d.]+)", (SOURCE / "CMakeLists.txt").read_text())[1]
+        self.assertIn(f"version: {version}\n", text_of("conda/meta.yaml"))
+
+    def test_the_shell_and_python_can_read_them(self):
+        subprocess.run(["bash", "-n", RECIPES / "conda" / "build.sh"], check=True, timeout=60)
+        ast.parse(text_of("spack/package.py"))
+        for name in "Containerfile", "ubuntu.Containerfile", "fedora.Containerfile":
+            lines = text_of(name).replace("\\\n", " ").splitlines()
+            words = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+            self.assertEqual(words[0], "FROM")
+            known = {"FROM", "RUN", "COPY", "ENV", "WORKDIR", "USER", "ENTRYPOINT", "CMD"}
+            self.assertLessEqual(set(words), known, name)
+            for line in lines:
+                if line.startswith("RUN "):
+                    subprocess.run(["bash", "-n", "-c", line[4:]], check=True, timeout=60)
+        sections = re.findall(r"(?m)^%(\w+)", text_of("longspan.def"))
+        self.assertEqual(sections, ["files", "post", "files", "post", "runscript", "test", "help"])
+
+    def test_what_they_start_is_there(self):
+        """Options and targets, by the scripts that they call."""
+        for path in RECIPES.rglob("*"):
+            if not path.is_file():
+                continue
+            for script, arguments in re.findall(r"(?m)^[^#\n]*?\b(launch/(?:setup|package))\b([^\n&]*)", path.read_text()):
+                told = subprocess.run([SOURCE / script, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
+                for option in re.findall(r"--[\w-]+", arguments):
+                    with self.subTest(recipe=path.name, option=option):
+                        self.assertIn(option, told)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,46 @@
+// Attention kinds that a program adds to those of the library.
+#include <gtest/gtest.h>
+
+#include "framework/nn/attention/kinds.h"
+
+namespace longspan {
+namespace {
+
+MechanismKind own_kind(const std::string& name) {
+  return {.name = name, .sees = "nothing", .alone = "it is alone", .keys = {}};
+}
+
+TEST(AddedKinds, AreNamedAsTheLibrarysAre) {
+  AttentionOptions options = {.kinds = {"own"}};
+  const AttentionSetting setting = {.layers = 2, .heads = 4};
+  EXPECT_NE(problem_of(options, setting), "");
+  options.added = {own_kind("own")};
+  EXPECT_EQ(problem_of(options, setting), "");
+  EXPECT_EQ(mechanism_kind(options, 0), &options.added.front());
+  EXPECT_FALSE(reads_on(options));
+  options.kinds = {"own/local"};
+  EXPECT_EQ(problem_of(options, setting),
+            "model.attention has own in \"own/local\": it is alone, so a layer has it alone");
+  options.kinds = {"other"};
+  EXPECT_NE(problem_of(options, setting).find(", own; "), std::string::npos);
+}
+
+TEST(AddedKinds, SayThemselvesWhatTheyRefuse) {
+  AttentionOptions options = {.kinds = {"own"}, .added = {own_kind("own")}};
+  options.added.front().problem = [](const AttentionOptions&, const AttentionSetting& setting) {
+    return std::string(setting.causal ? "own looks ahead" : "");
+  };
+  EXPECT_EQ(problem_of(options, {.causal = true}), "own looks ahead");
+  EXPECT_EQ(problem_of(options, {.causal = false}), "");
+}
+
+TEST(AddedKinds, HaveNamesOfTheirOwn) {
+  for (const std::string name : {"own", "linear", "local"}) {
+    const AttentionOptions options = {.added = {own_kind("own"), own_kind(name)}};
+    EXPECT_EQ(problem_of(options, {}),
+              "attention " + name + " is added, and there is one of that name");
+  }
+}
+
+}  // namespace
+}  // namespace longspan
