@@ -23,7 +23,7 @@ install(FILES ${CMAKE_BINARY_DIR}/package/longspan-config.cmake ${CMAKE_BINARY_D
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # The pages, beside each other as in the tree.
 foreach(page README CONTRIBUTING CHANGELOG SECURITY checkpoints/README configs/README framework/README launch/README
-    models/README tests/README)
+    launch/python/README models/README tests/README)
   get_filename_component(place ${page} DIRECTORY)
   install(FILES ${CMAKE_SOURCE_DIR}/${page}.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/${place})
 endforeach()
