@@ -49,6 +49,15 @@ std::vector<std::int64_t> row(const Batch& batch, std::int64_t row, const char* 
   return {span.begin(), span.end()};
 }
 
+std::filesystem::path saved(const Source& source, std::int64_t step, const std::string& folder) {
+  TrainingState state;
+  source.save_rest(state);
+  CheckpointInfo info;
+  info.run_id = "run";
+  info.step = step;
+  return save_checkpoint(folder, info, state, {});
+}
+
 TEST(SuppliedSource, AStreamThatHasTooLittleTakesTheNextDocument) {
   const auto all = source(supply(numbered({7, 2, 9, 5, 5})));
   const Batch first = all->next();
@@ -78,9 +87,7 @@ TEST(SuppliedSource, GoesOnExactlyFromTheFirstDocumentThatIsNotReadToItsEnd) {
   for (int steps = 0; steps < 9; ++steps) {
     const auto first = source(supply(documents));
     for (int step = 0; step < steps; ++step) first->next();
-    TrainingState state;
-    first->save_rest(state);
-    const auto path = save_checkpoint(folder.path(), {.run_id = "r", .step = steps}, state, {});
+    const auto path = saved(*first, steps, folder.path());
     std::vector<DocumentPlace> opened;
     const auto second = source(supply(documents, &opened));
     second->restore(first->cursors());
@@ -100,9 +107,7 @@ TEST(SuppliedSource, OtherDocumentsThanBeforeAreTold) {
   const testing::TemporaryDirectory folder;
   const auto first = source(supply(numbered({9, 9})));
   first->next();
-  TrainingState state;
-  first->save_rest(state);
-  const auto path = save_checkpoint(folder.path(), {.run_id = "r", .step = 1}, state, {});
+  const auto path = saved(*first, 1, folder.path());
   const auto second = source(supply(numbered({9, 3})));
   EXPECT_THAT(sentence_of<DataError>([&] { second->restore_rest(Checkpoint::open(path)); }),
               HasSubstr("is to go on at token 4 of document 1 of epoch 0, which is not there"));
